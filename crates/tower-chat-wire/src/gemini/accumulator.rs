@@ -1,4 +1,4 @@
-//! Accumulates the events of a stream.
+//! Accumulates the events of a streamed answer.
 
 use std::sync::Arc;
 
@@ -11,26 +11,29 @@ use crate::{
     stream::{DONE, Frame, ResponseAccumulator},
 };
 
-/// The accumulated answer. Each event is an answer with more parts.
+/// Accumulates the events of one answer. Each event is an answer with some more parts.
 #[derive(Debug, Default)]
 pub(crate) struct GeminiAccumulator {
     fields: Object,
     candidate: Object,
-    /// The fields of the content without its parts.
+    /// The fields of the content besides its parts.
     content: Object,
     parts: Vec<Part>,
-    /// The number of calls so far.
+    /// The number of received calls.
     calls: usize,
 }
 
 #[derive(Debug)]
 enum Part {
-    /// A part with only a text. The text of the next part of the same kind is appended.
+    /// A part with a text and no other fields. If the next part is of the same kind, its text is
+    /// appended to this text.
     Plain { text: String, is_thought: bool },
-    /// A call with arguments that arrive in pieces. `index` is the index of the call among all calls.
+    /// A call whose arguments arrive in pieces. `index` is the index of the call among all calls of
+    /// the answer.
     Call { call: StreamedCall, index: usize },
-    /// Any other part. A part with a thought signature is not changed, because the service expects the
-    /// signature in the same part (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
+    /// Any other part, unchanged. Texts with a thought signature are not joined with other texts,
+    /// because the service expects the signature in the same part again
+    /// (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
     Whole(RawJson),
 }
 
@@ -134,7 +137,8 @@ impl GeminiAccumulator {
         }
     }
 
-    /// Adds a part without a text: a call, a piece of a call, or any other part, which results in no update.
+    /// Adds a part that is not a text. Returns an update if the part is a call or a piece of a
+    /// call.
     fn push_call(&mut self, part: RawJson, mut fields: Object) -> Option<ChatUpdate> {
         let call = fields.get("functionCall").and_then(|call| call.parse::<Object>().ok());
         let Some(piece) = call else {
@@ -197,7 +201,7 @@ fn is_thought(fields: &Object) -> bool {
     fields.get("thought").is_some_and(|thought| thought.get() == "true")
 }
 
-/// Returns the text of a part that is not a thought.
+/// Returns the text of a part, unless the part is a thought.
 fn visible_text(fields: &Object) -> Option<String> {
     text(fields, "text").filter(|_| !is_thought(fields))
 }

@@ -17,7 +17,7 @@ pub(crate) const REASONS: Reasons = Reasons { read: reason, spell };
 
 const FINISH_REASON: &str = "finishReason";
 
-/// Reads the body of a whole answer. The arguments of its calls may be in pieces.
+/// Reads the body of a whole answer, including calls whose arguments are in pieces.
 pub(crate) fn parse_whole(body: &str) -> Result<Answer, AnswerError> {
     if !body.contains(PIECES) {
         return parse(body);
@@ -27,10 +27,10 @@ pub(crate) fn parse_whole(body: &str) -> Result<Answer, AnswerError> {
     accumulator.finish()
 }
 
-/// The name of the field with arguments in pieces, as JSON.
+/// The name of the field with the pieces of a call's arguments, as JSON text.
 const PIECES: &str = "\"partialArgs\"";
 
-/// Reads the body of a whole answer in which all arguments are whole.
+/// Reads the body of a whole answer in which no call has its arguments in pieces.
 pub(super) fn parse(body: &str) -> Result<Answer, AnswerError> {
     let malformed = |what: &str| AnswerError::malformed(what, body);
     let mut fields = object::parse(body)?;
@@ -54,8 +54,8 @@ pub(super) fn parse(body: &str) -> Result<Answer, AnswerError> {
     }
 }
 
-/// Returns the error that the fields of an answer, or of an event of a stream, report: an `error`, or a
-/// blocked prompt.
+/// Returns the error that an answer or an event of a stream reports: an `error`, or a blocked
+/// prompt.
 pub(super) fn error_in(fields: &Object, body: &str) -> Option<AnswerError> {
     if refusal::is_error(fields, "candidates") {
         return Some(refusal::parse(None, body, CodeFields::Others));
@@ -65,14 +65,15 @@ pub(super) fn error_in(fields: &Object, body: &str) -> Option<AnswerError> {
     Some(AnswerError::Refused {
         status: None,
         message: format!("the prompt was blocked: {feedback}"),
-        // With this prefix, the error is not retryable: the service would block the same prompt again.
+        // The prefix makes the error not retryable, because the service would block the same prompt
+        // again.
         code: Some(format!("PROHIBITED_PROMPT_{code}")),
         retry_after: None,
         body: body.to_owned(),
     })
 }
 
-/// Reads the finish of an answer from its fields, without `candidates`, and from its candidate.
+/// Reads the [`Finish`] of an answer from its candidate and from its fields besides `candidates`.
 fn finish(mut fields: Object, mut candidate: Object, has_calls: bool) -> Finish {
     let mut finish = Finish::default();
     if let Some(text) = take_text(&mut candidate, FINISH_REASON)
@@ -108,7 +109,8 @@ fn reason(text: String) -> FinishReason {
     }
 }
 
-/// Returns the text for a finish reason. Gemini has no separate one for an answer that ends with calls.
+/// Returns the text for a finish reason. Gemini has no separate text for an answer that ends with
+/// calls.
 fn spell(reason: &FinishReason) -> &str {
     match reason {
         FinishReason::Length => "MAX_TOKENS",
@@ -118,8 +120,9 @@ fn spell(reason: &FinishReason) -> &str {
     }
 }
 
-/// Reads the usage. Gemini counts the tokens of thoughts separately from the output, and the input tokens
-/// of its own tools separately from the prompt. Both are added, to the output and to the input.
+/// Reads the usage. Gemini counts the tokens of thoughts separately from the output, and the input
+/// tokens of its own tools separately from the prompt. This function adds them to the output and to
+/// the input.
 pub(crate) fn usage(json: &Value) -> Usage {
     let count = |name| json.get(name).and_then(Value::as_u64).unwrap_or_default();
     let thought = count("thoughtsTokenCount");

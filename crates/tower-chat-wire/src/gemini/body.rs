@@ -5,12 +5,13 @@ use tower_chat_core::{Message, RawJson, Role};
 use super::{content, part::spelling};
 use crate::{WireError, fields::Fields};
 
-/// Reads the conversation of a request body: its system instruction, if there is one, as a system
-/// message, and its contents.
+/// Reads the conversation of a request body. The system instruction, if any, becomes a system
+/// message before the messages of the contents.
 ///
 /// # Errors
 ///
-/// As [`parse_contents`]; also if the text is not a JSON object or has no contents.
+/// The errors of [`parse_contents`]. [`WireError`], if the text is not a JSON object, or if the
+/// field `contents` is missing.
 pub fn parse_body(json: &str) -> Result<Vec<Message>, WireError> {
     let body = Fields::parse(json, "a request body")?;
     let system = spelling(&body, ["systemInstruction", "system_instruction"]);
@@ -29,8 +30,8 @@ pub fn parse_body(json: &str) -> Result<Vec<Message>, WireError> {
 ///
 /// # Errors
 ///
-/// [`WireError::InMessage`] for the first content that cannot be read: one that is not a JSON object,
-/// has an unknown role, or has parts that are not a list. [`WireError::Json`] if the text is not a list.
+/// [`WireError::InMessage`], with the index of the first content that is not a JSON object, has an
+/// unknown role, or has parts that are not a list. [`WireError::Json`], if the text is not a list.
 pub fn parse_contents(json: &str) -> Result<Vec<Message>, WireError> {
     let mut messages: Vec<Message> = Vec::new();
     for (index, item) in list(json, "the contents")?.iter().enumerate() {
@@ -44,11 +45,12 @@ pub fn parse_contents(json: &str) -> Result<Vec<Message>, WireError> {
     Ok(messages)
 }
 
-/// Reads an answer of `generateContent`, or one event of a streamed answer. Each candidate becomes an
-/// assistant message: usually one, and none if the prompt was blocked.
+/// Reads an answer of `generateContent`, or one event of a streamed answer. Each candidate becomes
+/// an assistant message. An answer usually has one candidate, and has none if the service blocked
+/// the prompt.
 ///
-/// A candidate without content, such as one that was stopped for safety, becomes a message without
-/// parts. The finish reason and the usage are not read.
+/// A candidate without content, for example after a safety filter has stopped the answer, becomes a
+/// message without parts. The finish reason and the usage are not read.
 ///
 /// ```
 /// use tower_chat_wire::gemini::parse_answer;
@@ -61,8 +63,8 @@ pub fn parse_contents(json: &str) -> Result<Vec<Message>, WireError> {
 ///
 /// # Errors
 ///
-/// [`WireError::InMessage`] for the first candidate whose content cannot be read; [`WireError::Json`] if
-/// the text is not an answer.
+/// [`WireError::InMessage`], with the index of the first candidate whose content cannot be read.
+/// [`WireError::Json`], if the text is not an answer.
 pub fn parse_answer(json: &str) -> Result<Vec<Message>, WireError> {
     let answer = Fields::parse(json, "an answer")?;
     let Some(name) = spelling(&answer, ["candidates"; 2]) else { return Ok(Vec::new()) };

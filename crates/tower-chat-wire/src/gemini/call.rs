@@ -1,4 +1,4 @@
-//! Function calls.
+//! Reads and writes function calls.
 
 use tower_chat_core::{RawJson, ToolCall};
 
@@ -8,7 +8,8 @@ use super::{
 };
 use crate::fields::{Fields, raw};
 
-/// Reads the call in a part's field `key`. `None` if the field is not an object with a name.
+/// Reads the call in the field `key` of a part. Returns `None` if the value of the field is not an
+/// object with a name.
 pub(super) fn parse(mut fields: Fields, key: &str) -> Option<ToolCall> {
     let mut inner: Fields = fields.take(key)?.parse().ok()?;
     let mut call = ToolCall::without_id(inner.take_text("name")?, "");
@@ -45,8 +46,8 @@ pub(super) fn render(call: &ToolCall) -> Fields {
     fields
 }
 
-/// Removes and returns the id. An empty id is returned but not removed, so that it is written again. An
-/// empty id means the same as no id.
+/// Removes and returns the id. An empty id, which means the same as no id, is returned but not
+/// removed, so that it is written again.
 pub(super) fn take_id(inner: &mut Fields) -> Option<String> {
     let id = inner.text("id")?;
     if !id.is_empty() {
@@ -55,7 +56,7 @@ pub(super) fn take_id(inner: &mut Fields) -> Option<String> {
     Some(id)
 }
 
-/// Returns the id unless it is empty.
+/// Returns the id, or `None` if it is empty.
 pub(super) fn some_id(id: Option<&str>) -> Option<&str> {
     id.filter(|id| !id.is_empty())
 }
@@ -64,9 +65,9 @@ pub(super) fn is_object(value: &RawJson) -> bool {
     value.get().starts_with('{')
 }
 
-/// Returns the fields of a part's native item, the spelling in which they contain the field `name`, and the
-/// fields of the object in that field. Without such a field, the spelling is the first one and the object is
-/// empty.
+/// Returns the fields of a part's native item, the spelling of the field `name` in them, and the
+/// fields of the object in this field. If the native item has no such field, returns the first
+/// spelling and an empty object.
 pub(super) fn open_native(
     native: Option<&tower_chat_core::Native>,
     name: super::part::Name,

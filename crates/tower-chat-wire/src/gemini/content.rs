@@ -1,4 +1,4 @@
-//! Reads and writes a whole content.
+//! Reads and writes a content: the object with the role and the parts of one message.
 
 use tower_chat_core::{Message, Native, Part, RawJson, Role};
 
@@ -28,7 +28,7 @@ pub(super) fn parse(item: &RawJson) -> Result<Message, WireError> {
     Ok(Message::new(role, parts))
 }
 
-/// Reads the content of an answer. The role may be missing.
+/// Reads the content of an answer. A missing role is read as `model`.
 pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
     let mut fields = Fields::parse(item.get(), "the content of an answer")?;
     if !fields.contains("role") || fields.is_null("role") {
@@ -41,7 +41,7 @@ pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
     parse(&raw(&fields))
 }
 
-/// Reads the system instruction. Its role has no meaning.
+/// Reads the system instruction. Its role is ignored.
 pub(super) fn parse_system(item: &RawJson) -> Result<Message, WireError> {
     let mut fields = Fields::parse(item.get(), "the system instruction")?;
     let (mut parts, form) = parse_parts(&mut fields, Speaker::System)?;
@@ -51,8 +51,8 @@ pub(super) fn parse_system(item: &RawJson) -> Result<Message, WireError> {
     Ok(Message::new(Role::System, parts))
 }
 
-/// Adds an envelope to a message of results that has none. The envelope prevents the writer from joining the
-/// message with the previous one.
+/// Adds an envelope to a message of results, if the message has no envelope. The envelope prevents
+/// the writer from joining the message with the previous message.
 pub(super) fn add_envelope(message: &mut Message) {
     if envelope_of(message).is_none() {
         let mut fields = Fields::default();
@@ -61,8 +61,8 @@ pub(super) fn add_envelope(message: &mut Message) {
     }
 }
 
-/// Returns the fields of the content in a message's native item. The field `parts` is `{}` if the parts are
-/// written as a single part, and `null` if they are written as a list.
+/// Returns the fields of the content from which a message was read, without its parts. The field
+/// `parts` is `{}` if the content had a single part instead of a list, and `null` if it had a list.
 pub(super) fn envelope_of(message: &Message) -> Option<Fields> {
     message.parts.iter().find_map(|part| match part {
         Part::Native(native) if is_envelope(native) => Fields::of_native(Some(native), WIRE),
@@ -78,7 +78,8 @@ pub(super) fn is_envelope(native: &Native) -> bool {
         .is_some_and(|parts| matches!(parts.get(), "null" | "{}"))
 }
 
-/// Writes a content with these parts, in the form and with the fields of its envelope.
+/// Writes a content with these parts. The envelope contains its other fields, and determines
+/// whether a single part is written without a list.
 pub(super) fn render(mut envelope: Fields, parts: &[RawJson]) -> RawJson {
     let is_single = envelope.get("parts").is_some_and(|form| form.get() == "{}");
     envelope.set(
@@ -91,8 +92,8 @@ pub(super) fn render(mut envelope: Fields, parts: &[RawJson]) -> RawJson {
     raw(&envelope)
 }
 
-/// The form of a content's parts: a list, or a single part instead of a list, as in Gemini's own
-/// examples of the system instruction.
+/// The form in which a content has its parts: as a list, or as a single part instead of a list.
+/// Gemini's own examples of the system instruction use a single part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     List,
@@ -115,7 +116,8 @@ fn speaker(fields: &Fields) -> Result<Speaker, WireError> {
     }
 }
 
-/// Removes and reads the parts of a content. A content may have none.
+/// Removes and reads the parts of a content. Returns an empty list if the field is missing or
+/// `null`.
 fn parse_parts(fields: &mut Fields, speaker: Speaker) -> Result<(Vec<Part>, Form), WireError> {
     let (items, form): (Vec<RawJson>, _) = match fields.take("parts") {
         None => (Vec::new(), Form::List),

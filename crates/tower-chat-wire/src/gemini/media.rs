@@ -1,4 +1,4 @@
-//! Parts of images, sounds and files.
+//! Reads and writes the parts of images, sounds and files.
 
 use tower_chat_core::{Media, MediaSource};
 
@@ -12,12 +12,12 @@ const TYPE: Name = ["mimeType", "mime_type"];
 const ADDRESS: Name = ["fileUri", "file_uri"];
 const UNKNOWN: &str = "application/octet-stream";
 
-/// The beginning of the addresses of files that were uploaded to Gemini. No other provider can read these
-/// files.
+/// The beginning of the URLs of files that were uploaded to Gemini. No other provider can read
+/// these files.
 const UPLOADED: &str = "https://generativelanguage.googleapis.com/";
 
-/// Reads the media of a part. `None` if the part is not media, or could not be written again from the media
-/// and a native item.
+/// Reads the media of a part. Returns `None` if the part is not media, or has a form that
+/// [`render`] could not write again.
 pub(super) fn parse(part: &Fields) -> Option<Media> {
     let mut rest = part.clone();
     let inline = spelling(part, INLINE);
@@ -42,7 +42,8 @@ pub(super) fn parse(part: &Fields) -> Option<Media> {
     Some(media)
 }
 
-/// Writes the part of media. `None` for a file that is stored at another provider: its id is not an address.
+/// Writes the part of media. Returns `None` for a file that another provider stores, because its id
+/// is not a URL.
 pub(super) fn render(media: &Media) -> Option<Fields> {
     Fields::of_native(media.native.as_ref(), WIRE)
         .and_then(|native| render_as(native, media))
@@ -67,8 +68,8 @@ fn render_plain(media: &Media) -> Option<Fields> {
     Some(fields)
 }
 
-/// Writes the media into the part from which they were read. `None` if that part is not for media of this
-/// source.
+/// Writes the media into `fields`, the part from which they were read. Returns `None` if a part of
+/// this kind cannot contain the current source of the media.
 fn render_as(mut fields: Fields, media: &Media) -> Option<Fields> {
     let name = if matches!(media.source, MediaSource::Base64(_)) { INLINE } else { FILE };
     let key = spelling(&fields, name)?;
@@ -97,7 +98,7 @@ fn file(address: &str, media: &Media) -> Fields {
     inner
 }
 
-/// Returns whether the field is missing, or is present in only one spelling and is a string.
+/// Returns whether the field is missing, or is a string that is present in only one spelling.
 fn is_clear(inner: &Fields, name: Name) -> bool {
     let present: Vec<&str> = name.into_iter().filter(|name| inner.contains(name)).collect();
     match present.as_slice() {
@@ -107,7 +108,8 @@ fn is_clear(inner: &Fields, name: Name) -> bool {
     }
 }
 
-/// Returns the string in a field, and sets the field to `null`, in the spelling in which it is present.
+/// Returns the string in a field, in whichever spelling the field is present, and sets this field
+/// to `null`.
 fn take_spelled(inner: &mut Fields, name: Name) -> Option<String> {
     let key = spelling(inner, name)?;
     let text = inner.take_text(key)?;

@@ -1,45 +1,48 @@
-//! Reads and writes the conversations of Gemini's `generateContent`: the fields `contents` and
-//! `systemInstruction`, in the Gemini API and in Vertex AI.
+//! Reads and writes the conversations of `generateContent` in the Gemini API and in Vertex AI: the
+//! fields `contents` and `systemInstruction` of a request.
 //!
-//! If a conversation is read and written again, the JSON values are equal, in both spellings of the
-//! field names (`functionCall` and `function_call`). One content becomes one message:
+//! If a conversation is read and written again, the written JSON is equal to the JSON that was
+//! read, for both spellings of field names (`functionCall` and `function_call`). Each content
+//! becomes one message:
 //!
-//! - `systemInstruction` becomes a system message before all others;
-//! - a content of the model becomes an assistant message, a content with only function responses a tool
-//!   message, and any other content a user message;
+//! - `systemInstruction` becomes a system message before all other messages;
+//! - a content of the model becomes an assistant message, a content that contains only function
+//!   responses becomes a tool message, and any other content becomes a user message;
 //! - a part with `thought: true` becomes [`Reasoning`](tower_chat_core::Reasoning);
-//! - the arguments of a function call are the text of the JSON object;
-//! - the content of a function response is the text in its only field (`output`, `result`, `error` and a
-//!   few more). A response with more fields becomes the text of the whole JSON object. The result is an
-//!   error if `error` is the only field.
+//! - the arguments of a function call become the text of their JSON object;
+//! - a function response with a single text field (`output`, `result`, `error` or a few other
+//!   names) becomes a result with this text, and any other response becomes a result with the text
+//!   of the whole JSON object; the result is an error if `error` is the only field.
 //!
-//! All other data are stored in [`Native`](tower_chat_core::Native) items of the wire [`WIRE`]: thought
-//! signatures, ids of an unusual form, spellings, unknown fields. The native item of a part is the part
-//! without the values that are in the message; a `null` marks a value that had an unusual form. A part
-//! of another kind, such as `executableCode` and `codeExecutionResult`, is a [`Part::Native`] at its
-//! position, as a whole. A content with an unusual role or with more fields has a [`Part::Native`]
-//! before its parts: the content with `null` for its parts. A message without such data has no native
-//! item. The fields of a message take precedence over its native items, so that changes of an
-//! application are written.
+//! All other data are stored in [`Native`](tower_chat_core::Native) items of the wire [`WIRE`]:
+//! thought signatures, ids of an unusual form, spellings, unknown fields. The native item of a part
+//! is the JSON of the part without the values that are fields of the message; `null` replaces a
+//! value that had an unusual form. A part of an unknown kind, such as `executableCode` or
+//! `codeExecutionResult`, becomes a [`Part::Native`] with the whole part, at its position. If a
+//! content has an unusual role or more fields, a [`Part::Native`] before its parts contains the
+//! content, in which `null` replaces the parts. A message without such data has no native item. The
+//! fields of a message take precedence over its native items, so that changes by an application are
+//! written.
 //!
-//! Messages of other wires are written in the closest form of this wire. All system messages become the
-//! system instruction. Results are paired with the calls before them and get the id and the name of the call.
-//! Results are first in their turn, and the results of consecutive tool messages are one content. A text
-//! result is written as `{"output": …}`, and that of an error as `{"error": …}`; media in a result are
-//! written after the results. Arguments that are not a JSON object become `{"arguments": "the text"}`. If a
-//! conversation begins with a call of the model, an empty text of the user is written before it. The
-//! following is not written: reasoning of other wires, approvals, errors, authors, provider-executed calls and
-//! their results, file ids of other providers, native items of other wires, and contents that are then empty.
-//! The result depends only on the messages.
+//! Messages of other wires are written in the closest form of this wire. All system messages become
+//! the system instruction. Each result is written with the id and the name of the call that it
+//! answers. Results are written before all other parts between two contents of the model, and the
+//! results of consecutive tool messages are joined into one content. A text result is written as
+//! `{"output": …}`, and an error as `{"error": …}`. Media in results are written after all results.
+//! Arguments that are not a JSON object become `{"arguments": "the text"}`. If a conversation
+//! begins with a call of the model, an empty text of the user is written before this call. The
+//! following data are not written: reasoning of other wires, approvals, errors, authors,
+//! provider-executed calls and their results, file ids of other providers, native items of other
+//! wires, and contents without any other parts. The written JSON depends only on the messages.
 //!
 //! # Thought signatures
 //!
-//! A signature is sent back in the part in which it arrived, as Gemini's document [Thought
-//! signatures](https://ai.google.dev/gemini-api/docs/thought-signatures) requires. Of parallel calls only the
-//! first has a signature. If that call is removed from the history, its signature is removed too, and is not
-//! moved to the next call. Gemini 3 refuses a step of the current turn if the first call of the step has no
-//! signature. [`Unsigned::StandIn`] adds the value that the same document defines for calls that Gemini did
-//! not make.
+//! A signature is sent back in the part in which it was received. Gemini's document [Thought
+//! signatures](https://ai.google.dev/gemini-api/docs/thought-signatures) requires this. If the
+//! model makes several calls at once, only the first call has a signature. If this call is removed
+//! from the history, its signature is removed too, and is not moved to the next call. Gemini 3
+//! refuses an answer of the current turn whose first call has no signature. [`Unsigned::StandIn`]
+//! adds the value that the same document defines for calls that Gemini did not make.
 //!
 //! ```
 //! use serde_json::{Value, json};

@@ -17,7 +17,7 @@ pub(super) const RESULT: Name = ["functionResponse", "function_response"];
 pub(super) const INLINE: Name = ["inlineData", "inline_data"];
 pub(super) const FILE: Name = ["fileData", "file_data"];
 
-/// The fields that determine the kind of a part. Each part has one of these fields.
+/// The fields that determine the kind of a part. A part has exactly one of these fields.
 const KINDS: [Name; 7] = [
     TEXT,
     CALL,
@@ -28,7 +28,7 @@ const KINDS: [Name; 7] = [
     ["codeExecutionResult", "code_execution_result"],
 ];
 
-/// The role of the content that has the parts.
+/// The role of the content that contains a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speaker {
     System,
@@ -36,7 +36,8 @@ pub(super) enum Speaker {
     Model,
 }
 
-/// Returns the spelling in which the field is present and not `null`. `None` if there is none.
+/// Returns the spelling in which the field is present and not `null`. Returns `None` if there is no
+/// such spelling.
 pub(super) fn spelling(fields: &Fields, name: Name) -> Option<&'static str> {
     name.into_iter().find(|name| fields.contains(name) && !fields.is_null(name))
 }
@@ -59,7 +60,8 @@ pub(super) fn parse(item: &RawJson, speaker: Speaker) -> Result<Part, WireError>
     Ok(native.into())
 }
 
-/// Writes a part that is neither a call nor a result. `None` if the wire has no form for the part.
+/// Writes a part that is neither a call nor a result. Returns `None` if the wire has no form for
+/// the part.
 pub(super) fn render(part: &Part) -> Option<RawJson> {
     let (mut fields, text) = match part {
         Part::Text(text) => {
@@ -101,8 +103,8 @@ fn parse_text(mut fields: Fields) -> Option<Part> {
     Some(text.into())
 }
 
-/// Returns the field that determines the kind of a part, and its spelling. `None` if there is none or more
-/// than one.
+/// Returns the field that determines the kind of a part, and its spelling. Returns `None` if the
+/// part has no such field, or more than one.
 fn only_kind(fields: &Fields) -> Option<(Name, &'static str)> {
     let mut found = KINDS.into_iter().filter_map(|name| Some((name, spelling(fields, name)?)));
     let first = found.next()?;

@@ -13,8 +13,9 @@ use crate::{
     provider_calls::ids_of_provider_calls,
 };
 
-/// The base64 of `skip_thought_signature_validator`, the value that Gemini's document defines for calls
-/// that Gemini did not make: <https://ai.google.dev/gemini-api/docs/thought-signatures>.
+/// The thought signature that Gemini's document defines for calls that Gemini did not make:
+/// `skip_thought_signature_validator` in base64
+/// (<https://ai.google.dev/gemini-api/docs/thought-signatures>).
 pub(crate) const STAND_IN: &str = "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=";
 const SIGNATURE: part::Name = ["thoughtSignature", "thought_signature"];
 
@@ -22,7 +23,7 @@ const SIGNATURE: part::Name = ["thoughtSignature", "thought_signature"];
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct RequestContents {
-    /// The value of `systemInstruction`, if there is one.
+    /// The value of `systemInstruction`. `None` if there are no system messages.
     pub system_instruction: Option<RawJson>,
     /// The value of `contents`.
     pub contents: Vec<RawJson>,
@@ -30,14 +31,14 @@ pub struct RequestContents {
 
 /// The written form of the first call of a content if this call has no thought signature.
 ///
-/// Such a call was made by another provider or an older model, or the call with the signature is no
-/// longer in the history.
+/// A first call has no signature if a model of another provider or an older model of Gemini made
+/// the call, or if an earlier call that had the signature was removed from the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Unsigned {
     /// The call is written without a signature.
     AsRecorded,
-    /// The call gets the value with which Gemini 3 accepts it. Use it only for Gemini 3 and later
-    /// models; older models need no signature.
+    /// The call is written with a value that Gemini 3 accepts instead of a signature. Use this
+    /// variant only for Gemini 3 and later models. Older models need no signature.
     StandIn,
 }
 
@@ -64,9 +65,9 @@ struct Writer<'a> {
     system: Fields,
     system_parts: Vec<RawJson>,
     contents: Vec<Content>,
-    /// The calls of the current turn of the model that have no result yet.
+    /// The calls of the current turn that have no result yet.
     calls: OpenCalls<'a>,
-    /// Whether a content of the user was written.
+    /// Whether a content of the user has been added.
     user_spoke: bool,
     /// Whether the model called a tool before the first content of the user.
     begins_with_call: bool,
@@ -138,8 +139,9 @@ impl<'a> Writer<'a> {
         self.contents.push(Content::model(envelope, parts));
     }
 
-    /// Adds a content of the user with these results and other parts, or joins it with the previous content.
-    /// Adds nothing if there are no parts.
+    /// Adds the results and the other parts to `content`, a content of the user. Then appends the
+    /// content to the list, or joins it with the previous content. Does nothing if the content has
+    /// no parts.
     fn push_user(
         &mut self,
         mut content: Content,
@@ -175,7 +177,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Returns the results of calls that the client ran.
+/// Returns the results in a message that answer calls of the client's tools.
 fn pending_results(message: &Message) -> impl Iterator<Item = &ToolResult> {
     let by_provider = ids_of_provider_calls(message);
     message.results().filter(move |result| {

@@ -17,10 +17,12 @@ use crate::{
 
 const CONFIG: &str = "generationConfig";
 
-/// Returns the fields of the body of a request, each as JSON text. The address names the model.
+/// Returns the fields of a request body, with their values as JSON text. The body does not name the
+/// model: the address of the request does.
 ///
-/// Fields in the `extra` options replace those of named options, and a `null` in `extra` removes the
-/// field; fields in `generationConfig` are replaced one by one. The conversation cannot be replaced.
+/// A field in the `extra` options replaces the field of a named option, and a `null` in `extra`
+/// removes the field. `extra` can also contain the object `generationConfig`: each of its fields
+/// replaces only the field of the same name. The conversation cannot be replaced.
 ///
 /// ```
 /// use tower_chat_core::ChatRequest;
@@ -32,9 +34,10 @@ pub fn render_request(request: &ChatRequest, model: &str) -> Object {
     render(&fitted(request, rules), Some(model))
 }
 
-/// Returns the fields of a request. With a model, the schema of a tool that was not read from this wire is
-/// written in full JSON Schema, and `generation_config` in `extra` is accepted too. Without a model, a
-/// request that was read is written unchanged.
+/// Returns the fields of a request body. If `model` is `None`, a request that was read is written
+/// unchanged. If a model is given, the schema of a tool that was not read from this wire is written
+/// to the field for full JSON Schema, and `extra` can contain `generation_config` instead of
+/// `generationConfig`.
 pub(crate) fn render(request: &ChatRequest, model: Option<&str>) -> Object {
     let options = &*request.options;
     let mut fields = Map::new();

@@ -1,4 +1,4 @@
-//! Function responses.
+//! Reads and writes function responses.
 
 use tower_chat_core::{Part, RawJson, ToolCall, ToolResult};
 
@@ -13,11 +13,12 @@ use crate::fields::{Fields, as_text, raw};
 const OUTPUT: &str = "output";
 const ERROR: &str = "error";
 
-/// The fields in which clients put the text of a result. Gemini's reference defines the first two:
-/// <https://ai.google.dev/api/caching#FunctionResponse>.
+/// The names of the fields in which clients send the text of a result. Gemini's reference defines
+/// the first two names: <https://ai.google.dev/api/caching#FunctionResponse>.
 const KEYS: [&str; 5] = [OUTPUT, ERROR, "result", "return_value", "content"];
 
-/// Reads the result in a part's field `key`. `None` if the field is not an object.
+/// Reads the result in the field `key` of a part. Returns `None` if the value of the field is not
+/// an object.
 pub(super) fn parse(mut fields: Fields, key: &str) -> Option<ToolResult> {
     let mut inner: Fields = fields.take(key)?.parse().ok()?;
     let mut result = ToolResult::new("", "");
@@ -41,15 +42,16 @@ pub(super) fn parse(mut fields: Fields, key: &str) -> Option<ToolResult> {
     Some(result)
 }
 
-/// The part of a result, and the parts with its media, which must be written after all results.
+/// The part of a result, and the parts with its media. The media must be written after all results.
 #[derive(Debug)]
 pub(super) struct Rendered {
     pub(super) response: RawJson,
     pub(super) media: Vec<RawJson>,
 }
 
-/// Writes a result. `call` is the call that the result answers, if the call is known. The result gets the id
-/// of the call, and its name if the result was not read from this wire.
+/// Writes a result. `call` is the call that the result answers, if this call is in the history. The
+/// result is written with the id of the call. If the result has no name and was not read from this
+/// wire, it is also written with the name of the call.
 pub(super) fn render(result: &ToolResult, call: Option<&ToolCall>) -> Rendered {
     let (mut fields, key, mut inner) = open_native(result.native.as_ref(), RESULT);
     if result.native.as_ref().is_none_or(|native| &*native.wire != WIRE) {
@@ -72,9 +74,10 @@ pub(super) fn render(result: &ToolResult, call: Option<&ToolCall>) -> Rendered {
     Rendered { response: raw(&fields), media }
 }
 
-/// Returns the text of a response: the text in its only field, or the JSON of the whole response. Sets
-/// `response` in `inner` if the text alone does not determine the response: to `null` if the text is the
-/// whole JSON, or to an object with the name of the field.
+/// Returns the text of a response: the text in its only field, or the JSON of the whole response.
+/// Also stores the form of the response in the field `response` of `inner`, so that it can be
+/// written again: `null` if the text is the whole JSON, or an object with the name of the only
+/// field. The usual fields `output` and `error` need no such entry.
 fn parse_response(response: RawJson, inner: &mut Fields) -> String {
     if let Some((key, text)) = only_text(&response) {
         if plain_key(&response).is_none() {
@@ -86,8 +89,8 @@ fn parse_response(response: RawJson, inner: &mut Fields) -> String {
     response.get().to_owned()
 }
 
-/// Returns the response with the text of a result, in the form that `response` in `inner` determines. `None`
-/// if the result was read without a response and still has no text.
+/// Returns the response with the text of a result, in the form that the field `response` of `inner`
+/// contains. Returns `None` if the result was read without a response and still has no text.
 fn render_response(result: &ToolResult, inner: &Fields) -> Option<RawJson> {
     let text = result.text();
     let form = inner.get("response");
@@ -110,8 +113,8 @@ fn render_response(result: &ToolResult, inner: &Fields) -> Option<RawJson> {
     Some(raw(&object(key, raw(&text))))
 }
 
-/// Adds the media inside a response, which newer models support, to the content, and sets `parts` to `null`.
-/// Changes nothing if an item cannot be read as media or as another native item.
+/// Moves the media inside a function response, which newer models support, to the content of the
+/// result, and sets the field `parts` to `null`. Does nothing if one of the items is a text.
 fn parse_parts(inner: &mut Fields, content: &mut Vec<Part>) {
     let Some(list) = inner.get("parts") else { return };
     let Ok(items) = list.parse::<Vec<RawJson>>() else { return };
@@ -122,8 +125,8 @@ fn parse_parts(inner: &mut Fields, content: &mut Vec<Part>) {
     }
 }
 
-/// Reads media, or an item of another kind. A text is not read, because it would be joined with the text
-/// of the response.
+/// Reads an item as media or as a native part. Returns `None` for a text, because the writer would
+/// join it with the text of the response.
 fn parse_part(item: &RawJson) -> Option<Part> {
     match part::parse(item, Speaker::System).ok()? {
         part @ (Part::Media(_) | Part::Native(_)) => Some(part),
@@ -139,14 +142,14 @@ fn render_part(part: &Part) -> Option<RawJson> {
     }
 }
 
-/// Returns the name of the only field of a response if it is `output` or `error` and has a text. Such a
+/// Returns `output` or `error` if the response has only this field and its value is a text. Such a
 /// response needs no native item.
 fn plain_key(response: &RawJson) -> Option<&'static str> {
     only_text(response).map(|(key, _)| key).filter(|key| matches!(*key, OUTPUT | ERROR))
 }
 
-/// Returns the name and the text of the only field of a response. `None` if there are more fields, or if the
-/// field is not one of [`KEYS`] with a string.
+/// Returns the name and the text of the only field of a response. Returns `None` if the response
+/// has more fields, if the name is not one of [`KEYS`], or if the value is not a string.
 fn only_text(response: &RawJson) -> Option<(&'static str, String)> {
     let fields: Fields = response.parse().ok()?;
     let key = KEYS.into_iter().find(|key| fields.len() == 1 && fields.contains(key))?;

@@ -1,27 +1,29 @@
-//! Accumulates calls with arguments that Vertex AI streams in pieces.
+//! Accumulates calls whose arguments Vertex AI streams in pieces.
 
 use serde_json::{Map, Value};
 use tower_chat_core::RawJson;
 
 use crate::object::{Object, overlay, raw, take, text, to_value};
 
-/// A call with arguments that arrive as values with their paths.
+/// A call whose arguments arrive in pieces. Each piece has values of the arguments and their JSON
+/// paths.
 ///
-/// Vertex AI sends this form if `streamFunctionCallArguments` is set. The first piece has the name, each
-/// piece has `partialArgs`, and the final piece has no `willContinue`
+/// Vertex AI sends calls in this form if the request sets `streamFunctionCallArguments`. The first
+/// piece contains the name of the function. The values are in `partialArgs`. The final piece has no
+/// `willContinue`
 /// (<https://googleapis.github.io/js-genai/release_docs/interfaces/types.FunctionCall.html>).
 #[derive(Debug, Default)]
 pub(super) struct StreamedCall {
-    /// The fields of the part without the call, such as its thought signature.
+    /// The fields of the part besides the call, such as the thought signature.
     part: Object,
-    /// The fields of the call without its arguments.
+    /// The fields of the call besides its arguments.
     call: Object,
     arguments: Value,
-    /// Whether more pieces must follow.
+    /// Whether the final piece has not been received yet.
     is_open: bool,
 }
 
-/// The field of a part with its call.
+/// The name of the field of a part that contains the call.
 const CALL: &str = "functionCall";
 
 impl StreamedCall {
@@ -30,18 +32,19 @@ impl StreamedCall {
         call.contains_key("partialArgs") || continues(call)
     }
 
-    /// Returns whether a piece belongs to this call.
+    /// Returns whether the next piece of the stream belongs to this call.
     pub(super) fn is_continued_by(&self, call: &Object) -> bool {
         let name = text(call, "name").filter(|name| !name.is_empty());
         self.is_open && name.is_none_or(|name| text(&self.call, "name") == Some(name))
     }
 
-    /// Returns whether more pieces must follow.
+    /// Returns whether the final piece has not been received yet.
     pub(super) fn is_open(&self) -> bool {
         self.is_open
     }
 
-    /// Adds a piece: the fields of its part, and its call.
+    /// Adds a piece. `call` contains the fields of the piece, and `part` the other fields of the
+    /// part.
     pub(super) fn push(&mut self, part: Object, mut call: Object) {
         self.is_open = continues(&call);
         call.remove("willContinue");
@@ -59,8 +62,8 @@ impl StreamedCall {
         overlay(&mut self.part, part);
     }
 
-    /// Returns the text of the arguments. If the final piece has not arrived, the text has no closing
-    /// brackets and quotation marks at its end, and is not valid JSON.
+    /// Returns the text of the arguments. If the final piece has not been received, removes the
+    /// closing brackets and quotation marks at the end, so that the text is not valid JSON.
     pub(super) fn arguments(&self) -> String {
         let arguments = match &self.arguments {
             Value::Null => Value::Object(Map::new()),
@@ -87,7 +90,7 @@ fn continues(call: &Object) -> bool {
     call.get("willContinue").is_some_and(|it| it.get() == "true")
 }
 
-/// Returns the value of a piece. `None` if the piece has no value.
+/// Returns the value of an entry of `partialArgs`. Returns `None` if the entry has no value.
 fn value(piece: &Object) -> Option<Value> {
     let of = |name: &str| piece.get(name).map(to_value);
     of("stringValue")
@@ -103,7 +106,8 @@ enum Step {
     Item(usize),
 }
 
-/// Parses a path such as `$.routes[0]['first stop']`: the normalized form of RFC 9535, or its shorthand.
+/// Parses a JSON path such as `$.routes[0]['first stop']`, in the normalized form or in the
+/// shorthand form of RFC 9535.
 fn steps(path: &str) -> Vec<Step> {
     let mut steps = Vec::new();
     let mut rest = path.strip_prefix('$').unwrap_or(path);
@@ -148,11 +152,11 @@ fn quoted(text: &str, quote: char) -> Option<(Step, &str)> {
     None
 }
 
-/// The maximum length of a list. A value whose path has a larger index is ignored, because the service could
-/// send any index.
+/// The maximum length of a list. A value whose path has a larger index is ignored, because a very
+/// large index would allocate a very large list.
 const MAX_ITEMS: usize = 100_000;
 
-/// Sets the value at a path. A string is appended to a string that is already at the path.
+/// Sets the value at a path. If both the old and the new value are strings, appends the new string.
 fn put(target: &mut Value, path: &[Step], value: Value) {
     let Some((step, rest)) = path.split_first() else {
         match (target, value) {

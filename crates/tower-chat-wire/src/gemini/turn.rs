@@ -1,4 +1,4 @@
-//! Arranges the user's side of a turn: results are paired with their calls and moved to the beginning.
+//! Finds the calls that results answer, and moves results before the other parts of the user.
 
 use std::collections::BTreeSet;
 
@@ -7,13 +7,13 @@ use tower_chat_core::{RawJson, ToolCall, ToolResult};
 use super::{call::some_id, content};
 use crate::fields::{Fields, raw};
 
-/// A content under construction.
+/// A content of the request that is being written.
 #[derive(Debug)]
 pub(super) struct Content {
     envelope: Fields,
     is_user: bool,
-    /// Whether the content may be joined with a content of the same kind, because it was not read as a
-    /// separate content.
+    /// Whether the content may be joined with the next content, if that may be joined too. Contents
+    /// that were read from this wire are not joined.
     may_join: bool,
     results: Vec<RawJson>,
     others: Vec<RawJson>,
@@ -25,7 +25,7 @@ impl Content {
         Self { envelope, is_user: false, may_join: false, results: Vec::new(), others: parts }
     }
 
-    /// Creates a content of the user, regardless of the role of the envelope.
+    /// Creates a content of the user. If the envelope has the role `model`, replaces this role.
     pub(super) fn user(envelope: Option<Fields>) -> Self {
         let mut envelope = envelope.unwrap_or_else(usual_envelope);
         if envelope.is_text("role", "model") {
@@ -34,7 +34,7 @@ impl Content {
         Self { envelope, is_user: true, may_join: false, results: Vec::new(), others: Vec::new() }
     }
 
-    /// Creates a content of results, joined with the previous content if that also has only results.
+    /// Creates a content for results, which can be joined with other contents of this kind.
     pub(super) fn results() -> Self {
         Self { may_join: true, ..Self::user(None) }
     }
@@ -72,8 +72,8 @@ impl Content {
     }
 }
 
-/// Moves results to the beginning of the user's contents at the end of the list: every other part before the
-/// final result is moved after it.
+/// In the contents of the user at the end of the list, moves every other part that is before the
+/// last result to the position after this result.
 pub(super) fn put_results_first(contents: &mut [Content]) {
     let length = contents.iter().rev().take_while(|content| content.is_user).count();
     let begin = contents.len() - length;
@@ -88,11 +88,11 @@ pub(super) fn put_results_first(contents: &mut [Content]) {
     last.others = others;
 }
 
-/// The calls of a model's turn that have no result yet. A result may have the id of its call, its name, or
-/// both.
+/// The calls of a turn that have no result yet. A result may have the id of its call, the name of
+/// its tool, or both.
 #[derive(Debug, Default)]
 pub(super) struct OpenCalls<'a> {
-    /// All calls of the turn, with and without results. Positions count these calls.
+    /// All calls of the turn, with and without results. A position is an index into this list.
     calls: Vec<&'a ToolCall>,
     /// The id and the position of each open call with an id.
     by_id: BTreeSet<(&'a str, usize)>,
@@ -102,7 +102,7 @@ pub(super) struct OpenCalls<'a> {
     without_id: OfTools<'a>,
 }
 
-/// The positions of calls, and the same positions by the name of the tool.
+/// The positions of calls, which can be searched by the name of the tool.
 #[derive(Debug, Default)]
 struct OfTools<'a> {
     /// The positions of the calls.
@@ -124,9 +124,10 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// Removes and returns the open call that a result answers: the first one with the result's id, or else
-    /// the first one without an id, or else, if the result has no id, the first one. If the result has a
-    /// name, a call that is not found by its id must have the same name.
+    /// Removes and returns the open call that a result answers: the first open call with the id of
+    /// the result. If there is none, the first open call without an id. If the result has no id and
+    /// every open call has an id, the first open call. In the last two cases, the call must also
+    /// have the name of the result, if the result has a name.
     pub(super) fn answer(&mut self, result: &ToolResult) -> Option<&'a ToolCall> {
         let name = result.name.as_deref().filter(|name| !name.is_empty());
         let position = match some_id(result.call_id.as_deref()) {
@@ -154,7 +155,8 @@ impl<'a> OfTools<'a> {
         self.by_name.remove(&(call.name.as_str(), position));
     }
 
-    /// Returns the position of the first call of the tool `name`, or of the first call if there is no name.
+    /// Returns the position of the first call of the tool `name`. If `name` is `None`, returns the
+    /// position of the first call.
     fn first(&self, name: Option<&str>) -> Option<usize> {
         match name {
             Some(name) => first_named(&self.by_name, name),

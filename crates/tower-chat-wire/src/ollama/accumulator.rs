@@ -1,4 +1,4 @@
-//! Accumulates the lines of a stream.
+//! Accumulates the lines of a streamed answer.
 
 use tower_chat_core::{Answer, ChatUpdate, RawJson, ToolCallDelta};
 
@@ -10,7 +10,8 @@ use crate::{
     stream::{Frame, ResponseAccumulator},
 };
 
-/// The accumulated answer. Each line is an answer with more text or whole calls.
+/// Accumulates the lines of one answer. Each line is an answer with some more text, or with whole
+/// calls.
 #[derive(Debug, Default)]
 pub(crate) struct OllamaAccumulator {
     fields: Object,
@@ -48,7 +49,7 @@ impl ResponseAccumulator for OllamaAccumulator {
     }
 
     fn is_complete(&self) -> bool {
-        // Ollama sends no finish reason for some models.
+        // The field `done` decides, because Ollama sends no finish reason for some models.
         self.fields.get("done").is_some_and(|done| done.get() == "true")
     }
 

@@ -30,7 +30,7 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     Ok(Answer::new(vec![message.into()], finish))
 }
 
-/// Reads the finish of an answer from its fields, without `message`.
+/// Reads the [`Finish`] of an answer from its fields besides `message`.
 fn finish(mut fields: Object, has_calls: bool) -> Finish {
     let mut finish = Finish::default();
     let done_reason = take_text(&mut fields, "done_reason");
@@ -51,7 +51,8 @@ fn reason(text: String) -> FinishReason {
     }
 }
 
-/// Returns the text for a finish reason. Ollama has no separate one for an answer that ends with calls.
+/// Returns the text for a finish reason. Ollama has no separate text for an answer that ends with
+/// calls.
 fn spell(reason: &FinishReason) -> &str {
     match reason {
         FinishReason::Length => "length",

@@ -16,8 +16,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// [`WireError::InMessage`] for the first message that cannot be read; [`WireError::Json`] if the text
-/// is not a list.
+/// [`WireError::InMessage`], with the index of the first message that cannot be read.
+/// [`WireError::Json`], if the text is not a list.
 pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
     let mut open = OpenCalls::default();
     let mut messages = Vec::new();
@@ -33,7 +33,7 @@ pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
     Ok(messages)
 }
 
-/// Reads the message of an answer. The role in the JSON is ignored: the message is always of the assistant.
+/// Reads the message of an answer as an assistant message. The role in the JSON is ignored.
 pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
     let mut message = parse_assistant(fields(item)?)?;
     let written = render_usual(&message, &mut OpenCalls::default());
@@ -43,7 +43,7 @@ pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
     Ok(message)
 }
 
-/// Reads one message, without a mark.
+/// Reads one message, and does not add a mark.
 fn parse(item: &RawJson) -> Result<Message, WireError> {
     let mut fields = fields(item)?;
     let role = take_text(&mut fields, "role").ok_or(WireError::Field {
@@ -68,7 +68,7 @@ fn fields(item: &RawJson) -> Result<Object, WireError> {
     })
 }
 
-/// Reads the parts of an assistant message. Unknown fields become a native part before the others.
+/// Reads an assistant message. Unknown fields become a native part before the other parts.
 fn parse_assistant(mut fields: Object) -> Result<Message, WireError> {
     let mut parts = Vec::new();
     fields.remove("role");
@@ -115,8 +115,8 @@ fn parse_result(mut fields: Object) -> ToolResult {
     result
 }
 
-/// Removes and reads the images of a message if the field is a list of strings. Any other field is not
-/// removed.
+/// Removes and reads the field `images` of a message. If the field is not a list of strings,
+/// returns no parts and does not remove the field.
 fn take_images(fields: &mut Object) -> Vec<Part> {
     let images = fields.get("images").and_then(|images| images.parse::<Vec<String>>().ok());
     if images.is_some() {
@@ -126,8 +126,8 @@ fn take_images(fields: &mut Object) -> Vec<Part> {
     images.into_iter().flatten().map(|data| Part::Media(media(data))).collect()
 }
 
-/// Returns the media type of an image, which its first bytes in base64 determine, because the wire does not
-/// send the type. Returns `image/png` for unknown bytes.
+/// Returns the media type of an image in base64. The JSON of the wire does not contain the type, so
+/// the first bytes of the image determine it. Returns `image/png` for unknown bytes.
 fn media_type(data: &str) -> &'static str {
     let types = [("/9j/", "image/jpeg"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp")];
     let known = types.into_iter().find(|(beginning, _)| data.starts_with(beginning));
@@ -148,7 +148,7 @@ fn parse_call(mut fields: Object) -> ToolCall {
     call
 }
 
-/// Writes the messages of a request by the rules in the [module documentation](super).
+/// Writes the messages of a request according to the rules in the [module documentation](super).
 pub fn render_messages<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Vec<RawJson> {
     let mut open = OpenCalls::default();
     let messages = messages.into_iter();
@@ -160,7 +160,7 @@ fn render_message(message: &Message, open: &mut OpenCalls) -> Vec<RawJson> {
     as_read::unchanged(message, WIRE, parse).map_or(usual, |json| vec![json])
 }
 
-/// The fields of a message under construction, which contain its parts without its results.
+/// The parts of a message that is being written, without its results.
 #[derive(Debug, Default)]
 struct Written {
     fields: Object,
@@ -169,7 +169,8 @@ struct Written {
     calls: Vec<RawJson>,
 }
 
-/// Writes a message in the usual form: its results, one by one, and then its other parts.
+/// Writes a message in the usual form: a message for each result, and then a message with the other
+/// parts.
 fn render_usual(message: &Message, open: &mut OpenCalls) -> Vec<RawJson> {
     let at_provider = ids_of_assistants_provider_calls(message);
     let mut written = Vec::new();
@@ -211,7 +212,7 @@ impl Written {
         }
     }
 
-    /// Returns the JSON of the message. `None` if the message is empty.
+    /// Returns the JSON of the message. Returns `None` if the message is empty.
     fn into_json(self, role: &str) -> Option<RawJson> {
         let Self { mut fields, text, images, calls } = self;
         if text.is_empty() && images.is_empty() && calls.is_empty() && fields.is_empty() {

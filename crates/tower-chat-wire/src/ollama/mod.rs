@@ -1,14 +1,16 @@
 //! Reads and writes the conversations of Ollama's native chat API (<https://docs.ollama.com/api/chat>).
 //!
-//! If the messages of a request are read and written again, the JSON values are equal. Each message
-//! becomes one message; `thinking` becomes reasoning, and `images` become media. Unknown fields become a
-//! native part before the others. A message in an unusual form, such as a result without the name of its
-//! tool, begins with a native part that contains the JSON of the message. As long as the message is not
-//! changed, this JSON is written.
+//! If the messages of a request are read and written again, the written JSON is equal to the JSON
+//! that was read. Each message of the JSON becomes one message. The field `thinking` becomes
+//! reasoning, and `images` become media. Unknown fields become a native part before the other
+//! parts. A message in an unusual form, such as a result without the name of its tool, begins with
+//! a native part that contains the JSON of the message. If the application has not changed the
+//! message, this JSON is written.
 //!
-//! Messages of other wires are written in the closest form of this wire. Results get the names of their tools
-//! from earlier calls. Images in results are written in a user message after the results. The following is
-//! not written: reasoning and native items of other wires, provider-executed calls and their results, approvals,
+//! Messages of other wires are written in the closest form of this wire. Each result is written
+//! with the name of its tool, which is taken from the call if the result has no name. Images in
+//! results are written in a user message after the results. The following parts are not written:
+//! reasoning and native items of other wires, provider-executed calls and their results, approvals,
 //! errors, and media other than images in base64.
 
 mod accumulator;

@@ -21,7 +21,8 @@ pub(crate) const TOOL: Form = Form {
     plain: || json!({"type": "function", "function": {}}),
 };
 
-/// Reads the body of a request. Without the field `stream`, the answer is streamed.
+/// Reads the body of a request. If the field `stream` is missing, the request is for a streamed
+/// answer.
 pub(crate) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     let expected = "a JSON list";
     let missing = BodyError::Field { field: "messages", expected };
@@ -53,15 +54,16 @@ pub(crate) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     Ok(ChatRequest::new(read).with_options(options))
 }
 
-/// Returns the fields of the body of a request, each as JSON text.
+/// Returns the fields of a request body, with their values as JSON text.
 ///
-/// Fields in the `extra` options replace those of named options, and a `null` in `extra` removes the
-/// field; fields in `options` are replaced one by one. The conversation, and whether the answer is
-/// streamed, cannot be replaced.
+/// A field in the `extra` options replaces the field of a named option, and a `null` in `extra`
+/// removes the field. `extra` can also contain the object `options`: each of its fields replaces
+/// only the field of the same name. The fields `messages`, `model` and `stream` cannot be replaced.
 ///
 /// # Errors
 ///
-/// [`BodyError::Unsupported`], if the request requires a call of a tool: Ollama has no field for it.
+/// [`BodyError::Unsupported`], if the tool choice requires a call, because Ollama has no field for
+/// a tool choice.
 ///
 /// ```
 /// use tower_chat_core::ChatRequest;
@@ -76,7 +78,7 @@ pub fn render_request(request: &ChatRequest, model: &str) -> Result<Object, Body
     render(&fitted(request, rules), model)
 }
 
-/// Returns the fields of the request without applying the rules of a service.
+/// Returns the fields of a request body, without applying the rules of a service to the request.
 pub(crate) fn render(request: &ChatRequest, model: &str) -> Result<Object, BodyError> {
     let asked = &*request.options;
     let mut options = Map::new();
@@ -106,8 +108,8 @@ pub(crate) fn render(request: &ChatRequest, model: &str) -> Result<Object, BodyE
     set(&mut fields, OPTIONS, has_options.then_some(options));
     merge(&mut fields, &extra);
     set(&mut fields, "model", Some(model));
-    // Ollama streams by default. A `null` in `extra` marks a request that was read without the field
-    // `stream`.
+    // Ollama streams by default. If a request was read without the field `stream`, `extra` contains
+    // a `null` for this field.
     let is_unnamed = asked.stream && asked.extra.get("stream").is_some_and(Value::is_null);
     set(&mut fields, "stream", (!is_unnamed).then_some(asked.stream));
     let messages: Vec<_> = messages(request).collect();

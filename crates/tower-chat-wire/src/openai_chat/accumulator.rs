@@ -12,18 +12,19 @@ use crate::{
     stream::{Accumulator, DONE, Frame, ResponseAccumulator},
 };
 
-/// The accumulated answer. The answer is complete if a message has begun and a finish reason or `[DONE]` has
-/// arrived. Some services do not send `[DONE]`, and others send no finish reason.
+/// Accumulates the chunks of one answer. The answer is complete when a delta of a message, and a
+/// finish reason or `[DONE]`, were received. Either is enough, because some services do not send
+/// `[DONE]`, and others send no finish reason.
 #[derive(Debug, Default)]
 pub(crate) struct ChatAccumulator {
     message: MessageAccumulator,
-    /// The fields of the chunks, without the choice.
+    /// The fields of the chunks besides the choice.
     fields: Object,
-    /// The fields of the choice, without its message.
+    /// The fields of the choice besides its deltas.
     choice: Accumulator,
-    /// Whether `[DONE]` has arrived.
+    /// Whether `[DONE]` was received.
     is_done: bool,
-    /// Whether a finish reason has arrived.
+    /// Whether a finish reason was received.
     has_reason: bool,
 }
 
@@ -41,7 +42,7 @@ impl ResponseAccumulator for ChatAccumulator {
         if let Some(choices) = take(&mut fields, "choices")
             && let Some(mut choice) = answer::only_choice(&choices)?
         {
-            // A service that cannot stream answers with the whole message.
+            // A service that does not support streams sends the whole message in one chunk.
             let delta = take(&mut choice, "delta").or_else(|| take(&mut choice, "message"));
             if let Some(delta) = delta {
                 let delta = delta
@@ -53,7 +54,8 @@ impl ResponseAccumulator for ChatAccumulator {
             self.has_reason |= reason.is_some_and(|reason| !reason.is_empty());
             self.choice.push(choice);
         }
-        // Chunks repeat these fields, some with increasing values: the latest value is used.
+        // Chunks repeat these fields. Some values, such as token counts, increase, so the latest
+        // value replaces an earlier value.
         let set = fields.into_iter().filter(|(_, value)| value.get() != "null");
         for (name, value) in set {
             if name != "model" || value.get() != r#""""# {

@@ -29,21 +29,21 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     Ok(Answer::new(vec![message.into()], finish))
 }
 
-/// Returns the error that the fields of an answer, or of an event of a stream, report.
+/// Returns the error that an answer or an event of a stream reports.
 pub(crate) fn error_in(fields: &Object) -> Option<AnswerError> {
     let is_error = refusal::is_error(fields, CHOICES);
     is_error.then(|| refusal::parse(None, raw(fields).get(), CodeFields::OpenAi))
 }
 
-/// The field that every answer has, and that no error has.
+/// The name of a field that is in every answer and in no error.
 const CHOICES: &str = "choices";
 
-/// Returns the choice in a list; `None` if the list is empty.
+/// Returns the only choice in a list, or `None` if the list is empty.
 ///
 /// # Errors
 ///
-/// [`AnswerError::Malformed`], if there are several choices, because a conversation continues with one.
-/// [`AnswerError::Refused`], if the choice reports an error.
+/// [`AnswerError::Malformed`], if there are several choices, because a conversation can continue
+/// with only one of them. [`AnswerError::Refused`], if the choice reports an error.
 pub(super) fn only_choice(choices: &RawJson) -> Result<Option<Object>, AnswerError> {
     let malformed = |what: &str| AnswerError::malformed(what, choices.get());
     let mut list: Vec<Object> =
@@ -66,8 +66,8 @@ pub(super) fn only_choice(choices: &RawJson) -> Result<Option<Object>, AnswerErr
 /// (<https://api-docs.deepseek.com/api/create-chat-completion>).
 const FAILED: [&str; 2] = ["error", "insufficient_system_resource"];
 
-/// Reads the message in the fields of an answer. A message without a role has the role of the
-/// assistant.
+/// Reads the message of an answer from its fields. A message without a role is read as an assistant
+/// message.
 pub(super) fn message(mut fields: Object) -> Result<Message, AnswerError> {
     fields.entry("role".to_owned()).or_insert_with(|| raw("assistant"));
     let json = raw(&fields);

@@ -1,4 +1,5 @@
-//! Tool calls: `tool_calls`, and the `function_call` of 2023's API.
+//! Reads and writes tool calls: the field `tool_calls`, and the field `function_call` of the API of
+//! 2023.
 
 use tower_chat_core::{RawJson, ToolCall};
 
@@ -10,30 +11,32 @@ use crate::{
 
 const LEGACY: &str = "function_call";
 
-/// A type of call.
+/// A type of tool call on this wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kind {
-    /// The name of the type, and of the field with the call's object.
+    /// The name of the type. The field of a call that contains its name and its arguments has the
+    /// same name.
     pub(super) name: &'static str,
-    /// The name of the field with the arguments in this object.
+    /// The name of the field with the arguments, in the object with the name and the arguments.
     pub(super) arguments: &'static str,
 }
 
 /// A call whose arguments are JSON.
 pub(super) const FUNCTION: Kind = Kind { name: "function", arguments: "arguments" };
-/// A call whose arguments are any text.
+/// A call whose arguments are free text.
 pub(super) const CUSTOM: Kind = Kind { name: "custom", arguments: "input" };
 
 pub(super) const KINDS: [Kind; 2] = [FUNCTION, CUSTOM];
 
-/// Returns whether the arguments of a call are any text, and not JSON.
+/// Returns whether the arguments of a call are free text instead of JSON.
 pub(super) fn has_free_text(call: &ToolCall) -> bool {
     let fields = Fields::of_native(call.native.as_ref(), WIRE);
     fields.is_some_and(|fields| fields.contains(CUSTOM.name))
 }
 
-/// Removes and reads the calls in a message's fields. An empty list is not removed, nor a `function_call`
-/// with an empty name and empty arguments, which Snowflake sends in every answer.
+/// Removes and reads the calls in the fields of a message. Does not remove an empty list. Also does
+/// not remove a `function_call` with an empty name and empty arguments, which Snowflake sends in
+/// every answer.
 pub(super) fn parse_all(fields: &mut Fields) -> Result<Vec<ToolCall>, WireError> {
     let mut calls = Vec::new();
     if !fields.is_null("tool_calls")
@@ -60,9 +63,10 @@ pub(super) fn parse_all(fields: &mut Fields) -> Result<Vec<ToolCall>, WireError>
     Ok(calls)
 }
 
-/// Writes the calls into a message's fields. A message can have one `function_call`: any other is written
-/// as an item of `tool_calls`. For a model, a `function_call` with an id is written as an item too,
-/// because its result refers to the id.
+/// Writes the calls into the fields of a message. Calls are items of `tool_calls`, except for one
+/// call that was read from the field `function_call`, which is written to this field again. For
+/// [`Audience::Model`], this call is an item of `tool_calls` too if it has an id, because its
+/// result refers to the id.
 pub(super) fn render_all(calls: &[&ToolCall], fields: &mut Fields, audience: Audience) {
     let may_be_legacy = |call: &ToolCall| audience == Audience::Transcript || call.id.is_none();
     let mut list = Vec::new();
@@ -120,9 +124,10 @@ fn parse_legacy(item: &RawJson) -> Result<ToolCall, WireError> {
     Ok(call)
 }
 
-/// Removes and reads the name and the arguments. If the arguments are not a string, the call has their JSON
-/// text. If they are missing, the call has an empty text. In both cases, a `null` in `inner` marks that they
-/// were not a string.
+/// Removes and reads the name and the arguments of a call. If the arguments are not a string, their
+/// JSON text becomes the arguments of the call. If they are missing, the arguments of the call are
+/// empty. In both cases, the field is set to `null` in `inner`, so that [`with_call`] writes the
+/// same form again.
 fn take_call(inner: &mut Fields, arguments: &str) -> Result<ToolCall, WireError> {
     let name = inner.take_text("name").ok_or(WireError::Field {
         what: "a tool call",
@@ -151,8 +156,9 @@ fn render(native: Option<Fields>, call: &ToolCall) -> Fields {
     fields
 }
 
-/// Adds the name and the arguments. If a `null` in `inner` marks that the arguments were not a string, they
-/// are written as a JSON value, or omitted if they are empty.
+/// Adds the name and the arguments of a call to `inner`. If the field with the arguments is `null`,
+/// the arguments were not read from a string: they are written as a JSON value, or omitted if they
+/// are empty.
 fn with_call(mut inner: Fields, arguments: &str, call: &ToolCall) -> Fields {
     inner.set("name", raw(&call.name));
     let was_text = !inner.is_null(arguments);
@@ -164,7 +170,7 @@ fn with_call(mut inner: Fields, arguments: &str, call: &ToolCall) -> Fields {
     inner
 }
 
-/// Converts the native item of a `function_call` to that of an item of `tool_calls`.
+/// Converts the native item of a `function_call` to the native item of an item of `tool_calls`.
 fn as_function(rest: Fields) -> Fields {
     let mut fields = Fields::default();
     fields.set("type", raw("function"));
@@ -172,8 +178,9 @@ fn as_function(rest: Fields) -> Fields {
     fields
 }
 
-/// Returns the fields of a `function_call` in a native item. `None` for the native item of an item of
-/// `tool_calls`, which has the field `function` or `custom`.
+/// Returns the fields of a `function_call` in a native item. Returns `None` if the call was read
+/// from an item of `tool_calls`: the native item of such a call has the field `function` or
+/// `custom`.
 fn legacy_rest(native: &Fields) -> Option<Fields> {
     if KINDS.iter().any(|kind| native.contains(kind.name)) {
         return None;

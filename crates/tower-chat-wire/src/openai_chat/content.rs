@@ -8,8 +8,8 @@ use crate::{
     fields::{Fields, as_text, raw},
 };
 
-/// Removes and reads the content in a message's fields. `null` and an empty list have no parts and are not
-/// removed.
+/// Removes and reads the content in the fields of a message. If the content is `null` or an empty
+/// list, returns no parts and does not remove the field.
 pub(super) fn parse(fields: &mut Fields) -> Result<Vec<Part>, WireError> {
     let Some(content) = fields.get("content") else { return Ok(Vec::new()) };
     if content.get() == "null" {
@@ -32,7 +32,8 @@ pub(super) fn parse(fields: &mut Fields) -> Result<Vec<Part>, WireError> {
     Ok(parts)
 }
 
-/// Writes the content of parts. `None` if none of them belongs to the content.
+/// Writes the parts that belong to the content of a message. Returns `None` if there is no such
+/// part.
 pub(super) fn render(parts: &[Part]) -> Option<RawJson> {
     let content: Vec<&Part> = parts.iter().filter(|part| is_content(part)).collect();
     match content.as_slice() {

@@ -1,4 +1,4 @@
-//! Reads the finish of an answer, and its usage.
+//! Reads the finish reason, the usage and the metadata of an answer.
 
 use serde_json::Value;
 use tower_chat_core::{Finish, FinishReason, Usage};
@@ -13,10 +13,12 @@ pub(crate) const REASONS: Reasons = Reasons { read: reason, spell };
 
 const FINISH_REASON: &str = "finish_reason";
 
-/// The field in which OpenRouter sends the finish reason of the model's own service.
+/// The field in which OpenRouter sends the finish reason that it received from the service of the
+/// model.
 const NATIVE_REASON: &str = "native_finish_reason";
 
-/// Returns whether a finish reason, of any service, means that a token limit was reached.
+/// Returns whether a finish reason means that the answer reached a token limit. The list contains
+/// the texts of all services.
 fn is_length(reason: &str) -> bool {
     let reason = reason.to_ascii_lowercase();
     matches!(
@@ -30,7 +32,7 @@ fn is_length(reason: &str) -> bool {
     )
 }
 
-/// Returns whether a choice reports that a token limit has ended its answer.
+/// Returns whether a choice reports that the answer reached a token limit.
 pub(super) fn ended_for_length(choice: &Object) -> bool {
     [FINISH_REASON, NATIVE_REASON]
         .into_iter()
@@ -38,15 +40,15 @@ pub(super) fn ended_for_length(choice: &Object) -> bool {
         .any(|text| is_length(&text))
 }
 
-/// Reads the finish from the fields of an answer without `choices`, and of its choice without the
-/// message.
+/// Reads the [`Finish`] of an answer from its fields besides `choices`, and from the fields of its
+/// choice besides the message.
 pub(super) fn parse(mut fields: Object, mut choice: Object, has_calls: bool) -> Finish {
     let mut finish = Finish::default();
     let text = take_text(&mut choice, FINISH_REASON).filter(|text| !text.is_empty());
     let is_cut_off = object::text(&choice, NATIVE_REASON).is_some_and(|text| is_length(&text));
     match text {
-        // The reason of the model's own service is more precise than OpenRouter's, which is stored in the
-        // metadata.
+        // The reason from the service of the model is more precise than OpenRouter's reason.
+        // OpenRouter's reason is stored in the metadata.
         Some(text) if is_cut_off && reason(text.clone()) != FinishReason::Length => {
             finish.reason = Some(FinishReason::Length);
             choice.insert(FINISH_REASON.to_owned(), raw(&text));
@@ -75,7 +77,8 @@ pub(super) fn parse(mut fields: Object, mut choice: Object, has_calls: bool) -> 
     finish
 }
 
-/// Returns the usage in the field `x_groq`, in which Groq sends the usage of a stream.
+/// Returns the usage in the field `x_groq`. Groq sends the usage of a streamed answer in this
+/// field.
 fn groq_usage(fields: &Object) -> Option<Value> {
     let usage = to_value(fields.get("x_groq")?).get("usage")?.clone();
     usage.is_object().then_some(usage)
@@ -101,8 +104,9 @@ fn spell(reason: &FinishReason) -> &str {
     }
 }
 
-/// Reads the usage. Cached tokens and tokens of reasoning are in the fields of OpenAI, of DeepSeek
-/// (`prompt_cache_hit_tokens`), or of other services (`reasoning_tokens`).
+/// Reads the usage. The cached tokens are read from OpenAI's or from DeepSeek's field
+/// (`prompt_cache_hit_tokens`), and the reasoning tokens from OpenAI's field or from the field of
+/// other services (`reasoning_tokens`).
 pub(crate) fn usage(json: &Value) -> Usage {
     let count = |pointer| json.pointer(pointer).and_then(Value::as_u64);
     let mut usage = Usage::new(
@@ -118,17 +122,20 @@ pub(crate) fn usage(json: &Value) -> Usage {
     with_reasoning_beside(usage, count("/total_tokens"))
 }
 
-/// Adds tokens of reasoning to the output tokens, if the service counts them separately. In [`Usage`] they
-/// are part of the output tokens. `total` is the service's number of all tokens: if it exceeds the sum of
-/// input and output, the service counts them separately.
+/// Adds the reasoning tokens to the output tokens, if the output tokens do not include them. In
+/// [`Usage`], reasoning tokens are part of the output tokens. `total` is the total number of tokens
+/// that the service reports. If the total exceeds the sum of input and output tokens, the service
+/// counts reasoning tokens separately.
 ///
-/// xAI reports the number of these tokens and includes it in the total. One host of Gemini that is compatible
-/// with OpenAI reports the number only as part of the total.
+/// xAI reports the number of reasoning tokens, and includes this number in the total. One
+/// OpenAI-compatible service for Gemini models does not report the number, and includes it only in
+/// the total.
 pub(crate) fn with_reasoning_beside(mut usage: Usage, total: Option<u64>) -> Usage {
     let beside = match (total, usage.reasoning_tokens) {
         (Some(total), 0) => total.saturating_sub(usage.total_tokens()),
         (Some(total), named) if total.saturating_sub(usage.total_tokens()) >= named => named,
-        // A part cannot be larger than the whole, so the tokens of reasoning were not included.
+        // There are more reasoning tokens than output tokens, so the output tokens do not include
+        // them.
         (None, named) if named > usage.output_tokens => named,
         (Some(_) | None, _) => 0,
     };

@@ -1,12 +1,12 @@
-//! Content parts of images, sounds and files.
+//! Reads and writes content parts of images, sounds and files.
 
 use tower_chat_core::{Media, MediaSource};
 
 use super::WIRE;
 use crate::fields::{Fields, raw};
 
-/// Reads the media of a content part. `None` if the part is not media, or could not be written again from the
-/// media and a native item.
+/// Reads the media of a content part. Returns `None` if the part is not media, or has a form that
+/// [`render`] could not write again.
 pub(super) fn parse(part: &Fields) -> Option<Media> {
     let kind = part.text("type")?;
     let mut rest = part.clone();
@@ -59,8 +59,8 @@ fn render_plain(media: &Media) -> Fields {
     render_as(fields.clone(), media).unwrap_or(fields)
 }
 
-/// Writes the media into these fields of a content part. `None` if a part of this type cannot contain media
-/// of this source.
+/// Writes the media into `fields`, the content part from which they were read. Returns `None` if a
+/// part of this type cannot contain the current source of the media.
 fn render_as(mut fields: Fields, media: &Media) -> Option<Fields> {
     let kind = fields.text("type")?;
     if fields.is_null(&kind) {
@@ -105,8 +105,8 @@ fn parse_file(inner: &mut Fields) -> Option<Media> {
     Some(from_url(&inner.take_text("file_data")?, unknown))
 }
 
-/// Reads media from an address. The media of a `data:` address (RFC 2397) have its base64 data and its media
-/// type. Other media have the type `unknown`.
+/// Reads media from a URL. From a `data:` URL (RFC 2397), reads the base64 data and the media type.
+/// For any other URL, the media type is `unknown`, the argument of this function.
 fn from_url(url: &str, unknown: &str) -> Media {
     let inline = url
         .strip_prefix("data:")
@@ -126,8 +126,8 @@ fn url_of(media: &Media) -> Option<String> {
     }
 }
 
-/// Returns the wire's name of a sound format, such as `mp3` for `audio/mpeg`. `None` if the media are not a
-/// sound.
+/// Returns the wire's name of a sound format, such as `mp3` for `audio/mpeg`. Returns `None` if the
+/// media are not a sound.
 fn format_of(media: &Media) -> Option<&str> {
     match media.media_type.strip_prefix("audio/")? {
         "mpeg" => Some("mp3"),

@@ -1,4 +1,4 @@
-//! Reads and writes a whole message.
+//! Reads and writes messages.
 
 use tower_chat_core::{Message, Native, Part, RawJson, Reasoning, Role, ToolCall, ToolResult};
 
@@ -16,8 +16,8 @@ const REASONING: [&str; 2] = ["reasoning_content", "reasoning"];
 ///
 /// # Errors
 ///
-/// [`WireError`], if the text is not a JSON object, or if its role is unknown, or its content or a call
-/// cannot be read.
+/// [`WireError`], if the text is not a JSON object, if the role is unknown, or if the content or a
+/// call cannot be read.
 pub fn parse_message(json: &str) -> Result<Message, WireError> {
     let mut fields = Fields::parse(json, "a message")?;
     let role = fields.text("role").ok_or(WireError::Field {
@@ -59,8 +59,8 @@ pub fn parse_message(json: &str) -> Result<Message, WireError> {
 ///
 /// # Errors
 ///
-/// [`WireError::InMessage`] for the first message that cannot be read; [`WireError::Json`] if the text
-/// is not a list.
+/// [`WireError::InMessage`], with the index of the first message that cannot be read.
+/// [`WireError::Json`], if the text is not a list.
 ///
 /// ```
 /// use tower_chat_wire::openai_chat::parse_messages;
@@ -81,8 +81,8 @@ pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
     messages.collect()
 }
 
-/// Writes a message. The result is usually one JSON object; several for several tool results, and none
-/// if the wire has no form for the message.
+/// Writes a message. Usually returns one JSON object. A message with several tool results becomes
+/// several objects. Returns an empty list if the wire has no form for the message.
 pub fn render_message(message: &Message, audience: Audience) -> Vec<RawJson> {
     let results = pending_results(message).map(|pending| result::render(pending, audience));
     let results = results.map(|fields| raw(&fields));
@@ -94,7 +94,7 @@ pub fn render_message(message: &Message, audience: Audience) -> Vec<RawJson> {
     }
 }
 
-/// Writes several messages, each like [`render_message`].
+/// Writes each message with [`render_message`], and returns all JSON objects in order.
 pub fn render_messages<'a>(
     messages: impl IntoIterator<Item = &'a Message>,
     audience: Audience,
@@ -102,9 +102,9 @@ pub fn render_messages<'a>(
     messages.into_iter().flat_map(|message| render_message(message, audience)).collect()
 }
 
-/// Returns whether a message with these remaining fields needs no native item. A message without a native
-/// item is written with the content of its parts. An assistant message without content is written with
-/// `null`.
+/// Returns whether a message needs no native item. `rest` are the fields of the JSON that are not
+/// in the message otherwise. No native item is needed if `rest` is only the role, or only the role
+/// and `"content": null` of an assistant message, which the writer adds itself.
 fn is_plain(role: Role, rest: &Fields, parts: &[Part]) -> bool {
     if parts.iter().any(content::is_content) {
         rest.len() == 1
@@ -121,8 +121,8 @@ fn reasoning(field: &str, text: String) -> Part {
     Part::Reasoning(reasoning)
 }
 
-/// Writes the message without its tool results. `None` for a tool message, and for a message that is then
-/// empty.
+/// Writes the parts of a message besides its tool results. Returns `None` for a tool message, and
+/// for a message without any other parts.
 fn render_body(message: &Message, audience: Audience) -> Option<Fields> {
     if message.role == Role::Tool {
         return None;
@@ -157,12 +157,14 @@ fn render_body(message: &Message, audience: Audience) -> Option<Fields> {
     Some(fields)
 }
 
-/// Returns whether the value is `null` or an empty list: a missing field has the same meaning.
+/// Returns whether the value is `null` or an empty list. Such a value has the same meaning as a
+/// missing field.
 fn is_nothing(value: &RawJson) -> bool {
     value.get() == "null" || value.parse().is_ok_and(|items: Vec<RawJson>| items.is_empty())
 }
 
-/// Writes reasoning that was read from a field of this wire into the same field.
+/// Writes reasoning into the field of this wire from which it was read. Other reasoning is not
+/// written.
 fn render_reasoning(part: &Part, fields: &mut Fields) {
     let Part::Reasoning(reasoning) = part else { return };
     let Some(item) = Fields::of_native(reasoning.native.as_ref(), WIRE) else { return };
@@ -171,18 +173,20 @@ fn render_reasoning(part: &Part, fields: &mut Fields) {
     }
 }
 
-/// Returns the fields of a message that a native part contains. `None` for any other part.
+/// Returns the fields of a message from its native part. Returns `None` for any other part.
 fn envelope(part: &Part) -> Option<Fields> {
     let Part::Native(native) = part else { return None };
     is_envelope(native).then(|| Fields::of_native(Some(native), WIRE)).flatten()
 }
 
-/// Returns whether a native item contains the fields of a message. Only such an item has a role.
+/// Returns whether a native item contains the fields of a message. Only such an item has the field
+/// `role`.
 pub(super) fn is_envelope(native: &Native) -> bool {
     Fields::of_native(Some(native), WIRE).is_some_and(|fields| fields.contains("role"))
 }
 
-/// Returns the results that this wire can express: those of calls that the client ran.
+/// Returns the results in a message that answer calls of the client's tools. This wire has no form
+/// for the results of provider-executed calls.
 fn pending_results(message: &Message) -> impl Iterator<Item = &ToolResult> {
     let by_provider = ids_of_provider_calls(message);
     message.results().filter(move |result| {

@@ -14,12 +14,12 @@ use crate::{
     stream::Accumulator,
 };
 
-/// The fields in which compatible services send readable reasoning. If a delta has a text in both, the update
-/// contains the first.
+/// The fields in which compatible services send readable reasoning. If a delta has a text in both
+/// fields, the update contains the text of the first field.
 const REASONING: [&str; 2] = ["reasoning_content", "reasoning"];
 
-/// The fields that a message of a whole answer may have, by OpenAI's reference and by the recorded
-/// answers of compatible services.
+/// The fields that a message of a whole answer may have, according to OpenAI's reference and to
+/// recorded answers of compatible services.
 const OF_MESSAGES: [&str; 15] = [
     "role",
     "content",
@@ -41,13 +41,13 @@ const OF_MESSAGES: [&str; 15] = [
 /// The beginnings of the names of fields with reasoning or its signature.
 const OF_REASONING: [&str; 3] = ["reasoning", "thinking", "thought"];
 
-/// The accumulated message, as the JSON object of a whole answer.
+/// Accumulates the deltas of one message into the JSON object that a whole answer contains.
 #[derive(Debug, Default)]
 pub(super) struct MessageAccumulator {
     text: Option<String>,
     other_fields: Accumulator,
     calls: Calls,
-    /// Whether a delta has arrived.
+    /// Whether a delta was received.
     any: bool,
 }
 
@@ -57,15 +57,15 @@ struct Call {
     index: Option<RawJson>,
     id: Option<String>,
     name: Option<String>,
-    /// The type of the call. `None` until a piece with it arrives.
+    /// The type of the call. `None` until a delta with the type is received.
     kind: Option<Kind>,
     arguments: String,
     brackets: Brackets,
-    /// Whether `null` arrived instead of arguments.
+    /// Whether the service sent `null` instead of arguments.
     null_arguments: bool,
-    /// Arguments that arrived as an object instead of a string.
+    /// The arguments, if the service sent an object instead of a string.
     object: Option<RawJson>,
-    /// The fields of the call's object besides name and arguments.
+    /// The fields of the object `function` or `custom` besides the name and the arguments.
     function: Accumulator,
     other_fields: Accumulator,
 }
@@ -76,7 +76,7 @@ impl MessageAccumulator {
         self.text.as_deref().unwrap_or_default()
     }
 
-    /// Returns whether any delta of a message has arrived.
+    /// Returns whether any delta of the message was received.
     pub(super) fn has_begun(&self) -> bool {
         self.any
     }
@@ -108,10 +108,11 @@ impl MessageAccumulator {
         Ok(updates)
     }
 
-    /// Returns the whole message. `is_cut_off` is whether a token limit has ended the answer.
+    /// Returns the whole message. `is_cut_off` is whether the answer reached a token limit.
     ///
-    /// Fields that describe only the deltas of the stream, and that no whole answer has, are not sent
-    /// back: they are in a native part that no wire writes.
+    /// Fields that describe the deltas of the stream are not part of a whole answer. They are
+    /// stored in a native part of [`DELTA_WIRE`](super::DELTA_WIRE), which is never sent to a
+    /// service.
     pub(super) fn into_message(self, is_cut_off: bool) -> Result<Message, AnswerError> {
         let fields = self.other_fields.into_object();
         let (of_pieces, mut fields): (Object, Object) =
@@ -142,9 +143,9 @@ impl MessageAccumulator {
     }
 }
 
-/// Returns whether a field describes only the deltas of a stream, such as `channel` of Groq's gpt-oss: a
-/// string, a number or a flag that no whole answer is known to have. Objects and lists are content,
-/// regardless of their names.
+/// Returns whether a field describes the deltas of a stream, and not the message. An example is
+/// `channel`, which Groq sends for gpt-oss. Such a field is a string, a number or a boolean, and is
+/// not known from whole answers. Objects and lists always belong to the message.
 fn is_of_pieces(name: &str, value: &RawJson) -> bool {
     let is_scalar = !value.get().starts_with(['{', '[', 'n']);
     let is_known = OF_MESSAGES.contains(&name)
@@ -152,14 +153,15 @@ fn is_of_pieces(name: &str, value: &RawJson) -> bool {
     is_scalar && !is_known
 }
 
-/// The accumulated calls. The call of each delta is found in constant time.
+/// The accumulated calls. The call to which a delta belongs is found in constant time.
 #[derive(Debug, Default)]
 struct Calls {
     calls: Vec<Call>,
-    /// The position in `calls` of the newest call with each index.
+    /// For each index: the position in `calls` of the newest call with this index.
     by_index: HashMap<String, usize>,
-    /// The position in `calls` of the first call with each pair of an index and an id. Each call is also
-    /// stored with an empty index, by which deltas without an index find it.
+    /// For each pair of an index and an id: the position in `calls` of the first call with this
+    /// index and this id. Each call with an id is also stored with an empty index, which deltas
+    /// without an index use.
     by_id: HashMap<(String, String), usize>,
 }
 
@@ -229,17 +231,19 @@ impl Calls {
         position
     }
 
-    /// Returns the position of the call that a delta continues; `None` if the delta begins a call.
+    /// Returns the position of the call that a delta continues, or `None` if the delta begins a new
+    /// call.
     ///
     /// A delta with an index continues the newest call with this index. There are two exceptions, because
     /// some services use the same index for every call:
     ///
-    /// - A delta that has a name and another id than this call continues the call with the delta's id, or
-    ///   begins a call.
-    /// - A delta begins a call if [`Call::is_followed_by`] returns `true`.
+    /// - If the delta has a name and its id differs from the id of this call, the delta continues
+    ///   the call with its own id, or begins a new call if there is none.
+    /// - If [`Call::is_followed_by`] returns `true`, the delta begins a new call.
     ///
-    /// A delta without an index continues the call with its id, or begins a call if there is none. A delta
-    /// with only a name begins a call. A delta without index, id and name continues the newest call.
+    /// A delta with an id and no index continues the call with this id, or begins a new call if
+    /// there is none. A delta with a name, and without an index and an id, begins a new call. A
+    /// delta with none of the three continues the newest call.
     fn position(&self, piece: &Piece<'_>) -> Option<usize> {
         let Piece { index, id, name, .. } = *piece;
         let of_id = |index: &str| {
@@ -267,7 +271,7 @@ impl Calls {
     }
 }
 
-/// Tracks the brackets of a JSON text that arrives in pieces. Each piece is read once.
+/// Counts the open brackets of a JSON text that arrives in pieces, and reads each piece only once.
 #[derive(Debug, Default)]
 struct Brackets {
     /// Whether a bracket has been opened.
@@ -297,23 +301,24 @@ impl Brackets {
     }
 }
 
-/// The fields of a delta that decide to which call it belongs.
+/// The fields of a delta that determine to which call the delta belongs.
 struct Piece<'a> {
     index: Option<&'a RawJson>,
     id: Option<&'a str>,
     name: Option<&'a str>,
-    /// Whether the delta has arguments other than an empty string.
+    /// Whether the delta has arguments that are not an empty string.
     has_arguments: bool,
 }
 
 impl Call {
-    /// Returns whether a piece with a name begins another call, although it has the same index, and
-    /// the same id or none.
+    /// Returns whether a delta with a name begins a new call, although it has the same index as
+    /// this call, and the same id or no id.
     ///
-    /// A piece without an id begins another call if its name differs, or if it has arguments and those of
-    /// this call are already whole. An equal name alone is not enough, because some services repeat the name
-    /// in every piece. A piece with an id begins another call if its name differs and either the arguments of
-    /// this call are whole or this call has no id.
+    /// A delta without an id begins a new call if its name differs from the name of this call, or
+    /// if it has arguments and the arguments of this call are already complete. A delta that only
+    /// repeats the name continues this call, because some services repeat the name in every delta.
+    /// A delta with an id begins a new call if its name differs, and the arguments of this call are
+    /// complete or this call has no id.
     fn is_followed_by(&self, piece: &Piece<'_>) -> bool {
         let (Some(name), Some(own)) = (piece.name, self.name.as_deref()) else { return false };
         let is_whole = self.object.is_some() || self.brackets.are_closed();
@@ -323,7 +328,8 @@ impl Call {
         }
     }
 
-    /// Returns whether the call is of a function, and `null` arrived instead of arguments.
+    /// Returns whether this is the call of a function for which the service sent `null` instead of
+    /// arguments.
     fn is_function_without_arguments(&self) -> bool {
         let is_function = self.kind.is_none_or(|kind| kind == FUNCTION);
         is_function && self.arguments.is_empty() && self.null_arguments
@@ -336,8 +342,8 @@ impl Call {
         function.insert("name".to_owned(), raw(&self.name.unwrap_or_default()));
         let arguments = match self.object {
             Some(object) if self.arguments.is_empty() => object,
-            // `null` arguments belong to a tool without parameters. OpenAI's clients send an empty object for
-            // them.
+            // Services send `null` for the arguments of a function without parameters. OpenAI's
+            // clients send such a call back with an empty object.
             None if has_null && !is_cut_off => raw("{}"),
             _ => raw(&self.arguments),
         };
@@ -352,8 +358,8 @@ impl Call {
     }
 }
 
-/// Removes the object with the name and the arguments of a call from a piece. Returns an empty object and no
-/// type for a piece without one.
+/// Removes and returns the object with the name and the arguments of a call, and its type. If the
+/// delta has no such object, returns an empty object and no type.
 fn take_function(piece: &mut Object) -> Result<(Option<Kind>, Object), AnswerError> {
     let found = KINDS.into_iter().find_map(|kind| Some((kind, take(piece, kind.name)?)));
     let Some((kind, function)) = found else { return Ok((None, Object::new())) };
@@ -363,8 +369,7 @@ fn take_function(piece: &mut Object) -> Result<(Option<Kind>, Object), AnswerErr
     Ok((Some(kind), function))
 }
 
-/// Removes and returns the field if it is a string that is not empty. A field that is not a string is
-/// not removed.
+/// Removes the field if it is a string, and returns the string unless it is empty.
 fn take_nonempty(object: &mut Object, name: &str) -> Option<String> {
     let text = as_text(object.get(name)?)?;
     object.remove(name);

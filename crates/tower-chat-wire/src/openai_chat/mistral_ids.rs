@@ -1,4 +1,4 @@
-//! Call ids in the form that Mistral accepts.
+//! Converts call ids to the form that Mistral accepts.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,13 +9,14 @@ use crate::fields::{Fields, raw};
 const LENGTH: usize = 9;
 const DIGITS: &[u8; 62] = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 
-/// Changes the ids of calls, and the references of results, to nine ASCII letters and digits, which
-/// Mistral requires: "Tool call id was … but must be a-z, A-Z, 0-9, with a length of 9" (its server's
-/// 400, recorded in <https://github.com/langchain-ai/langchain/pull/24668>).
+/// Replaces the ids of calls, and the call ids in results, by ids of nine ASCII letters and digits.
+/// Mistral's server refuses any other id with the status 400: "Tool call id was … but must be a-z,
+/// A-Z, 0-9, with a length of 9" (recorded in
+/// <https://github.com/langchain-ai/langchain/pull/24668>).
 ///
-/// An id with this form is not changed. The new id depends only on the old one, so every request has the
-/// same ids. If two ids result in the same new id, the later call gets another. A call without an id
-/// gets none.
+/// An id that already has this form is not changed. A new id is a hash of the old id, so that every
+/// request of a conversation contains the same ids. If two old ids have the same hash, a different
+/// hash is used for the second. A call without an id remains without an id.
 ///
 /// ```
 /// use tower_chat_core::{Message, ToolCall, ToolResult};
@@ -36,9 +37,9 @@ pub fn with_mistral_ids(messages: impl IntoIterator<Item = RawJson>) -> Vec<RawJ
 
 #[derive(Debug, Default)]
 struct Ids {
-    /// The new ids, by the original ids.
+    /// The new id for each original id.
     given: HashMap<String, String>,
-    /// The new ids, which no other original id may become.
+    /// The new ids that are in use. Each new id belongs to one original id.
     taken: HashSet<String>,
 }
 
@@ -82,8 +83,8 @@ fn is_fit(id: &str) -> bool {
     id.len() == LENGTH && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// Returns nine base-62 digits of a hash of the id: FNV-1a, mixed by SplitMix64. Each `attempt` returns other
-/// digits.
+/// Returns nine base-62 digits of a hash of the id: FNV-1a, mixed by SplitMix64. The digits differ
+/// for each `attempt`.
 fn made_of(id: &str, attempt: u64) -> String {
     let start = 0xcbf2_9ce4_8422_2325 ^ attempt;
     let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);

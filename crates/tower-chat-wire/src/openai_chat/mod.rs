@@ -1,30 +1,32 @@
-//! Reads and writes the messages of OpenAI Chat Completions (`POST /v1/chat/completions`) and of the
-//! many compatible services.
+//! Reads and writes the messages of OpenAI Chat Completions (`POST /v1/chat/completions`) and of
+//! compatible services.
 //!
-//! If a message is read and written again, the JSON values are equal, regardless of the fields that a
-//! service has added. Data for which [`Message`](tower_chat_core::Message) and its parts have a field are
-//! stored in that field only. All other data are stored in [`Native`](tower_chat_core::Native) items of
-//! the wire [`WIRE`]:
+//! If a message is read and written again, the written JSON is equal to the JSON that was read,
+//! including fields that only some services have. If a [`Message`](tower_chat_core::Message) or one
+//! of its parts has a field for a value, the value is stored only in this field. All other values
+//! are stored in [`Native`](tower_chat_core::Native) items of the wire [`WIRE`]:
 //!
-//! - A message has a [`Part::Native`] before its other parts: the message object without the fields of
-//!   the message (`{"role":"assistant","content":null,"refusal":null}`).
-//! - A tool result, a call, a text and media have a `native` field with their other fields.
-//! - A content part of an unknown type is a [`Part::Native`] at its position, as a whole.
+//! - A [`Part::Native`] before the other parts of a message contains the other fields of the
+//!   message object (`{"role":"assistant","content":null,"refusal":null}`).
+//! - The `native` field of a tool result, a call, a text or media contains its other fields.
+//! - A content part of an unknown type becomes a [`Part::Native`] with the whole content part, at
+//!   its position.
 //!
-//! A message without other fields has no native item. The fields of a message take precedence over its native
-//! items, so that changes of an application are written. If a value had an unexpected form, its field in the
-//! native item is `null`. Examples are arguments that were an object instead of a string, and an `image_url`
-//! that was a string instead of an object.
+//! A message without other fields has no native item. The fields of a message take precedence over
+//! its native items, so that changes by an application are written. If a value was read in an
+//! unexpected form, the native item contains `null` for its field. Examples are arguments that were
+//! an object instead of a string, and an `image_url` that was a string instead of an object.
 //!
-//! A `function_call` of 2023's API and its result have no ids. If an application adds ids later, both are
-//! written to a transcript in their original form. For a model, the call is written as an item of
-//! `tool_calls`, and the result as a message with the role `tool`.
+//! A `function_call` of the API of 2023 and its result have no ids. If an application adds ids to
+//! both, [`Audience`] decides how they are written: for a transcript in their original form, and
+//! for a model as an item of `tool_calls` and a message with the role `tool`.
 //!
-//! Messages of other wires are written in the closest form of this wire. One tool message with several
-//! results becomes several messages; results in a user message are written before its text; media become
-//! `image_url`, `input_audio` or `file` parts. The following is not written: reasoning of other wires,
-//! approvals, errors, provider-executed calls and their results, native items of other wires, and messages
-//! that are then empty. [`with_mistral_ids`] changes the ids to ones that Mistral accepts.
+//! Messages of other wires are written in the closest form of this wire. A tool message with
+//! several results becomes several messages. Results in a user message are written before its text.
+//! Media become `image_url`, `input_audio` or `file` parts. The following data are not written:
+//! reasoning of other wires, approvals, errors, provider-executed calls and their results, native
+//! items of other wires, and messages without any other parts. [`with_mistral_ids`] converts call
+//! ids to the form that Mistral accepts.
 //!
 //! ```
 //! use tower_chat_wire::openai_chat::{Audience, parse_message, render_message};
@@ -68,7 +70,7 @@ pub(crate) use self::{
 /// The name of this wire in [`Native`](tower_chat_core::Native) items.
 pub const WIRE: &str = "openai-chat";
 
-/// The reader of the JSON that is written.
+/// Selects who reads the JSON that is written: a model or a transcript.
 ///
 /// ```
 /// use tower_chat_core::{Message, ToolResult};
@@ -81,13 +83,14 @@ pub const WIRE: &str = "openai-chat";
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Audience {
-    /// A model. Only fields of the API are written, because strict services refuse unknown fields.
+    /// A model. Only fields of the API are written, because some services refuse unknown fields.
     Model,
-    /// A transcript. The field `x_error: true`, which is not part of the API, marks a tool result as an
-    /// error. Readers of this crate always accept the field.
+    /// A transcript. Results that are errors are written with the field `x_error: true`, which is
+    /// not part of the API. [`parse_message`] always reads this field.
     Transcript,
 }
 
-/// The name of [`Native`](tower_chat_core::Native) items with fields that describe only the deltas of a
-/// stream, such as the channel of a delta. These items are stored and never written.
+/// The wire of [`Native`](tower_chat_core::Native) items with fields that describe the deltas of a
+/// stream, such as the channel of a delta. These items are stored with the message, and are never
+/// sent to a service.
 pub const DELTA_WIRE: &str = "openai-chat-delta";

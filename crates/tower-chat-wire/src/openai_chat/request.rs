@@ -15,18 +15,19 @@ use crate::{
 /// The form in which a service expects a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct RequestForm<'a> {
-    /// The model of the request, if the body names it.
+    /// The model of the request. `None` if the body does not name the model.
     pub model: Option<&'a str>,
-    /// The field that limits the tokens of the answer: `max_completion_tokens` or `max_tokens`.
+    /// The name of the field with the maximum number of output tokens: `max_completion_tokens` or
+    /// `max_tokens`.
     pub token_limit: &'a str,
-    /// Whether the service accepts only call ids of [nine letters and digits](with_mistral_ids).
+    /// Whether call ids are converted with [`with_mistral_ids`].
     pub mistral_ids: bool,
 }
 
-/// Returns the fields of the body of a request, each as JSON text.
+/// Returns the fields of a request body, with their values as JSON text.
 ///
-/// Fields in the `extra` options replace those of named options, and a `null` in `extra` removes the
-/// field. The messages, and whether the answer is streamed, cannot be replaced.
+/// A field in the `extra` options replaces the field of a named option, and a `null` in `extra`
+/// removes the field. The fields `messages` and `stream` cannot be replaced.
 ///
 /// ```
 /// use tower_chat_core::ChatRequest;
@@ -43,8 +44,8 @@ pub fn render_request(request: &ChatRequest, form: &RequestForm<'_>) -> Object {
     render(&fitted(request, rules), Some(form))
 }
 
-/// Returns the fields of a request. Without a form, the result has only the fields that the request sets, so
-/// that a request that was read is written unchanged.
+/// Returns the fields of a request body. If `form` is `None`, returns only the fields that the
+/// request sets, so that a request that was read is written unchanged.
 pub(crate) fn render(request: &ChatRequest, form: Option<&RequestForm<'_>>) -> Object {
     let options = &*request.options;
     let mut fields = with_extra(named(options, form), options);
@@ -66,9 +67,10 @@ fn messages_of(request: &ChatRequest, form: Option<&RequestForm<'_>>) -> Vec<Raw
     messages.iter().map(without_empty_fields).collect()
 }
 
-/// Returns an assistant message without empty fields of an answer, such as `"refusal": null` and
-/// `"annotations": []`, because strict services (Groq, Mistral) refuse unknown fields. The content is never
-/// removed, and neither is an empty reasoning text, because DeepSeek requires it.
+/// Removes fields that have no value from an assistant message, such as `"refusal": null` and
+/// `"annotations": []`. Services send these fields in answers, and some services (Groq, Mistral)
+/// refuse them in requests. The content is never removed. An empty reasoning text is not removed
+/// either, because DeepSeek requires it.
 fn without_empty_fields(message: &RawJson) -> RawJson {
     let Ok(mut fields) = message.parse::<Object>() else { return message.clone() };
     if fields.get("role").is_none_or(|role| role.get() != r#""assistant""#) {

@@ -1,4 +1,5 @@
-//! Tool results: messages with the role `tool`, and `function` messages of 2023's API.
+//! Reads and writes tool results: messages with the role `tool`, and messages with the role
+//! `function` of the API of 2023.
 
 use tower_chat_core::ToolResult;
 
@@ -8,10 +9,10 @@ use crate::{
     fields::{Fields, raw},
 };
 
-/// The field that marks a result as an error. OpenAI's API has no such field.
+/// The name of the field that marks a result as an error. OpenAI's API has no such field.
 const ERROR: &str = "x_error";
 
-/// The role of a result in 2023's API, where calls had no ids.
+/// The role of a result in the API of 2023, in which calls had no ids.
 const LEGACY_ROLE: &str = "function";
 
 /// Reads the result in a tool message.
@@ -46,7 +47,7 @@ pub(super) fn render(result: &ToolResult, audience: Audience) -> Fields {
     });
     let is_legacy = fields.is_text("role", LEGACY_ROLE);
     if is_legacy && audience == Audience::Model && result.call_id.is_some() {
-        // The call is written as an item of `tool_calls` with the same id.
+        // The result has an id, so its call is written as an item of `tool_calls` with this id.
         fields.set("role", raw("tool"));
         if fields.is_null("content") {
             fields.set("content", raw(""));

@@ -12,16 +12,17 @@ use crate::{
     stream::{DONE, Frame, ResponseAccumulator},
 };
 
-/// The accumulated response, which is complete when the event with the whole response arrives.
+/// Accumulates the events of one response. The response is complete when the event with the whole
+/// response is received.
 #[derive(Debug)]
 pub(crate) struct ResponsesAccumulator {
     context: AnswerContext,
     items: Items,
     /// The accumulated text.
     text: String,
-    /// The number of summaries of reasoning that have begun.
+    /// The number of reasoning summaries that have begun.
     summaries: usize,
-    /// The response in the event that ends the stream.
+    /// The whole response, from the event that ends the stream.
     response: Option<Object>,
 }
 
@@ -48,13 +49,14 @@ impl ResponsesAccumulator {
                 let is_callers = !is_theirs && self.items.is_callers_call(index);
                 is_callers.then(|| ChatUpdate::ToolCallDelta(ToolCallDelta::new(index, more)))
             }
-            // Deltas of the provider's own tools are ignored, because their items contain the whole content
-            // at the end.
+            // Deltas of tools that the provider runs are ignored, because the events that end their
+            // items contain the whole content.
             _ => None,
         }
     }
 
-    /// Adds an event without a type: an error, or the whole response of a service that cannot stream.
+    /// Adds an event without a type. Such an event is an error, or the whole response of a service
+    /// that does not support streams.
     fn push_untyped(&mut self, event: Object, frame: &Frame) -> Result<(), AnswerError> {
         if let Some(error) = error_in(&event) {
             return Err(error);
@@ -137,7 +139,7 @@ impl ResponseAccumulator for ResponsesAccumulator {
     }
 }
 
-/// Returns whether the item of an event is the call of a custom tool.
+/// Returns whether the item of an event is a call of a custom tool.
 fn is_custom(event: &Object) -> bool {
     let item = event.get("item").and_then(|item| item.parse::<Object>().ok());
     item.and_then(|item| text(&item, "type")).is_some_and(|kind| kind == CUSTOM)

@@ -1,4 +1,4 @@
-//! Reads a response: its output and its finish.
+//! Reads a whole response: its messages and its [`Finish`].
 
 use serde_json::Value;
 use tower_chat_core::{Answer, Finish, FinishReason, Message, Part, RawJson, Usage};
@@ -17,8 +17,9 @@ pub(crate) fn parse(body: &str, context: &AnswerContext) -> Result<Answer, Answe
     read(object::parse(body)?, Vec::new(), context)
 }
 
-/// Reads a response. `items` are the items that arrived in the stream before the response. These items
-/// are used if there are more of them than in the response's own list, which some services leave empty.
+/// Reads a response. `items` are the items that were received in the stream before the response.
+/// They are used if the list `output` of the response is shorter, because some services send an
+/// empty list there.
 pub(super) fn read(
     mut response: Object,
     items: Vec<RawJson>,
@@ -47,7 +48,7 @@ pub(super) fn read(
                 format!("it is {status}, although the request asked for no background answer");
             return Err(AnswerError::malformed(what, whole(&response)));
         }
-        // The response is completed or incomplete. Some services omit the status in a whole answer.
+        // The status is `completed` or `incomplete`, or is missing, because some services omit it.
         Some(_) | None => {}
     }
     let output = match take(&mut response, "output") {
@@ -69,15 +70,15 @@ pub(super) fn read(
     Ok(Answer::new(messages.into_iter().map(Into::into).collect(), finish))
 }
 
-/// Returns whether the service that answers, xAI, runs every custom tool itself.
+/// Returns whether the service that answers is xAI, which runs every custom tool itself.
 ///
-/// xAI calls the tools of its searches with items of the type `custom_tool_call`, and runs them itself. Its
-/// clients' tools are always functions (<https://docs.x.ai/developers/tools/overview>).
+/// xAI's models call xAI's own search tools with items of the type `custom_tool_call`. The tools of
+/// clients are always functions at xAI (<https://docs.x.ai/developers/tools/overview>).
 pub(super) fn runs_custom_tools(context: &AnswerContext) -> bool {
     context.issuer.as_deref() == Some("xai")
 }
 
-/// Marks a part as a provider-executed call, if it is the call of a custom tool.
+/// Marks a call of a custom tool as provider-executed. Does not change any other part.
 fn note_custom_call(part: &mut Part) {
     if let Part::ToolCall(call) = part
         && kind_of(call).item == CUSTOM
@@ -91,7 +92,8 @@ fn messages(output: &[RawJson]) -> Result<Vec<Message>, AnswerError> {
     parse_input(list.get()).map_err(|source| AnswerError::unreadable(source, list.get()))
 }
 
-/// Returns the answer for a response in progress: it has only a continuation token.
+/// Returns the answer for a response in progress. The answer has no messages, and its id is the
+/// continuation token.
 fn pending(response: Object, context: &AnswerContext) -> Result<Answer, AnswerError> {
     let id = text(&response, "id").ok_or_else(|| {
         AnswerError::malformed("it is in progress, but has no id", raw(&response).get())
@@ -121,8 +123,9 @@ fn finish(mut response: Object, messages: &[Message], context: &AnswerContext) -
     finish
 }
 
-/// Returns the finish reason. The wire has a reason only for an incomplete response. A complete response with
-/// calls has [`FinishReason::ToolCalls`], and any other one [`FinishReason::Stop`].
+/// Returns the finish reason. Only an incomplete response contains a reason. For a complete
+/// response, returns [`FinishReason::ToolCalls`] if the response has calls, and
+/// [`FinishReason::Stop`] otherwise.
 fn reason(response: &Object, messages: &[Message]) -> FinishReason {
     let details = response.get("incomplete_details").map(to_value).unwrap_or_default();
     let details = details.get("reason").and_then(Value::as_str);

@@ -1,4 +1,4 @@
-//! Items that call a tool.
+//! Reads and writes items that call a tool.
 
 use tower_chat_core::{RawJson, ToolCall};
 
@@ -11,9 +11,9 @@ use crate::{
     fields::{Fields, as_text, raw},
 };
 
-/// Reads the call of an item. If the arguments are not a string, the call has their JSON text. If they are
-/// missing, the call has an empty text. In both cases, a `null` in the native item marks that they were not a
-/// string.
+/// Reads the call of an item. If the arguments are not a string, their JSON text becomes the
+/// arguments of the call. If they are missing, the arguments of the call are empty. In both cases,
+/// the field is `null` in the native item, so that [`render`] writes the same form again.
 pub(super) fn parse(mut fields: Fields, kind: &CallKind) -> Result<ToolCall, WireError> {
     let provider_executed = kind.runs_at_provider(&fields);
     let name = match kind.tool {
@@ -24,7 +24,7 @@ pub(super) fn parse(mut fields: Fields, kind: &CallKind) -> Result<ToolCall, Wir
             expected: "a text",
         })?,
     };
-    // An item that ends with the answer in one of these states is not whole.
+    // The answer ended before a call with one of these states was complete.
     let is_cut_off = !provider_executed
         && ["incomplete", "in_progress"].into_iter().any(|status| fields.is_text("status", status));
     let id = fields.take_text(kind.id);
@@ -44,8 +44,8 @@ pub(super) fn parse(mut fields: Fields, kind: &CallKind) -> Result<ToolCall, Wir
     Ok(call)
 }
 
-/// Writes the item of a call with this id. `None` for two kinds of provider-executed calls: those of another
-/// wire, and those whose item has a type that does not show that the provider runs the call.
+/// Writes the item of a call with this id. Returns `None` for a provider-executed call that was
+/// read from another wire, or whose item would be read as a call of a client's tool.
 pub(super) fn render(call: &ToolCall, id: Option<&str>) -> Option<RawJson> {
     let native = Fields::of_native(call.native.as_ref(), WIRE);
     let kind = kind_of(call);
@@ -69,7 +69,8 @@ pub(super) fn render(call: &ToolCall, id: Option<&str>) -> Option<RawJson> {
     Some(raw(&fields))
 }
 
-/// Returns the type of the item of a call: that of its native item, or else `function_call`.
+/// Returns the type of the item of a call: the type in its native item, or `function_call` if it
+/// has no native item.
 pub(super) fn kind_of(call: &ToolCall) -> &'static CallKind {
     Fields::of_native(call.native.as_ref(), WIRE)
         .and_then(|native| native.text("type"))

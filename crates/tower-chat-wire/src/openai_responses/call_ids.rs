@@ -1,4 +1,4 @@
-//! Call ids that are present, short enough, and unique.
+//! Assigns call ids that are present, short enough, and unique.
 
 use std::collections::{HashMap, HashSet};
 
@@ -10,17 +10,19 @@ use super::kind::CallKind;
 /// response, input, Function tool call output.
 const MAX_ID_LENGTH: usize = 64;
 
-/// Assigns the ids with which the calls of a list of items are written, and finds the calls of results.
+/// Assigns the ids with which the calls of an input are written, and finds the call that each
+/// result answers.
 ///
-/// An id depends only on the call and on earlier calls, so a longer list begins with the same ids.
+/// An id depends only on the call itself and on earlier calls, so that adding items to an input
+/// does not change the ids of earlier calls.
 #[derive(Debug)]
 pub(super) struct CallIds<'a> {
-    /// The ids of the calls so far.
+    /// The ids that were written for earlier calls.
     used: HashSet<String>,
-    /// The next number to try for the beginning of a new id; all smaller numbers are in use.
+    /// For each beginning of a new id: the next number to try as the end of the id.
     next_number: HashMap<String, usize>,
     matcher: Matcher<&'a str>,
-    /// The calls so far, in their order.
+    /// The calls that were written, in their order.
     calls: Vec<Call>,
 }
 
@@ -40,14 +42,14 @@ impl Default for CallIds<'_> {
 pub(super) struct Call {
     /// The id with which the call was written.
     pub(super) id: String,
-    /// The index of the call in the list of items.
+    /// The index of the item of the call in the input.
     pub(super) index: usize,
     pub(super) kind: &'static CallKind,
 }
 
 impl<'a> CallIds<'a> {
-    /// Returns the id to write for the next call. `own` is the id of the call itself, and `index` is the
-    /// index of its item.
+    /// Returns the id to write for the next call. `own` is the original id of the call, and `index`
+    /// is the index of its item in the input.
     pub(super) fn call(
         &mut self,
         own: Option<&'a str>,
@@ -61,7 +63,8 @@ impl<'a> CallIds<'a> {
         id
     }
 
-    /// Returns the oldest call without a result that a result with this id answers.
+    /// Returns the call that a result with this id answers: the oldest matching call without a
+    /// result.
     pub(super) fn result(&mut self, own: Option<&str>) -> Option<Call> {
         match self.matcher.answer(Target::id(own)) {
             Answers::Call(call) => self.calls.get(call).cloned(),
@@ -69,8 +72,8 @@ impl<'a> CallIds<'a> {
         }
     }
 
-    /// Returns the id if it is valid and no earlier call has it. Otherwise returns its beginning, or `call`,
-    /// with a number.
+    /// Returns the id if it is valid and no earlier call has the same id. Otherwise returns the
+    /// beginning of the id and a number, or `call` and a number if the id is empty.
     fn unused(&mut self, own: &str) -> String {
         let is_fit = !own.is_empty() && own.chars().count() <= MAX_ID_LENGTH;
         if is_fit && !self.used.contains(own) {

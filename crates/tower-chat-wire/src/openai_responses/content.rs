@@ -1,4 +1,4 @@
-//! Reads and writes contents: a string, or a list of content parts.
+//! Reads and writes the content of items: a string, or a list of content parts.
 
 use tower_chat_core::{Part, RawJson, Text};
 
@@ -8,15 +8,15 @@ use crate::{
     fields::{Fields, as_text, raw},
 };
 
-/// The type of a text that the model reads.
+/// The type of a content part with a text that the model reads.
 pub(super) const INPUT: &str = "input_text";
-/// The type of a text that the model wrote.
+/// The type of a content part with a text that the model wrote.
 pub(super) const OUTPUT: &str = "output_text";
 
 const TEXTS: [&str; 2] = [INPUT, OUTPUT];
 
-/// Reads the parts of a content. An empty list has no parts. `text_type` is the usual type of a text in this
-/// content: a text of another type gets a native item.
+/// Reads the parts of a content. `text_type` is the usual type of texts in this content. A text of
+/// another type is read with a native item, which contains its type.
 pub(super) fn parse(content: &RawJson, text_type: &str) -> Result<Vec<Part>, WireError> {
     if let Some(text) = as_text(content) {
         return Ok(vec![Part::text(text)]);
@@ -30,7 +30,7 @@ pub(super) fn parse(content: &RawJson, text_type: &str) -> Result<Vec<Part>, Wir
     Ok(items.into_iter().map(|item| parse_part(item, text_type, alone)).collect())
 }
 
-/// Writes the content of parts. `None` if none of the parts belongs to the content.
+/// Writes the parts that belong to a content. Returns `None` if there is no such part.
 pub(super) fn render<'a>(
     parts: impl IntoIterator<Item = &'a Part>,
     text_type: &str,

@@ -1,4 +1,4 @@
-//! The place where the history before a request is stored, and the service id for the next request.
+//! Determines whether the service stores the history, and the service id for the next request.
 
 use std::sync::Arc;
 
@@ -9,30 +9,32 @@ use crate::{
     object::{self, Object, as_text, text},
 };
 
-/// The place where the history before a request is stored: in the request, or at the service.
+/// Where the service finds the history before the new messages of a request: in the request, or in
+/// its own storage.
 ///
 /// The location determines the fields `store`, `previous_response_id` and `conversation` of the request,
 /// and the service id of the answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HistoryLocation {
-    /// In the request. The request has `store: false`.
+    /// The request contains the history, and has `store: false`: the service does not store the
+    /// response.
     #[default]
     Request,
     /// The conversation begins with this request, and the service stores the response.
     NewResponse,
-    /// The conversation begins with this request, and the service stores it with a conversation id. The
-    /// client creates the conversation first.
+    /// The conversation begins with this request, and the service stores it under a conversation
+    /// id. The client creates the conversation before it sends the request.
     NewConversation,
-    /// At the service, up to this response.
+    /// The service stores the history, which ends with the response with this id.
     AfterResponse(Arc<str>),
-    /// At the service, in this conversation.
+    /// The service stores the history in the conversation with this id.
     InConversation(Arc<str>),
 }
 
 impl HistoryLocation {
-    /// Returns the location for a service id: an id that begins with `conv_` is a conversation of the
-    /// Conversations API, any other id is a response.
+    /// Returns the location for a service id. An id that begins with `conv_` is the id of a
+    /// conversation of the Conversations API. Any other id is the id of a response.
     ///
     /// ```
     /// use tower_chat_wire::openai_responses::HistoryLocation;
@@ -43,8 +45,9 @@ impl HistoryLocation {
         if id.starts_with("conv_") { Self::InConversation(id) } else { Self::AfterResponse(id) }
     }
 
-    /// Returns the service id of the history up to and including a response. `None` if the service has not
-    /// stored the response, for example because the settings of an organisation forbid it.
+    /// Returns the service id of the history up to and including a response. Returns `None` if the
+    /// service has not stored the response, for example because the settings of the organisation
+    /// forbid it.
     pub(super) fn after(&self, response: &Object) -> Option<HistoryOwner> {
         let id = match self {
             Self::Request => return None,
@@ -56,8 +59,8 @@ impl HistoryLocation {
         Some(HistoryOwner::Service(id))
     }
 
-    /// Returns the service id while a response is in progress. No request can continue from such a response
-    /// yet, so the id is that of the previous response, if there is one.
+    /// Returns the service id while a response is in progress. The next request cannot continue a
+    /// response in progress, so this is the id of the previous response, if any.
     pub(super) fn before(&self, response: &Object) -> Option<HistoryOwner> {
         match self {
             Self::AfterResponse(id) => Some(HistoryOwner::Service(id.clone())),
@@ -68,15 +71,16 @@ impl HistoryLocation {
     }
 }
 
-/// Returns the id of the conversation of a response, or else the response's own id. `None` if there is no
-/// conversation and the service has not stored the response.
+/// Returns the conversation id of a response, or the id of the response if it belongs to no
+/// conversation. Returns `None` if it belongs to no conversation and the service has not stored it.
 fn stored_under(response: &Object) -> Option<String> {
     let is_stored = response.get("store").is_none_or(|store| store.get() != "false");
     conversation(response).or_else(|| text(response, "id").filter(|_| is_stored))
 }
 
-/// Returns the service id from a response alone, without information about its request: the id of its
-/// conversation, or its own id if it continues another response and is stored.
+/// Returns the service id of a response whose request is unknown. This is the conversation id, if
+/// any. If the response is stored and continues another response, this is the id of the response.
+/// For any other response, returns `None`.
 pub(super) fn named_by(response: &Object) -> Option<HistoryOwner> {
     let has_previous_response = || text(response, "previous_response_id").is_some();
     let id = conversation(response)
@@ -84,14 +88,14 @@ pub(super) fn named_by(response: &Object) -> Option<HistoryOwner> {
     Some(HistoryOwner::Service(id.into()))
 }
 
-/// Returns the id of the conversation of a response.
+/// Returns the conversation id of a response.
 fn conversation(response: &Object) -> Option<String> {
     let conversation = response.get("conversation")?;
     let fields = conversation.parse::<Object>().ok();
     fields.as_ref().map_or(as_text(conversation), |fields| text(fields, "id"))
 }
 
-/// Reads the id in the service's answer to the creation of a conversation (`POST /conversations`).
+/// Reads the id of a new conversation from the body of the response to `POST /conversations`.
 ///
 /// # Errors
 ///

@@ -1,26 +1,27 @@
-//! The items of an input under construction.
+//! The items of an input that is being written.
 
 use tower_chat_core::RawJson;
 
-/// An item of the list under construction.
+/// An item of an input that is being written.
 #[derive(Debug)]
 pub(super) struct Item {
     pub(super) json: RawJson,
     pub(super) kind: ItemKind,
 }
 
-/// The kind of an item, as far as its order depends on it.
+/// The kind of an item. The order of the items depends on it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ItemKind {
     /// A message of the model.
     AssistantMessage,
     /// Any other message.
     OtherMessage,
-    /// Reasoning, which belongs to the next item.
+    /// Reasoning, which precedes the item of the model that it belongs to.
     Reasoning,
     /// A call, or any other output of the model.
     ModelOutput,
-    /// The output of a call. `call` is the index of the call in the list of items, if the list has the call.
+    /// The output of a call. `call` is the index of the item of the call, if the input contains the
+    /// call.
     Output { call: Option<usize> },
 }
 

@@ -14,24 +14,25 @@ use crate::{
 /// The accumulated items, in the order in which they began.
 #[derive(Debug, Default)]
 pub(super) struct Items {
-    /// The items by their `output_index`.
+    /// The items, which can be found by their `output_index`.
     items: Indexed<StreamedItem>,
-    /// The position in `items` of the newest item with each id.
+    /// For each id: the position in `items` of the newest item with this id.
     by_id: HashMap<String, usize>,
 }
 
 #[derive(Debug)]
 struct StreamedItem {
-    /// The fields at the beginning of the item, or those of the whole item after its end.
+    /// The fields of the item in the event that began the item. If this event was not received, the
+    /// fields of the whole item.
     fields: Object,
-    /// The whole item as it was received, after its end.
+    /// The whole item, from the event that ended the item.
     done: Option<RawJson>,
     /// The accumulated deltas of the item.
     text: String,
 }
 
 impl Items {
-    /// Begins an item. Returns an update if the item is a call of one of the client's tools.
+    /// Begins an item. Returns an update if the item is a call of a client's tool.
     pub(super) fn begin(&mut self, event: &Object) -> Option<ToolCallDelta> {
         let fields: Object = event.get("item")?.parse().ok()?;
         let call = is_call(&fields).then(|| {
@@ -45,7 +46,7 @@ impl Items {
         call
     }
 
-    /// Stores the whole item, which the service sends at its end.
+    /// Stores the whole item from the event that ends the item.
     pub(super) fn end(&mut self, event: &Object) {
         let Some(item) = event.get("item") else { return };
         let fields: Object = item.parse().unwrap_or_default();
@@ -67,8 +68,8 @@ impl Items {
         }
     }
 
-    /// Adds a delta to an item, and returns the item's index. If the item of the event is not found, the
-    /// newest item is used.
+    /// Appends a delta to its item, and returns the index of this item. If no item has the index or
+    /// the id in the event, appends the delta to the newest item.
     pub(super) fn extend(&mut self, event: &Object, more: &str) -> usize {
         let index = self.index_of(event, event.get("item_id"));
         let index = index.unwrap_or_else(|| self.items.as_slice().len().saturating_sub(1));
@@ -78,14 +79,14 @@ impl Items {
         index
     }
 
-    /// Returns whether the item at an index is a call of one of the client's tools. Also returns `true` if
-    /// there is no such item.
+    /// Returns whether the item at an index is a call of a client's tool, or does not exist.
     pub(super) fn is_callers_call(&self, index: usize) -> bool {
         self.items.as_slice().get(index).is_none_or(|item| is_call(&item.fields))
     }
 
-    /// Returns the items. Items that have ended are returned as they were received. Any other item is
-    /// returned with the content that was received and the status of the response.
+    /// Returns the items. If the event that ends an item was received, returns the item from this
+    /// event. Any other item is returned with the deltas that were received and the status of the
+    /// response.
     pub(super) fn into_items(self, status: &str) -> Vec<RawJson> {
         self.items.into_items().into_iter().filter_map(|item| item.into_json(status)).collect()
     }
@@ -100,7 +101,8 @@ impl Items {
 }
 
 impl StreamedItem {
-    /// Returns the item. `None` for reasoning that was cut off, because no service accepts it.
+    /// Returns the item. Returns `None` for reasoning that was cut off, because no service accepts
+    /// such reasoning.
     fn into_json(self, status: &str) -> Option<RawJson> {
         if self.done.is_some() {
             return self.done;
@@ -109,7 +111,8 @@ impl StreamedItem {
         let kind = fields.get("type").and_then(as_text).unwrap_or_default();
         match kind.as_str() {
             "reasoning" => return None,
-            // The item may have been complete at its beginning.
+            // No deltas were received. The event that began the item may have contained the whole
+            // item.
             _ if self.text.is_empty() => {}
             "function_call" => drop(fields.insert("arguments".to_owned(), raw(&self.text))),
             "custom_tool_call" => drop(fields.insert("input".to_owned(), raw(&self.text))),
@@ -126,7 +129,7 @@ impl StreamedItem {
     }
 }
 
-/// Returns whether an item is a call of one of the client's tools.
+/// Returns whether an item is a call of a client's tool.
 fn is_call(item: &Object) -> bool {
     let kind = item.get("type").and_then(as_text).unwrap_or_default();
     let is_callers = || {

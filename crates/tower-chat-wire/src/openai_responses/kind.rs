@@ -1,23 +1,24 @@
-//! The types of items that are calls, and of items that are outputs.
+//! The types of call items and of output items.
 
 use crate::fields::Fields;
 
-/// A type of item that is a call.
+/// A type of call item.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct CallKind {
     /// The `type` of the item.
     pub(super) item: &'static str,
-    /// The name of the tool, if the type determines it. Other items have the name in `name`.
+    /// The name of the tool, if all items of this type call the same tool. Otherwise the field
+    /// `name` of the item contains the name of the tool.
     pub(super) tool: Option<&'static str>,
     /// The name of the field with the arguments.
     pub(super) arguments: &'static str,
-    /// The name of the field with the id.
+    /// The name of the field with the call id.
     pub(super) id: &'static str,
-    /// The type of the output; `None` if the provider always runs the call.
+    /// The type of the output item. `None` if the provider runs all calls of this type.
     pub(super) output: Option<OutputKind>,
 }
 
-/// A type of item that is the output of a call.
+/// A type of output item: an item with the output of a call.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct OutputKind {
     /// The `type` of the item.
@@ -52,13 +53,13 @@ const fn output(item: &'static str) -> OutputKind {
     OutputKind { item, field: "output" }
 }
 
-/// The type of item for the calls of other wires.
+/// The type of call item that is written for calls of other wires.
 pub(super) const FUNCTION: &CallKind = &named("function_call", "arguments", "function_call_output");
 
-/// The type of calls with any text as their input.
+/// The type of call items whose input is free text.
 pub(super) const CUSTOM: &str = "custom_tool_call";
 
-/// Every known type of call: OpenAI API reference, Create a model response, input.
+/// All known types of call items, from the OpenAI API reference, Create a model response, input.
 const KINDS: [&CallKind; 12] = [
     FUNCTION,
     &named(CUSTOM, "input", "custom_tool_call_output"),
@@ -80,13 +81,13 @@ const KINDS: [&CallKind; 12] = [
 ];
 
 impl CallKind {
-    /// Returns the type of call with this `type`, if there is one.
+    /// Returns the call item type with this `type`, if it is known.
     pub(super) fn of(item: &str) -> Option<&'static Self> {
         KINDS.into_iter().find(|kind| kind.item == item)
     }
 
-    /// Returns whether the provider runs the call of this item itself. `fields` are all fields of
-    /// the item, including its ids and its name.
+    /// Returns whether the provider runs the call of an item. `fields` are all fields of the item,
+    /// including its ids and its name.
     pub(super) fn runs_at_provider(&self, fields: &Fields) -> bool {
         match self.item {
             "tool_search_call" => runs_search(fields),
@@ -102,19 +103,19 @@ impl CallKind {
 }
 
 impl OutputKind {
-    /// Returns the type of output with this `type`, if there is one.
+    /// Returns the output item type with this `type`, if it is known.
     pub(super) fn of(item: &str) -> Option<&'static Self> {
         KINDS.into_iter().filter_map(|kind| kind.output.as_ref()).find(|kind| kind.item == item)
     }
 
-    /// Returns whether the fields of the item show that the provider made it.
+    /// Returns whether the fields of an output item show that the provider ran the call.
     pub(super) fn is_of_provider(&self, fields: &Fields) -> bool {
         self.item == "tool_search_output" && runs_search(fields)
     }
 }
 
-/// Returns whether a custom call is part of the search in X, which xAI runs itself. The item has no output.
-/// The beginning of its `call_id`, its `id` or its `name` identifies it.
+/// Returns whether the call of a custom tool is a call of a tool that xAI runs to search X. Such a
+/// call is recognised by its `call_id`, its `id` or its `name`, and has no output item.
 ///
 /// Source: recorded streams of `grok-4` with the tool `x_search`.
 fn is_search_of_xai(fields: &Fields) -> bool {
@@ -124,10 +125,10 @@ fn is_search_of_xai(fields: &Fields) -> bool {
         || OF_XAI.contains(&text("name").as_str())
 }
 
-/// The beginning of the ids of calls of xAI's search in X.
+/// The beginning of the ids of calls that search X.
 const OF_SEARCH: &str = "xs_call";
 
-/// The tools of xAI's search in X.
+/// The names of the tools that xAI runs to search X.
 const OF_XAI: [&str; 4] =
     ["x_keyword_search", "x_semantic_search", "x_user_search", "x_thread_fetch"];
 

@@ -1,4 +1,4 @@
-//! Content parts of images, sounds and files.
+//! Reads and writes content parts of images, sounds and files.
 
 use tower_chat_core::{Media, MediaSource};
 
@@ -9,11 +9,12 @@ const IMAGE: &str = "input_image";
 const FILE: &str = "input_file";
 const AUDIO: &str = "input_audio";
 
-/// The fields with the bytes of media or with their location. A part must have exactly one of these fields.
+/// The names of the fields with the bytes of media, their URL or their file id. A content part of
+/// media has exactly one of these fields.
 const FIELDS: [&str; 4] = ["image_url", "file_data", "file_url", "file_id"];
 
-/// Reads the media of a content part. `None` if the part is not media, or could not be written again from the
-/// media and a native item.
+/// Reads the media of a content part. Returns `None` if the part is not media, or has a form that
+/// [`render`] could not write again.
 pub(super) fn parse(part: &Fields) -> Option<Media> {
     let kind = part.text("type")?;
     let mut rest = part.clone();
@@ -55,7 +56,8 @@ pub(super) fn render(media: &Media) -> Fields {
         .unwrap_or_else(|| render_plain(media))
 }
 
-/// Returns the URL of media, or a `data:` URL with their bytes. `None` for a file of a service.
+/// Returns the URL of media, or a `data:` URL with their bytes. Returns `None` for a file that a
+/// service stores.
 pub(super) fn url_of(media: &Media) -> Option<String> {
     match &media.source {
         MediaSource::Url(url) => Some(url.clone()),
@@ -81,8 +83,8 @@ fn render_plain(media: &Media) -> Fields {
     render_as(fields.clone(), media).unwrap_or(fields)
 }
 
-/// Writes the media into these fields of a content part. `None` if a part of this type cannot contain media
-/// of this source.
+/// Writes the media into `fields`, the content part from which they were read. Returns `None` if a
+/// part of this type cannot contain the current source of the media.
 fn render_as(mut fields: Fields, media: &Media) -> Option<Fields> {
     let kind = fields.text("type")?;
     match (kind.as_str(), &media.source) {
@@ -102,7 +104,8 @@ fn render_as(mut fields: Fields, media: &Media) -> Option<Fields> {
     Some(fields)
 }
 
-/// Returns the name of the field for media of this source in a part of this type.
+/// Returns the name of the field that contains the source of the media in a content part of this
+/// type.
 fn field_of(kind: &str, media: &Media) -> &'static str {
     match &media.source {
         MediaSource::File(_) => "file_id",
@@ -112,8 +115,8 @@ fn field_of(kind: &str, media: &Media) -> &'static str {
     }
 }
 
-/// Reads media from an address. The media of a `data:` address (RFC 2397) have its base64 data and its media
-/// type. Other media have the type `unknown`.
+/// Reads media from a URL. From a `data:` URL (RFC 2397), reads the base64 data and the media type.
+/// For any other URL, the media type is `unknown`, the argument of this function.
 fn from_url(url: &str, unknown: &str) -> Media {
     let inline = url
         .strip_prefix("data:")
@@ -125,8 +128,8 @@ fn from_url(url: &str, unknown: &str) -> Media {
     }
 }
 
-/// Returns the wire's name of a sound format, such as `mp3` for `audio/mpeg`. `None` if the wire does not
-/// support the type.
+/// Returns the wire's name of a sound format, such as `mp3` for `audio/mpeg`. Returns `None` if the
+/// wire does not support the type.
 fn format_of(media: &Media) -> Option<&'static str> {
     match media.media_type.as_str() {
         "audio/mpeg" => Some("mp3"),

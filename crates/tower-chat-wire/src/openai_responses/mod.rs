@@ -1,37 +1,40 @@
 //! Reads and writes the items of OpenAI Responses (`POST /v1/responses`) and of compatible services.
 //!
-//! The input of this wire is a flat list of items: messages, reasoning, calls, outputs. If a list is
-//! read and written again, the lists are equal. Consecutive items of one answer of the model become one
-//! assistant message. Consecutive outputs become one tool message. Any other message item becomes one
-//! message. A string as input becomes one user message, and is written as a list with one item.
+//! The input of this wire is a flat list of items: messages, reasoning, calls, outputs. If a list
+//! is read and written again, the written list is equal to the list that was read. Consecutive
+//! items of the model become one assistant message, and consecutive outputs become one tool
+//! message. Any other message item becomes one message. If the input is a string, it becomes one
+//! user message, and is written as a list with one item.
 //!
-//! Data for which [`Message`](tower_chat_core::Message) and its parts have a field are stored in that
-//! field only. All other data are stored in [`Native`](tower_chat_core::Native) items of the wire
-//! [`WIRE`]:
+//! If a [`Message`](tower_chat_core::Message) or one of its parts has a field for a value, the
+//! value is stored only in this field. All other values are stored in
+//! [`Native`](tower_chat_core::Native) items of the wire [`WIRE`]:
 //!
-//! - A message item has a [`Part::Native`] before its content: the item without `content`
+//! - A [`Part::Native`] before the content of a message item contains the item without `content`
 //!   (`{"type":"message","role":"assistant","id":"msg_1","phase":"commentary"}`).
-//! - A call, an output, a text and media have a `native` field with their other fields.
-//! - The native item of reasoning is the whole item, so that the summary and the encrypted content are sent
-//!   back unchanged.
-//! - A content part of an unknown type is a [`Part::Native`] at its position: `{"content":[…]}` with the
-//!   part in the list.
-//! - An item of an unknown type, such as `item_reference`, `compaction` or `additional_tools`, is a
-//!   [`Part::Native`], as a whole.
+//! - The `native` field of a call, an output, a text or media contains its other fields.
+//! - The native item of reasoning contains the whole item, so that the summary and the encrypted
+//!   content are sent back unchanged.
+//! - A content part of an unknown type becomes a [`Part::Native`] at its position. The native part
+//!   contains an object with a list: `{"content":[…]}`.
+//! - An item of an unknown type, such as `item_reference`, `compaction` or `additional_tools`,
+//!   becomes a [`Part::Native`] with the whole item.
 //!
-//! Calls of tools that the provider runs (`web_search_call` and similar types) are
-//! [provider-executed](tower_chat_core::ToolCall::provider_executed) calls, and their results are in the
-//! native item. Calls of the provider's tools that the client runs (`computer_call`, `shell_call`, …) need a
-//! result. If the arguments are not a string, such as an `action`, the call has their JSON text, and their
-//! field in the native item is `null`.
-//! The fields of a message take precedence over its native items, so that changes of an application are
-//! written. An unchanged message is written as it was read. [`render_input`] makes the list as a whole
-//! valid. Each call has an id that no earlier call has, and its output has the same id. If there are
-//! messages between a call and its output, the output is written before these messages. The following is
-//! not written: reasoning without a later item of the model; reasoning, native items and
-//! provider-executed calls of other wires; approvals and errors; names of authors, for which the wire has
-//! no field. A call without a result is written too, and so is a result without a call, because the
-//! service may store the missing item. A new result of an unknown call is written as
+//! Calls of tools that the provider runs (`web_search_call` and similar types) become
+//! [provider-executed](tower_chat_core::ToolCall::provider_executed) calls, whose native items
+//! contain the results. Calls of tools that the provider defines and the client runs
+//! (`computer_call`, `shell_call`, …) need a result from the client. If the arguments of a call are
+//! not a string, such as an `action`, their JSON text becomes the arguments of the call, and the
+//! native item contains `null` for their field. The fields of a message take precedence over its
+//! native items, so that changes by an application are written.
+//!
+//! [`render_input`] writes an input that the service accepts. Each call is written with an id that
+//! no earlier call has, and its output with the same id. If there are messages between a call and
+//! its output, the output is written before these messages. The following data are not written:
+//! reasoning without a later item of the model; reasoning, native items and provider-executed calls
+//! of other wires; approvals and errors; names of authors, for which the wire has no field. A call
+//! without a result and a result without a call are written, because the service may store the
+//! missing item. A new result whose call is not in the messages is written as
 //! `function_call_output`.
 //!
 //! ```

@@ -1,4 +1,4 @@
-//! The meanings of a native part of this wire.
+//! Distinguishes the native parts of this wire.
 
 use tower_chat_core::{Native, RawJson};
 
@@ -12,13 +12,13 @@ pub(super) enum NativeForm {
     Message(Fields),
     /// Content parts.
     Content(Vec<RawJson>),
-    /// A whole item.
+    /// An item of an unknown type.
     Item,
 }
 
 impl NativeForm {
-    /// Returns the meaning of a native part. `None` for a part of another wire, and for a part that this
-    /// wire never creates.
+    /// Returns the meaning of a native part. Returns `None` for a part of another wire, and for a
+    /// part that the functions of this module never create.
     pub(super) fn of(native: &Native) -> Option<Self> {
         let fields = Fields::of_native(Some(native), WIRE)?;
         if fields.text("type").is_some_and(|kind| kind != "message") {

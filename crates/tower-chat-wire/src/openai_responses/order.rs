@@ -5,21 +5,22 @@ use tower_chat_core::RawJson;
 use super::item::{Item, ItemKind};
 use crate::fields::{Fields, raw};
 
-/// Puts the items into the order that services require. If there are messages between a call and its
-/// output, moves the output before these messages. Omits reasoning without a later item of the model.
-/// Removes the id of reasoning that is followed by a message without an id or by other reasoning.
+/// Puts the items into the order that services require. If there are messages between a call and
+/// its output, moves the output before these messages. Omits reasoning without a later item of the
+/// model in the same turn. Removes the id of reasoning if the next item is other reasoning, or a
+/// message of the model without an id.
 pub(super) fn in_order(items: Vec<Item>) -> Vec<Item> {
     without_broken_links(without_lone_reasoning(with_outputs_at_calls(items)))
 }
 
-/// The beginning of the ids with which OpenAI finds the item after a reasoning item.
+/// The beginning of OpenAI's ids of reasoning items.
 const LINKED: &str = "rs_";
 
-/// Removes the id of reasoning that is directly before a message of the model without an id, or before other
-/// reasoning. OpenAI stores which item follows a reasoning item, and refuses the input if this item does not
-/// follow with its id. Without the id of the reasoning, OpenAI uses the encrypted content instead. Reasoning
-/// without encrypted content is omitted. Before a call, the id remains, because OpenAI accepts calls without
-/// ids.
+/// Removes the id of reasoning that is directly before a message of the model without an id, or
+/// before other reasoning. OpenAI stores which item followed a reasoning item, and refuses an input
+/// in which the item with this id does not follow. If the reasoning has no id, OpenAI reads its
+/// encrypted content instead. Reasoning without encrypted content is omitted. The id of reasoning
+/// before a call is not removed, because OpenAI accepts calls without ids.
 fn without_broken_links(items: Vec<Item>) -> Vec<Item> {
     let mut kept: Vec<Item> = Vec::with_capacity(items.len());
     for mut item in items.into_iter().rev() {
@@ -35,7 +36,7 @@ fn without_broken_links(items: Vec<Item>) -> Vec<Item> {
     kept
 }
 
-/// Returns whether OpenAI refuses reasoning with an id directly before this item.
+/// Returns whether OpenAI refuses reasoning with an id if this item follows the reasoning.
 fn breaks_link(next: &Item) -> bool {
     match next.kind {
         ItemKind::Reasoning => true,
@@ -47,8 +48,8 @@ fn breaks_link(next: &Item) -> bool {
     }
 }
 
-/// Returns reasoning without its id. `None` if it has no encrypted content. Reasoning without an id of OpenAI
-/// is returned unchanged.
+/// Returns reasoning without its id, or `None` if the reasoning has no encrypted content. Reasoning
+/// without an id, or with an id of another service, is returned unchanged.
 fn unlinked(json: &RawJson) -> Option<RawJson> {
     let Ok(mut fields) = json.parse::<Fields>() else { return Some(json.clone()) };
     if !fields.text("id").is_some_and(|id| id.starts_with(LINKED)) {
@@ -59,8 +60,8 @@ fn unlinked(json: &RawJson) -> Option<RawJson> {
     has_content.then(|| raw(&fields))
 }
 
-/// Moves an output to the position before the first message after its call, if the output is after this
-/// message.
+/// If a message is between a call and its output, moves the output before the first message after
+/// the call.
 fn with_outputs_at_calls(items: Vec<Item>) -> Vec<Item> {
     let mut next_message = vec![None; items.len()];
     let mut next = None;
@@ -74,7 +75,7 @@ fn with_outputs_at_calls(items: Vec<Item>) -> Vec<Item> {
     let target = |index: usize, kind: ItemKind| {
         let ItemKind::Output { call: Some(call) } = kind else { return None };
         let message = next_message.get(call).copied().flatten()?;
-        // The target is before the reasoning that belongs to the message, and after the call.
+        // The target is before the reasoning that precedes the message, and after the call.
         let reasoning = reasoning.get(message).copied().unwrap_or_default();
         (message < index).then(|| (message - reasoning).max(call + 1))
     };
@@ -83,8 +84,8 @@ fn with_outputs_at_calls(items: Vec<Item>) -> Vec<Item> {
     if targets.iter().all(Option::is_none) {
         return items;
     }
-    // The sort is stable: outputs with the same target keep their order, and are before the item that
-    // was at the target.
+    // The sort is stable, so that the order of outputs with the same target does not change. They
+    // precede the item whose index is the target.
     let mut placed: Vec<((usize, bool), Item)> = items
         .into_iter()
         .zip(targets)
@@ -109,7 +110,8 @@ fn reasoning_before(items: &[Item]) -> Vec<usize> {
     before.collect()
 }
 
-/// Omits reasoning that is not followed by a message or another output of the model in the same turn.
+/// Omits reasoning, unless a message or a call of the model, or another of its output items,
+/// follows in the same turn.
 fn without_lone_reasoning(items: Vec<Item>) -> Vec<Item> {
     let mut is_followed = false;
     let mut kept: Vec<Item> = Vec::with_capacity(items.len());

@@ -19,10 +19,11 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Conversation {
-    /// The value of `instructions`, which this wire separates from the messages.
+    /// The value of `instructions`, which is not part of the messages on this wire.
     pub instructions: Option<String>,
-    /// The messages of `input`. With `previous_response_id` or `conversation`, these are only the new
-    /// messages, and their results may answer calls that the service stores.
+    /// The messages of `input`. If the request has a `previous_response_id` or a `conversation`,
+    /// these are only the new messages, and their results may answer calls that only the service
+    /// stores.
     pub messages: Vec<Message>,
 }
 
@@ -30,7 +31,8 @@ pub struct Conversation {
 ///
 /// # Errors
 ///
-/// As [`parse_input`]; [`WireError::Field`], if `input` is missing or the instructions are not a string.
+/// The errors of [`parse_input`]. [`WireError::Field`], if `input` is missing or `instructions` is
+/// not a string.
 pub fn parse_body(json: &str) -> Result<Conversation, WireError> {
     let mut body = Fields::parse(json, "a request body")?;
     let input = body.take("input").ok_or(WireError::Field {
@@ -52,12 +54,12 @@ pub fn parse_body(json: &str) -> Result<Conversation, WireError> {
     })
 }
 
-/// Reads an `input`: a list of items, or a string, which is a message of the user.
+/// Reads an `input`: a list of items, or a string, which becomes a user message.
 ///
 /// # Errors
 ///
-/// [`WireError::InMessage`] for the first item that cannot be read; [`WireError::Json`] if the value is
-/// neither a string nor a list.
+/// [`WireError::InMessage`], with the index of the first item that cannot be read.
+/// [`WireError::Json`], if the value is neither a string nor a list.
 ///
 /// ```
 /// use tower_chat_wire::openai_responses::parse_input;
@@ -78,15 +80,15 @@ pub fn parse_input(json: &str) -> Result<Vec<Message>, WireError> {
     parse_items(&input, "the input")
 }
 
-/// Reads the `output` of a response body. The result is usually one assistant message, and is empty if there
-/// is no item. The output of a compaction also has messages of the user.
+/// Reads the `output` of a response body. Usually returns one assistant message. Returns an empty
+/// list if there are no items. The output of a compaction also contains user messages.
 ///
-/// In a stream, some services send the items only one by one (`response.output_item.done`), without an
-/// `output` at the end. [`parse_input`] can read a list of these items.
+/// In a stream, some services send each item in its own event (`response.output_item.done`), and no
+/// `output` at the end. A list of these items can be read with [`parse_input`].
 ///
 /// # Errors
 ///
-/// As [`parse_input`]; [`WireError::Field`], if there is no `output`.
+/// The errors of [`parse_input`]. [`WireError::Field`], if `output` is missing.
 ///
 /// ```
 /// use tower_chat_wire::openai_responses::parse_answer;
@@ -122,13 +124,14 @@ fn parse_items(list: &RawJson, what: &'static str) -> Result<Vec<Message>, WireE
     Ok(reading.messages)
 }
 
-/// The state while the items of a list are read.
+/// Reads a list of items, one by one.
 #[derive(Debug, Default)]
 struct Reading {
     messages: Vec<Message>,
-    /// The ids of provider-executed calls. Outputs with these ids are native parts.
+    /// The ids of provider-executed calls. An output item with one of these call ids becomes a
+    /// native part.
     at_provider: HashSet<String>,
-    /// The type of the newest call of the client's tools with each id.
+    /// For each call id: the type of the newest call of a client's tool with this id.
     called: HashMap<String, &'static CallKind>,
 }
 
@@ -159,8 +162,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Adds a message item: to the newest message if both are parts of one answer, or as a message of its
-    /// own.
+    /// Adds a message item. The item is added to the last message if both belong to the same answer
+    /// of the model, and becomes a new message otherwise.
     fn message(&mut self, mut fields: Fields) -> Result<(), WireError> {
         let role = fields.text("role").ok_or(WireError::Field {
             what: "an item without a type",
@@ -201,9 +204,10 @@ impl Reading {
         Ok(())
     }
 
-    /// Adds an item of an unknown type to a message of the role in its fields. Without a role, an approval
-    /// belongs to the user, an output after a message of another role than the assistant's belongs to a tool
-    /// message, and any other item belongs to the assistant.
+    /// Adds an item of an unknown type as a native part. An item with a role is added to a message
+    /// of this role. Of the items without a role, an approval becomes a user message, and an output
+    /// is added to a tool message unless the last message is an assistant message. All others are
+    /// added to an assistant message.
     fn unknown(&mut self, item: RawJson, fields: &Fields, kind: &str) {
         let role = fields.get("role").and_then(|role| role.parse().ok());
         let is_answer = kind.ends_with("_output") && self.last(Role::Assistant).is_none();
@@ -225,7 +229,7 @@ impl Reading {
             || fields.text("call_id").is_some_and(|id| self.at_provider.contains(&id))
     }
 
-    /// Adds a part to the newest message if that message has the role, or to a new message otherwise.
+    /// Adds a part to the last message, or to a new message if the last message has another role.
     fn add(&mut self, role: Role, part: Part) {
         match self.last(role) {
             Some(message) => message.parts.push(part),
@@ -238,15 +242,15 @@ impl Reading {
     }
 }
 
-/// Returns whether the part is content or the beginning of a message item. A text after such a part would be
-/// written into the same item.
+/// Returns whether the part is content or the beginning of a message item. If a text follows such a
+/// part, the text is written into the same item.
 fn is_of_message_item(part: &Part) -> bool {
     content::is_content(part)
         || matches!(part, Part::Native(native)
             if matches!(NativeForm::of(native), Some(NativeForm::Message(_))))
 }
 
-/// Returns the usual type of a text in a message of the role.
+/// Returns the usual type of content parts with a text in a message of this role.
 pub(super) fn text_type(role: Role) -> &'static str {
     if role == Role::Assistant { content::OUTPUT } else { content::INPUT }
 }

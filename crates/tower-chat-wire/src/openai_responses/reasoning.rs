@@ -1,4 +1,4 @@
-//! Reasoning items.
+//! Reads and writes reasoning items.
 
 use tower_chat_core::{Native, RawJson, Reasoning};
 
@@ -8,18 +8,19 @@ use crate::fields::{Fields, raw};
 /// The type of the item.
 pub(super) const ITEM: &str = "reasoning";
 
-/// The separator between the readable pieces of reasoning.
+/// The separator between the pieces of readable reasoning.
 const BETWEEN: &str = "\n\n";
 
-/// Reads the reasoning of an item. Its native item is the whole item.
+/// Reads the reasoning of an item. The native item contains the whole item.
 pub(super) fn parse(item: RawJson, fields: &Fields) -> Reasoning {
     let mut reasoning = Reasoning::new(readable(fields));
     reasoning.native = Some(Native::new(WIRE, item));
     reasoning
 }
 
-/// Writes the item of reasoning. `None` for reasoning of another wire. If the text was changed, it replaces
-/// the summary and the content of the item.
+/// Writes the item of reasoning. Returns `None` for reasoning that was read from another wire. If
+/// the application has changed the text, the new text replaces the summary and the content of the
+/// item.
 pub(super) fn render(reasoning: &Reasoning) -> Option<RawJson> {
     let native = reasoning.native.as_ref()?;
     let mut fields = Fields::of_native(Some(native), WIRE)?;

@@ -19,9 +19,10 @@ use crate::{
 
 /// Writes messages as the items of an `input`.
 ///
-/// A call and its result get the same id, regardless of their original ids. An item depends only on its
-/// message and on earlier messages, with one exception: an output is moved before any message that is
-/// between the output and its call.
+/// A call and its result are written with the same id, even if their original ids differ. How an
+/// item is written depends only on its message and on earlier messages. The only exception are
+/// outputs: if there are messages between a call and its output, the output is moved before these
+/// messages.
 ///
 /// ```
 /// use tower_chat_core::{Message, ToolCall, ToolResult};
@@ -94,8 +95,8 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Writes a message item with these fields and this content. Writes nothing if there is no content,
-    /// unless the item was read with an empty content, which is in the fields.
+    /// Writes a message item with these fields and this content. If `content` is `None`, writes
+    /// nothing, unless `fields` contains the empty content with which the item was read.
     fn push_message(&mut self, role: Role, mut fields: Fields, content: Option<RawJson>) {
         if role == Role::Tool || content.is_none() && !fields.contains("content") {
             return;
@@ -144,8 +145,8 @@ impl<'a> Writing<'a> {
     }
 }
 
-/// Returns whether the content of a message item continues with this part. A part that is not written, such
-/// as an approval, does not end the content.
+/// Returns whether this part continues the content of the current message item. A part that is not
+/// written, such as an approval, does not end the item.
 fn continues_content(part: &Part) -> bool {
     match part {
         Part::ToolCall(_) | Part::ToolResult(_) | Part::Reasoning(_) => false,
@@ -156,7 +157,8 @@ fn continues_content(part: &Part) -> bool {
     }
 }
 
-/// Returns whether the result answers one of these provider-executed calls.
+/// Returns whether the result answers a call in `by_provider`, the ids of the provider-executed
+/// calls of its message.
 fn is_of_provider(by_provider: &HashSet<Option<&str>>, result: &ToolResult) -> bool {
     result.call_id.is_some() && by_provider.contains(&result.call_id.as_deref())
 }

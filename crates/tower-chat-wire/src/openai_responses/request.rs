@@ -13,29 +13,30 @@ use crate::{
 
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 
-/// The beginnings of the names of OpenAI's models without reasoning. These models refuse a request for
-/// encrypted reasoning: "Encrypted content is not supported with this model."
+/// The beginnings of the names of OpenAI's models without reasoning. OpenAI refuses a request for
+/// encrypted reasoning from these models: "Encrypted content is not supported with this model."
 const WITHOUT_REASONING: [&str; 4] = ["gpt-3.5", "gpt-4", "gpt-5-chat", "chatgpt-"];
 
 /// The form in which a service expects a request.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct RequestForm<'a> {
-    /// The model of the request, if the body names it.
+    /// The model of the request. `None` if the body does not name the model.
     pub model: Option<&'a str>,
-    /// Whether to request encrypted reasoning if the history is in the request. `None` means that the name of
-    /// the model decides, because OpenAI's models without reasoning refuse the option.
+    /// Whether a request that contains the history also requests encrypted reasoning. If `None`,
+    /// the name of the model decides, because OpenAI refuses the option for models without
+    /// reasoning.
     pub encrypted_reasoning: Option<bool>,
-    /// Whether the answer is streamed. This value is used instead of that of the request, because a
-    /// background answer is not streamed.
+    /// Whether the answer is streamed. This field replaces the option `stream` of the request,
+    /// because a background answer is not streamed even if the caller requests a stream.
     pub is_streamed: bool,
 }
 
-/// Returns the fields of the body of a request, each as JSON text.
+/// Returns the fields of a request body, with their values as JSON text.
 ///
-/// Fields in the `extra` options replace those of named options, and a `null` in `extra` removes the
-/// field. The input, whether the answer is streamed, and where the history is stored cannot be replaced.
-/// Tools are sent with `strict: false` unless their definition is strict, because the service would
-/// otherwise rewrite their schemas.
+/// A field in the `extra` options replaces the field of a named option, and a `null` in `extra`
+/// removes the field. The input, whether the answer is streamed, and the location of the history
+/// cannot be replaced. Tools whose definition is not strict are sent with `strict: false`, because
+/// the service rewrites the schema of a tool without this field.
 ///
 /// ```
 /// use tower_chat_core::ChatRequest;
@@ -55,8 +56,8 @@ pub fn render_request(
     render(&fitted(request, rules), location, Some(form))
 }
 
-/// Returns the fields of a request. Without a form, the result has only the fields that the request sets
-/// itself and those of the location: a request that was read is written unchanged.
+/// Returns the fields of a request body. If `form` is `None`, returns only the fields that the
+/// request and the location set, so that a request that was read is written unchanged.
 pub(crate) fn render(
     request: &ChatRequest,
     location: &HistoryLocation,
@@ -91,8 +92,8 @@ pub(crate) fn render(
     body
 }
 
-/// Adds the encrypted reasoning to `include`, unless the `extra` options set `include` to another value than
-/// a list, such as `null`.
+/// Adds the encrypted reasoning to the list `include`. Does nothing if the `extra` options contain
+/// `include` with a value that is not a list, such as `null`.
 fn include_reasoning(body: &mut Map<String, Value>, options: &ChatOptions) {
     let mut include = match options.extra.get("include") {
         None => Vec::new(),
@@ -105,8 +106,8 @@ fn include_reasoning(body: &mut Map<String, Value>, options: &ChatOptions) {
     set(body, "include", Some(include));
 }
 
-/// Returns whether a model may have reasoning, by its name. Returns `false` for `gpt-4o`, `openai/gpt-4o` and
-/// `ft:gpt-4o:mine`.
+/// Returns whether the name of a model may belong to a model with reasoning. Returns `false` for
+/// `gpt-4o`, `openai/gpt-4o` and `ft:gpt-4o:mine`.
 fn may_reason(model: &str) -> bool {
     let model = model.strip_prefix("ft:").unwrap_or(model);
     let name = model.rsplit('/').next().unwrap_or(model);
@@ -134,16 +135,17 @@ fn named(
     set(&mut fields, "tools", (!tools.is_empty()).then_some(tools));
     if form.is_some() {
         set(&mut fields, "background", options.background.then_some(true));
-        // A background answer must be stored, so that it can be fetched.
+        // The service must store a background answer, so that the client can fetch it.
         let is_stored = *location != HistoryLocation::Request || options.background;
         set(&mut fields, "store", Some(is_stored));
     }
     fields
 }
 
-/// Writes the definition of a tool, always with the field `strict`: without it, the service would rewrite the
-/// schema to one that `strict: true` allows. A definition with a native item is written as it was read.
-/// `None` for a tool that only another provider has.
+/// Writes the definition of a tool. Always writes the field `strict`, because the service rewrites
+/// the schema of a tool without this field to a schema that `strict: true` allows. A definition
+/// with a native item is written as it was read. Returns `None` for a tool that only another
+/// provider has.
 fn tool(definition: &ToolDefinition) -> Option<Value> {
     if definition.native.is_some() {
         return BodyWire::OpenAiResponses.render_tool(definition);

@@ -1,4 +1,4 @@
-//! Items that answer a call.
+//! Reads and writes output items, which answer calls.
 
 use tower_chat_core::{Part, RawJson, ToolResult};
 
@@ -13,10 +13,11 @@ use crate::{
     fields::{Fields, raw},
 };
 
-/// Reads the result of an output item. `null` and an empty list have no content and remain in the native
-/// item. An object becomes one native part. `call` is the type of the call that the result answers, if the
-/// call is known. If an output of this type does not belong to a call of that type, the native item contains
-/// the type of the output.
+/// Reads the result of an output item. An output that is `null` or an empty list becomes a result
+/// without content, whose native item contains the output. An object becomes one native part.
+/// `call` is the type of the call that the result answers, if the call is in the list. If a call of
+/// this type usually has an output of another type, the native item contains the type of the
+/// output.
 pub(super) fn parse(
     mut fields: Fields,
     kind: &OutputKind,
@@ -46,8 +47,8 @@ pub(super) fn parse(
     Ok(result)
 }
 
-/// Writes the item of a result with this id. `call` is the type of the call that the result answers, if the
-/// call is known.
+/// Writes the item of a result with this call id. `call` is the type of the call that the result
+/// answers, if the call is in the messages.
 pub(super) fn render(result: &ToolResult, id: Option<&str>, call: Option<&CallKind>) -> RawJson {
     let native = Fields::of_native(result.native.as_ref(), WIRE);
     let was = native.as_ref().and_then(|native| OutputKind::of(&native.text("type")?));
@@ -71,8 +72,8 @@ pub(super) fn render(result: &ToolResult, id: Option<&str>, call: Option<&CallKi
     raw(&fields)
 }
 
-/// Returns the object that was read as the output, if the native part with this object is still the only part
-/// of the result.
+/// Returns the object that was read as the output, if the content of the result is still only the
+/// native part with this object.
 fn object(result: &ToolResult, kind: &OutputKind) -> Option<RawJson> {
     let [Part::Native(native)] = result.content.as_slice() else { return None };
     match NativeForm::of(native) {
@@ -81,21 +82,22 @@ fn object(result: &ToolResult, kind: &OutputKind) -> Option<RawJson> {
     }
 }
 
-/// Returns whether an output of this type can express the result. The output of a tool search must be a list
-/// of tools.
+/// Returns whether the result can be written as an output of this type. The output of a tool search
+/// must be a list of tools.
 fn can_represent(kind: &OutputKind, result: &ToolResult) -> bool {
     kind.item != TOOL_SEARCH || tools_of(result).is_some()
 }
 
 const TOOL_SEARCH: &str = "tool_search_output";
 
-/// Returns the text of the result if it is a JSON list.
+/// Returns the text of the result, if the text is a JSON list.
 fn tools_of(result: &ToolResult) -> Option<RawJson> {
     let tools = result.text().parse::<RawJson>().ok();
     tools.filter(|tools| tools.get().starts_with('['))
 }
 
-/// Sets the fields that the provider's own tools require in a result that the application made.
+/// Sets the fields that outputs of tools that the provider defines must have. A result that the
+/// application made has none of these fields.
 fn adapt(fields: &mut Fields, kind: &OutputKind, result: &ToolResult) {
     match kind.item {
         "apply_patch_call_output" => {
