@@ -72,8 +72,8 @@ impl Content {
     }
 }
 
-/// In the contents of the user at the end of the list, moves every other part that is before the
-/// last result to the position after this result.
+/// Moves results before other parts in the contents of the user at the end of the list: each other
+/// part before the last result is moved to the position after this result.
 pub(super) fn put_results_first(contents: &mut [Content]) {
     let length = contents.iter().rev().take_while(|content| content.is_user).count();
     let begin = contents.len() - length;

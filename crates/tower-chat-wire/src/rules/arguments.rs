@@ -1,11 +1,11 @@
-//! Converts the arguments of calls in the history to JSON objects.
+//! Converts the arguments of calls to JSON objects.
 
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-/// Returns a JSON object for arguments that are not a JSON object. Blank arguments and `null` become an empty
-/// object. Any other text becomes the field `arguments` of an object. Returns `None` for arguments that are a
-/// JSON object.
+/// Returns a JSON object that replaces the arguments, or `None` if the arguments are already a JSON
+/// object. Blank arguments and `null` become an empty object. Any other text becomes the field
+/// `arguments` of an object.
 pub(super) fn as_object(arguments: &str) -> Option<String> {
     let text = arguments.trim_start();
     if text.starts_with('{') && is_value(text) {
@@ -18,9 +18,9 @@ pub(super) fn as_object(arguments: &str) -> Option<String> {
     })
 }
 
-/// Returns whether the text is JSON that every parser accepts. A text that may have an escape sequence or an
-/// exponent is parsed as a `Value`, because serde_json refuses unpaired surrogates and numbers out of range
-/// only when it parses a `Value`.
+/// Returns whether the text is JSON that every parser accepts. If the text may contain an escape
+/// sequence or an exponent, the text is parsed as a `Value`, because only this parser of serde_json
+/// refuses unpaired surrogates and numbers out of range.
 fn is_value(text: &str) -> bool {
     if text.contains(['\\', 'e', 'E']) {
         serde_json::from_str::<Value>(text).is_ok()

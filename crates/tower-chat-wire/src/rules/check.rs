@@ -1,4 +1,4 @@
-//! Checks the media that the user or the system adds with a request.
+//! Checks the media in the new user and system messages of a request.
 
 use std::{error::Error, fmt};
 
@@ -9,24 +9,27 @@ use super::{
     service_rules::ServiceRules,
 };
 
-/// The request adds media that the service does not accept. Nothing was sent.
+/// The error of a request whose new messages contain media that the service does not accept. The
+/// request was not sent.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum UnsupportedMedia {
-    /// The service does not accept media of this type, or from this source, in a message of this role.
+    /// The service does not accept media of this type, or with this kind of source, in a message of
+    /// this role.
     Media {
         /// The role of the message: `user` or `system`.
         role: &'static str,
-        /// The media type.
+        /// The IANA type of the media.
         media_type: String,
-        /// The service.
+        /// The issuer of the service, which names it.
         service: String,
     },
-    /// The new messages together have more images or documents than the service accepts in one message.
+    /// The new messages together contain more images or documents than the service accepts in one
+    /// message.
     TooMany {
         /// `images` or `documents`.
         what: &'static str,
-        /// The service.
+        /// The issuer of the service, which names it.
         service: String,
     },
 }
@@ -53,15 +56,17 @@ impl Error for UnsupportedMedia {
     }
 }
 
-/// Refuses media that the user or the system adds with this request and the service does not accept.
+/// Returns an error if the new user and system messages of a request contain media that the service
+/// does not accept.
 ///
-/// The check covers the messages after the [history](ChatRequest::history) that also follow the final
-/// message of the assistant or of a tool. The media of these messages are counted together, because the wires
-/// join the messages. The results of a tool are never refused, because the tool has run.
+/// The new messages are those after the [history](ChatRequest::history) and after the last
+/// assistant or tool message of the request. The media of all new messages are counted together,
+/// because the wires join these messages. The results of tools are not checked, because a tool that
+/// has run cannot be refused.
 ///
 /// # Errors
 ///
-/// [`UnsupportedMedia`], for the first media that the service does not accept.
+/// [`UnsupportedMedia`], which describes the first media that the service does not accept.
 ///
 /// ```
 /// use tower_chat_core::{ChatRequest, Media, MediaSource, Message, Part, Role};

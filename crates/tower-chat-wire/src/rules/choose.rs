@@ -1,4 +1,4 @@
-//! Chooses the rules of a service by its address, its provider and the model.
+//! Chooses the rules of a service by its URL, its provider and the model.
 
 use super::{
     known::{KNOWN, KnownService, UNIONS},
@@ -6,23 +6,26 @@ use super::{
 };
 use crate::{body::BodyWire, gemini};
 
-/// The providers whose clients also call other services of their wire.
+/// The providers whose clients are also used for other services with the same wire.
 const GENERIC: [&str; 3] = ["anthropic", "openai", "openai-compatible"];
 
-/// The end of a host with the default port of Ollama.
+/// The end of a host and port that has the default port of Ollama.
 const OLLAMA_PORT: &str = ":11434";
 
 impl ServiceRules {
-    /// Chooses the rules by the address of a service and its provider, in this order:
+    /// Chooses the rules by the URL and the provider of a service. The first of these rules that
+    /// matches is used:
     ///
-    /// - An address at a host of a [known](KNOWN) service has the rules of this service.
-    /// - A provider that is a known service and whose client calls only this service has the rules of the
-    ///   service. At a local address, such as the address of a proxy or a test, every provider that is a
-    ///   known service has its rules. On Chat Completions, the provider at port 11434 is Ollama.
-    /// - Other addresses have the rules of an [unknown](Self::unknown) service, which receives only its own
-    ///   native items.
+    /// - If the host of the URL belongs to a [known](KNOWN) service, the rules are those of this
+    ///   service.
+    /// - If the provider is the name of a known service, and its client is used only for this
+    ///   service, the rules are those of this service. If the URL is local, such as the URL of a
+    ///   proxy or a test, the rules are those of the provider even if its client is used for other
+    ///   services too. On Chat Completions, port 11434 means that the provider is Ollama.
+    /// - Otherwise the rules are those of an [unknown](Self::unknown) service, which receives only
+    ///   its own native items.
     ///
-    /// The rules of some services are then adapted to the model.
+    /// Some rules also depend on the model.
     ///
     /// ```
     /// use tower_chat_wire::{body::BodyWire, rules::ServiceRules};
@@ -45,22 +48,23 @@ impl ServiceRules {
         let may_be_named = !GENERIC.contains(&provider) || is_local(name_of_host);
         let by_name = || KNOWN.iter().filter(of_wire).find(|known| known.name == provider);
         let known = by_host.or_else(|| by_name().filter(|_| may_be_named));
-        // The issuer of a local server has no port, because the server may have another port after each
-        // start.
+        // The issuer of a local server is its host without the port, because the port may change
+        // whenever the server is started.
         let issuer = if is_local(name_of_host) { name_of_host } else { &host };
         let mut rules = known.map_or_else(|| Self::unknown(wire, issuer), KnownService::rules);
         rules.adapt(known.map_or("", |known| known.name), model.unwrap_or_default());
         rules
     }
 
-    /// Adapts the rules to the model. `name` is the name of the known service, or empty for an unknown one.
+    /// Adapts the rules to the model. `name` is the name of the known service, or empty if the
+    /// service is unknown.
     fn adapt(&mut self, name: &str, model: &str) {
         match (self.wire, name) {
             (BodyWire::Gemini, _) if requires_signatures(model) => {
                 self.foreign_calls = ForeignRule::Signature(gemini::STAND_IN);
             }
-            // mistral-small-latest accepts a message of the user directly after results: recordings show the
-            // status 200. Reports show that other models refuse it.
+            // In recordings, mistral-small-latest accepts a user message directly after results.
+            // According to bug reports, other models refuse such a message.
             (BodyWire::OpenAiChat, "mistral") if model.starts_with("mistral-small") => {
                 self.answer_after_results = false;
             }
@@ -85,7 +89,9 @@ impl ServiceRules {
                     self.refused_in_schemas = UNIONS;
                 }
                 Some(vendor) => self.issuer = format!("bedrock/{vendor}").into(),
-                // The name may be the ARN of a profile. Only Claude has the option of thinking.
+                // The name may be the ARN of an inference profile, which does not name the vendor.
+                // The rule has no effect on other models than Claude, because only Claude has the
+                // options that enable thinking.
                 None => self.thinking_first = true,
             },
             _ => {}
@@ -93,26 +99,30 @@ impl ServiceRules {
     }
 }
 
-/// Returns whether the model refuses calls without a thought signature. Such models are those from Gemini
-/// 3 on, and for names without a version, which are aliases of the newest model.
+/// Returns whether the model refuses calls without a thought signature. Gemini 3 and later models
+/// refuse them. A name without a version is an alias of the newest model, so this function returns
+/// `true` for it.
 pub(crate) fn requires_signatures(model: &str) -> bool {
     let Some((_, version)) = model.rsplit_once("gemini-") else { return false };
     let major: String = version.chars().take_while(char::is_ascii_digit).collect();
     major.is_empty() || major.parse::<u32>().is_ok_and(|major| major >= 3)
 }
 
-/// Returns whether an Anthropic model is a Claude before version 4. In the names of these models, the version
-/// precedes the family or is missing: `claude-3-5-sonnet`, `claude-v2`, `claude-instant`. Returns `true` also
-/// for a name without `claude-`. Reports show that these models refuse a conversation at Bedrock that begins
-/// with the assistant. A recording shows that Claude Sonnet 4.5 accepts one.
+/// Returns whether a model of Anthropic is older than Claude 4. According to bug reports, older
+/// models refuse a conversation at Bedrock that begins with an assistant message. In a recording,
+/// Claude Sonnet 4.5 accepts such a conversation.
+///
+/// In the names of the older models, the version precedes the family or is missing:
+/// `claude-3-5-sonnet`, `claude-v2`, `claude-instant`. Also returns `true` for a name without
+/// `claude-`.
 fn is_before_claude_4(model: &str) -> bool {
     let Some((_, version)) = model.split_once("claude-") else { return true };
     ["1", "2", "3", "v", "instant"].iter().any(|old| version.starts_with(old))
 }
 
-/// Returns the vendor in the name of a model at Bedrock, such as
-/// `us.anthropic.claude-sonnet-4-5-20250929-v1:0`. The name may also be an ARN that ends with `/` and such a
-/// name. Returns `None` for a name without a vendor.
+/// Returns the vendor in a Bedrock model name, such as `anthropic` in
+/// `us.anthropic.claude-sonnet-4-5-20250929-v1:0`. The name may also be an ARN whose last segment
+/// is such a name. Returns `None` if the name contains no vendor.
 fn vendor_at_bedrock(model: &str) -> Option<&str> {
     const REGIONS: [&str; 10] =
         ["us", "eu", "apac", "ap", "jp", "au", "ca", "sa", "us-gov", "global"];
@@ -125,7 +135,7 @@ fn vendor_at_bedrock(model: &str) -> Option<&str> {
     }
 }
 
-/// Returns the host of an address in lower case, with its port and without a user.
+/// Returns the host and the port of a URL, in lower case and without the user.
 fn host_of(url: &str) -> String {
     let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
     let authority = rest.split(['/', '?', '#']).next().unwrap_or_default();

@@ -1,7 +1,8 @@
-//! Omits the messages that a summary of the service replaces.
+//! Omits the messages that the service has summarized.
 //!
-//! The Responses API and Anthropic can compact a long conversation themselves: the answer then contains
-//! an item with a summary of all messages before it. Only the service that made the item can read it.
+//! The Responses API and Anthropic can compact a long conversation. The answer then contains an
+//! item with a summary of all messages before the item. Only the service that created the item can
+//! read the summary.
 //!
 //! Sources: <https://developers.openai.com/api/docs/guides/compaction>,
 //! <https://platform.claude.com/docs/en/build-with-claude/compaction>.
@@ -13,29 +14,29 @@ use tower_chat_core::{Change, ChangeKind, Message, Messages, Native, Part, Role}
 use super::{natives::wire_name, service_rules::ServiceRules};
 use crate::{body::BodyWire, fields::Fields};
 
-/// The messages that are sent to a service that has made a summary.
+/// The messages that are sent instead of a conversation with a summary.
 pub(super) struct Compacted {
     pub(super) messages: Messages,
-    /// Whether the messages begin, after the instructions, with a message that has a summary.
+    /// Whether the first message after the instructions contains a summary.
     pub(super) begins_with_summary: bool,
     pub(super) changes: Vec<Change>,
 }
 
-/// The position of a summary: the index of its message, and of its part in the message.
+/// The position of a summary: the index of its message, and the index of its part in the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Position {
     message: usize,
     part: usize,
 }
 
-/// Omits the messages before the newest usable summary, except instructions. Returns `None` if the
-/// service has made no summary in these messages, or if the last message has one.
+/// Omits the messages before the newest usable summary, except instructions. Returns `None` if all
+/// messages are sent, because they contain no summary by this service, or because the last message
+/// contains one: the service then continues a paused answer, and its documentation requires all
+/// messages.
 ///
-/// A summary is not usable if a result after it belongs to a call before it: the service would receive a
-/// result without its call. Such a summary is omitted, and the messages before it are sent.
-///
-/// If the last message has a summary, the service continues a paused answer. All messages are then sent,
-/// as the service documents.
+/// A summary is not usable if a result after the summary answers a call before it, because the
+/// service would receive the result without its call. Such a summary is omitted, and the messages
+/// before it are sent.
 pub(super) fn compact(messages: &Messages, rules: &ServiceRules) -> Option<Compacted> {
     let summaries = summaries(messages, rules);
     if summaries.last()?.message + 1 == messages.len() {
@@ -87,7 +88,7 @@ fn covered(count: usize, issuer: &str) -> String {
     }
 }
 
-/// Returns the positions of the summaries that the service has made, in their order.
+/// Returns the positions of the summaries by this service, in ascending order.
 fn summaries(messages: &Messages, rules: &ServiceRules) -> Vec<Position> {
     if !matches!(rules.wire, BodyWire::Anthropic | BodyWire::OpenAiResponses) {
         return Vec::new();
@@ -96,7 +97,7 @@ fn summaries(messages: &Messages, rules: &ServiceRules) -> Vec<Position> {
     for (message, index) in messages.iter().zip(0..) {
         for (part, part_index) in message.parts.iter().zip(0..) {
             let Part::Native(native) = part else { continue };
-            // The text is searched first, because parsing each item of each request takes longer.
+            // Searching the text first is faster than parsing every native item of every request.
             if native.item.get().contains("\"compaction\"") && is_summary(native, rules) {
                 found.push(Position { message: index, part: part_index });
             }
@@ -105,10 +106,11 @@ fn summaries(messages: &Messages, rules: &ServiceRules) -> Vec<Position> {
     found
 }
 
-/// Returns whether the service has made this item, and the item summarizes the messages before it. An
-/// item without an issuer may be of another service.
+/// Returns whether the item is a summary by this service. Returns `false` for an item without an
+/// issuer, because another service may have created it.
 ///
-/// Anthropic's block has no `content` if the compaction failed. The service then ignores the block.
+/// Also returns `false` for a block of Anthropic without `content`: the compaction has failed, and
+/// the service ignores the block.
 fn is_summary(native: &Native, rules: &ServiceRules) -> bool {
     let is_own = native.issuer.as_ref().is_some_and(|issuer| *issuer == rules.issuer);
     let content = match rules.wire {
@@ -122,7 +124,8 @@ fn is_summary(native: &Native, rules: &ServiceRules) -> bool {
         })
 }
 
-/// Returns whether a result at or after the position belongs to a call before it.
+/// Returns whether a result at or after the position of a summary answers a call before this
+/// position.
 fn is_earlier_call_answered(messages: &Messages, summary: Position) -> bool {
     let mut calls = HashSet::new();
     let first = messages.iter_from(summary.message).take(1);

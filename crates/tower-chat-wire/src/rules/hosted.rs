@@ -1,4 +1,4 @@
-//! Finds provider-executed calls that have no results because the answer was cut off.
+//! Finds provider-executed calls without results. Such calls remain when an answer is cut off.
 
 use std::collections::HashSet;
 
@@ -7,20 +7,19 @@ use tower_chat_core::{Message, Messages, Native, Part, Role};
 use super::natives::wire_name;
 use crate::{body::BodyWire, fields::Fields};
 
-/// Returns the ids of the provider-executed calls without results that must be omitted from a request on
-/// this wire.
+/// Returns the ids of the provider-executed calls without results that the service would refuse.
 ///
-/// The service refuses a call without a result, except where it continues the call: in the messages of the
-/// assistant at the end of the request, and in those that are followed by results of the client's tools. Only
-/// Bedrock Converse and Responses are checked. On Anthropic's own wire, the writer of the body omits
-/// these calls.
+/// The service accepts a provider-executed call without a result only if it continues the call: in
+/// assistant messages at the end of the request, and in assistant messages that are followed by
+/// results of the client's tools. This function checks only the wires Bedrock Converse and
+/// Responses. On the wire Anthropic, the writer of the body omits these calls.
 pub(super) fn unanswered(messages: &Messages, wire: BodyWire) -> HashSet<String> {
     let mut calls = HashSet::new();
     if !matches!(wire, BodyWire::BedrockConverse | BodyWire::OpenAiResponses) {
         return calls;
     }
-    // The nearest later message that is not of the assistant. The loop runs from the final message to the
-    // first.
+    // The nearest later message that is not an assistant message. The loop runs from the last
+    // message to the first.
     let mut next: Option<&Message> = None;
     for message in messages.iter().rev() {
         if message.role != Role::Assistant {
@@ -38,8 +37,8 @@ pub(super) fn unanswered(messages: &Messages, wire: BodyWire) -> HashSet<String>
     calls
 }
 
-/// Returns the id of the call in a part, if the part is a provider-executed call. Returns `None` for calls
-/// that contain their result.
+/// Returns the id of a provider-executed call. Returns `None` for any other part, and for a call
+/// whose item also contains the result.
 pub(super) fn call_of(part: &Part, wire: BodyWire) -> Option<String> {
     match part {
         Part::ToolCall(call) if call.provider_executed && wire == BodyWire::OpenAiResponses => {
@@ -55,7 +54,7 @@ pub(super) fn call_of(part: &Part, wire: BodyWire) -> Option<String> {
     }
 }
 
-/// Returns the id of the call that the part answers, if the part is a result.
+/// Returns the call id of a result. Returns `None` for any other part.
 fn result_of(part: &Part, wire: BodyWire) -> Option<String> {
     match part {
         Part::ToolResult(result) => result.call_id.clone(),

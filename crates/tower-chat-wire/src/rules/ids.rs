@@ -1,4 +1,4 @@
-//! Makes call ids that a service accepts.
+//! Converts call ids to ids that a service accepts.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,24 +12,25 @@ use super::{
     service_rules::{IdForm, IdRule, Unique, is_word},
 };
 
-/// Assigns the call ids of a conversation. The id with which a call is sent depends only on the call and on
-/// the calls before it.
+/// Assigns the call ids of a conversation. The id with which a call is sent depends only on this
+/// call and on earlier calls.
 #[derive(Debug)]
 pub(super) struct CallIds {
     rule: IdRule,
-    /// The calls of the current round. A round consists of the messages of the assistant up to the next
-    /// message of another role, and the results after them.
+    /// The calls of the current round. A round consists of consecutive assistant messages and the
+    /// results that follow them.
     calls: Matcher<String>,
     /// The ids with which the calls of the round are sent, in the order of the calls.
     sent: Vec<Option<String>>,
-    /// The sent ids that no later call may have: those of the round or of the conversation, depending on the
-    /// rule.
+    /// The sent ids that no later call may have. Depending on the rule, these are the ids of the
+    /// current round or of the whole conversation.
     taken: HashSet<String>,
-    /// The number to append to the next repetition of an id.
+    /// For each id that several calls have: the number that is appended to the id of the next call.
     next_number: HashMap<String, usize>,
-    /// The number of calls so far, in the round or in the conversation, depending on the rule.
+    /// The number of calls that were assigned an id, in the current round or in the whole
+    /// conversation, depending on the rule.
     count: usize,
-    /// Whether a message of another role follows the calls of the round.
+    /// Whether a message of another role follows the assistant messages of the round.
     is_answered: bool,
 }
 
@@ -46,8 +47,9 @@ impl CallIds {
         }
     }
 
-    /// Begins the next message, which has this role. `asks` is whether it has calls. A message of the
-    /// assistant with calls begins a new round if a message of another role precedes it.
+    /// Begins the next message. `role` is the role of the message, and `asks` is whether the
+    /// message has calls. An assistant message with calls begins a new round if a message of
+    /// another role precedes it.
     pub(super) fn follow(&mut self, role: Role, asks: bool) {
         if role != Role::Assistant {
             self.is_answered = true;
@@ -63,8 +65,8 @@ impl CallIds {
         }
     }
 
-    /// Returns the id to send with the next call. `None` if the call has no id and the service does not
-    /// require one.
+    /// Returns the id to send with the next call. Returns `None` if the call has no id and the
+    /// service does not require an id.
     pub(super) fn call(&mut self, id: Option<&str>) -> Option<String> {
         let original = id.unwrap_or_default();
         let sent = match (original.is_empty(), self.rule.required) {
@@ -79,8 +81,8 @@ impl CallIds {
         sent
     }
 
-    /// Returns the id to send with the next result: the id of its call. For a result without a call, returns
-    /// the result's own id in an accepted form.
+    /// Returns the id to send with the next result: the id that was sent with its call. For a
+    /// result without a call, returns the result's own id in a form that the service accepts.
     pub(super) fn result(&mut self, id: Option<&str>) -> Option<String> {
         match self.calls.answer(Target::id(id)) {
             Answers::Call(call) => self.sent.get(call).cloned().flatten(),
@@ -89,15 +91,16 @@ impl CallIds {
         }
     }
 
-    /// Returns the id if the service accepts it, and otherwise another id that depends only on this one.
+    /// Returns an id that the service accepts. An accepted id is returned unchanged. Any other id
+    /// is replaced by an id that depends only on it.
     fn fitting(&self, id: &str) -> String {
         let is_accepted = |it: char| match self.rule.form {
             IdForm::Any => true,
             IdForm::Word | IdForm::Nine => is_word(it),
         };
         let fits = id.chars().all(is_accepted) && id.chars().count() <= self.rule.max_length;
-        // For `IdForm::Nine`, only characters are replaced here. The writer of the body makes ids of nine
-        // characters.
+        // For `IdForm::Nine`, this function only replaces characters. The writer of the body
+        // converts the ids to nine characters.
         if fits || self.rule.form == IdForm::Nine && id.chars().all(is_word) {
             return id.to_owned();
         }
@@ -109,7 +112,7 @@ impl CallIds {
         format!("{beginning}_{:016x}", digest(id))
     }
 
-    /// Returns the wanted id, or the id with a number at its end if an earlier call has the id.
+    /// Returns the wanted id. If an earlier call has this id, appends a number to it.
     fn free(&mut self, wanted: String) -> String {
         if !self.taken.contains(&wanted) {
             return wanted;

@@ -1,19 +1,19 @@
-//! Decides which media a service accepts, and describes the others in a sentence.
+//! Decides which media a service accepts, and describes other media in a sentence.
 
 use tower_chat_core::{Media, MediaSource, Role};
 
 use super::service_rules::{MediaRule, ServiceRules, essence};
 use crate::body::BodyWire;
 
-/// Returns whether the service accepts the media at a position with this rule. On the wire of Gemini, a file
-/// is accepted only by its URI.
+/// Returns whether the service accepts the media at a position to which this rule applies. On the
+/// wire Gemini, the id of a file must be a URI.
 pub(super) fn is_accepted(media: &Media, rule: &MediaRule, rules: &ServiceRules) -> bool {
     let is_named = |id: &str| rules.wire == BodyWire::Gemini && !id.contains("://");
     let is_unnamed_file = matches!(&media.source, MediaSource::File(id) if is_named(id));
     rule.accepts(media) && !is_unnamed_file
 }
 
-/// Returns whether a message of this role may contain the media.
+/// Returns whether the service accepts the media in a message of this role.
 pub(super) fn is_accepted_from(role: Role, media: &Media, rules: &ServiceRules) -> bool {
     let may_have = match role {
         Role::Assistant | Role::System | Role::Developer => rules.assistant_media,
@@ -30,8 +30,8 @@ pub(super) struct Count {
 }
 
 impl Count {
-    /// Counts the media and returns `true`, or returns `false` if the message has the maximum number
-    /// already.
+    /// Returns whether the message may contain these media in addition to the media that were
+    /// counted before. If so, counts them.
     pub(super) fn admit(&mut self, media: &Media, rule: &MediaRule) -> bool {
         let (count, max) = if is_image(media) {
             (&mut self.images, rule.max_images)
@@ -48,8 +48,9 @@ pub(super) fn is_image(media: &Media) -> bool {
     essence(&media.media_type).starts_with("image/")
 }
 
-/// Returns the media with a normalized media type: in lower case, without parameters, and `image/jpeg` for
-/// `image/jpg`. Returns `None` if the type is already normalized or the media have a native item.
+/// Returns the media with a normalized media type: in lower case, without parameters, and with
+/// `image/jpeg` instead of `image/jpg`. Returns `None` if the type is already normalized, or if the
+/// media have a native item.
 pub(super) fn normal(media: &Media) -> Option<Media> {
     if media.native.is_some() {
         return None;
@@ -59,8 +60,8 @@ pub(super) fn normal(media: &Media) -> Option<Media> {
     (media_type != media.media_type).then(|| Media::new(media_type, media.source.clone()))
 }
 
-/// Returns the sentence that replaces media that the service does not accept. The sentence contains the type,
-/// and the size or the location.
+/// Returns the sentence that replaces media that the service does not accept. The sentence contains
+/// the type of the media, and their size or their URL.
 pub(super) fn sentence(media: &Media) -> String {
     described(media, "this model cannot read it here")
 }

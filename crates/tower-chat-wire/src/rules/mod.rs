@@ -1,17 +1,17 @@
-//! The rules of services for requests in the format of their wire, and the changes that make a request
-//! comply with them.
+//! The rules that services have in addition to the format of their wire, and the changes that make
+//! a request comply with these rules.
 //!
-//! Services with the same wire have different rules. For example, one service refuses reasoning that
-//! another one requires, and one service refuses pictures that another one accepts. [`ServiceRules`]
-//! contains the rules of one service, as data. A model client [chooses](ServiceRules::choose) the rules by
-//! its provider, its address and its model, or receives them from its caller. [`KNOWN`] contains the known
-//! services, each with the sources of its rules.
+//! Services with the same wire have different rules. For example, some services require reasoning
+//! that other services refuse, and some accept images that others refuse. [`ServiceRules`] contains
+//! the rules of one service. A model client [chooses](ServiceRules::choose) the rules by its
+//! provider, its URL and its model, or receives them from its caller. [`KNOWN`] contains the known
+//! services, with the sources of their rules.
 //!
-//! [`fit`] changes a request so that it complies with the rules, and returns the changes. `fit` never
-//! fails: it changes a part that the service does not accept as little as possible, replaces the part by
-//! a sentence, or omits the part. [`check_new`] refuses content that the user or the system adds with the
-//! request and that the service does not accept. Call it before the request is sent, because a refused
-//! request may cost money.
+//! [`fit`] changes a request so that it complies with the rules, and returns a list of the changes.
+//! `fit` never fails: if the service does not accept a part, `fit` changes the part, replaces it by
+//! a sentence, or omits it. [`check_new`] returns an error if the new messages of a request contain
+//! media that the service does not accept. A caller that prefers an error to a change calls
+//! `check_new` before `fit`.
 //!
 //! ```
 //! use tower_chat_core::{ChatRequest, Message, ToolCall, ToolResult};

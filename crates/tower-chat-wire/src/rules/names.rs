@@ -1,10 +1,10 @@
-//! Makes tool names that a service accepts.
+//! Converts tool names to names that a service accepts.
 
 use std::collections::BTreeMap;
 
 use super::service_rules::{NameRule, is_word};
 
-/// The names that were sent in another form, with their originals.
+/// The tool names that were sent in another form, with the original names.
 ///
 /// ```
 /// use tower_chat_wire::rules::NameMap;
@@ -12,13 +12,13 @@ use super::service_rules::{NameRule, is_word};
 /// ```
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct NameMap {
-    /// The original names, by the names that were sent in their place.
+    /// The original name for each name that was sent instead.
     originals: BTreeMap<String, String>,
 }
 
 impl NameMap {
-    /// Returns the original of a name that was sent in another form, and `None` for a name that was sent
-    /// unchanged.
+    /// Returns the original name of a tool from the name that was sent. Returns `None` if the name
+    /// was sent unchanged.
     pub fn original(&self, sent: &str) -> Option<&str> {
         self.originals.get(sent).map(String::as_str)
     }
@@ -33,14 +33,14 @@ impl NameMap {
         self.originals.len()
     }
 
-    /// Returns the name that was sent in place of a tool name. `None` if the tool name was sent unchanged.
+    /// Returns the name that was sent for a tool. Returns `None` if the tool's own name was sent.
     pub(super) fn sent_as(&self, name: &str) -> Option<&str> {
         let sent = self.originals.iter().find(|(_, original)| *original == name);
         sent.map(|(sent, _)| &**sent)
     }
 
-    /// Returns the name to send for a tool and stores the mapping. Returns `None` if the service accepts the
-    /// tool's own name.
+    /// Returns the name to send for a tool, and stores it together with the original name. Returns
+    /// `None` if the service accepts the tool's own name.
     pub(super) fn sent(&mut self, name: &str, rule: &NameRule) -> Option<String> {
         if rule.accepts(name) {
             return None;
@@ -54,9 +54,9 @@ impl NameMap {
 /// The number of hexadecimal digits of the digest in a mapped name.
 const DIGEST: usize = 10;
 
-/// Returns a name that every service accepts: the beginning of the name and a digest of the whole name.
-/// The new name depends only on the original name and the rule, so that calls in the history have the
-/// same bytes in each request.
+/// Returns a name that every service accepts: the beginning of the name, and a digest of the whole
+/// name. The new name depends only on the original name and the rule, so that each request of a
+/// conversation contains the same name.
 fn mapped(name: &str, rule: &NameRule) -> String {
     let longest = rule.max_length.min(64).saturating_sub(DIGEST + 1);
     let characters = name.chars().map(|it| if is_word(it) { it } else { '_' });
@@ -69,8 +69,8 @@ fn mapped(name: &str, rule: &NameRule) -> String {
     format!("{}_{:010x}", sent.trim_end_matches('_'), digest(name) & 0xff_ffff_ffff)
 }
 
-/// Returns the name to send for the author of a message. `None` if this name would have no ASCII letter and
-/// no digit.
+/// Returns the name to send for the author of a message. Returns `None` if the author's name
+/// contains neither an ASCII letter nor a digit.
 pub(super) fn author(author: &str, rule: &NameRule) -> Option<String> {
     let characters = author.chars().map(|it| if is_word(it) { it } else { '_' });
     let sent: String = characters.take(rule.max_length).collect();

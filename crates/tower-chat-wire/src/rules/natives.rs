@@ -1,4 +1,4 @@
-//! Decides which native items a service receives.
+//! Decides which native items are sent to a service.
 
 use tower_chat_core::{Native, Reasoning, ToolCall};
 
@@ -21,8 +21,9 @@ pub(crate) fn wire_name(wire: BodyWire) -> &'static str {
     }
 }
 
-/// Returns whether another service of the same wire made the item. Returns `false` for an item without an
-/// issuer, and for an item of another wire, which is never written.
+/// Returns whether another service with the same wire issued the item. Returns `false` for an item
+/// without an issuer. Also returns `false` for an item of another wire, because the writer of the
+/// body omits such an item.
 pub(super) fn is_foreign(native: Option<&Native>, rules: &ServiceRules) -> bool {
     native.is_some_and(|native| {
         &*native.wire == wire_name(rules.wire)
@@ -30,16 +31,16 @@ pub(super) fn is_foreign(native: Option<&Native>, rules: &ServiceRules) -> bool 
     })
 }
 
-/// Returns whether the reasoning has a native item of the wire in which no field is one that the service
-/// accepts.
+/// Returns whether the reasoning has a native item of the wire, and the service accepts none of the
+/// item's fields.
 pub(super) fn is_in_refused_field(reasoning: &Reasoning, rules: &ServiceRules) -> bool {
     let Some(accepted) = rules.reasoning_fields else { return false };
     let fields = Fields::of_native(reasoning.native.as_ref(), wire_name(rules.wire));
     fields.is_some_and(|fields| !accepted.iter().any(|name| fields.contains(name)))
 }
 
-/// Returns whether a provider-executed call has an id with another prefix than this service uses. Such an id
-/// shows that a service that copied the format made the call.
+/// Returns whether the id of a provider-executed call does not have the prefix of this service's
+/// ids. Another service that uses the same format has then made the call.
 pub(super) fn has_id_of_other_service(call: &ToolCall, rules: &ServiceRules) -> bool {
     let fields = Fields::of_native(call.native.as_ref(), wire_name(rules.wire));
     let kind = fields.and_then(|fields| fields.text("type")).unwrap_or_default();
@@ -47,8 +48,8 @@ pub(super) fn has_id_of_other_service(call: &ToolCall, rules: &ServiceRules) -> 
     own.is_some_and(|(_, prefix)| !is_hosted_id(call.id.as_deref(), prefix))
 }
 
-/// Returns whether a native block is the result of a provider-executed call (`web_search_tool_result`) and
-/// the id of the call has another prefix than this service uses.
+/// Returns whether a native block is the result of a provider-executed call
+/// (`web_search_tool_result`) whose id does not have the prefix of this service's ids.
 pub(super) fn is_result_of_other_service(native: &Native, rules: &ServiceRules) -> bool {
     if rules.hosted_ids.is_empty() {
         return false;

@@ -1,4 +1,4 @@
-//! Puts sentences in place of content that the service has refused.
+//! Replaces content that the service has refused by sentences.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -9,11 +9,11 @@ use tower_chat_core::{
 
 use super::{media, service_rules::ServiceRules};
 
-/// The kinds of content that one service has refused, by the id of the message with the content.
+/// For each message id: the kinds of content of this message that the service has refused.
 #[derive(Debug, Default)]
 pub(super) struct Refused(HashMap<MessageId, Vec<ContentKind>>);
 
-/// A message in which sentences replace the content that the service has refused.
+/// A message in which sentences have replaced the refused content.
 pub(super) struct Replaced {
     pub(super) message: Arc<Message>,
     /// A description of each replacement.
@@ -21,7 +21,8 @@ pub(super) struct Replaced {
 }
 
 impl Refused {
-    /// Collects the kinds of content from the marks of a request that concern the service of these rules.
+    /// Collects the refused content from the marks of a request. Ignores the marks of other
+    /// services.
     pub(super) fn of(request: &ChatRequest, rules: &ServiceRules) -> Self {
         let mut refused = Self::default();
         if let Some(marks) = request.extensions.get::<RefusalMarks>() {
@@ -34,7 +35,8 @@ impl Refused {
         self.0.entry(mark.message).or_default().push(mark.content);
     }
 
-    /// Returns the message with the sentences. `None` if the service has refused none of its content.
+    /// Returns the message with sentences instead of the refused content. Returns `None` if the
+    /// service has not refused any content of this message.
     pub(super) fn replace(&self, message: &Message) -> Option<Replaced> {
         let kinds = self.0.get(&message.id?)?;
         let mut replacing = Replacing { kinds, what: Vec::new() };
@@ -69,8 +71,8 @@ impl Replacing<'_> {
         Part::text(sentence)
     }
 
-    /// Returns the result with the sentences. If content was replaced, removes the native item too, because
-    /// it may contain the same content.
+    /// Returns the result with sentences instead of the refused content. If content was replaced,
+    /// also removes the native item, because the item may contain the same content.
     fn result(&mut self, result: &ToolResult) -> ToolResult {
         let before = self.what.len();
         let content = result.content.iter().map(|part| self.part(Role::Tool, part)).collect();

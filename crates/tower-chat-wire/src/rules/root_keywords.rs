@@ -1,28 +1,27 @@
-//! Replaces `allOf`, `anyOf`, `oneOf` and other refused keywords at the top level of a tool's schema with one
-//! object.
+//! Removes keywords that a service refuses at the top level of a tool's schema, such as `allOf`,
+//! `anyOf` and `oneOf`, and merges their subschemas into one object.
 
 use serde_json::{Map, Value, json};
 
-/// The maximum depth to which subschemas and references are followed. A deeper schema adds nothing to the
-/// object.
+/// The maximum depth of nested subschemas and references. A schema at a greater depth is not merged
+/// into the object.
 const MAX_DEPTH: usize = 10;
 
-/// Replaces the refused keywords at the top level of a tool's schema. Returns `false` and changes nothing if
-/// the schema has none of them.
+/// Removes the refused keywords at the top level of a tool's schema. Returns whether the schema had
+/// one of these keywords, and was changed.
 ///
-/// The schema becomes one object. The object combines the schema itself, the target of its `$ref`, and the
-/// subschemas of `allOf`, `anyOf` and `oneOf`. A call must satisfy all subschemas of `allOf`, but not all of
-/// `anyOf` or `oneOf`.
+/// The result is one object schema, which merges the schema itself, the target of its `$ref`, and
+/// the subschemas of its `allOf`, `anyOf` and `oneOf`:
 ///
-/// - The object has the properties of all of these schemas. If several of them define a property differently,
-///   its schema is an `anyOf` of the definitions.
+/// - The object has the properties of all these schemas. If their definitions of a property differ,
+///   the schema of the property is an `anyOf` of the definitions.
 /// - A property is required if the schema itself, the target or a subschema of `allOf` requires it, or if
 ///   every subschema of an `anyOf` or `oneOf` requires it.
-/// - If every subschema of an `anyOf` or `oneOf` requires further properties, a sentence in the description
-///   lists them for each subschema.
+/// - If every subschema of an `anyOf` or `oneOf` requires additional properties, a sentence in the
+///   description lists these properties for each subschema.
 ///
-/// `enum` and `not` are removed without a replacement. The object permits more arguments than the original
-/// schema. The tool itself must check its arguments.
+/// `enum` and `not` are removed without a replacement. The object allows some arguments that the
+/// original schema does not allow, so the tool must check its arguments.
 pub(super) fn replace(schema: &mut Value, refused: &[&str]) -> bool {
     let root = schema.clone();
     let Value::Object(fields) = schema else { return false };
@@ -45,21 +44,21 @@ pub(super) fn replace(schema: &mut Value, refused: &[&str]) -> bool {
     true
 }
 
-/// The properties that a schema defines and requires, including those of its reference and its subschemas.
+/// The properties that a schema, the target of its `$ref` and its subschemas define and require.
 #[derive(Debug, Default)]
 struct MergedSchema {
     /// The name and the different schemas of each property.
     properties: Vec<(String, Vec<Value>)>,
     /// The names of the required properties.
     required: Vec<String>,
-    /// The sentences for the description, one for each `anyOf` or `oneOf` of which every subschema requires
-    /// further properties.
+    /// The sentences for the description: one for each `anyOf` or `oneOf` whose subschemas all
+    /// require additional properties.
     sentences: Vec<String>,
 }
 
 impl MergedSchema {
-    /// Reads a schema. `root` is the whole schema of the tool, in which references are resolved. `depth`
-    /// is the number of references and subschemas that lead to this schema.
+    /// Reads a schema. `root` is the whole schema of the tool, in which references are resolved.
+    /// `depth` is the number of references and subschemas between `root` and this schema.
     fn of(schema: &Value, root: &Value, depth: usize) -> Self {
         let mut object = Self::default();
         let Some(fields) = schema.as_object().filter(|_| depth <= MAX_DEPTH) else { return object };
@@ -83,7 +82,8 @@ impl MergedSchema {
         object
     }
 
-    /// Adds a schema that a call must satisfy too: a subschema of `allOf`, or the target of a reference.
+    /// Merges a schema that a call must also satisfy: a subschema of `allOf`, or the target of a
+    /// reference.
     fn add(&mut self, other: Self) {
         self.add_properties(other.properties);
         for name in other.required {
@@ -92,8 +92,9 @@ impl MergedSchema {
         self.sentences.extend(other.sentences);
     }
 
-    /// Adds the subschemas of an `anyOf` or `oneOf`: the properties of all of them, the requirements that
-    /// all of them have in common, and a sentence if each of them requires further properties.
+    /// Merges the subschemas of an `anyOf` or `oneOf`. Adds the properties of all subschemas, and
+    /// requires the properties that every subschema requires. Adds a sentence if every subschema
+    /// requires additional properties.
     fn add_any_of(&mut self, schemas: Vec<Self>) {
         let Some((first, others)) = schemas.split_first() else { return };
         let is_common = |name: &&String| others.iter().all(|other| other.required.contains(name));
@@ -160,8 +161,8 @@ fn subschemas<'s>(
     fields.get(keyword).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Returns the target of the schema's `$ref`. `None` if there is no `$ref`, or if it points outside of `root`
-/// or to nothing.
+/// Returns the target of the schema's `$ref`. Returns `None` if there is no `$ref`, or if its
+/// target does not exist in `root`.
 fn referenced<'s>(fields: &Map<String, Value>, root: &'s Value) -> Option<&'s Value> {
     root.pointer(fields.get("$ref")?.as_str()?.strip_prefix('#')?)
 }

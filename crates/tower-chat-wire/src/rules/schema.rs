@@ -1,4 +1,4 @@
-//! Completes the schemas of tools.
+//! Adds fields that services require to the schemas of tools.
 
 use serde_json::{Map, Value};
 
@@ -11,26 +11,26 @@ const SOME: [&str; 4] = ["anyOf", "oneOf", "allOf", "prefixItems"];
 const NAMED: [&str; 5] =
     ["properties", "patternProperties", "$defs", "definitions", "dependentSchemas"];
 
-/// The maximum depth at which a nested schema is completed. Deeper schemas are not changed.
+/// The maximum depth of nested schemas. A schema at a greater depth is not changed.
 const MAX_DEPTH: usize = 100;
 
-/// The demands of the service that receives a schema.
+/// What the service that receives a schema requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Demands {
-    /// The demands of OpenAI and of compatible services, which also require items of every array.
+    /// OpenAI and compatible services also require `items` in the schema of every array.
     OpenAi,
-    /// The demands of all other services.
+    /// All other services do not require `items`.
     Other,
 }
 
-/// Adds fields that services require and that the schema of a tool does not have. These fields do not
-/// change the meaning of the schema. Returns whether a field was added.
+/// Adds fields that services require to the schema of a tool, if they are missing. These fields do
+/// not change the meaning of the schema. Returns whether a field was added.
 ///
-/// - The schema itself has the type `object`: "schema must be a JSON Schema of 'type: "object"', got 'type:
-///   "None"'" (<https://github.com/i-am-bee/beeai-framework/issues/844>).
-/// - Every schema of an object has `properties`: "object schema missing properties"
+/// - The schema itself must have the type `object`: "schema must be a JSON Schema of 'type:
+///   "object"', got 'type: "None"'" (<https://github.com/i-am-bee/beeai-framework/issues/844>).
+/// - Every schema of an object must have `properties`: "object schema missing properties"
 ///   (<https://github.com/github/github-mcp-server/issues/1548>).
-/// - For OpenAI, every schema of an array has `items`: "array schema missing items"
+/// - For OpenAI, every schema of an array must have `items`: "array schema missing items"
 ///   (<https://github.com/PrefectHQ/fastmcp/issues/2464>).
 pub(super) fn complete(schema: &mut Value, demands: Demands) -> bool {
     let has_root = add_root(schema);
@@ -85,7 +85,7 @@ fn add_at(schema: &mut Value, demands: Demands, depth: usize) -> bool {
     has_added
 }
 
-/// Returns whether `wanted` is the type of the schema, or one of its types.
+/// Returns whether the field `type` of the schema is `wanted`, or a list that contains `wanted`.
 fn is_of(fields: &Map<String, Value>, wanted: &str) -> bool {
     match fields.get("type") {
         Some(Value::String(kind)) => kind == wanted,

@@ -1,4 +1,4 @@
-//! The rules of one service, as data.
+//! The type of the rules of one service.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use crate::body::BodyWire;
 
 /// The rules of one service for requests in the format of its wire.
 ///
-/// [`ServiceRules::choose`] returns the rules of a service for its address. A client can also receive other
-/// rules:
+/// [`ServiceRules::choose`] returns the rules for the URL of a service. A caller can also change
+/// the rules, and pass them to a model client:
 ///
 /// ```
 /// use tower_chat_wire::{body::BodyWire, rules::{Otherwise, ServiceRules}};
@@ -22,8 +22,8 @@ use crate::body::BodyWire;
 pub struct ServiceRules {
     /// The wire of the service.
     pub wire: BodyWire,
-    /// The issuer of the [native items](tower_chat_core::Native::issuer) that the service receives. The
-    /// service also receives native items without an issuer.
+    /// The name of the service, as the [issuer](tower_chat_core::Native::issuer) of native items.
+    /// Only native items with this issuer or without an issuer are sent to the service.
     pub issuer: Arc<str>,
     /// The rule for the names of tools.
     pub tool_names: NameRule,
@@ -33,23 +33,25 @@ pub struct ServiceRules {
     pub arguments: ArgumentRule,
     /// The rule for media in the results of tools.
     pub tool_media: MediaRule,
-    /// The rule for media in messages of the user.
+    /// The rule for media in user messages.
     pub user_media: MediaRule,
-    /// Whether messages of the assistant may have media.
+    /// Whether assistant messages may contain media.
     pub assistant_media: bool,
     /// The rule for the results of tools that failed.
     pub error_results: ResultRule,
-    /// The rule for reasoning that the service itself made.
+    /// The rule for reasoning that this service has issued.
     pub own_reasoning: ReasoningRule,
-    /// The fields in which the service accepts reasoning of Chat Completions. `None` means every field.
+    /// The fields of assistant messages in which the service accepts reasoning, on Chat
+    /// Completions. If `None`, the service accepts reasoning in every field.
     pub reasoning_fields: Option<&'static [&'static str]>,
-    /// The addition that the service requires for calls of other services.
+    /// What the service requires in messages with calls that another service has made.
     pub foreign_calls: ForeignRule,
-    /// Whether a request that enables thinking may continue a round only if the round begins with a thinking
-    /// block.
+    /// Whether the service refuses a request that enables thinking and continues a round that does
+    /// not begin with a thinking block.
     pub thinking_first: bool,
-    /// The prefixes of the ids of the service's own provider-executed calls, by the type of the call. A call
-    /// with another prefix was made by a service that copied the format, and is not sent.
+    /// The prefixes of the ids of provider-executed calls of this service, as pairs of the type of
+    /// the call and the prefix. A call whose id has another prefix is not sent, because another
+    /// service that uses the same format has made it.
     pub hosted_ids: &'static [(&'static str, &'static str)],
     /// The keywords that the service refuses at the top level of a tool's schema.
     pub refused_in_schemas: &'static [&'static str],
@@ -57,23 +59,24 @@ pub struct ServiceRules {
     pub definitions_with_calls: bool,
     /// The rule for an answer without text and without calls.
     pub empty_assistant: EmptyRule,
-    /// Whether the first message after the system messages must be from the user.
+    /// Whether the first message after the system messages must be a user message.
     pub user_first: bool,
-    /// Whether a message of the assistant must separate the results of tools from the next message of the
-    /// user.
+    /// Whether there must be an assistant message between the results of tools and the next user
+    /// message.
     pub answer_after_results: bool,
-    /// The messages of Chat Completions whose content may be a list of parts.
+    /// The messages whose content may be a list of parts, on Chat Completions.
     pub content_lists: ListRule,
-    /// The rule for the names of authors, which only Chat Completions supports. `None` means that the
-    /// service refuses names of authors.
+    /// The rule for the names of authors, which only Chat Completions has. If `None`, the service
+    /// refuses names of authors.
     pub author_names: Option<NameRule>,
 }
 
-/// The rule for names of tools. Every service accepts ASCII letters and digits, `_` and `-`.
+/// The rule for names, of tools or of authors. Every service accepts ASCII letters and digits, `_`
+/// and `-` in names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NameRule {
-    /// The additional characters that the service accepts.
+    /// The other characters that the service accepts.
     pub also: &'static str,
     /// Whether the first character must be a letter or `_`.
     pub begins_with_letter: bool,
@@ -103,7 +106,7 @@ pub(super) fn is_word(character: char) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct IdRule {
-    /// The characters of an id.
+    /// The characters that an id may contain.
     pub form: IdForm,
     /// The maximum number of characters.
     pub max_length: usize,
@@ -113,7 +116,7 @@ pub struct IdRule {
     pub required: bool,
 }
 
-/// The characters of an id.
+/// The characters that an id may contain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum IdForm {
@@ -129,13 +132,13 @@ pub enum IdForm {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unique {
-    /// One answer.
+    /// The ids in one answer must be unique.
     Answer,
-    /// The whole request.
+    /// All ids in a request must be unique.
     Request,
 }
 
-/// The form of the arguments of calls in the history.
+/// The form in which the service accepts the arguments of calls in the history.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ArgumentRule {
@@ -145,24 +148,25 @@ pub enum ArgumentRule {
     Object,
 }
 
-/// The media that the service accepts at one position, and the replacement of other media.
+/// The media that the service accepts at one position in a request, and what replaces other media.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MediaRule {
     /// The kinds of media that the service accepts.
     pub kinds: &'static [MediaKind],
-    /// The replacement of other media in the result of a tool.
+    /// What replaces other media in the result of a tool.
     pub otherwise: Otherwise,
-    /// The maximum number of images in one message; `None` if there is no maximum.
+    /// The maximum number of images in one message, or `None` if the number is not limited.
     pub max_images: Option<usize>,
-    /// The maximum number of documents in one message; `None` if there is no maximum.
+    /// The maximum number of documents in one message, or `None` if the number is not limited.
     pub max_documents: Option<usize>,
-    /// Whether each document needs a unique name, and a text in the same message.
+    /// Whether each document must have a unique name, and a message with a document must also
+    /// contain a text.
     pub named_documents: bool,
 }
 
 impl MediaRule {
-    /// Accepts no media.
+    /// The rule of a service that accepts no media.
     pub(super) const NONE: Self = Self {
         kinds: &[],
         otherwise: Otherwise::Sentence,
@@ -171,7 +175,7 @@ impl MediaRule {
         named_documents: false,
     };
 
-    /// Accepts these kinds, and replaces other media by a sentence.
+    /// Creates a rule that accepts these kinds of media, and replaces other media by a sentence.
     pub(super) const fn of(kinds: &'static [MediaKind]) -> Self {
         Self { kinds, ..Self::NONE }
     }
@@ -182,29 +186,30 @@ impl MediaRule {
     }
 }
 
-/// A kind of media.
+/// A kind of media that a service accepts.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct MediaKind {
     /// The IANA media type, or a range such as `image/*`.
     pub media_type: &'static str,
-    /// The accepted locations of the bytes.
+    /// The kinds of sources that the service accepts for media of this type.
     pub sources: Sources,
 }
 
-/// The accepted locations of the bytes of media.
+/// The kinds of sources that a service accepts: bytes in the request, a URL, or a file that the
+/// service stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Sources {
-    /// In the request.
+    /// Only bytes in the request.
     Bytes,
-    /// In the request, or at a URL.
+    /// Bytes in the request, or a URL.
     BytesOrUrl,
-    /// In the request, or in a file of the service.
+    /// Bytes in the request, or a file that the service stores.
     BytesOrFile,
-    /// In the request, at a URL, or in a file of the service.
+    /// Bytes in the request, a URL, or a file that the service stores.
     Any,
-    /// In a file of the service.
+    /// Only a file that the service stores.
     File,
 }
 
@@ -229,8 +234,8 @@ pub(super) fn essence(media_type: &str) -> String {
     media_type.split(';').next().unwrap_or_default().trim().to_ascii_lowercase()
 }
 
-/// Returns whether a media type is in a range. The type of media at a URL may be a range too, such as
-/// `image/*`, because the exact type is not known.
+/// Returns whether a media type belongs to a range. `media_type` itself may be a range such as
+/// `image/*`, if the exact type of media at a URL is unknown.
 fn is_of_type(range: &str, media_type: &str) -> bool {
     let (kind, subtype) = range.split_once('/').unwrap_or((range, "*"));
     let (found, found_subtype) = media_type.split_once('/').unwrap_or((media_type, ""));
@@ -238,67 +243,68 @@ fn is_of_type(range: &str, media_type: &str) -> bool {
         && (subtype == "*" || subtype == found_subtype || found_subtype == "*")
 }
 
-/// The replacement of media that the service does not accept in the result of a tool.
+/// What replaces media that the service does not accept in the result of a tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Otherwise {
-    /// The media are sent in a message of the user after the results, if the service accepts them there.
-    /// Otherwise a sentence replaces them.
+    /// The media are moved to a user message after the results. If the service does not accept them
+    /// there either, a sentence replaces them.
     AfterResults,
-    /// A sentence with their type and size replaces them.
+    /// A sentence with the type and the size of the media replaces them.
     Sentence,
 }
 
-/// The content that the results of failed tools may have.
+/// The content that the service accepts in the results of tools that failed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ResultRule {
-    /// Only text, which must not be empty.
+    /// Only text that is not empty.
     TextOnly,
-    /// The same content as other results.
+    /// The same content as in other results.
     Any,
 }
 
-/// The rule for reasoning in the history that the service itself made.
+/// The rule for reasoning in the history that the service itself has issued.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ReasoningRule {
-    /// The service refuses its own calls without their reasoning.
+    /// The service requires the reasoning in messages with calls.
     Required,
-    /// The service accepts the reasoning.
+    /// The service accepts the reasoning, and does not require it.
     Sent,
     /// The service refuses the reasoning.
     LeftOut,
 }
 
-/// The addition that a service requires for calls of other services.
+/// What a service requires in messages with calls that another service has made.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ForeignRule {
-    /// No addition.
+    /// The service requires nothing.
     Nothing,
-    /// Reasoning with this text, in this field of the message or in a block of this type.
+    /// The service requires reasoning.
     Reasoning {
-        /// The field, or the type of the block.
+        /// The field of the message that contains the reasoning, or the type of its block.
         field: &'static str,
         /// The shortest text that the service accepts.
         text: &'static str,
     },
-    /// This signature, on the first call of each answer.
+    /// The service requires this thought signature in the first call of each answer.
     Signature(&'static str),
 }
 
-/// The messages whose content may be a list of parts. The content of other messages is one text.
+/// The messages whose content may be a list of parts. The content of all other messages must be one
+/// text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ListRule {
     /// All messages.
     Any,
-    /// Messages of the user.
+    /// User messages.
     OfUser,
-    /// Messages of the user and of the system.
+    /// User and system messages.
     OfUserAndSystem,
-    /// No message.
+    /// No messages.
     None,
 }
 

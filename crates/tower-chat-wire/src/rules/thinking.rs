@@ -1,9 +1,11 @@
-//! The options that enable thinking of Claude, and the rounds that a request with them may not continue.
+//! Removes the options that enable Claude's thinking from requests in which the service refuses
+//! them.
 //!
-//! With manual thinking (`enabled`, with a budget), the service refuses a request that continues a round whose
-//! first answer does not begin with a thinking block: *Expected `thinking` or `redacted_thinking`, but found
-//! `tool_use`*. A round has no thinking block if another service began it, or if its request did not enable
-//! thinking. Adaptive thinking has no such requirement.
+//! A request enables manual thinking with an option of the type `enabled` and a budget. The service
+//! refuses such a request if it continues a round whose first answer does not begin with a thinking
+//! block: *Expected `thinking` or `redacted_thinking`, but found `tool_use`*. The first answer of a
+//! round has no thinking block if another service made it, or if its request did not enable
+//! thinking. The service does not check adaptive thinking in this way.
 
 use std::sync::Arc;
 
@@ -13,10 +15,10 @@ use tower_chat_core::{Message, Part, Reasoning, Role};
 use super::natives::wire_name;
 use crate::{anthropic, bedrock_converse, body::BodyWire};
 
-/// The options that enable thinking. `reasoning_config` is the name in documents of Bedrock.
+/// The names of the option that enables thinking. Bedrock's documentation uses `reasoning_config`.
 const OPTIONS: [&str; 2] = ["thinking", "reasoning_config"];
 
-/// The context edit that the service refuses in a request without thinking
+/// The type of the context edit that the service refuses in a request without thinking
 /// (<https://github.com/anthropics/claude-code/issues/11971>).
 const CLEAR_THINKING: &str = "clear_thinking_20251015";
 
@@ -63,16 +65,18 @@ fn remove(fields: &mut Map<String, Value>) {
     }
 }
 
-/// Returns whether the messages end inside of a round whose first answer does not begin with a thinking block
-/// that is sent.
+/// Returns whether the last message continues a round with results, and the first answer of this
+/// round is sent without a thinking block at its beginning.
 pub(super) fn continues_without(messages: &[Arc<Message>], wire: BodyWire) -> bool {
     let mut has_results = false;
     let mut begins_with_thinking = None;
     for message in messages.iter().rev() {
         match message.role {
-            // A round may have several answers. The first one decides.
+            // The loop runs backwards, so the first answer of the round is the last to set this
+            // variable.
             Role::Assistant => begins_with_thinking = Some(begins(message, wire)),
-            // Both wires send instructions apart from the conversation.
+            // Instructions do not end a round, because both wires send them separately from the
+            // messages.
             Role::System | Role::Developer => {}
             _ if begins_with_thinking.is_none() => {
                 has_results |= message.results().next().is_some();

@@ -10,7 +10,7 @@ pub(super) const fn kind(media_type: &'static str, sources: Sources) -> MediaKin
     MediaKind { media_type, sources }
 }
 
-/// All media, from every kind of source.
+/// All media, with every kind of source.
 pub(super) const ANYTHING: &[MediaKind] = &[kind("*/*", Sources::Any)];
 /// The types of images that every model with image input accepts.
 pub(super) const IMAGES: &[MediaKind] = &[
@@ -19,9 +19,9 @@ pub(super) const IMAGES: &[MediaKind] = &[
     kind("image/gif", Sources::BytesOrUrl),
     kind("image/webp", Sources::BytesOrUrl),
 ];
-/// All images with their bytes in the request.
+/// All images whose bytes are in the request.
 pub(super) const IMAGE_BYTES: &[MediaKind] = &[kind("image/*", Sources::Bytes)];
-/// The media that an unknown service of Responses accepts in results.
+/// The media that an unknown service with the wire Responses accepts in results.
 pub(super) const RESPONSES_RESULTS: &[MediaKind] = &[
     kind("image/*", Sources::Any),
     kind("application/*", Sources::Any),
@@ -63,24 +63,24 @@ pub(super) const GEMINI: &[MediaKind] = &[
     kind("application/octet-stream", Sources::File),
 ];
 
-/// Names of 1 to 64 ASCII letters, digits, `_` and `-`.
+/// The rule for names of 1 to 64 ASCII letters, digits, `_` and `-`.
 pub(super) const WORDS: NameRule = NameRule { also: "", begins_with_letter: false, max_length: 64 };
-/// Ids of 1 to 64 ASCII letters, digits, `_` and `-`, which each call must have and which are unique in an
-/// answer.
+/// The rule for ids of 1 to 64 ASCII letters, digits, `_` and `-`. Each call must have an id, and
+/// the ids in one answer must be unique.
 pub(super) const WORD_IDS: IdRule =
     IdRule { form: IdForm::Word, max_length: 64, unique: Unique::Answer, required: true };
-/// Ids of any characters and any length, which a call need not have.
+/// The rule for ids of any characters and any length. A call need not have an id.
 pub(super) const ANY_IDS: IdRule =
     IdRule { form: IdForm::Any, max_length: usize::MAX, unique: Unique::Answer, required: false };
-/// Results contain no media. The media of results are sent in a message of the user after them, if the service accepts
-/// them there.
+/// The rule for results that cannot contain media. The media are sent in a user message after the
+/// results, if the service accepts them there.
 pub(super) const ATTACHMENTS_AFTER_RESULTS: MediaRule =
     MediaRule { otherwise: Otherwise::AfterResults, ..MediaRule::NONE };
 
 impl ServiceRules {
-    /// Returns the rules of an unknown service of the wire. The service receives only its own native items,
-    /// names and ids consist of 1 to 64 ASCII letters, digits, `_` and `-`, and nothing is added to a
-    /// request.
+    /// Returns the rules of an unknown service with this wire. Only native items with this issuer
+    /// or without an issuer are sent to the service. Names and ids consist of 1 to 64 ASCII
+    /// letters, digits, `_` and `-`. Nothing is added to a request.
     pub fn unknown(wire: BodyWire, issuer: &str) -> Self {
         let rules = Self {
             wire,

@@ -1,4 +1,4 @@
-//! Accumulates the pieces of a JSON object.
+//! Accumulates a JSON object that arrives in pieces.
 
 use std::collections::BTreeMap;
 
@@ -6,19 +6,23 @@ use tower_chat_core::RawJson;
 
 use crate::fields::{as_text, raw};
 
-/// A JSON object with its values as JSON text.
+/// A JSON object whose values are JSON text.
 pub type Object = BTreeMap<String, RawJson>;
 
-/// The accumulated pieces of a JSON object.
+/// Accumulates a JSON object that arrives in pieces, each of which is an object with some of the
+/// fields.
 ///
-/// Strings that arrive in pieces, and lists, are collected and are written once at the end. The time and the
-/// memory are therefore linear in the bytes of the pieces.
+/// Time and memory are linear in the bytes of the pieces, because strings and lists are serialized
+/// only once, at the end.
 ///
-/// - A string is appended if its field is known to arrive in pieces (text, arguments, reasoning).
-/// - Services repeat any other string: the latest one is used, unless it is empty.
-/// - Lists are appended, and objects are merged by these rules. In `reasoning_details`, the fragments of
-///   one block become one block: see [`Accumulator::push`].
-/// - Any other value replaces the previous one; `null` is ignored.
+/// - A string is appended to the previous string, if services send the strings of its field in
+///   pieces (text, arguments, reasoning).
+/// - A string of any other field replaces the previous string, because services repeat these
+///   strings. An empty string replaces nothing.
+/// - The items of a list are appended to the previous list, and the fields of an object are merged
+///   according to these rules. In the list `reasoning_details`, fragments of the same block are
+///   joined: see [`Accumulator::push`].
+/// - Any other value replaces the previous value. `null` is ignored.
 ///
 /// ```
 /// use tower_chat_wire::stream::Accumulator;
@@ -34,14 +38,14 @@ pub type Object = BTreeMap<String, RawJson>;
 #[derive(Debug, Default)]
 pub struct Accumulator {
     fields: BTreeMap<String, Value>,
-    /// The name of the field that contains the object; empty for the outermost object.
+    /// The name of the field that contains this object. Empty for the outermost object.
     within: String,
-    /// The number of accumulated objects around this one.
+    /// The number of accumulated objects that contain this object.
     depth: usize,
 }
 
-/// The maximum number of objects around an object that is merged. Of objects inside more objects, the latest
-/// one is used. Services send at most [11 levels](super::Limits).
+/// The maximum nesting depth at which objects are merged. At a greater depth, an object replaces
+/// the previous object. Recorded exchanges have at most [11 levels](super::Limits).
 const MAX_DEPTH: usize = 120;
 
 #[derive(Debug)]
@@ -56,8 +60,8 @@ enum Value {
 
 const DETAILS: &str = "reasoning_details";
 
-/// Returns whether a string arrives in pieces. `name` is the name of its field, and `within` that of the
-/// object around it, which is empty for the outermost object.
+/// Returns whether services send the strings of a field in pieces. `name` is the name of the field.
+/// `within` is the name of the field that contains the object, and empty for the outermost object.
 fn continues(within: &str, name: &str) -> bool {
     match within {
         "" => matches!(
@@ -79,13 +83,15 @@ fn continues(within: &str, name: &str) -> bool {
 impl Accumulator {
     /// Adds the fields of the next piece.
     ///
-    /// OpenRouter streams one block of reasoning in fragments of `reasoning_details` with the same `type` and
-    /// `index`. The `text` or `summary` of a fragment is appended, and the final fragment may have the
-    /// `signature` of the whole block. The fragments become one block, because a signature is only valid for
-    /// the whole text (<https://openrouter.ai/docs/use-cases/reasoning-tokens>). A fragment begins another
-    /// block if it has another id, or if it has text and the current block is already signed.
+    /// OpenRouter streams a block of reasoning as several fragments in `reasoning_details`, which
+    /// have the same `type` and `index`. The `text` or `summary` of each fragment is appended to
+    /// the block. The last fragment may have a `signature`, which is valid only for the text of the
+    /// whole block (<https://openrouter.ai/docs/use-cases/reasoning-tokens>). A fragment begins a
+    /// new block if its id differs from the id of the current block, or if it has text and the
+    /// current block already has a signature.
     ///
-    /// Nested objects are merged recursively, down to 120 levels. Of deeper objects, the latest one is used.
+    /// Nested objects are merged recursively up to 120 levels. A more deeply nested object replaces
+    /// the previous object.
     pub fn push(&mut self, piece: Object) {
         for (name, value) in piece {
             self.push_field(name, value);
@@ -100,7 +106,7 @@ impl Accumulator {
     fn push_field(&mut self, name: String, json: RawJson) {
         let kind = json.get().as_bytes().first().copied();
         let Some(value) = self.fields.get_mut(&name) else {
-            // A `null` is stored until another value arrives.
+            // A `null` is stored as well, until a later piece replaces it.
             let value = Value::new(&self.within, &name, json, self.depth);
             self.fields.insert(name, value);
             return;
@@ -111,7 +117,7 @@ impl Accumulator {
             (Value::Details(details), Some(b'[')) => details.extend(&json),
             (Value::Items(items), Some(b'[')) => push_items(items, &json),
             (Value::Object(fields), Some(b'{')) => fields.push(json.parse().unwrap_or_default()),
-            // An empty string does not replace a string.
+            // An empty string does not replace the previous string.
             (Value::Last(_), Some(b'"')) if json.get() == r#""""# => {}
             (value, _) => *value = Value::new(&self.within, &name, json, self.depth),
         }
@@ -153,7 +159,7 @@ impl Value {
     }
 }
 
-/// Appends the items of a list as text.
+/// Appends the JSON text of the items of a list.
 fn push_items(items: &mut String, list: &RawJson) {
     let inner = list.get().strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let inner = inner.unwrap_or_default().trim();
@@ -169,15 +175,15 @@ fn push_items(items: &mut String, list: &RawJson) {
 #[derive(Debug, Default)]
 struct Details {
     blocks: Vec<Detail>,
-    /// The position in `blocks` of the newest block of each type and index.
+    /// For each pair of a type and an index: the position in `blocks` of the newest block.
     newest: BTreeMap<(String, Option<String>), usize>,
 }
 
 #[derive(Debug)]
 enum Detail {
-    /// A block that may be continued.
+    /// A block of reasoning, to which fragments may be appended.
     Open { text: Option<String>, field: &'static str, rest: Object },
-    /// Any other block, as it arrived.
+    /// Any other block, unchanged.
     Whole(RawJson),
 }
 
@@ -202,7 +208,7 @@ impl Details {
         let index = fields.get("index").map(|index| index.get().to_owned());
         let key = (kind, index);
         let newest = self.newest.get(&key).copied();
-        // Without an index, only consecutive fragments are joined.
+        // Fragments without an index are joined only if they are consecutive.
         let newest = newest.filter(|at| key.1.is_some() || at + 1 == self.blocks.len());
         let open = newest.and_then(|at| self.blocks.get_mut(at));
         if let Some(Detail::Open { text, rest, .. }) = open
@@ -231,8 +237,8 @@ impl Details {
     }
 }
 
-/// Returns whether a fragment continues a block: it does not if the ids differ, or if the block is signed and
-/// the fragment has text.
+/// Returns whether a fragment belongs to a block. Returns `false` if both have ids and the ids
+/// differ, or if the block has a signature and the fragment has text.
 fn continues_block(block: &Object, fragment: &Object, field: &str) -> bool {
     let field_text = |object: &Object, name: &str| {
         object.get(name).filter(|value| !matches!(value.get(), "null" | "\"\"")).cloned()

@@ -1,4 +1,4 @@
-//! Collects the bytes of whole bodies.
+//! Collects the bytes of a body.
 
 use super::limits::{Limit, LimitExceeded, Limits};
 
@@ -30,11 +30,11 @@ impl BodyReader {
         Self { bytes: Vec::new(), limits, limit: Limit::Error }
     }
 
-    /// Adds bytes, up to the limit.
+    /// Appends bytes. If they exceed the limit, appends only the bytes up to the limit.
     ///
     /// # Errors
     ///
-    /// [`LimitExceeded`], if the body is longer than the limit. The bytes up to the limit were added.
+    /// [`LimitExceeded`], if the body is longer than the limit.
     pub fn push(&mut self, bytes: &[u8]) -> Result<(), LimitExceeded> {
         let room = self.limits.max(self.limit).saturating_sub(self.bytes.len());
         let fitting = bytes.get(..room).unwrap_or(bytes);
@@ -42,7 +42,7 @@ impl BodyReader {
         self.limits.check(self.limit, self.bytes.len() + (bytes.len() - fitting.len()))
     }
 
-    /// Returns the text. Invalid UTF-8 is replaced.
+    /// Returns the bytes as a text. Replaces invalid UTF-8 by U+FFFD.
     pub fn into_text(self) -> String {
         match String::from_utf8(self.bytes) {
             Ok(text) => text,

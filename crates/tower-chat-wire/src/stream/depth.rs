@@ -2,15 +2,16 @@
 
 use super::limits::{Limit, LimitExceeded, Limits};
 
-/// Fails if the objects and lists of a JSON text are nested more deeply than the limit.
+/// Returns an error if the objects and lists of a JSON text are nested more deeply than the limit.
 ///
-/// `serde_json` limits the depth of values that it parses, but not of values that it keeps as text
-/// ([`RawJson`](tower_chat_core::RawJson)). Code that parses such a text level by level therefore calls
-/// this function first. The check is not recursive and allocates no memory. The text need not be valid.
+/// `serde_json` limits the depth of values that it parses, but not of values that it returns as
+/// text ([`RawJson`](tower_chat_core::RawJson)). Code that parses such a text recursively therefore
+/// calls this function first. The check itself is not recursive and allocates no memory. The text
+/// need not be valid JSON.
 ///
 /// # Errors
 ///
-/// [`LimitExceeded`] of [`Limit::Depth`].
+/// [`LimitExceeded`] with [`Limit::Depth`].
 ///
 /// ```
 /// use tower_chat_wire::stream::{Limits, check_depth};

@@ -1,14 +1,14 @@
 //! A frame of a streamed answer.
 
-/// The data of the event that ends a stream of Chat Completions. Some services send it on other wires
-/// too, where it has no meaning.
+/// The data of the event that ends a stream of Chat Completions. Some services also send this event
+/// on other wires, where it is ignored.
 pub(crate) const DONE: &str = "[DONE]";
 
-/// One event of a stream, not yet parsed.
+/// One event of a stream, before it is parsed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Frame {
-    /// The name of the event, if the framing has names.
+    /// The name of the event, if the framing of the stream has names.
     pub event: Option<String>,
-    /// The data of the event: JSON, or a mark such as `[DONE]`.
+    /// The data of the event: JSON, or a marker such as `[DONE]`.
     pub data: String,
 }

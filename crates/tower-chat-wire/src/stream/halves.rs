@@ -1,4 +1,4 @@
-//! Joins the halves of surrogate pairs that arrive in two pieces of a stream.
+//! Joins the halves of surrogate pairs that a service sends in two frames.
 
 use std::borrow::Cow;
 
@@ -6,18 +6,20 @@ use super::Frame;
 
 /// Joins the halves of surrogate pairs in the frames of one stream.
 ///
-/// JSON writes a character outside of the basic plane, such as an emoji, as a surrogate pair:
-/// `\ud83d\ude00`. Some services divide a text inside a pair: one piece ends with the first half, and
-/// the next piece begins with the second half. Alone, neither half is a character. The first half is
-/// removed from its frame and inserted before the second half.
+/// In JSON, the escape sequence of a character outside of the Basic Multilingual Plane, such as an
+/// emoji, is a surrogate pair: `\ud83d\ude00`. Some services split a text within such a pair: one
+/// frame ends with the first half, and the next frame begins with the second half. Neither half is
+/// a valid character without the other half. The first half is therefore removed from its frame,
+/// and inserted before the second half in the next frame.
 #[derive(Debug, Default)]
 pub(crate) struct Halves {
-    /// The first halves for which no second half has arrived yet, in the order of their arrival.
+    /// The first halves whose second half has not been received yet, in the order in which they
+    /// were received.
     waiting: Vec<Half>,
 }
 
-/// The first half of a surrogate pair, as an escape sequence, and the name of the field with the text that
-/// ended with it.
+/// The escape sequence of the first half of a surrogate pair, and the name of the field whose text
+/// ended with this half.
 #[derive(Debug)]
 struct Half {
     field: String,
@@ -25,8 +27,8 @@ struct Half {
 }
 
 impl Halves {
-    /// Returns the next frame with whole characters. The first half of a pair at the end of a text is removed
-    /// until its second half arrives.
+    /// Returns the next frame, in which no text ends with the first half of a pair. A removed half
+    /// is inserted into the frame that contains the second half.
     pub(crate) fn join<'f>(&mut self, frame: &'f Frame) -> Cow<'f, Frame> {
         let has_half = frame.data.contains("\\ud") || frame.data.contains("\\uD");
         match has_half.then(|| self.joined(&frame.data)).flatten() {
@@ -35,7 +37,7 @@ impl Halves {
         }
     }
 
-    /// Returns the data of a frame with whole characters; `None` if the data need no change.
+    /// Returns the changed data of a frame, or `None` if the data need no change.
     fn joined(&mut self, data: &str) -> Option<String> {
         let texts = texts(data);
         let mut joined = String::new();
@@ -66,7 +68,7 @@ impl Halves {
     }
 }
 
-/// The names of fields, on any wire, with texts that arrive in pieces.
+/// The names of the fields, on all wires, whose texts arrive in pieces.
 const CONTINUED: [&str; 16] = [
     "arguments",
     "content",
@@ -91,9 +93,9 @@ const ESCAPE: usize = 6;
 
 /// A string in a JSON text, without its quotation marks, and the name of its field.
 struct Text<'a> {
-    /// The byte position of the first byte of the content.
+    /// The position of the first byte of the string.
     start: usize,
-    /// The byte position after the content.
+    /// The position after the last byte of the string.
     end: usize,
     field: &'a str,
 }
@@ -101,7 +103,7 @@ struct Text<'a> {
 /// Returns the strings in a JSON text that are not names of fields.
 fn texts(json: &str) -> Vec<Text<'_>> {
     let mut texts = Vec::new();
-    // The latest string that was the name of a field.
+    // The last field name that was read.
     let mut field = "";
     let mut at = 0;
     while let Some(quote) = json.get(at..).and_then(|rest| rest.find('"')) {
@@ -118,8 +120,8 @@ fn texts(json: &str) -> Vec<Text<'_>> {
     texts
 }
 
-/// Returns the byte position of the quotation mark that ends a string. `start` is the position after the
-/// first quotation mark.
+/// Returns the byte position of the quotation mark that ends a string. `start` is the byte position
+/// after the quotation mark that begins the string.
 fn end_of_text(json: &str, start: usize) -> Option<usize> {
     let mut is_escaped = false;
     let end = json.as_bytes().get(start..)?.iter().position(|byte| {
@@ -130,7 +132,7 @@ fn end_of_text(json: &str, start: usize) -> Option<usize> {
     Some(start + end)
 }
 
-/// Returns the surrogate that an escape sequence encodes. `None` for any other text.
+/// Returns the surrogate that an escape sequence encodes. Returns `None` for any other text.
 fn lone_unit(escape: Option<&str>) -> Option<u16> {
     let digits = escape?.strip_prefix("\\u")?;
     let unit = u16::from_str_radix(digits, 16).ok()?;
@@ -145,8 +147,8 @@ fn is_second(unit: u16) -> bool {
     (0xdc00..=0xdfff).contains(&unit)
 }
 
-/// Returns whether the final backslash of a string begins an escape sequence: it does not if it is itself
-/// escaped.
+/// Returns whether the last backslash of a string begins an escape sequence. An escaped backslash
+/// does not.
 fn is_escape(content: &str) -> bool {
     let before = content.rfind('\\').and_then(|at| content.get(..at)).unwrap_or_default();
     let backslashes = before.bytes().rev().take_while(|byte| *byte == b'\\').count();
@@ -185,9 +187,9 @@ mod tests {
             (&[r"\uD83D", r"\uDE00"], "😀"),
             (&[r"\ud83d", "", r"\ude00\ud83d", r"\ude01"], "😀😁"),
             (&[r"\ud83d\ude00", r"\ud83d\ude01"], "😀😁"),
-            // An escape sequence after an escaped backslash is text.
+            // After an escaped backslash, `ud83d` is text and not an escape sequence.
             (&[r"\\ud83d", r"\\ude00"], r"\ud83d\ude00"),
-            // A second half alone is not a character.
+            // A second half without a first half is not a valid character.
             (&["a", r"\ude00"], "a\u{fffd}"),
         ] {
             let expected = (expected.to_owned(), expected.to_owned());

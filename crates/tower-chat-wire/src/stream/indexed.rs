@@ -1,18 +1,19 @@
-//! Finds the items of a stream by the index that the service assigns.
+//! Finds the items of a stream by the index that the service assigns to them.
 
 use std::collections::HashMap;
 
 use tower_chat_core::RawJson;
 
-/// Items in the order in which they began. An item is found by the service's index in constant time,
-/// because a stream may have as many items as pieces.
+/// A list of items in the order in which they began. Each item can be found by the index that the
+/// service assigns to it. This takes constant time, because a stream may have as many items as
+/// pieces.
 ///
-/// If several items have the same index, the index finds the newest one. Items without an index are found by
-/// `None`.
+/// If several items have the same index, the newest of them is found. The index `None` finds the
+/// newest item without an index.
 #[derive(Debug)]
 pub struct Indexed<T> {
     items: Vec<T>,
-    /// The position of the newest item with each index.
+    /// For each index: the position of the newest item with this index.
     newest: HashMap<Option<String>, usize>,
 }
 

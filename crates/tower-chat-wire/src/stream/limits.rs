@@ -1,13 +1,14 @@
-//! Limits on the size of an answer.
+//! Limits on the size and the nesting of an answer.
 
 use std::fmt;
 
 use tower_chat_core::Retryability;
 
-/// The limits on the size of an answer. Limits in bytes count decompressed bytes.
+/// The limits on the size and the nesting of an answer. Limits in bytes apply to decompressed
+/// bytes.
 ///
-/// The defaults are at least ten times the largest values in 1,100 recorded exchanges: 105 KiB of a
-/// body, 27 KB of a line and of an event, 1.4 KB of an error, 11 levels of nesting.
+/// Each default is at least ten times the largest value in 1,100 recorded exchanges: a body of 105
+/// KiB, a line and an event of 27 KB, an error of 1.4 KB, and 11 levels of nesting.
 ///
 /// ```
 /// use tower_chat_wire::stream::Limits;
@@ -17,19 +18,19 @@ use tower_chat_core::Retryability;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Limits {
-    /// The maximum number of bytes of a whole answer, or of all events of a streamed one; 64 MiB by
-    /// default.
+    /// The maximum number of bytes of a whole answer, or of all events of a streamed answer. 64 MiB
+    /// by default.
     pub max_body_bytes: usize,
-    /// The maximum number of bytes of a line of a stream; 16 MiB by default, which is enough for a
+    /// The maximum number of bytes of a line of a stream. 16 MiB by default, which is enough for a
     /// generated image.
     pub max_line_bytes: usize,
-    /// The maximum number of bytes of an event of a stream, which may have several lines; 16 MiB by
-    /// default.
+    /// The maximum number of bytes of an event of a stream. An event may have several lines. 16 MiB
+    /// by default.
     pub max_event_bytes: usize,
-    /// The maximum number of bytes that are read of the body of an error response; 256 KiB by
+    /// The maximum number of bytes that are read from the body of an error response. 256 KiB by
     /// default.
     pub max_error_bytes: usize,
-    /// The maximum number of levels of nested objects and lists in an answer; 120 by default.
+    /// The maximum number of levels of nested objects and lists in an answer. 120 by default.
     pub max_depth: usize,
 }
 
@@ -47,7 +48,7 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// Sets the maximum number of bytes of a whole answer, or of all events of a streamed one.
+    /// Sets the maximum number of bytes of a whole answer, or of all events of a streamed answer.
     #[must_use]
     pub fn with_max_body_bytes(mut self, bytes: usize) -> Self {
         self.max_body_bytes = bytes;
@@ -83,11 +84,11 @@ impl Limits {
         self
     }
 
-    /// Returns an error if `found` is more than the limit.
+    /// Returns an error if `found` exceeds the limit.
     ///
     /// # Errors
     ///
-    /// [`LimitExceeded`].
+    /// [`LimitExceeded`], if `found` exceeds the limit.
     pub fn check(&self, limit: Limit, found: usize) -> Result<(), LimitExceeded> {
         let max = self.max(limit);
         if found > max { Err(LimitExceeded { limit, max }) } else { Ok(()) }
@@ -105,11 +106,11 @@ impl Limits {
     }
 }
 
-/// A limit on the size of an answer.
+/// One of the limits in [`Limits`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Limit {
-    /// The size of a whole answer, or of all events of a streamed one.
+    /// The size of a whole answer, or of all events of a streamed answer.
     Body,
     /// The size of a line of a stream.
     Line,
@@ -117,12 +118,12 @@ pub enum Limit {
     Event,
     /// The size of the body of an error response.
     Error,
-    /// The nesting of objects and lists.
+    /// The number of levels of nested objects and lists.
     Depth,
 }
 
 impl Limit {
-    /// Returns the name of the setting, which is a field of [`Limits`].
+    /// Returns the name of the field of [`Limits`] that contains this limit.
     pub fn setting(self) -> &'static str {
         match self {
             Self::Body => "max_body_bytes",
@@ -134,11 +135,12 @@ impl Limit {
     }
 }
 
-/// An answer exceeds a limit. The same request will likely exceed it again.
+/// The error of an answer that exceeds a limit. The answer to a retry of the same request will
+/// probably exceed the limit too.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LimitExceeded {
-    /// The limit.
+    /// The limit that the answer exceeds.
     pub limit: Limit,
     /// The value of the limit, in bytes or levels.
     pub max: usize,

@@ -1,8 +1,8 @@
-//! Limits and accumulators, which every model client needs to read answers.
+//! Limits and accumulators with which a model client reads answers.
 //!
-//! This module does not use a network. A model client passes it the bytes of whole bodies as they
-//! arrive, and the events of streams, after decompression. The time and the memory are linear in the
-//! bytes.
+//! This module does not use a network. A model client passes decompressed data to it: the bytes of
+//! a whole body when they arrive, or the events of a stream. Time and memory are linear in the
+//! number of bytes.
 //!
 //! ```
 //! use tower_chat_wire::{body::BodyWire, stream::Frame};

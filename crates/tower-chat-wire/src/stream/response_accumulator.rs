@@ -1,4 +1,4 @@
-//! The trait of the accumulators of all wires.
+//! The trait that the accumulators of all wires implement.
 
 use std::fmt;
 
@@ -7,11 +7,12 @@ use tower_chat_core::{Answer, ChatUpdate};
 use super::Frame;
 use crate::AnswerError;
 
-/// An accumulator of the frames of one streamed answer.
+/// Accumulates the frames of one streamed answer.
 ///
-/// [`BodyWire::accumulator`](crate::body::BodyWire::accumulator) creates one for each answer, and
-/// [`updates`](super::updates) calls it. The result is equal to a whole answer with the same content.
-/// The time and the memory are linear in the bytes of the frames.
+/// [`BodyWire::accumulator`](crate::body::BodyWire::accumulator) creates an accumulator for each
+/// answer, and [`updates`](super::updates) passes the frames to it. The result is equal to the
+/// result of reading a whole answer with the same content. Time and memory are linear in the bytes
+/// of the frames.
 ///
 /// ```
 /// use tower_chat_wire::{body::BodyWire, stream::Frame};
@@ -27,21 +28,22 @@ use crate::AnswerError;
 /// # Ok::<(), tower_chat_wire::AnswerError>(())
 /// ```
 pub trait ResponseAccumulator: fmt::Debug + Send {
-    /// Adds a frame, and returns the deltas of text, reasoning and calls in it.
+    /// Adds a frame, and returns the deltas of text, reasoning and calls that the frame contains.
     ///
     /// # Errors
     ///
-    /// [`AnswerError::Refused`], if the service reports an error in the frame; [`AnswerError::Malformed`], if
-    /// the frame does not belong to this wire. The accumulator cannot be used after an error.
+    /// [`AnswerError::Refused`], if the service reports an error in the frame.
+    /// [`AnswerError::Malformed`], if the frame does not have the format of this wire. The
+    /// accumulator cannot be used after an error.
     fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, AnswerError>;
 
-    /// Returns whether the answer is complete: the service has sent its finish reason, its end, or both, as
-    /// the wire requires.
+    /// Returns whether the answer is complete. Depending on the wire, an answer is complete when
+    /// the service has sent the finish reason, the end of the stream, or both.
     fn is_complete(&self) -> bool;
 
-    /// Returns whether the frame that ends the stream on this wire was added. The reader then need not wait
-    /// until the connection closes. Always `false` on wires without such a frame, where fields may follow the
-    /// end of the answer.
+    /// Returns whether the last added frame ends the stream. The reader then need not wait until
+    /// the connection is closed. Always `false` on wires without a frame that ends the stream,
+    /// because more fields may follow a complete answer on these wires.
     fn is_last(&self) -> bool {
         false
     }
@@ -49,11 +51,11 @@ pub trait ResponseAccumulator: fmt::Debug + Send {
     /// Returns the accumulated text.
     fn text(&self) -> String;
 
-    /// Returns the whole answer: its messages and its finish.
+    /// Returns the whole answer: its messages, and its [`Finish`](tower_chat_core::Finish).
     ///
     /// # Errors
     ///
-    /// [`AnswerError::Malformed`], if the frames do not make an answer; [`AnswerError::Refused`], if the
-    /// answer as a whole reports an error.
+    /// [`AnswerError::Malformed`], if the frames together are not a valid answer.
+    /// [`AnswerError::Refused`], if the whole answer reports an error.
     fn finish(self: Box<Self>) -> Result<Answer, AnswerError>;
 }

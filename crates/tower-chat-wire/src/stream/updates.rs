@@ -14,14 +14,17 @@ use crate::AnswerError;
 
 /// Returns the updates of a streamed answer.
 ///
-/// The stream yields deltas when frames arrive. The stream yields the messages and the finish after the
-/// frames have ended, or after the frame that ends the stream on this wire. If the frames end before the
-/// answer is complete, it yields [`AnswerError::Truncated`] with the text that was received. If a frame
-/// is an error, the stream yields this error, to which it adds the text if the error is
-/// [`AnswerError::Truncated`]. Errors after a complete answer are ignored. The stream ends after an
-/// error.
+/// The returned stream yields the deltas of each frame when the frame arrives. At the end of the
+/// frames, or after a frame that ends the answer on this wire, the stream yields the messages and
+/// the finish.
 ///
-/// The client converts an error of its connection with [`AnswerError::interrupted`].
+/// If `frames` ends before the answer is complete, the stream yields [`AnswerError::Truncated`]
+/// with the text that was received. If `frames` yields an error, the stream yields this error. An
+/// [`AnswerError::Truncated`] also receives the text. Errors of `frames` after a complete answer
+/// are ignored. The returned stream ends after an error.
+///
+/// The client must convert an error of its connection to an [`AnswerError`], with
+/// [`AnswerError::interrupted`].
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -49,9 +52,9 @@ where
 #[derive(Debug)]
 #[must_use = "streams do nothing unless polled"]
 pub struct Updates<S> {
-    /// The frames and the accumulator; `None` after the end of the frames.
+    /// The frames and the accumulator. `None` after the end of the answer.
     reading: Option<Reading<S>>,
-    /// The updates that were not yielded yet.
+    /// The updates that have not been yielded yet.
     ready: VecDeque<ChatUpdate>,
 }
 
@@ -66,8 +69,8 @@ where
     S: Stream<Item = Result<Frame, E>>,
     E: Into<AnswerError>,
 {
-    /// Processes the next frame, or `None` at the end of the frames. Adds the updates to those that are
-    /// ready.
+    /// Passes the next frame to the accumulator, and adds the resulting updates to `ready`. `None`
+    /// is the end of the frames.
     fn accept(&mut self, frame: Option<Result<Frame, E>>) -> Result<(), AnswerError> {
         let Some(Reading { accumulator, .. }) = &mut self.reading else { return Ok(()) };
         match frame {
@@ -76,7 +79,7 @@ where
                 if accumulator.is_last() { self.end() } else { Ok(()) }
             }
             None => self.end(),
-            // The answer is complete, so the error has no effect on it.
+            // The answer is already complete, so the error is ignored.
             Some(Err(_)) if accumulator.is_complete() => self.end(),
             Some(Err(error)) => Err(error.into().after(|| accumulator.text())),
         }

@@ -1,4 +1,5 @@
-//! Streams of every wire: the frames add up to an answer, or report an error.
+//! Tests of accumulators, for every wire: the frames of a stream result in an answer or in an
+//! error.
 
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
@@ -16,7 +17,8 @@ fn frame(event: Option<&str>, data: &str) -> Frame {
     Frame { event: event.map(str::to_owned), data: data.to_owned() }
 }
 
-/// Returns an answer of a wire with a text and one call with the arguments [`BIG`], whole and in frames.
+/// Returns an answer with a text and one call with the arguments [`BIG`], as a whole body and as
+/// the frames of a stream.
 fn recorded(wire: BodyWire) -> (String, Vec<Frame>) {
     let big = serde_json::to_string(BIG).unwrap();
     let plain = |data: &[String]| data.iter().map(|data| frame(None, data)).collect();
@@ -170,8 +172,8 @@ async fn frames_add_up_to_the_whole_answer() {
     }
 }
 
-/// The frames are those of a documented stream: the block begins without a content, and one delta contains
-/// the content.
+/// The frames are from Anthropic's documentation: the block begins without content, and a single
+/// delta contains the whole content.
 #[tokio::test]
 async fn a_streamed_summary_of_anthropic_is_the_same_item_as_in_a_whole_answer() {
     let usage = r#"{"input_tokens":600,"output_tokens":97,"iterations":[{"type":"compaction","input_tokens":48,"cache_read_input_tokens":2615,"output_tokens":496},{"type":"message","input_tokens":600,"output_tokens":97}]}"#;
@@ -215,7 +217,8 @@ async fn a_streamed_summary_of_anthropic_is_the_same_item_as_in_a_whole_answer()
 async fn a_stream_that_ends_early_says_what_text_was_received() {
     for wire in WIRES {
         let (_, frames) = recorded(wire);
-        // After its finish reason, an answer is complete.
+        // Each stream is cut before the first frame with a finish reason, because an answer with a
+        // finish reason is complete.
         let reasons =
             ["finish_reason", "stop_reason", "stopReason", "finishReason", "\"done\":true"];
         let ends = |frame: &Frame| {

@@ -1,4 +1,5 @@
-//! Answers that were cut off or paused, and the parts of them that the next request contains.
+//! Tests of answers that were cut off or paused, and of the parts of these answers that the next
+//! request contains.
 
 use serde_json::{Value, json};
 use tower_chat_core::{Answer, ChatRequest, ChatUpdate, FinishReason, Message, ToolResult};
@@ -68,14 +69,14 @@ fn the_last_call_before_a_token_limit_is_cut_off_where_arguments_are_objects() {
     let end = ("messageStop", json!({"stopReason": "max_tokens"}));
     let answer = streamed(BodyWire::BedrockConverse, &[begin(0, "a"), begin(1, "b"), end]);
     assert_eq!(cut_off(&answer), [false, true]);
-    // The call has a text after it, so the limit did not end the answer inside the call.
+    // A text follows the call, so the call was complete when the answer reached the limit.
     let body = json!({"role": "assistant", "stop_reason": "max_tokens", "content": [
         {"type": "tool_use", "id": "a", "name": "f", "input": {}}, {"type": "text", "text": "and"}]});
     let answer = BodyWire::Anthropic.parse_answer(&body.to_string()).unwrap();
     assert_eq!(cut_off(&answer), [false]);
 }
 
-/// Returns an answer that ends with a call of a tool that the service runs, and the answer that continues
+/// Returns a paused answer, which ends with a provider-executed call, and the answer that continues
 /// it.
 fn paused() -> [Message; 2] {
     let parse = |content: Value| {
@@ -115,13 +116,14 @@ fn a_hosted_call_without_its_result_goes_back_only_where_the_service_continues_i
     let open = ["text", "server_tool_use"];
     // The paused answer is the last message.
     assert_eq!(blocks(vec![user(), begun.clone()]), [open]);
-    // The next answer continues it, and the service treats both as one answer.
+    // The next answer continues the paused answer, and the service treats both as one answer.
     let whole = ["text", "server_tool_use", "web_search_tool_result", "text"];
     assert_eq!(blocks(vec![user(), begun.clone(), rest.clone()]), [whole]);
     assert_eq!(blocks(vec![user(), begun.clone(), rest, user()]), [whole]);
-    // The call has no result.
+    // The paused answer is followed by a user message, and its call has no result.
     assert_eq!(blocks(vec![user(), begun.clone(), user()]), [["text"]]);
-    // The client's call in the same answer has a result, so the service continues its own call.
+    // The same answer also contains a call of a client's tool. This call has a result, so the
+    // service continues the provider-executed call.
     let mut beside = begun;
     beside.parts.push(tower_chat_core::ToolCall::new("toolu_1", "f", "{}").into());
     let result = Message::tool_results([ToolResult::new("toolu_1", "done")]);
@@ -209,7 +211,8 @@ fn an_empty_call_before_a_limit_or_a_filter_is_cut_off_on_every_wire() {
     }
 }
 
-/// Returns the calls of an answer: their arguments, and whether they were cut off.
+/// Returns the names and the arguments of the calls of an answer, and whether each call was cut
+/// off.
 fn ends(answer: &Answer) -> Vec<(String, String, bool)> {
     let calls = answer.tool_calls();
     calls.map(|call| (call.name.clone(), call.arguments.clone(), call.is_cut_off)).collect()
@@ -219,7 +222,8 @@ fn ends(answer: &Answer) -> Vec<(String, String, bool)> {
 fn a_free_text_that_a_limit_cuts_off_does_not_run_and_whole_calls_beside_it_do_in_chat() {
     let custom = ("custom", "input");
     let function = ("function", "arguments");
-    // The types and arguments of two calls, the finish reason, and which calls are cut off.
+    // Each row has the types and the arguments of two calls, the finish reason, and whether each
+    // call is expected to be cut off.
     let table = [
         ([(custom, "print(1)"), (custom, "prin")], "length", [false, true]),
         ([(custom, "print(1)"), (custom, "5")], "length", [false, true]),
@@ -292,7 +296,7 @@ fn a_free_text_that_a_limit_cuts_off_does_not_run_and_whole_calls_beside_it_do_i
             assert_eq!(ends(&answer), expected(cut), "{body}");
         }
     }
-    // In a stream, the second item does not end.
+    // The stream ends before the event that ends the second item.
     let event = |kind: &str, index: usize, (field, value): (&str, Value)| {
         let kind = format!("response.{kind}");
         ("", json!({"type": kind, "output_index": index, field: value}))
@@ -322,7 +326,7 @@ fn an_answer_that_the_service_could_not_finish_is_an_error() {
     let choice = json!({"finish_reason": "insufficient_system_resource", "message": message});
     let error = BodyWire::OpenAiChat.parse_answer(&json!({"choices": [choice]}).to_string());
     assert!(error.is_err_and(|error| error.is_retryable()));
-    // MiniMax reports errors with the status 200.
+    // MiniMax reports errors with the HTTP status 200.
     let failed =
         json!({"base_resp": {"status_code": 1008, "status_msg": "no money"}, "choices": null});
     let error = BodyWire::OpenAiChat.parse_answer(&failed.to_string()).unwrap_err();
@@ -361,7 +365,7 @@ fn two_whole_calls_with_one_index_and_one_id_are_two() {
     let answer = streamed(BodyWire::OpenAiChat, &pieces);
     let calls: Vec<_> = answer.tool_calls().map(|it| (&*it.name, &*it.arguments)).collect();
     assert_eq!(calls, [("f", r#"{"x":1}"#), ("g", "{}")]);
-    // The same call in pieces, which repeat its id and its name.
+    // The same call in two pieces, both of which contain its id and its name.
     let pieces = [piece("f", r#"{"x":"#), piece("f", "1}"), end];
     let answer = streamed(BodyWire::OpenAiChat, &pieces);
     assert_eq!(answer.tool_calls().map(|it| &*it.arguments).collect::<Vec<_>>(), [r#"{"x":1}"#]);

@@ -1,4 +1,4 @@
-//! Reading and writing conversations of Anthropic Messages.
+//! Tests of reading and writing conversations of Anthropic Messages.
 
 use serde_json::{Value, json};
 use tower_chat_core::{

@@ -1,5 +1,5 @@
-//! Generated conversations with unusual values: none causes a panic, and conversations that the service
-//! would accept are written unchanged.
+//! Tests with generated conversations that contain unusual values. Reading and writing them never
+//! panics. Conversations that the service accepts are written unchanged.
 
 use serde_json::{Value, json};
 use tower_chat_core::{
@@ -201,7 +201,7 @@ fn no_message_however_odd_is_a_panic_and_writing_gives_what_can_be_read() {
     }
 }
 
-/// Returns a round of calls with all of its results, in the forms of other providers.
+/// Returns a round with the result of every call, in the form that other providers send.
 fn foreign_round(rng: &mut Odd) -> Vec<Message> {
     let ids = [None, Some(""), Some("a"), Some("a.b"), Some("a_b"), Some("call_1")];
     let ids: Vec<Option<&str>> = (0..=rng.below(4)).map(|_| rng.one_of(&ids)).collect();

@@ -1,5 +1,5 @@
-//! Every recorded conversation of Anthropic is read and written again without a difference. Recorded
-//! conversations of OpenAI are written in a form that Anthropic accepts.
+//! Tests with recorded conversations. Conversations of Anthropic are read and written again
+//! unchanged. Conversations of OpenAI are written in a form that Anthropic accepts.
 
 use serde_json::{Value, json};
 use tower_chat::replay::{DanglingCalls, Replay};
@@ -13,7 +13,7 @@ use tower_chat_wire::{
     openai_chat,
 };
 
-/// Returns the request bodies that the service accepted, each with its source.
+/// Returns the recorded request bodies that Anthropic accepted, with their sources.
 fn accepted() -> Vec<(String, Value)> {
     let recordings = Recordings::all();
     let requests = ["anthropic", "bedrock-invoke"].map(|wire| recordings.accepted(wire).unwrap());
@@ -23,7 +23,7 @@ fn accepted() -> Vec<(String, Value)> {
     requests
 }
 
-/// Returns the requests and the whole answers of the recorded exchanges with the service.
+/// Returns the requests and the whole answers of the recorded exchanges with Anthropic.
 fn exchanged() -> Vec<(String, Value)> {
     let cassettes = Recordings::all().cassettes().unwrap();
     let exchanges = cassettes.iter().flat_map(|cassette| &cassette.exchanges);
@@ -47,7 +47,7 @@ fn stored(messages: &[Message]) -> Vec<Message> {
     messages.iter().map(|message| format::decode(&format::encode(message)).unwrap()).collect()
 }
 
-/// Returns the conversation of a body, which the wire's module should write.
+/// Returns the fields of a body that the wire's module is expected to write.
 fn conversation(body: &Value) -> Value {
     let mut conversation = json!({"messages": body["messages"]});
     if let Some(system) = body.get("system") {
@@ -67,8 +67,8 @@ fn a_recorded_conversation_is_written_as_it_was_read() {
     }
 }
 
-/// Returns the conversation without blank texts in assistant messages. The service sends such blocks, but
-/// refuses them in requests, so they are never written.
+/// Removes blank texts from the assistant messages of a conversation. The service sends blank texts
+/// in answers and refuses them in requests, so the writer omits them.
 fn without_blank_texts(mut conversation: Value) -> Value {
     let is_blank = |block: &Value| {
         block["type"] == "text" && block["text"].as_str().is_some_and(|it| it.trim().is_empty())
@@ -172,8 +172,8 @@ fn a_conversation_recorded_with_openai_becomes_one_that_anthropic_takes() {
         }
         let roles: Vec<_> = body["messages"].as_array().unwrap().iter().collect();
         assert!(roles.windows(2).all(|pair| pair[0]["role"] != pair[1]["role"]), "{source}");
-        // The written body is a conversation of this wire, so reading and writing it again does not
-        // change it.
+        // Reading and writing the written body again does not change it, because it is a
+        // conversation of this wire.
         let again = parse_body(&body.to_string()).expect(&source);
         assert_eq!(rendered(&again), body, "{source}, read again");
         for message in &history {

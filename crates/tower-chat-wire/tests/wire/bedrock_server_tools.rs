@@ -1,4 +1,4 @@
-//! Tools that Bedrock runs itself, in streams of Converse.
+//! Tests of tools that Bedrock runs, in streams of Converse.
 
 use futures_util::{StreamExt, stream};
 use serde_json::{Value, json};
@@ -54,7 +54,7 @@ async fn a_streamed_call_of_a_server_tool_and_its_result_are_those_of_the_whole_
     let accumulator = BodyWire::BedrockConverse.accumulator();
     let updates = updates(stream::iter(frames), accumulator);
     let updates: Vec<ChatUpdate> = updates.map(Result::unwrap).collect().await;
-    // Only the client's call results in an update.
+    // Only the call of the client's tool results in an update.
     let announced = updates.iter().filter_map(|update| match update {
         ChatUpdate::ToolCallDelta(delta) => Some((delta.index, delta.name.as_deref())),
         _ => None,
@@ -66,7 +66,7 @@ async fn a_streamed_call_of_a_server_tool_and_its_result_are_those_of_the_whole_
     assert_eq!(in_json(&message.parts), in_json(&expected.messages[0].parts));
 }
 
-/// Returns the parts, with the JSON of their native items.
+/// Returns the parts as JSON, in which native items are JSON values instead of strings.
 fn in_json(parts: &[Part]) -> Vec<Value> {
     let part = |part: &Part| match part {
         Part::Native(native) => native.item.parse().unwrap(),

@@ -1,4 +1,4 @@
-//! Whole bodies, with their options.
+//! Tests of reading and writing whole bodies, with their options.
 
 use serde_json::{Value, json};
 use tower_chat_core::{
@@ -38,7 +38,8 @@ fn an_accepted_body_is_written_as_it_was_read() {
     }
 }
 
-/// Returns the body in one form, for values that have two.
+/// Normalizes a body: fields with two names or two forms get the same name and form, and fields
+/// without a value are removed.
 fn in_one_form(mut body: Value) -> Value {
     without_integers(&mut body);
     let fields = body.as_object_mut().unwrap();
@@ -69,7 +70,7 @@ fn without_integers(value: &mut Value) {
     }
 }
 
-/// Returns a request with every option that all wires have.
+/// Returns a request that sets every option that is common to all wires.
 fn request() -> ChatRequest {
     let mut options = ChatOptions::default();
     options.instructions = Some("Be brief.".to_owned());
@@ -91,7 +92,7 @@ fn options_reach_every_wire_and_are_returned() {
         let mut expected = (*request().options).clone();
         let mut options = (*read.options).clone();
         if options.instructions.is_none() {
-            // On this wire the instructions are the first message.
+            // This wire has no field for instructions, so they are read as the first message.
             assert_eq!(read.messages().get(0).unwrap().text(), "Be brief.", "{name}");
             options.instructions = expected.instructions.take();
             expected.instructions.clone_from(&options.instructions);
@@ -136,8 +137,8 @@ fn what_a_tool_has_beside_name_and_schema_goes_back_to_its_own_wire_alone() {
     assert_eq!(elsewhere["tools"], json!([look]));
 }
 
-/// Integers with more than 64 bits, positive and negative, and the largest and smallest that fit in 64
-/// bits.
+/// Two integers, a positive and a negative one, that need more than 64 bits, and the largest and
+/// the smallest integer with 64 bits.
 const INTEGERS: &str = r#"[123456789012345678901234567890,-98765432109876543210,18446744073709551616,18446744073709551615,-9223372036854775808]"#;
 
 #[test]
@@ -246,8 +247,8 @@ fn a_conversation_that_the_service_keeps_is_for_responses_alone() {
     }
 }
 
-/// A model can write half of a surrogate pair, and every later request contains the model's text.
-/// Services refuse a body with half a surrogate pair.
+/// A model can write half of a surrogate pair. Every later request contains the text of the model,
+/// and services refuse a body with half of a surrogate pair.
 #[test]
 fn half_a_surrogate_pair_in_an_answer_is_replaced_and_not_sent_back() {
     let answers = [
@@ -291,8 +292,8 @@ fn half_a_surrogate_pair_in_an_answer_is_replaced_and_not_sent_back() {
     }
 }
 
-/// Unknown fields of an answer are sent back with every later request, and no service accepts a number
-/// that is out of the range of a double.
+/// Unknown fields of an answer are sent back in every later request. No service accepts a number
+/// that exceeds the range of a 64-bit floating-point number.
 #[test]
 fn a_number_out_of_range_in_an_answer_is_not_sent_back() {
     let answers = [

@@ -1,4 +1,4 @@
-//! Layers in the middle of a stack of HTTP messages with JSON bodies.
+//! Tests of layers in the middle of a stack whose requests and responses have JSON bodies.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,12 +23,12 @@ const WIRES: [BodyWire; 4] =
 
 type Asked = Arc<Mutex<Vec<Request<Value>>>>;
 
-/// An extension of the application.
+/// An extension that the application adds to its requests.
 #[derive(Debug, Clone, PartialEq)]
 struct Trace(u8);
 
-/// Returns a client of the application, which records the requests, and calls a tool until the request
-/// has a result.
+/// Returns a client of the application, which records its requests. Its model calls a tool until
+/// the request contains a result.
 fn client(
     wire: BodyWire,
     asked: &Asked,
@@ -143,7 +143,8 @@ async fn a_stream_is_not_asked_for_where_none_can_come() {
     assert_eq!(asked.lock().unwrap()[0].body().get("stream"), None);
 }
 
-/// The application's own request type: the list of messages, and a field that serde skips.
+/// The application's own request type: a list of messages, and the extensions in a field that serde
+/// skips.
 #[derive(Clone, Default, serde::Serialize, serde::Deserialize)]
 struct Chat {
     messages: Vec<Value>,
@@ -151,7 +152,8 @@ struct Chat {
     extensions: http::Extensions,
 }
 
-/// Returns the application's own tool loop over those types, which sends its whole list with each call.
+/// Returns the application's own tool loop with this request type. The loop sends the whole list of
+/// messages in each request.
 fn own_loop(
     below: impl Service<Chat, Response = Value, Error = BoxError, Future: Send>
     + Clone

@@ -1,5 +1,6 @@
-//! Generated conversations with unusual values on the wires of Bedrock Converse, Cohere and Ollama: none
-//! causes a panic, and conversations that can be read are written unchanged.
+//! Tests with generated conversations that contain unusual values, on the wires of Bedrock
+//! Converse, Cohere and Ollama. Reading and writing them never panics. Conversations that can be
+//! read are written unchanged.
 
 use serde_json::{Value, json};
 use tower_chat_core::{Message, Messages, Part, Role, Text, ToolCall, ToolResult, format};
@@ -7,13 +8,14 @@ use tower_chat_wire::body::BodyWire;
 
 use crate::odd::Odd;
 
-/// Returns one value of each type, without the empty string: the result of a call with an empty id is
-/// written with another id.
+/// Returns one value of each JSON type. An empty string is not included, because the result of a
+/// call with an empty id is not written unchanged.
 fn odd() -> Vec<Value> {
     vec![json!(null), json!("text"), json!(7), json!(true), json!([]), json!({"a": 1})]
 }
 
-/// Returns the values of a field: usually one of the usual values, and sometimes an unusual one.
+/// Returns the possible values of a field: the usual values three times, so that they are chosen
+/// more often, and one value of each type.
 fn or_odd(usual: &[Value]) -> Vec<Value> {
     [usual, usual, usual, &odd()].concat()
 }
@@ -162,7 +164,8 @@ fn stored(messages: &Messages) -> Messages {
     Messages::from(stored.collect::<Vec<Message>>())
 }
 
-/// Returns the body and the body that is written after reading it; `None` if it cannot be read.
+/// Reads a body and writes it again. Returns the original and the written body, or `None` if the
+/// body cannot be read.
 fn written(wire: BodyWire, body: &Value) -> Option<(Value, Value)> {
     let mut request = wire.parse_request_json(&body.to_string()).ok()?;
     let written = wire.render_request_json(&request).unwrap().parse().unwrap();

@@ -1,4 +1,5 @@
-//! Recorded requests and answers of Bedrock Converse, Cohere and Ollama are written as they were read.
+//! Tests that recorded requests and answers of Bedrock Converse, Cohere and Ollama are written as
+//! they were read.
 
 use serde_json::Value;
 use tower_chat_core::{Message, Role, format};
@@ -14,7 +15,7 @@ const WIRES: [(&str, Api, BodyWire, Wire); 3] = [
     ("ollama", Api::Ollama, BodyWire::Ollama, Wire::Ollama),
 ];
 
-/// Returns the body without `null` fields, and without an empty list of tools.
+/// Removes `null` fields and an empty list of tools from a body.
 fn set(mut body: Value) -> Value {
     let is_set = |name: &str, value: &Value| {
         !value.is_null() && (name != "tools" || *value != Value::Array(Vec::new()))
@@ -23,7 +24,8 @@ fn set(mut body: Value) -> Value {
     body
 }
 
-/// Asserts that a request is written as it was read, directly and after it was stored.
+/// Asserts that a request is written as it was read, both before and after its messages were stored
+/// and loaded.
 fn assert_exact(source: &str, wire: BodyWire, body: &Value) {
     let mut request = wire.parse_request_json(&body.to_string()).expect(source);
     // The body does not name the model.
@@ -147,7 +149,8 @@ fn accepted_requests_of_other_wires_are_written_in_a_form_that_each_takes() {
                 let read = from.parse_request_json(&line.body.to_string()).unwrap();
                 let roles: Vec<Role> = read.messages().iter().map(|it| it.role).collect();
                 if roles.windows(2).any(|pair| pair == [Role::Assistant, Role::Assistant]) {
-                    // Only replay can move the results of each round to its own calls.
+                    // The conversation has two rounds whose results follow both rounds. Only replay
+                    // can move the results of each round to their calls.
                     continue;
                 }
                 let mut request = read.clone();
@@ -158,7 +161,8 @@ fn accepted_requests_of_other_wires_are_written_in_a_form_that_each_takes() {
                 request.options = options.into();
                 let written: Value = wire.render_request_json(&request).unwrap().parse().unwrap();
                 if let Err(invalid) = validate(checked, &written) {
-                    // The caller must make sure that the user begins.
+                    // The writer does not add a user message to a conversation that begins with an
+                    // assistant message.
                     let rules: Vec<Rule> = invalid.violations().map(|found| found.rule).collect();
                     assert_eq!(rules, [Rule::UserFirst], "{} on {name}: {invalid}", line.id);
                     assert_eq!(written["messages"][0]["role"], "assistant", "{}", line.id);

@@ -1,4 +1,4 @@
-//! Conversions of single Gemini contents to messages, and of other messages to contents.
+//! Tests of converting single Gemini contents to messages, and messages of other wires to contents.
 
 use serde_json::{Value, json};
 use tower_chat_core::{

@@ -1,5 +1,5 @@
-//! Generated conversations with unusual values: none causes a panic, and conversations that Gemini would
-//! accept are written unchanged.
+//! Tests with generated conversations that contain unusual values. Reading and writing them never
+//! panics. Conversations that Gemini accepts are written unchanged.
 
 use serde_json::{Value, json};
 use tower_chat_core::{
@@ -108,8 +108,8 @@ fn a_content_that_can_be_read_is_written_as_it_was() {
     assert!(exact > 2_000 && reordered > 500, "{exact}, {reordered}");
 }
 
-/// Returns whether writing does not change the order. Writing moves results before the user's other
-/// parts, in this content and before the text of the content before.
+/// Returns whether the writer does not change the order of the parts. The writer moves results of
+/// the user before all other parts of the user, including those of an earlier content.
 fn results_come_first(content: &Value) -> bool {
     if content["role"] == "model" {
         return true;

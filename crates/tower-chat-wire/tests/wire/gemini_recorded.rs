@@ -1,5 +1,5 @@
-//! Recorded conversations of Gemini are written as they were read. Recorded conversations of other
-//! providers are written in a form that Gemini accepts.
+//! Tests with recorded conversations. Conversations of Gemini are written as they were read.
+//! Conversations of other providers are written in a form that Gemini accepts.
 
 use std::sync::Arc;
 
@@ -15,10 +15,10 @@ use tower_chat_wire::{
     openai_chat,
 };
 
-/// The fields in which the text of a result may be.
+/// The names of the fields in which clients send the text of a result.
 const KEYS: [&str; 5] = ["output", "error", "result", "return_value", "content"];
 
-/// Returns the accepted request bodies, each with its name.
+/// Returns the recorded request bodies that Gemini accepted, with their sources.
 fn accepted() -> Vec<Located> {
     let requests = Recordings::all().accepted("gemini").unwrap();
     assert!(!requests.is_empty());
@@ -28,7 +28,7 @@ fn accepted() -> Vec<Located> {
 /// JSON and its source.
 type Located = (String, Value);
 
-/// Returns the bodies of the requests of recorded exchanges, and the events of the answers.
+/// Returns the request bodies of the recorded exchanges, and the events of their answers.
 fn cassettes() -> (Vec<Located>, Vec<Located>) {
     let cassettes = Recordings::all().cassettes().unwrap();
     let (mut requests, mut events) = (Vec::new(), Vec::new());
@@ -43,7 +43,7 @@ fn cassettes() -> (Vec<Located>, Vec<Located>) {
     (requests, events)
 }
 
-/// Returns the body of the written conversation, with the system instruction.
+/// Returns a body with the written conversation and the system instruction.
 fn written(messages: &[Message], unsigned: Unsigned) -> Value {
     let conversation = render_messages(messages, unsigned);
     json!({
@@ -237,7 +237,7 @@ fn assert_replayed(messages: &[Message], source: &str) {
     }
 }
 
-/// Asserts that the first call of each content has a signature, and no other call.
+/// Asserts that the first call of each content has a signature, and that no other call has one.
 fn assert_signed(body: &Value, source: &str) {
     for content in body["contents"].as_array().unwrap() {
         let parts = content["parts"].as_array().unwrap();
@@ -279,9 +279,10 @@ fn an_accepted_body_is_replayed_as_it_was_but_for_new_ids() {
         let mut replayed = written(&shown, Unsigned::AsRecorded);
         validate(Wire::Gemini, &replayed).unwrap_or_else(|invalid| panic!("{source}: {invalid}"));
         if is_split {
-            // Two messages with calls are followed by their results together. Writing moves the results
-            // to their calls, and other parts of the message with results become a message of their own:
-            // the body is valid, but the sequence differs.
+            // The results of two messages with calls follow both messages. The writer moves the
+            // results to their calls, and writes the other parts of the message with the results as
+            // a separate message. The written body is valid, but the order of its messages differs
+            // from the recording.
             split += 1;
             continue;
         }

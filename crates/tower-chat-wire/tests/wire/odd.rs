@@ -2,7 +2,8 @@
 
 use serde_json::{Map, Value, json};
 
-/// A generator that returns the same values in every run (xorshift, by Marsaglia).
+/// A pseudorandom number generator (xorshift, by Marsaglia) with a fixed seed, so that it returns
+/// the same values in every run.
 pub(crate) struct Odd(u64);
 
 impl Odd {
@@ -55,7 +56,7 @@ impl Odd {
     }
 }
 
-/// Returns one value of each type.
+/// Returns one value of each JSON type.
 pub(crate) fn odd() -> Vec<Value> {
     vec![json!(null), json!(""), json!("text"), json!(7), json!(true), json!([]), json!({"a": 1})]
 }

@@ -1,4 +1,4 @@
-//! Reading and writing single messages of OpenAI Chat Completions.
+//! Tests of reading and writing single messages of OpenAI Chat Completions.
 
 use serde_json::{Value, json};
 use tower_chat_core::{

@@ -1,4 +1,5 @@
-//! Generated messages with unusual values: messages that can be read are written unchanged.
+//! Tests with generated messages that contain unusual values. Messages that can be read are written
+//! unchanged.
 
 use serde_json::{Value, json};
 use tower_chat_core::format;

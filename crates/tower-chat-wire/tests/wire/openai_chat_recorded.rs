@@ -1,4 +1,5 @@
-//! Every recorded message is read and written again without a difference.
+//! Tests that every recorded message of OpenAI Chat Completions is read and written again
+//! unchanged.
 
 use serde_json::Value;
 use tower_chat_core::{Message, Part, format};

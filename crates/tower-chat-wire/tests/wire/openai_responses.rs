@@ -1,4 +1,4 @@
-//! Reading and writing single items of OpenAI Responses.
+//! Tests of reading and writing single items of OpenAI Responses.
 
 use serde_json::{Value, json};
 use tower_chat_core::{
@@ -15,8 +15,8 @@ fn written<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Value {
     render_input(messages).iter().map(|item| item.parse::<Value>().unwrap()).collect()
 }
 
-/// Reads items, asserts that they are written unchanged, also after they were stored, and returns their
-/// messages.
+/// Reads items and returns their messages. Asserts that the items are written unchanged, both
+/// before and after the messages were stored and loaded.
 fn comes_back(items: Value) -> Vec<Message> {
     let messages = parse_input(&items.to_string()).unwrap();
     assert_eq!(written(&messages), items, "{messages:#?}");
@@ -426,7 +426,7 @@ fn what_is_no_input_is_a_typed_error() {
     assert_eq!(WIRE, Wire::OpenAiResponses.name());
 }
 
-/// Returns the items that are written after a replay that drops dangling calls.
+/// Returns the items that are written after replay has dropped dangling calls.
 fn replayed(items: &Value) -> Value {
     let mut replay = tower_chat::replay::Replay::new(tower_chat::replay::DanglingCalls::Drop);
     for message in parse_input(&items.to_string()).unwrap() {
@@ -461,7 +461,7 @@ fn an_output_keeps_the_type_that_it_was_read_with() {
             }
         }
     }
-    // A text that is not a list of tools is written in another form.
+    // A result that is not a list of tools is written as the output of a function.
     let search = parse_input(
         &json!([
             {"type": "tool_search_call", "call_id": "c5", "execution": "client", "arguments": {}},
@@ -497,7 +497,8 @@ fn reasoning_with_an_id_is_not_written_before_a_message_without_one() {
         {"type": "message", "id": "msg_1", "role": "assistant", "content": "It is 13."}]);
     comes_back(with_id.clone());
     validate(Wire::OpenAiResponses, &json!({ "input": with_id })).unwrap();
-    // DeepSeek does not link reasoning to the next item, and has accepted this.
+    // DeepSeek does not require that a particular item follows reasoning. In a recording, DeepSeek
+    // has accepted this input.
     let foreign = json!([{"type": "reasoning", "id": "rs-a", "summary": []}, reply]);
     comes_back(foreign.clone());
     validate(Wire::OpenAiResponses, &json!({ "input": foreign })).unwrap();

@@ -1,4 +1,4 @@
-//! Generated items and messages with unusual values.
+//! Tests with generated items and messages that contain unusual values.
 
 use serde_json::{Value, json};
 use tower_chat_core::{
@@ -62,8 +62,8 @@ const OUTPUTS: [(&str, &str); 4] = [
     ("shell_call", "shell_call_output"),
 ];
 
-/// Returns a valid list of unusual items: reasoning has a next item, rounds are complete, and ids are
-/// distinct.
+/// Returns a valid list of items with unusual values: another item of the model follows reasoning,
+/// every call has an output, and all ids are distinct.
 fn items(rng: &mut Odd) -> Vec<Value> {
     let mut items = Vec::new();
     for turn in 0..1 + rng.below(4) {
@@ -225,8 +225,8 @@ fn odd_messages_never_panic_and_calls_and_outputs_are_in_order() {
         };
         for violation in invalid.violations() {
             assert!(
-                // Rules about faults that replay repairs, and faults in native items that this wire
-                // never made.
+                // The writer does not repair faults that replay repairs, and faults in native items
+                // that the reader of this wire never creates.
                 matches!(
                     violation.rule,
                     Rule::CallsAnswered

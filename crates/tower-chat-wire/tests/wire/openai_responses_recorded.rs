@@ -1,5 +1,5 @@
-//! Recorded conversations of this wire are written unchanged; those of other wires are written in a form
-//! that the service accepts.
+//! Tests with recorded conversations. Conversations of Responses are written unchanged.
+//! Conversations of other wires are written in a form that OpenAI accepts.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -116,7 +116,7 @@ fn replayed(messages: &[Message], dangling: DanglingCalls) -> Value {
     written(view.iter().map(|message| &**message))
 }
 
-/// Returns the conversations that were recorded with OpenAI's Chat Completions, each with its source.
+/// Returns the conversations that were recorded with OpenAI's Chat Completions, with their sources.
 fn chats() -> Vec<(String, Vec<Message>)> {
     let recordings = Recordings::all();
     let accepted = recordings.accepted("openai-chat").unwrap().into_iter();
@@ -203,7 +203,7 @@ fn a_recorded_answer_is_one_message_that_goes_back_as_it_was_received() {
         }
         let answer = parse_answer(&body.to_string()).unwrap();
         assert!(matches!(&answer[..], [message] if message.role == Role::Assistant));
-        // OpenAI refuses reasoning without a next item as input, so it is not written.
+        // OpenAI refuses reasoning at the end of an input, so the writer omits it.
         let end = output.iter().rposition(|item| item["type"] != "reasoning");
         let expected = &output[..end.map_or(0, |end| end + 1)];
         assert_eq!(written(&stored(&answer)), json!(expected), "{}", exchange.source);

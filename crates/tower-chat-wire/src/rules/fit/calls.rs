@@ -1,5 +1,5 @@
-//! Changes tool calls, and adds the reasoning or the signature that a service requires in calls of other
-//! services.
+//! Changes tool calls, and adds the reasoning or the signature that a service requires in messages
+//! with calls of other services.
 
 use serde_json::json;
 use tower_chat_core::{Change, ChangeKind, Message, Part, Reasoning, ToolCall};
@@ -16,8 +16,8 @@ use crate::{
 };
 
 impl Fitting<'_> {
-    /// Returns the call to send, with a fitted native item, id, name and arguments. Reports each change of
-    /// the id, the name or the arguments.
+    /// Returns the call to send: with a native item, an id, a name and arguments that the service
+    /// accepts. Adds each change of the id, the name or the arguments to the list of changes.
     pub(super) fn call(
         &mut self,
         message: &Message,
@@ -53,8 +53,8 @@ impl Fitting<'_> {
         sent
     }
 
-    /// Returns the name to send for a tool, or `None` if the service accepts the tool's own name. Reports the
-    /// change when a name is mapped for the first time.
+    /// Returns the name to send for a tool, or `None` if the service accepts the tool's own name.
+    /// Adds a change to the list of changes when a name is replaced for the first time.
     pub(super) fn name(&mut self, name: &str) -> Option<String> {
         let count = self.names.len();
         let sent = self.names.sent(name, &self.rules.tool_names)?;
@@ -65,8 +65,8 @@ impl Fitting<'_> {
         Some(sent)
     }
 
-    /// Adds the reasoning or the signature that the service requires in an answer with calls, if the answer
-    /// has none.
+    /// Adds the reasoning or the signature that the service requires in an answer with calls,
+    /// unless the answer already has it.
     pub(super) fn complete_calls(&mut self, message: &Message, fitted_parts: &mut FittedParts) {
         if !fitted_parts.has_call {
             return;
@@ -85,7 +85,8 @@ impl Fitting<'_> {
                     self.change(message, ChangeKind::Reasoning, what);
                 }
             }
-            // On Gemini's own wire, the writer of the body adds the stand-in for a signature.
+            // On the wire Gemini, the writer of the body adds the value that replaces a missing
+            // signature.
             ForeignRule::Signature(signature) if self.rules.wire == BodyWire::OpenAiChat => {
                 if sign_first_call(fitted_parts, signature) {
                     let what = "the stand-in for a signature is added to a call";
@@ -97,8 +98,8 @@ impl Fitting<'_> {
     }
 }
 
-/// Returns whether the arguments of the call are JSON. Calls of custom tools, and calls of other types than
-/// `function_call` in Responses, have other arguments.
+/// Returns whether the arguments of the call are JSON. Calls of custom tools, and calls of other
+/// types than `function_call` on Responses, have arguments in other formats.
 fn has_json_arguments(call: &ToolCall, wire: BodyWire) -> bool {
     let Some(fields) = Fields::of_native(call.native.as_ref(), wire_name(wire)) else {
         return true;
@@ -114,14 +115,15 @@ fn has_json_arguments(call: &ToolCall, wire: BodyWire) -> bool {
     }
 }
 
-/// Returns whether the wire sends arguments as a text. On the other wires, arguments are a JSON value, and
-/// the writer of the body converts blank arguments to an empty object or to no field.
+/// Returns whether arguments are a string on this wire. On the other wires, arguments are a JSON
+/// value, and the writer of the body converts blank arguments to an empty object, or omits their
+/// field.
 fn has_text_arguments(wire: BodyWire) -> bool {
     matches!(wire, BodyWire::OpenAiChat | BodyWire::OpenAiResponses | BodyWire::Cohere)
 }
 
-/// Returns whether the part is reasoning of the wire in this field of a message, or in a block with this
-/// type.
+/// Returns whether the part is reasoning of this wire that is written to the field `field` of the
+/// message, or in a block of the type `field`.
 fn is_reasoning_in(part: &Part, field: &str, wire: BodyWire) -> bool {
     let native = match part {
         Part::Reasoning(reasoning) => reasoning.native.as_ref(),
@@ -143,8 +145,8 @@ fn text_of(part: &Part) -> &str {
     }
 }
 
-/// Creates reasoning with this text. On the wire of Anthropic, it is a block of the type `field`. On other
-/// wires, it is the field `field` of the message.
+/// Creates reasoning with this text. On the wire Anthropic, the reasoning is written as a block of
+/// the type `field`, and on other wires to the field `field` of the message.
 fn placeholder(field: &str, text: &str, wire: BodyWire) -> Part {
     let mut fields = Fields::default();
     if wire == BodyWire::Anthropic {
@@ -159,9 +161,9 @@ fn placeholder(field: &str, text: &str, wire: BodyWire) -> Part {
     Part::Reasoning(reasoning)
 }
 
-/// Adds a signature to the first call that the client runs, in the format of Gemini's endpoint for Chat
-/// Completions. Returns `false` if there is no such call, or if the call already has the field for the
-/// signature, `extra_content`.
+/// Adds a signature to the first call of a client's tool, in the format of Gemini's endpoint for
+/// Chat Completions. Returns `false` if there is no such call, or if the call already has the field
+/// `extra_content`, which contains the signature.
 fn sign_first_call(fitted_parts: &mut FittedParts, signature: &str) -> bool {
     let first = fitted_parts.parts.iter_mut().find_map(|part| match part {
         Part::ToolCall(call) if !call.provider_executed => Some(call),

@@ -30,32 +30,35 @@ use crate::{body::BodyWire, fields::Fields, provider_calls::ids_of_assistants_pr
 pub struct Fitted {
     /// The request that complies with the rules.
     pub request: ChatRequest,
-    /// The names that are sent in another form. The reader of the answer maps them to their originals.
+    /// The tool names that are sent in another form. The reader of the answer restores the original
+    /// names.
     pub names: NameMap,
-    /// The changes. Content that is omitted counts as a change.
+    /// A description of each change, including omitted content.
     pub changes: Vec<Change>,
 }
 
-/// Marks a fitted request in its extensions. Contains the rule for calls of other services, which the writer
-/// of the body needs.
+/// The extension that marks a request as fitted. Contains the rule for calls of other services,
+/// which the writer of the body needs.
 #[derive(Debug, Clone, Copy)]
 struct IsFitted(ForeignRule);
 
 /// Changes a request so that it complies with the rules of a service.
 ///
-/// Content that the rules allow is not changed. The sent form of a message usually depends only on the
-/// message and on the messages before it. Its bytes are then the same in each request. The exceptions are:
+/// Content that the rules allow is not changed. How a message is sent depends only on the message
+/// itself and on earlier messages, so that its bytes are the same in each request of a
+/// conversation. The exceptions are:
 ///
-/// - Media that are removed from the results of a round are sent in a message of the user after the final
-///   result of the round in the request.
+/// - Media that are removed from the results of a round are sent in a user message after the last
+///   result of this round that the request contains.
 /// - A provider-executed call that has no result is omitted as soon as a later message shows that the
 ///   service does not continue the call.
-/// - Refused content is replaced as soon as the request has a mark of the refusal.
-/// - Messages are omitted if a summary of the service replaces them: an item `compaction` of the
-///   Responses API, or a block `compaction` of Anthropic, from the issuer of the rules.
+/// - Content is replaced as soon as the request contains a mark that the service has refused it.
+/// - Messages are omitted if the service has summarized them in an item `compaction` of the
+///   Responses API, or in a block `compaction` of Anthropic. The issuer of the summary must be the
+///   issuer of the rules.
 ///
-/// The [`RefusalMarks`] in the extensions of the request identify content that the service has refused. A
-/// sentence replaces this content.
+/// The [`RefusalMarks`] in the extensions of the request identify content that the service has
+/// refused. `fit` replaces this content by a sentence.
 ///
 /// A request that is already fitted is returned unchanged, regardless of the rules.
 pub fn fit(request: &ChatRequest, rules: &ServiceRules) -> Fitted {
@@ -95,9 +98,10 @@ pub fn fit(request: &ChatRequest, rules: &ServiceRules) -> Fitted {
     Fitted { request, names, changes }
 }
 
-/// Returns the changes that [`fit`] would make to stored messages.
+/// Returns the changes that [`fit`] makes when these messages are sent.
 ///
-/// The replacement of refused content is included: the messages contain the [`RefusalMark`]s.
+/// This includes the replacement of refused content, which the [`RefusalMark`]s in the messages
+/// identify.
 ///
 /// ```
 /// use tower_chat_core::{ChangeKind, Message, Messages, ToolCall};
@@ -114,7 +118,7 @@ pub fn explain(messages: &Messages, rules: &ServiceRules) -> Vec<Change> {
     fit(&ChatRequest::new(messages.clone()).with_extension(marks), rules).changes
 }
 
-/// Returns the request if it is already fitted. Otherwise fits it to the rules.
+/// Returns the request unchanged if it is already fitted, and fits it to the rules otherwise.
 pub(crate) fn fitted(
     request: &ChatRequest,
     rules: impl FnOnce() -> ServiceRules,
@@ -126,20 +130,20 @@ pub(crate) fn fitted(
     }
 }
 
-/// Returns the rule for calls of other services with which the request was fitted. `None` if the request is
-/// not fitted.
+/// Returns the rule for calls of other services that was used to fit the request. Returns `None` if
+/// the request is not fitted.
 pub(crate) fn foreign_rule(request: &ChatRequest) -> Option<ForeignRule> {
     request.extensions.get::<IsFitted>().map(|fitted| fitted.0)
 }
 
-/// The text of the message of the assistant that separates the results of tools from a message of the user.
+/// The text of the assistant message that is added between the results of tools and a user message.
 const BRIDGE: &str = "Ok.";
 
-/// The text of the message of the user that is added in front of a conversation that begins with the
-/// assistant.
+/// The text of the user message that is added before a conversation that begins with an assistant
+/// message.
 const BEGINNING: &str = "[The conversation begins with the assistant.]";
 
-/// The text at the beginning of the message of the user that contains the media of results.
+/// The text at the beginning of the user message that contains the media of results.
 const ATTACHMENTS_NOTE: &str = "The attachments of the results above:";
 
 /// The state of [`fit`] during its pass over the messages of a request.
@@ -147,26 +151,25 @@ const ATTACHMENTS_NOTE: &str = "The attachments of the results above:";
 struct Fitting<'r> {
     rules: &'r ServiceRules,
     messages: Vec<Arc<Message>>,
-    /// Whether a message differs from that of the request, or was added or omitted.
+    /// Whether a message of the request was changed or omitted, or a message was added.
     has_changed: bool,
     names: NameMap,
     ids: CallIds,
     changes: Vec<Change>,
-    /// The media that were removed from the results of the current round. The removed media are sent in a
-    /// message of the user after these results.
+    /// The media that were removed from the results of the current round. They are sent in a user
+    /// message after these results.
     moved_media: Vec<Part>,
-    /// The numbers of images and documents since the latest message of the assistant that has content to
-    /// send.
+    /// The numbers of images and documents since the last assistant message whose content is sent.
     count: Count,
-    /// The names, as sent, of the tools that the history calls. Empty if the service does not require
-    /// definitions of these tools.
+    /// The names of the tools that are called in the history, in the form in which they are sent.
+    /// Empty if the service does not require definitions of these tools.
     called: Vec<String>,
-    /// Whether the history has results of the client's tools.
+    /// Whether the history contains results of the client's tools.
     has_results: bool,
     /// The ids of the provider-executed calls that have no result and are omitted.
     unanswered: HashSet<String>,
-    /// Whether the first message after the instructions has a summary that the service accepts as the
-    /// beginning of a conversation.
+    /// Whether the first message after the instructions contains a summary. The service accepts
+    /// such a message as the first message of a conversation.
     begins_with_summary: bool,
 }
 
@@ -180,7 +183,7 @@ struct FittedParts {
     moved_media: Vec<Part>,
     /// The ids of the provider-executed calls that were removed.
     left_out: HashSet<Option<String>>,
-    /// Whether the message has a call of a tool of the client.
+    /// Whether the message has a call of a client's tool.
     has_call: bool,
 }
 
@@ -209,8 +212,8 @@ impl<'r> Fitting<'r> {
         self.push(&message);
     }
 
-    /// Fits one message and adds it to the messages of the request. Adds two messages in its place if the
-    /// service requires that results and other content are separate.
+    /// Fits one message to the rules, and adds it to the messages that are sent. If the service
+    /// requires that results and other content are in separate messages, adds two messages instead.
     fn push(&mut self, message: &Arc<Message>) {
         if let Some(author) = self.other_author(message) {
             let mut renamed = Message::clone(message);
@@ -266,8 +269,9 @@ impl<'r> Fitting<'r> {
         self.finish(message, Some(fitted_parts));
     }
 
-    /// Adds a message with its fitted parts, or unchanged if no part was changed. Omits the message if no
-    /// part remains, or if the service refuses it as empty. `None` means that the parts need no change.
+    /// Adds a message with its fitted parts. `None` means that all parts are sent unchanged. Omits
+    /// the message if no parts remain, or if the service refuses the message because it has no
+    /// content.
     fn finish(&mut self, message: &Arc<Message>, fitted_parts: Option<FittedParts>) {
         let parts = fitted_parts
             .as_ref()
@@ -293,16 +297,16 @@ impl<'r> Fitting<'r> {
         });
     }
 
-    /// Adds a message of the user at the beginning of the conversation, if the service requires it and the
-    /// first message that is sent after the instructions is of the assistant or of a tool. `role` is the
-    /// role of the next message.
+    /// Adds a user message before the conversation, if the service requires one and the
+    /// conversation would begin with an assistant or tool message. `role` is the role of the
+    /// message that is added next.
     fn begin(&mut self, role: Role) {
         if self.begins_with_summary {
             return;
         }
         let is_user = |role: Role| !matches!(role, Role::Assistant | Role::Tool);
         let is_instruction = |role: Role| matches!(role, Role::System | Role::Developer);
-        // The wires do not send a message with only blank texts.
+        // A message is not sent on the wire if all its texts are blank and it has no other content.
         let is_sent = |part: &Part| match part {
             Part::Media(_) | Part::ToolResult(_) => true,
             other => is_written(other, self.rules),
@@ -319,9 +323,8 @@ impl<'r> Fitting<'r> {
         }
     }
 
-    /// Adds a message of the assistant if the service requires one between results and a message of the user,
-    /// the previous message is of a tool, and the next message is of the user. `role` is the role of the next
-    /// message.
+    /// Adds an assistant message between a tool message and a user message, if the service requires
+    /// one. `role` is the role of the message that is added next.
     fn bridge(&mut self, role: Role) {
         let follows_results =
             self.messages.last().is_some_and(|last| last.role == Role::Tool) && role == Role::User;
@@ -333,8 +336,8 @@ impl<'r> Fitting<'r> {
         }
     }
 
-    /// Adds a message of the user with the media that were removed from the results of the round, if there
-    /// are any.
+    /// Adds a user message with the media that were removed from the results of the round. Does
+    /// nothing if no media were removed.
     fn put_behind(&mut self) {
         if self.moved_media.is_empty() {
             return;
@@ -346,8 +349,8 @@ impl<'r> Fitting<'r> {
         self.messages.push(Arc::new(Message::new(Role::User, parts)));
     }
 
-    /// Returns the author to send with a message, if it differs from the author of the message.
-    /// `Some(None)` means that no author is sent.
+    /// Returns the author to send with a message. Returns `None` if the message is sent with its
+    /// own author, and `Some(None)` if the message is sent without an author.
     fn other_author(&mut self, message: &Message) -> Option<Option<String>> {
         let author = message.author.as_deref()?;
         let sent = match self.rules.author_names {
@@ -370,12 +373,13 @@ impl<'r> Fitting<'r> {
     }
 }
 
-/// Returns whether the message has only plain texts, which every service accepts.
+/// Returns whether all parts of the message are texts without native items. Every service accepts
+/// such texts.
 fn is_plain(message: &Message) -> bool {
     message.parts.iter().all(|part| matches!(part, Part::Text(text) if text.native.is_none()))
 }
 
-/// Returns whether a service that refuses empty answers accepts an answer with this part.
+/// Returns whether the part is content, for a service that refuses answers without content.
 fn is_content(part: &Part, message: &Message, rules: &ServiceRules) -> bool {
     match part {
         Part::Text(text) => !text.text.trim().is_empty(),
@@ -400,8 +404,9 @@ fn is_content(part: &Part, message: &Message, rules: &ServiceRules) -> bool {
     }
 }
 
-/// Returns whether a message of the assistant with this part is certainly sent. A message of the assistant
-/// without such a part may be omitted. The wire then joins the messages of the user before and after it.
+/// Returns whether the writer of the body always writes an assistant message with this part. The
+/// writer may omit an assistant message without such a part, and then joins the user messages
+/// before and after it.
 fn is_written(part: &Part, rules: &ServiceRules) -> bool {
     let is_own = |native: Option<&Native>| {
         native.is_some_and(|native| &*native.wire == wire_name(rules.wire))

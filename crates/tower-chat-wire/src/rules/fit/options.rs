@@ -14,7 +14,7 @@ use crate::{
     },
 };
 
-/// The fields of a request that contain the tool choice, on all wires.
+/// The names of the fields that contain the tool choice in the request bodies of all wires.
 const CHOICES: [&str; 4] = ["tool_choice", "toolChoice", "toolConfig", "tool_config"];
 
 impl Fitting<'_> {
@@ -51,7 +51,8 @@ impl Fitting<'_> {
         has_changed.then_some(sent)
     }
 
-    /// Changes the schema of a tool to one that the service accepts. Returns whether it was changed.
+    /// Changes the schema of a tool so that the service accepts it. Returns whether the schema was
+    /// changed.
     fn fit_schema(&mut self, tool: &mut ToolDefinition) -> bool {
         let is_of_wire =
             tool.native.as_ref().is_some_and(|native| &*native.wire == wire_name(self.rules.wire));
@@ -75,9 +76,9 @@ impl Fitting<'_> {
         is_replaced || is_completed
     }
 
-    /// Replaces tool names with the names to send, in a tool choice that is stored as JSON of the wire. Every
-    /// string in the JSON that is equal to a mapped name counts as a name. Returns whether a name was
-    /// replaced.
+    /// Replaces tool names in a tool choice that is stored in the JSON format of the wire. Every
+    /// string in the JSON that is equal to a tool name that is sent in another form is replaced.
+    /// Returns whether a name was replaced.
     fn rename_chosen(&self, choice: &mut Value) -> bool {
         let mut has_changed = false;
         match choice {
@@ -98,8 +99,9 @@ impl Fitting<'_> {
         has_changed
     }
 
-    /// Removes the options that enable thinking, if the service refuses them because the request continues a
-    /// round that does not begin with thinking. Returns whether the options were changed.
+    /// Removes the options that enable thinking, if the request continues a round that does not
+    /// begin with thinking and the service refuses such a request. Returns whether the options were
+    /// changed.
     fn leave_out_thinking(&mut self, options: &mut ChatOptions) -> bool {
         let wire = self.rules.wire;
         if !self.rules.thinking_first
@@ -115,8 +117,9 @@ impl Fitting<'_> {
         true
     }
 
-    /// Removes the tools and the tool choice if the choice is that no tool may be called and the wire is
-    /// Bedrock Converse, which cannot express this choice. Returns whether the options were changed.
+    /// Removes the tools and the tool choice if the choice is [`ToolChoice::None`] and the wire is
+    /// Bedrock Converse, which cannot express this choice. Returns whether the options were
+    /// changed.
     fn leave_out_tools(&mut self, options: &mut ChatOptions) -> bool {
         let may_call_none = options.tool_choice == Some(ToolChoice::None);
         if self.rules.wire != BodyWire::BedrockConverse || !may_call_none {
@@ -131,9 +134,10 @@ impl Fitting<'_> {
         true
     }
 
-    /// Adds definitions of the tools that the history calls and removes the tool choice, if the service
-    /// requires definitions and the request has none. Adds a definition with the name `tool` for a history
-    /// that has results but no calls. Returns whether definitions were added.
+    /// Adds definitions of the tools that are called in the history, and removes the tool choice.
+    /// Does so only if the service requires definitions of called tools and the request contains no
+    /// definitions. For a history with results and without calls, adds one definition with the name
+    /// `tool`. Returns whether definitions were added.
     fn define_called(&mut self, options: &mut ChatOptions) -> bool {
         let has_blocks = !self.called.is_empty() || self.has_results;
         let is_defined = options

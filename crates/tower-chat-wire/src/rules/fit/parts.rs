@@ -15,8 +15,9 @@ use crate::rules::{
 };
 
 impl Fitting<'_> {
-    /// Fits one part of a message and adds it to the fitted parts, or omits it. `at_provider` contains
-    /// the ids of the provider-executed calls of the message.
+    /// Fits one part of a message to the rules, and adds it to the fitted parts. Omits the part if
+    /// the service does not accept it in any form. `at_provider` contains the ids of the
+    /// provider-executed calls of the message.
     pub(super) fn part(
         &mut self,
         message: &Message,
@@ -32,7 +33,8 @@ impl Fitting<'_> {
         match part {
             Part::Text(text) => {
                 let mut native = self.native(message, text.native.as_ref(), fitted_parts);
-                // The native item may contain a citation of a result that was omitted.
+                // The native item is removed, because it may contain a citation of a result that
+                // was omitted.
                 if !fitted_parts.left_out.is_empty() && native.take().is_some() {
                     fitted_parts.has_changed = true;
                 }
@@ -104,8 +106,8 @@ impl Fitting<'_> {
                 .is_some_and(|id| self.unanswered.contains(&id))
     }
 
-    /// Returns the native item of a part. Returns `None` and reports the change if another service made the
-    /// item.
+    /// Returns the native item of a part. If another service has issued the item, returns `None`
+    /// and adds a change to the list of changes.
     pub(super) fn native(
         &mut self,
         message: &Message,
@@ -139,8 +141,8 @@ impl Fitting<'_> {
         is_foreign || is_refused
     }
 
-    /// Returns the part to send for media that are not part of a result. If the service does not accept the
-    /// media, the part is a text that describes the media in one sentence.
+    /// Returns the part to send for media that are not in a result. If the service does not accept
+    /// the media, the part is a sentence that describes the media.
     fn media(&mut self, message: &Message, media: &Media, fitted_parts: &mut FittedParts) -> Part {
         let native = self.native(message, media.native.as_ref(), fitted_parts);
         let mut sent = media.clone();
@@ -173,8 +175,8 @@ pub(super) fn with_native<P>(
     part
 }
 
-/// Adds a text to a message that has a document but no text, because the service accepts documents only
-/// together with a text.
+/// Adds a text to a message that contains a document and no text, for a service that accepts
+/// documents only together with a text.
 pub(super) fn add_text_beside(fitted_parts: &mut FittedParts) {
     let is_document = |part: &Part| matches!(part, Part::Media(media) if !media::is_image(media));
     let has_text = fitted_parts
@@ -187,12 +189,13 @@ pub(super) fn add_text_beside(fitted_parts: &mut FittedParts) {
     }
 }
 
-/// Joins all texts among the parts into one text, at the position of the first text. The joined text has no
-/// native item, because a text with a native item would be sent as a list. Returns `false` and changes
-/// nothing if there is no text, or if there is only one text and it has no native item of the wire.
+/// Joins all texts among the parts into one text without a native item, at the position of the
+/// first text. The joined text has no native item, because the content is sent as a list if a text
+/// has one. Returns `false` and changes nothing if there are no texts, or only one text without a
+/// native item of the wire.
 ///
-/// The texts of an answer are joined without a separator, because they may be pieces of one sentence
-/// between citations. The texts of other messages are joined with a line break.
+/// The texts of an answer are joined without a separator, because citations can divide one sentence
+/// into several texts. The texts of other messages are joined with a line break.
 pub(super) fn join_texts(parts: &mut Vec<Part>, role: Role, rules: &ServiceRules) -> bool {
     let is_of_wire = |text: &Text| {
         text.native.as_ref().is_some_and(|native| &*native.wire == wire_name(rules.wire))

@@ -13,7 +13,8 @@ use crate::rules::{
 };
 
 impl Fitting<'_> {
-    /// Returns the result to send. Adds media that are to be sent after the results to `fitted_parts`.
+    /// Returns the result to send. Moves media that must be sent after the results to
+    /// `fitted_parts`.
     pub(super) fn result(
         &mut self,
         message: &Message,
@@ -129,13 +130,14 @@ impl Fitting<'_> {
     }
 }
 
-/// The position of media of a result.
+/// Where media of a result are sent.
 #[derive(Debug)]
 enum Placed {
-    /// In the result. Contains the media in another form, or `None` if they are sent unchanged.
+    /// In the result. The field contains the media in another form, or `None` if they are sent
+    /// unchanged.
     Here(Option<Media>),
-    /// In a message of the user after the results.
+    /// In a user message after the results.
     AfterResults(Media),
-    /// Nowhere: a sentence replaces the media.
+    /// The media are not sent: a sentence in the result replaces them.
     Sentence,
 }

@@ -194,7 +194,7 @@ fn openai_chat(rules: &mut ServiceRules) {
     rules.call_ids.max_length = 40;
     rules.user_media = MediaRule::of(OPENAI_MEDIA);
     rules.refused_in_schemas = UNIONS_AND_VALUES;
-    // No model of these services reads reasoning that is sent back.
+    // None of the models at these services reads reasoning in requests.
     rules.reasoning_fields = Some(&[]);
 }
 
@@ -242,7 +242,7 @@ fn without_reasoning_fields(rules: &mut ServiceRules) {
 fn openrouter(rules: &mut ServiceRules) {
     strict_chat(rules);
     rules.call_ids.max_length = 40;
-    // OpenRouter calls the services of OpenAI and of Anthropic, among others.
+    // OpenRouter forwards requests to OpenAI, to Anthropic and to other services.
     rules.refused_in_schemas = UNIONS_AND_VALUES;
 }
 

@@ -12,19 +12,19 @@ use crate::body::BodyWire;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct KnownService {
-    /// The name of the service, and of its [provider](ServiceRules::choose). Its
-    /// [issuer](ServiceRules::issuer) has the same name, except for Claude at Vertex AI and Bedrock, where
+    /// The name of the service. Its [provider](ServiceRules::choose) and its
+    /// [issuer](ServiceRules::issuer) have the same name. Only for Claude at Vertex AI and Bedrock,
     /// the issuer is `anthropic`.
     pub name: &'static str,
     /// The wire of these rules. A service with several wires has an entry for each wire.
     pub wire: BodyWire,
-    /// The hosts of the service. A host name that ends with `.` or `-` and one of these hosts belongs to the
-    /// service too.
+    /// The hosts of the service. A host whose name ends with one of these hosts, after a `.` or a
+    /// `-`, also belongs to the service.
     pub hosts: &'static [&'static str],
-    /// Changes the rules of an unknown service of the wire to those of this service.
+    /// Changes the rules of an unknown service with the same wire to the rules of this service.
     change: fn(&mut ServiceRules),
-    /// The sources of the rules, as pairs of a field of [`ServiceRules`] and the source of its value: a URL,
-    /// or a file of a package.
+    /// The sources of the rules: pairs of a field name of [`ServiceRules`] and the source of its
+    /// value. The source is a URL, or a file in a package.
     pub sources: &'static [(&'static str, &'static str)],
 }
 
@@ -38,8 +38,8 @@ impl KnownService {
 }
 
 impl ServiceRules {
-    /// Returns the rules of a [known](KNOWN) service on a wire before they are adapted to a model. `None` if
-    /// the service is not known on this wire.
+    /// Returns the rules of a [known](KNOWN) service on a wire, before they are adapted to a model.
+    /// Returns `None` if [`KNOWN`] has no entry with this name and this wire.
     pub fn named(wire: BodyWire, name: &str) -> Option<Self> {
         let known = KNOWN.iter().find(|known| known.wire == wire && known.name == name);
         known.map(KnownService::rules)
@@ -64,7 +64,7 @@ const OPENAI_FILES: &str = "https://developers.openai.com/api/docs/guides/file-i
 const CLAUDE_SAME_ID: &str = "https://github.com/brainlid/langchain/pull/620";
 const CLAUDE_THINKING: &str =
     "https://platform.claude.com/docs/en/build-with-claude/thinking-tool-workflows";
-/// The error of Claude at Bedrock and at Vertex AI.
+/// The source of the rule about thinking for Claude at Bedrock and at Vertex AI.
 const CLAUDE_THINKING_ELSEWHERE: &str = "https://github.com/anomalyco/opencode/issues/3077";
 const ANTHROPIC_TOOLS: &str =
     "https://docs.claude.com/en/docs/agents-and-tools/tool-use/implement-tool-use";

@@ -1,4 +1,4 @@
-//! Tests of summaries that a service makes of the messages before the summary.
+//! Tests of summaries by a service, which replace the messages before the summary.
 
 use std::sync::Arc;
 
@@ -37,8 +37,8 @@ fn call(id: &str) -> Part {
     Part::ToolCall(ToolCall::new(id, "look", "{}"))
 }
 
-/// Returns the texts that are in the body of the request that these rules allow, and the number of
-/// changes.
+/// Fits the messages to the rules and writes the body. Returns for each text whether the body
+/// contains it, and the kinds of the changes.
 fn sent(
     messages: &[Message],
     rules: &ServiceRules,
@@ -63,9 +63,9 @@ fn only_the_service_that_made_a_summary_omits_what_it_stands_for() {
         let chat = rules(BodyWire::OpenAiChat, "openai");
         for (issuer, text, receiver, is_short, is_sent) in [
             (Some(name), Some("SUMMARY"), &own, true, true),
-            // The compaction failed.
+            // The compaction failed, so the item has no summary.
             (Some(name), None, &own, false, true),
-            // The item may be of another service.
+            // The item has no issuer, so another service may have created it.
             (None, Some("SUMMARY"), &own, false, true),
             (Some("llm.example.com"), Some("SUMMARY"), &own, false, false),
             (Some(name), Some("SUMMARY"), &same_wire, false, false),
@@ -204,7 +204,7 @@ fn a_paused_answer_continues_with_all_messages() {
     }
 }
 
-/// Adds summaries of the service to messages of the assistant in a hostile history.
+/// Returns a hostile history, in which some assistant messages contain a summary by the service.
 fn with_summaries(case: u64, wire: BodyWire, name: &str) -> ChatRequest {
     let mut rng = Rng::of(45, case);
     let request = request(case);
@@ -227,7 +227,8 @@ fn a_service_accepts_every_history_with_summaries_of_its_own() {
             let request = with_summaries(case, wire, name);
             let (fitted, body) = written(&request, &rules(wire, name));
             omitted += usize::from(fitted.request.messages().len() < request.messages().len());
-            // A conversation may begin with a summary, although it is of the assistant.
+            // A conversation may begin with a summary, although the summary is in an assistant
+            // message.
             let service = Service::new(wire_name(wire), name).with_any_first();
             let found = violations(service, &body);
             assert!(found.is_empty(), "{name} {case}: {found:#?}\n{body}");

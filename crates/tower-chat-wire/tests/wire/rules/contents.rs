@@ -1,4 +1,4 @@
-//! Contents, authors, media and ids in the forms that single services demand.
+//! Tests of contents, authors, media and ids in the forms that some services require.
 
 use serde_json::{Value, json};
 use tower_chat_core::{
@@ -22,7 +22,7 @@ fn texts(texts: [&str; 2]) -> Vec<Part> {
     texts.map(Part::text).to_vec()
 }
 
-/// Returns a conversation whose messages have two texts each.
+/// Returns a conversation in which each message has two texts.
 fn of_lists() -> ChatRequest {
     ChatRequest::new(vec![
         Message::new(Role::System, texts(["Be brief.", "Be kind."])),
@@ -55,14 +55,16 @@ fn a_content_is_one_text_where_the_service_refuses_lists() {
         } else {
             assert_eq!(*contents[1], "Is it cold?\nIn Paris.", "{name}");
         }
-        // The texts of an answer are pieces of one text, and are joined without a separator.
+        // The texts of an answer are joined without a separator, because they are pieces of one
+        // text.
         assert_eq!(*contents[2], "I look.", "{name}");
         assert_eq!(*contents[3], "12 degrees\nwind", "{name}");
         assert_eq!(*contents[4], "It is.", "{name}");
     }
     let sent = body(&of_lists(), &rules(OpenAiChat, "openai"));
     assert!(sent["messages"][4]["content"].is_array(), "OpenAI takes lists");
-    // A single text that the same service has sent as a list.
+    // The same service has sent this text in a list, so the text has a native item. It is sent as a
+    // string.
     let mut text = Text::new("It is.");
     let native = Native::new("openai-chat", r#"{"type":"text"}"#.parse().unwrap());
     text.native = Some(native.issued_by("groq"));
@@ -129,7 +131,7 @@ fn equal_ids_of_several_answers_differ_wherever_the_service_refuses_them() {
         assert_eq!(ids(call), ["call_0", "call_0_2"], "{name}");
         assert_eq!(ids(result), ["call_0", "call_0_2"], "{name}");
     }
-    // An unknown service gets an id unchanged if the id is well formed.
+    // An id that is well formed is sent to an unknown service unchanged.
     let sent = body(&request, &rules(Anthropic, "llm.example.com"));
     assert_eq!(sent["messages"][3]["content"][0]["id"], "call_0");
 }
@@ -164,7 +166,8 @@ fn services_that_demand_reasoning_with_calls_get_their_own_or_the_shortest_that_
         body(&round(Vec::new()), &rules(OpenAiChat, "moonshot"))["messages"][1]["reasoning_content"],
         " "
     );
-    // DeepSeek speaks Anthropic Messages, too. Its thinking may have no signature.
+    // DeepSeek also has an endpoint for Anthropic Messages, whose thinking blocks have no
+    // signature.
     let deepseek = rules(Anthropic, "deepseek");
     let sent = body(&round(Vec::new()), &deepseek);
     let empty = json!({"type": "thinking", "thinking": "", "signature": ""});
@@ -179,7 +182,7 @@ fn services_that_demand_reasoning_with_calls_get_their_own_or_the_shortest_that_
         let foreign = round(thought("anthropic", block, "Hm.", "anthropic"));
         assert_eq!(body(&foreign, &deepseek)["messages"][1]["content"][0], empty);
     }
-    // Claude refuses thinking without its signature.
+    // Claude refuses thinking blocks without a signature.
     let unsigned = json!({"type": "thinking", "signature": ""});
     let sent = body(
         &round(thought("anthropic", unsigned, "Hm.", "anthropic")),
@@ -210,8 +213,8 @@ fn the_name_of_a_media_type_is_sent_as_services_know_it() {
         };
         for other in ["IMAGE/PNG", "image/png; q=1", " image/png"] {
             let wire = wire_name(rules.wire);
-            // The sentence that replaces media contains the stored type, so only media that are
-            // sent are compared.
+            // If a sentence replaces the media, the two bodies differ, because the sentence
+            // contains the stored media type. Only services that receive the media are checked.
             if sent("image/png").to_string().contains("AAAA") {
                 assert_eq!(sent(other), sent("image/png"), "{name} on {wire}: {other}");
             }
@@ -250,7 +253,7 @@ fn pictures_and_sounds_that_a_service_does_not_read_are_sentences() {
             assert!(!sent.contains("AAAA") && sent.contains(other), "{name} {other}: {sent}");
         }
     }
-    // Ollama reads no addresses.
+    // Ollama does not accept URLs of images.
     let url = Media::new("image/png", MediaSource::Url("https://example.com/a.png".to_owned()));
     let stored = vec![
         Message::new(Role::User, vec![url.into()]),
@@ -274,7 +277,7 @@ fn a_conversation_that_begins_with_the_assistant_is_sent_behind_a_message_of_the
         Message::tool_results([call.answer("12 degrees")]),
         Message::user("Is it cold?"),
     ];
-    // The wires omit a blank message of the user.
+    // The writer omits a user message that contains only a blank text.
     let blank = vec![Message::user(" "), Message::assistant("Good day."), Message::user("Is it?")];
     for messages in [greeting, calls, blank] {
         let request = ChatRequest::new(messages);

@@ -1,4 +1,4 @@
-//! Tests the table of rules in the guide.
+//! Tests that the table of rules in the guide is current.
 
 use std::{collections::BTreeSet, fs, path::Path};
 

@@ -1,4 +1,4 @@
-//! Calls of a service's own tools without results, and requests in which no tool may be called.
+//! Tests of provider-executed calls without results, and of requests with the tool choice `None`.
 
 use serde_json::{Value, json};
 use tower_chat_core::{
@@ -13,7 +13,7 @@ fn native(wire: BodyWire, item: &Value) -> Native {
     Native::new(wire_name(wire), item.to_string().parse().unwrap())
 }
 
-/// Returns a call that the service runs itself, and its result.
+/// Returns a provider-executed call and its result.
 fn hosted(wire: BodyWire) -> [Part; 2] {
     if wire == BodyWire::BedrockConverse {
         let call = json!({"toolUse": {"type": "server_tool_use", "toolUseId": "hosted_1",

@@ -1,4 +1,4 @@
-//! Tests of requests that are changed by the rules of services.
+//! Tests of the changes that make requests comply with the rules of services.
 
 mod compaction;
 mod contents;
@@ -21,7 +21,7 @@ use tower_chat_wire::{
     rules::{Fitted, IdForm, ServiceRules, fit},
 };
 
-/// Returns the request after the rules were applied, and its body.
+/// Fits a request to the rules, and returns the fitted request and its body.
 fn written(request: &ChatRequest, rules: &ServiceRules) -> (Fitted, Value) {
     let fitted = fit(request, rules);
     let request = &fitted.request;
@@ -56,7 +56,8 @@ fn body(request: &ChatRequest, rules: &ServiceRules) -> Value {
     written(request, rules).1
 }
 
-/// Returns the rules of a known service, without rules of a model, or of an unknown service.
+/// Returns the rules of the known service with this name, before they are adapted to a model. If
+/// there is no such service, returns the rules of an unknown service.
 fn rules(wire: BodyWire, name: &str) -> ServiceRules {
     ServiceRules::named(wire, name).unwrap_or_else(|| ServiceRules::unknown(wire, name))
 }
@@ -71,8 +72,8 @@ const WIRES: [BodyWire; 7] = [
     BodyWire::Ollama,
 ];
 
-/// Returns the rules of every known service, each with its name, those of an unknown service of every
-/// wire, and those of models that have their own rules.
+/// Returns all rule sets with the name of their service: the rules of every known service, the
+/// rules of an unknown service for every wire, and rules that are adapted to some models.
 fn all_rules() -> Vec<(&'static str, ServiceRules)> {
     let known = tower_chat_wire::rules::KNOWN.iter().map(|known| (known.name, known.rules()));
     let unknown = WIRES.map(|wire| ("unknown", ServiceRules::unknown(wire, "llm.example.com")));

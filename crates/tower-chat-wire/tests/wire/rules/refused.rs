@@ -1,4 +1,5 @@
-//! Content that a service has refused: only this service is sent a sentence in its place.
+//! Tests that content that a service has refused is replaced by a sentence in requests to this
+//! service, and is sent to other services.
 
 use tower_chat_core::{
     ChangeKind, ChatRequest, ContentKind, Media, MediaSource, Message, MessageId, Part,
@@ -12,7 +13,7 @@ const IMAGE: &str = "SU1BR0U=";
 const RESULT: &str = "a poisonous result";
 const QUESTION: &str = "a poisonous question";
 
-/// Returns a user message with an image and a text, and a round whose result has both.
+/// Returns a conversation in which a user message and a result both contain an image and a text.
 fn history() -> Vec<Message> {
     let run = RunId::new();
     let image = || Part::Media(Media::new("image/png", MediaSource::Base64(IMAGE.to_owned())));
@@ -50,8 +51,8 @@ fn every_service_is_sent_a_sentence_in_the_place_of_what_it_has_refused() {
             let (fitted, body) = written(&request, &rules);
             let body = body.to_string();
             let count = |text: &str| text.matches(refused).count();
-            // An image in a position where the service accepts none is replaced by a sentence without a
-            // mark.
+            // If the service accepts no image at this position, a sentence replaces the image even
+            // without a mark, so the counts are not compared.
             if content == ContentKind::Text || count(&plain) == 2 {
                 assert_eq!(count(&body) + 1, count(&plain), "{name}: {body}");
             }

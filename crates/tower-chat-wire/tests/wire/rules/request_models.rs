@@ -1,4 +1,5 @@
-//! Bodies of hostile histories, for the request models of the providers' own packages.
+//! Writes request bodies of hostile histories. The request models in the packages of the providers
+//! validate these bodies.
 
 use std::{
     env,
@@ -10,7 +11,7 @@ use serde_json::json;
 
 use super::{all_rules, body, total, wire_name};
 
-/// Writes bodies as JSON lines. `.ci/request_models` validates them.
+/// Writes the bodies to a file, one per line. The script `.ci/request_models` validates the file.
 #[test]
 #[ignore = "writes the file that TOWER_CHAT_BODIES names; `.ci/release request_models` runs it"]
 fn bodies_are_written_for_the_request_models() {

@@ -1,4 +1,4 @@
-//! Requests that were found to end conversations, by service.
+//! Tests of requests that a service refused, after which the conversation could not be continued.
 
 use serde_json::{Value, json};
 use tower_chat_core::{
@@ -21,7 +21,7 @@ fn media(media_type: &str) -> Part {
     Part::Media(Media::new(media_type, MediaSource::Base64("AAAA".to_owned())))
 }
 
-/// Returns a round between two messages of the user.
+/// Returns a conversation with a round between two user messages.
 fn round(call: ToolCall, result: ToolResult) -> ChatRequest {
     ChatRequest::new(vec![
         Message::user("Is it cold?"),
@@ -77,7 +77,7 @@ fn custom_tools_of_openai_keep_their_text() {
     call.native = native("openai-responses", json!({"type": "custom_tool_call"}));
     let sent = body(&round_of(call.clone()), &rules(OpenAiResponses, "openai"));
     assert_eq!(sent["input"][1]["input"], text);
-    // Another service is sent a call of a function.
+    // A call of a custom tool is sent to another service as a call of a function.
     call.native = call.native.map(|native| native.issued_by("openai"));
     let sent = body(&round_of(call), &rules(OpenAiResponses, "xai"));
     assert_eq!(sent["input"][1]["type"], "function_call");
@@ -335,7 +335,8 @@ fn new_media_that_a_service_does_not_take_are_an_error_and_stored_ones_a_sentenc
             matches!(error, UnsupportedMedia::Media { media_type: found, .. } if found == media_type)
         });
         assert!(expected, "{name}: {refused:?}");
-        // Stored messages, messages before an answer, and messages of earlier runs.
+        // Media in an earlier message of the request or in the stored history are not refused: a
+        // sentence replaces them.
         let stored = ChatRequest::new(vec![
             alone(),
             Message::assistant("I see."),
@@ -347,7 +348,7 @@ fn new_media_that_a_service_does_not_take_are_an_error_and_stored_ones_a_sentenc
         let mut loaded = ChatRequest::user("And now?");
         loaded.prepend(&alone().into());
         check_new(&loaded, &rules).unwrap();
-        // The result of a tool that has already run.
+        // Media in the result of a tool are not refused either, because the tool has already run.
         let tool = result_of(vec![media(media_type)], false);
         let tool = ChatRequest::new(tool.messages().take(3));
         check_new(&tool, &rules).unwrap();
@@ -386,7 +387,7 @@ fn reasoning_goes_to_its_service_alone_and_strict_services_get_no_unknown_field(
     }
     let sent = body(&of("deepseek"), &rules(OpenAiChat, "deepseek"));
     assert_eq!(sent["messages"][1]["reasoning_content"], "a thought");
-    // An older version did not store the issuer.
+    // Messages that an older version stored have no issuer.
     for name in ["openai", "azure", "mistral", "groq", "cerebras"] {
         let sent = body(&of(""), &rules(OpenAiChat, name));
         assert!(sent["messages"][1].get("reasoning_content").is_none(), "{name}");

@@ -1,4 +1,4 @@
-//! Answers that are stored, loaded, and sent back to the service that made them.
+//! Tests of answers that are stored, loaded, and sent back to the service that they came from.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use tower_chat_wire::{
 
 use super::{body, rules};
 
-/// Returns an answer of each wire with native items, and the message or item that is sent back.
+/// Returns, for each wire, the body of an answer with native items, and the message or item that is
+/// expected in the next request.
 fn answers() -> Vec<(BodyWire, &'static str, Value, Value)> {
     let chat = json!({
         "role": "assistant", "content": "It is.", "reasoning_content": "Hm.",
@@ -78,11 +79,12 @@ fn read(wire: BodyWire, issuer: &Arc<str>, answer: &Value) -> Vec<Message> {
     let context = AnswerContext::default().with_issuer(Arc::clone(issuer));
     let answer = wire.parse_answer_to(&answer.to_string(), &context).unwrap();
     let messages = answer.messages.iter();
-    // Stored and loaded.
+    // Encodes and decodes the messages like a store.
     messages.map(|message| format::decode(&format::encode(message)).unwrap()).collect()
 }
 
-/// Returns a request with an answer between two messages of the user. Its calls have results.
+/// Returns a request with an answer between two user messages. The request contains a result for
+/// each call of the answer.
 fn with_answer(answer: &[Message]) -> ChatRequest {
     let mut messages = vec![Message::user("Is it cold?")];
     messages.extend(answer.iter().cloned());
@@ -139,7 +141,7 @@ fn items_go_to_their_issuer_alone_and_those_of_older_versions_to_any_service() {
         let sent = body(&request, &other);
         assert!(!has_items(&sent), "{name}: {sent:#}");
         assert!(sent.to_string().contains("look"), "{name}: {sent:#}");
-        // In the form in which an older version stored them.
+        // An older version stored native items without an issuer.
         let older: Vec<Message> = messages
             .iter()
             .map(|message| {

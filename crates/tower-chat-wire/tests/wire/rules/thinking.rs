@@ -1,4 +1,5 @@
-//! Tests that a request with manual thinking does not continue a round that begins without thinking.
+//! Tests that manual thinking is removed from a request that continues a round that begins without
+//! thinking.
 
 use serde_json::{Value, json};
 use tower_chat_core::{
@@ -12,7 +13,7 @@ use tower_chat_wire::{
 
 use super::{rules, total::thinking, wire_name, written};
 
-/// Returns an answer that calls a tool after a thinking block of the wire, if there is one.
+/// Returns an answer with a call of a tool, and with this thinking block before the call, if any.
 fn asks(id: &str, thought: Option<Reasoning>) -> Message {
     let call = ToolCall::new(id, "look", "{}");
     let parts = thought.map(Part::Reasoning).into_iter().chain([Part::ToolCall(call)]);
@@ -33,7 +34,8 @@ fn thought(wire: BodyWire) -> Reasoning {
     reasoning
 }
 
-/// Returns the thinking option of the body, and the changes of the options.
+/// Returns the value of the option for thinking in the body, and descriptions of the changes of the
+/// options.
 fn sent(messages: &[Message], rules: &ServiceRules) -> (Value, Vec<String>) {
     let request = thinking(&ChatRequest::new(messages.to_vec()), rules.wire);
     let (fitted, body) = written(&request, rules);
@@ -60,7 +62,8 @@ fn a_round_that_another_service_began_is_continued_without_thinking() {
         let (option, changes) = sent(&foreign, &rules);
         assert_eq!((option, changes.len()), (Value::Null, 1), "{}", rules.issuer);
         assert!(changes[0].contains("does not begin with thinking"), "{}", changes[0]);
-        // The checker, which shares no code with the rules, would refuse the option.
+        // The checker, which shares no code with the rules, accepts this body, and refuses the same
+        // body with the option.
         let request = ChatRequest::new(foreign.clone());
         let (name, body) = (wire_name(rules.wire), written(&request, &rules).1);
         let service = Service::new(name, &rules.issuer);
@@ -70,7 +73,8 @@ fn a_round_that_another_service_began_is_continued_without_thinking() {
             refused[name] = value.clone();
         }
         assert_eq!(violations(service, &refused).len(), 1, "{}", rules.issuer);
-        // The first answer after the message of the user decides.
+        // The first answer of the round has no thinking block, so the thinking block of the second
+        // answer has no effect.
         let second = [&foreign[..], &[asks("c2", own()), answers("c2")]].concat();
         assert_eq!(sent(&second, &rules).1.len(), 1, "{}", rules.issuer);
     }
@@ -81,7 +85,7 @@ fn thinking_stays_enabled_in_every_other_request() {
     for rules in claude() {
         let own = || Some(thought(rules.wire));
         let begun = vec![Message::user("q"), asks("c1", own()), answers("c1")];
-        // Without interleaved thinking, Claude does not think again after a result.
+        // Without interleaved thinking, later answers of a round have no thinking block.
         let continued = [&begun[..], &[asks("c2", None), answers("c2")]].concat();
         let foreign = [Message::user("q"), asks("c1", None), answers("c1")];
         let ended = [&foreign[..], &[Message::assistant("12."), Message::user("and?")]].concat();
@@ -123,7 +127,7 @@ fn other_options_stay_and_the_edit_that_needs_thinking_goes() {
     options.extra.insert("context_management".to_owned(), json!({"edits": [clear, uses]}));
     let body = written(&request, &rules(Anthropic, "anthropic")).1;
     assert_eq!(body["context_management"], json!({"edits": [uses]}));
-    // Adaptive thinking may continue every round.
+    // A request with adaptive thinking may continue any round.
     let options = std::sync::Arc::make_mut(&mut request.options);
     options.extra.insert("thinking".to_owned(), json!({"type": "adaptive"}));
     let body = written(&request, &rules(Anthropic, "anthropic")).1;

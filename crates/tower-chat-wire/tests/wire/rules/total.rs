@@ -1,5 +1,5 @@
-//! Generated hostile histories for every service: a checker that shares no code with the writers accepts
-//! each body.
+//! Tests with generated hostile histories for every service. A checker that shares no code with the
+//! writers must accept each body.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -18,15 +18,16 @@ use super::{all_rules, body, wire_name};
 
 const SEED: u64 = 40;
 
-/// Returns the numbers of the histories that each service gets: `TOWER_CHAT_CASES` of them, from
-/// `TOWER_CHAT_CASE` on. The default takes a debug build a few seconds a test.
+/// Returns the numbers of the histories with which each service is tested. `TOWER_CHAT_CASE` is the
+/// first number, and `TOWER_CHAT_CASES` their count. With the default count, each test takes a few
+/// seconds in a debug build.
 pub(super) fn cases() -> Range<u64> {
     let number = |name: &str| std::env::var(name).ok().and_then(|value| value.parse::<u64>().ok());
     let first = number("TOWER_CHAT_CASE").unwrap_or_default();
     first..first + number("TOWER_CHAT_CASES").unwrap_or(20)
 }
 
-/// Returns a hostile request.
+/// Returns a request with a generated hostile history.
 pub(super) fn request(case: u64) -> ChatRequest {
     let mut rng = Rng::of(SEED, case);
     let messages = history(&mut rng);
@@ -34,7 +35,7 @@ pub(super) fn request(case: u64) -> ChatRequest {
     ChatRequest::new(messages).with_options(options)
 }
 
-/// Enables manual thinking, if the wire has the option.
+/// Adds the option that enables manual thinking, if the wire has this option.
 pub(super) fn thinking(request: &ChatRequest, wire: BodyWire) -> ChatRequest {
     let mut options = ChatOptions::clone(&request.options);
     let manual = json!({"type": "enabled", "budget_tokens": 1024});
@@ -49,7 +50,7 @@ pub(super) fn thinking(request: &ChatRequest, wire: BodyWire) -> ChatRequest {
     request.clone().with_options(options)
 }
 
-/// Calls a function with each rule set and each case.
+/// Calls `check` with each rule set and each case.
 fn each(mut check: impl FnMut(&str, &ServiceRules, u64, &ChatRequest)) {
     let all_rules = all_rules();
     for case in cases() {
@@ -67,14 +68,14 @@ fn conversation(body: &Value) -> Vec<Value> {
 
 #[test]
 fn every_service_accepts_every_history() {
-    // The first case of each service that is refused.
+    // For each service: the first case whose body the checker refuses.
     let mut refused = BTreeMap::new();
     let mut number = 0_u64;
     each(|name, rules, case, request| {
         let wire = wire_name(rules.wire);
         let signed = matches!(rules.foreign_calls, ForeignRule::Signature(_));
         let service = Service::new(wire, name).with_signatures(signed);
-        // The model of this rule set accepts the assistant first.
+        // The model of this rule set accepts a conversation that begins with an assistant message.
         let is_new_claude =
             rules.wire == BodyWire::BedrockConverse && &*rules.issuer == "anthropic";
         let service = if is_new_claude { service.with_any_first() } else { service };
@@ -129,14 +130,16 @@ fn an_added_message_changes_nothing_before_it() {
         for end in 1..request.messages().len() {
             let next = &request.messages().get(end).unwrap().role;
             let last = &request.messages().get(end - 1).unwrap().role;
-            // A round is added as a whole, and an answer after the message that it answers.
+            // Skips a length that divides a round, or divides consecutive assistant messages.
             if matches!(next, Role::Tool) || *next == Role::Assistant && *last == Role::Assistant {
                 continue;
             }
             let mut shorter = request.clone();
             shorter.set_new_messages(request.messages().take(end));
             let begun = conversation(&body(&shorter, rules));
-            // The last message may still be extended, and reasoning without a next item is omitted.
+            // The last message of the shorter body is not compared, because the next message may be
+            // joined with it. On Responses, the item before it is not compared either, because
+            // reasoning without a next item is omitted.
             let open = if rules.wire == BodyWire::OpenAiResponses { 2 } else { 1 };
             let count = begun.len().saturating_sub(open);
             assert_eq!(begun[..count], whole[..count.min(whole.len())], "{name} {case} at {end}");
