@@ -20,7 +20,7 @@ use crate::ToolCall;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ApprovalRequest {
-    /// The id of the request, unique in its conversation. The response repeats it.
+    /// The id of the request, unique in its conversation. The response contains the same id.
     pub id: String,
     /// The call that waits for approval.
     pub call: ToolCall,
@@ -89,7 +89,7 @@ pub struct ApprovalResponse {
     /// the arguments of the model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub arguments: Option<String>,
-    /// The reason for a rejection, in words for the model.
+    /// The reason for a rejection, which the model receives.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
 }

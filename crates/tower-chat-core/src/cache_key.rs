@@ -15,8 +15,8 @@ use crate::{
 /// The key under which a response cache stores the answer to a request, from
 /// [`ChatRequest::cache_key`].
 ///
-/// The key is a SHA-256 hash, displayed in hexadecimal digits. The key is the same in every process and
-/// on every machine. The changelog names each release that computes it differently.
+/// The key is a SHA-256 hash, displayed in hexadecimal digits. The key is the same in every process
+/// and on every machine. The changelog names each release that changes the computation of the key.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CacheKey([u8; 32]);
 
@@ -366,7 +366,7 @@ impl Canonical {
                 return self.text(&text);
             }
         }
-        // A number, `true`, `false` or `null`.
+        // A number, `true`, `false`, `null`, or a value that is nested too deeply.
         self.tag(3);
         self.text(json);
     }

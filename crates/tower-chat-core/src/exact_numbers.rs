@@ -37,10 +37,10 @@ enum Exact {
 }
 
 /// The number of digits of the shortest integer that may need more than 64 bits: 2 to the power of
-/// 63 has 19.
+/// 63 has 19 digits.
 const DIGITS: usize = 19;
-/// Values that are nested deeper than this are skipped: `serde_json` does not parse them into a
-/// `Value` either.
+/// Values that are nested more deeply than this are skipped, because `serde_json` does not parse
+/// them into a `Value`.
 const MAX_DEPTH: usize = 128;
 
 impl ExactNumbers {
@@ -60,7 +60,7 @@ impl ExactNumbers {
         Self(fields.filter_map(|(name, json)| Some((name, Exact::of(&json, 1)?))).collect())
     }
 
-    /// Returns whether the document has no such integers.
+    /// Returns whether the document has no integer that needs more than 64 bits.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -156,7 +156,8 @@ fn parse<'a, T: Deserialize<'a>>(json: &'a str) -> Option<T> {
     serde_json::from_str(json).ok()
 }
 
-/// Returns whether the text has enough digits in a row to contain such an integer.
+/// Returns whether the text has enough digits in a row to contain an integer that needs more than
+/// 64 bits.
 ///
 /// With this scan, most documents need not be split into their fields. For a request body of 450 kB
 /// the scan took 0.25 ms, splitting off the fields took another 0.4 ms, and parsing a `Value` 1.2

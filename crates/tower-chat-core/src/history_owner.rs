@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The owner of a conversation's history, if it is not the caller: a layer below, or the service.
+/// The owner of a conversation's history, which is a layer below or the service. If the caller
+/// itself owns the history, requests and responses have no history owner.
 ///
 /// A [`ConversationKey`](crate::ConversationKey) names the conversation itself.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]

@@ -13,7 +13,7 @@ use uuid::Uuid;
 /// The name of one conversation inside one scope (a tenant or a user).
 ///
 /// No operation crosses a scope. Scope and id are opaque text: separators, quotes and empty strings
-/// have no meaning, and two keys are equal only if both texts are equal byte for byte.
+/// have no special meaning. Two keys are equal only if both texts are equal byte for byte.
 ///
 /// ```
 /// use tower_chat_core::ConversationKey;
@@ -49,7 +49,8 @@ impl fmt::Display for ConversationKey {
     }
 }
 
-/// The name of one run: everything done for one input, up to the final answer.
+/// The name of one run. A run consists of the service calls and tool calls for one input, up to the
+/// final answer.
 ///
 /// The id is a UUID version 7 (RFC 9562). A cloned request has the same run id. A retry above the
 /// persistence layers is therefore another attempt of the same run.
@@ -66,10 +67,11 @@ impl RunId {
 
     /// Creates a new, unique run id with this creation time. Use it for runs that took place long
     /// before they are stored, such as the turns of an import.
-    /// [`Keep::Since`](crate::store::Keep::Since) compares this time.
+    /// [`Keep::Since`](crate::store::Keep::Since) uses this time.
     ///
-    /// A time before 1970 becomes 1970. A time that exceeds the 48 bits of a UUID, after the year
-    /// 10889, becomes the last possible one.
+    /// A time before 1970 is replaced with 1970. A time that the 48 bits in a UUID cannot
+    /// represent, which is after the year 10889, is replaced with the latest time that they can
+    /// represent.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -164,7 +166,8 @@ impl TryFrom<String> for RunId {
 /// The name of one message: the run that added it and its index among the messages of that run.
 ///
 /// A run assigns the id when it adds the message, and the store writes the message with its id. Ids
-/// from providers are never used as keys: they are missing, empty or repeated in recorded traffic.
+/// from providers are never used as keys: in recorded traffic, such ids are missing, empty or
+/// repeated.
 ///
 /// ```
 /// use tower_chat_core::{MessageId, RunId};

@@ -50,7 +50,8 @@ pub struct Message {
     /// The author's name, if several authors have the same role.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub author: Option<String>,
-    /// The id of the message in the store. The run that adds the message sets it, never a provider.
+    /// The id of the message in the store. The run that adds the message sets the id. A provider
+    /// never sets it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<MessageId>,
     /// The time at which the message was added to its conversation, to the millisecond. The run
@@ -59,7 +60,7 @@ pub struct Message {
     #[serde(default, skip_serializing_if = "Option::is_none", with = "milliseconds::optional")]
     pub added_at: Option<SystemTime>,
     /// The reason why the model's answer ended. Only the final message of the answer has a finish
-    /// reason. The next step of the run depends on this reason, also when another process continues
+    /// reason. The next step of the run depends on this reason, even if another process continues
     /// the run. [`ChatResponse`](crate::ChatResponse) sets this field from
     /// [`Finish::reason`](crate::Finish::reason). Messages from older releases have no finish
     /// reason. Models do not receive this field.

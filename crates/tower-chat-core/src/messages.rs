@@ -9,9 +9,9 @@ use crate::{Message, well_formed::WellFormedPrefix};
 /// A persistent sequence of shared messages.
 ///
 /// Cloning is O(1); [`push`](Self::push), [`append`](Self::append) and indexing are O(log n). A
-/// clone shares its messages with the original and does not see later changes to the original. A
-/// request can therefore be stored, retried and extended without copying the history. A pushed
-/// message may stay in memory until the last such clone is dropped.
+/// clone shares its messages with the original, and later changes to the original do not change the
+/// clone. A request can therefore be stored, retried and extended without copying the history. A
+/// pushed message may stay in memory until the last clone that shares it is dropped.
 ///
 /// ```
 /// use tower_chat_core::{Message, Messages};
@@ -94,9 +94,9 @@ impl Messages {
         rest.into_iter().flatten()
     }
 
-    /// Returns the number of messages from an index on that are valid for every provider: each call
-    /// has a unique id and is answered once, in order, directly after its message. Only complete
-    /// rounds are counted.
+    /// Returns the number of messages from an index on which are valid for every provider: each
+    /// call has a unique id and is answered once, in order, directly after its message. Only
+    /// complete rounds are counted.
     ///
     /// The number may be too small, but is never too large.
     ///

@@ -11,8 +11,8 @@ use serde_json::{Map, Value, value::RawValue};
 /// Deserializes metadata. Each value is deserialized separately.
 ///
 /// `serde_json` reads values with up to 127 levels of nesting. In the stored form the metadata is
-/// two levels deeper. Without this function, a message with a value of 127 levels could be stored
-/// and never read again.
+/// two levels deeper. Without this function, a message that contains a value of 127 levels could be
+/// stored, but could not be read again.
 pub(crate) fn deserialize<'de, D>(deserializer: D) -> Result<Map<String, Value>, D::Error>
 where
     D: Deserializer<'de>,

@@ -26,9 +26,9 @@ use serde_json::value::RawValue;
 pub struct Native {
     /// The wire format of the item, such as `anthropic` or `openai-responses`.
     pub wire: Arc<str>,
-    /// The service that made the item, such as `deepseek`; several services may use one wire. `None` if
-    /// an older release stored the item or the service is unknown. Such an item is sent to any service of
-    /// the wire.
+    /// The service that made the item, such as `deepseek`; several services may use one wire.
+    /// `None` if the service is unknown, as for items that an older release stored. An item of an
+    /// unknown service is sent to every service that uses its wire.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub issuer: Option<Arc<str>>,
     /// The item as the provider sent it.

@@ -21,7 +21,7 @@ use crate::{ExactNumbers, Native};
 pub struct ChatOptions {
     /// The model's name, for a model client that serves several models.
     pub model: Option<String>,
-    /// Instructions for this request alone. Unlike a system message they are never stored.
+    /// Instructions for this request alone. Unlike a system message, they are not stored.
     pub instructions: Option<String>,
     /// The tools that the model may call.
     pub tools: Vec<ToolDefinition>,
@@ -172,7 +172,7 @@ impl ChatOptions {
 pub struct ToolDefinition {
     /// The name by which the model calls the tool.
     pub name: String,
-    /// A description of the tool, in words for the model.
+    /// A description of the tool, which the model receives.
     pub description: String,
     /// The JSON Schema of the arguments; `null` if only the native item describes the tool, as for
     /// a tool that a provider executes itself.
@@ -180,8 +180,8 @@ pub struct ToolDefinition {
     /// Whether calls of the tool wait for approval.
     #[serde(default)]
     pub needs_approval: bool,
-    /// The wire's item for the tool, without the fields above. `None` unless the item has further fields,
-    /// such as a grammar or a cache mark.
+    /// The item for the tool in the format of a wire, without the fields above. `None` unless the
+    /// item has other fields too, such as a grammar or a cache mark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
     /// Whether a call may run again if it is unknown whether it has run. A tool should set this if

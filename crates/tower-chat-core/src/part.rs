@@ -136,7 +136,7 @@ impl Reasoning {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolCall {
-    /// The provider's id, unchanged: missing, empty and repeated ids all occur.
+    /// The provider's id, unchanged. It may be missing, empty, or equal to that of another call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The tool's name.
@@ -178,8 +178,8 @@ impl ToolCall {
         }
     }
 
-    /// Creates a text result for this call, with the call's id, if any, and its name. For other
-    /// results, such as an error, set the fields of [`ToolResult`].
+    /// Creates a text result for this call, with the id of the call, if it has one, and its name.
+    /// For other results, such as an error, set the fields of [`ToolResult`] instead.
     ///
     /// ```
     /// use tower_chat_core::{Message, ToolCall};
@@ -200,8 +200,8 @@ impl ToolCall {
     ///
     /// # Errors
     ///
-    /// If the text is not JSON, has a key twice in one object at any level, or does not have the shape
-    /// of `T`.
+    /// If the text is not JSON, has an object, at any level, with the same key twice, or does not
+    /// have the shape of `T`.
     pub fn parse_arguments<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         let text = self.arguments.as_str();
         let text = if text.trim().is_empty() { "{}" } else { text };
@@ -291,9 +291,9 @@ impl ToolResult {
     /// Sets the stored call that the result answers. The result is then matched with this call,
     /// regardless of call ids.
     ///
-    /// A tool call that is returned to the caller is in a message with an id. A later run may
-    /// return another call with the same provider id. A result with the position of its call cannot
-    /// be matched with the wrong call.
+    /// A tool call that is returned to the caller is in a stored message, which has an id. A later
+    /// run may return another call with the same provider id. If the result contains the position
+    /// of its call, it cannot be matched with the wrong call.
     ///
     /// ```
     /// use tower_chat_core::{CallPosition, MessageId, RunId, ToolResult};

@@ -6,14 +6,14 @@ use serde::{Deserialize, Serialize};
 
 /// The persistence mode of a run: when its messages become durable.
 ///
-/// The layers or the builder of a stack set the mode. A request extension of this type sets it for
-/// one request.
+/// The layers or the builder of a stack set the mode. A request extension of this type sets the
+/// mode for one request.
 ///
 /// | | after a run that fails | after a process is killed |
 /// |---|---|---|
 /// | [`PerRun`](Self::PerRun) | nothing is stored | nothing of the unfinished run is stored |
 /// | [`PerServiceCall`](Self::PerServiceCall) | the successful service calls and the inputs of the failed one are stored | the successful service calls are stored |
-/// | [`Journaled`](Self::Journaled) | the run stays open and can be resumed | the same |
+/// | [`Journaled`](Self::Journaled) | the run stays open and can be resumed | the run stays open and can be resumed |
 ///
 /// `docs/contract.md` of the project lists what each mode stores after each event, with the tests
 /// of each entry.

@@ -28,7 +28,7 @@ pub enum ContentKind {
 }
 
 impl ContentKind {
-    /// Returns the kind of media, by the media type.
+    /// Returns the content kind of media, according to the media type.
     pub fn of_media(media: &Media) -> Self {
         let is = |kind: &str| {
             media.media_type.get(..kind.len()).is_some_and(|start| start.eq_ignore_ascii_case(kind))
@@ -85,8 +85,8 @@ impl ContentKind {
 }
 
 /// The error of a service that refuses a request permanently (status 400, 413 or 422), possibly
-/// because of the content of its messages. The reason is not a wrong model, an option, or the
-/// schema of a tool.
+/// because of the content of its messages. The reason for the refusal is not an unknown model, an
+/// option, or the schema of a tool.
 ///
 /// Layers receive the errors of a service as [`BoxError`](crate::BoxError)s of unknown types. A
 /// model client therefore adds this error to the [`source`](Error::source) chain of its own error.
@@ -117,7 +117,7 @@ impl ContentKind {
 pub struct ContentRefused {
     /// The name of the service, as in [`Native::issuer`](crate::Native::issuer).
     pub issuer: Arc<str>,
-    /// The kind of content that the service's error names; `None` if it names none.
+    /// The kind of content that the service's error names; `None` if the error names no kind.
     pub named: Option<ContentKind>,
 }
 
@@ -168,7 +168,7 @@ pub struct RefusalMark {
     pub issuer: Arc<str>,
     /// The message that contains the content.
     pub message: MessageId,
-    /// The marked content: everything of this kind in the message.
+    /// The marked content, which is all content of this kind in the message.
     pub content: ContentKind,
 }
 
@@ -214,8 +214,8 @@ impl RefusalMark {
     }
 }
 
-/// A request extension with the marks for the messages of the request. The model client sends a
-/// sentence instead of the content that its own service refuses.
+/// A request extension with the marks for the messages of the request. If the service of a model
+/// client refuses content, the model client sends a sentence instead of that content.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RefusalMarks(Arc<[RefusalMark]>);
 

@@ -6,11 +6,11 @@ use crate::{
     ChatOptions, Conversation, ConversationKey, HistoryOwner, Message, Messages, RunHandle, RunId,
 };
 
-/// A request to a chat model, and to every layer above it.
+/// A request to a chat model, which passes through every layer above the model client.
 ///
-/// The messages are an immutable history, followed by the request's own messages. Cloning a request costs
-/// the same for every length of the history. The cost of prepending a history grows only with the
-/// logarithm of the length.
+/// The messages are an immutable history, followed by the request's own messages. The cost of
+/// cloning a request does not depend on the length of the history. The cost of prepending a history
+/// grows only with the logarithm of its length.
 ///
 /// ```
 /// use tower_chat_core::{ChatRequest, ConversationKey};

@@ -39,7 +39,7 @@ pub enum Retryability {
 }
 
 impl Retryability {
-    /// Classifies an HTTP status: 408, 409, 429 and 5xx are retryable.
+    /// Classifies an HTTP status: 408, 409, 429 and all 5xx are retryable, all others are not.
     pub fn of_status(status: u16) -> Self {
         Self::from_retryable(matches!(status, 408 | 409 | 429 | 500..=599))
     }
@@ -87,7 +87,7 @@ impl Retryability {
 /// The cause of an error together with a [`Retryability`]. It is for a cause that has no verdict of
 /// its own, or a verdict that does not apply here.
 ///
-/// The text of this error is the text of its cause, and its source is the cause.
+/// The text of this error is the text of the cause, and the source of this error is the cause.
 ///
 /// ```
 /// use tower_chat_core::{Classified, is_retryable};

@@ -94,7 +94,7 @@ impl RunHandle {
 
     /// Adds messages, in their order, at the front of the queue. The caller has removed these
     /// messages from the queue, but could not send them.
-    /// [`take_queued_of_call`](Self::take_queued_of_call) does not return them.
+    /// [`take_queued_of_call`](Self::take_queued_of_call) does not return these messages.
     pub fn put_back(&self, messages: Vec<Message>) {
         let mut queue = self.lock();
         let back = messages.into_iter().map(|message| Queued { message, call: None });
@@ -112,11 +112,11 @@ impl RunHandle {
     /// call and the tools in progress. In every persistence mode, the answer so far is stored:
     ///
     /// - the messages of the model, and the results of tools that have finished;
-    /// - for every other call of their round, an error result that reports whether the call may have
-    ///   run;
-    /// - the text that was streamed of an unfinished answer, as a message with
-    ///   `"interrupted": true` in its metadata. The calls of an unfinished answer are returned to
-    ///   the caller, or wait for approval.
+    /// - for every other call of the same round, an error result that reports whether the call may
+    ///   have run;
+    /// - the streamed text of an unfinished answer, as a message with `"interrupted": true` in its
+    ///   metadata. The calls of an unfinished answer are returned to the caller, or wait for
+    ///   approval.
     ///
     /// The response ends without an error. Its [`Finish::ended_by`](crate::Finish::ended_by) is
     /// [`EndedBy::Stop`](crate::EndedBy::Stop), unless the run's final answer is already complete.
@@ -125,7 +125,8 @@ impl RunHandle {
     /// is stored, the stored answer is returned without a service call.
     ///
     /// A run that waits in the queue of its conversation is stopped when it leaves the queue, and
-    /// its input is stored. A run without a tool loop is not stopped: drop its response instead.
+    /// its input is stored. This method does not stop a run without a tool loop. To stop such a
+    /// run, drop its response.
     ///
     /// ```
     /// let mut request = tower_chat_core::ChatRequest::user("Write the report.");

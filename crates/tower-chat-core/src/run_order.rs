@@ -1,4 +1,4 @@
-//! The order of the runs of a history: whether their ids ascend.
+//! The order of the runs of a history, which records whether the run ids ascend.
 
 use std::sync::Arc;
 

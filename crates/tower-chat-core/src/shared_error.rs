@@ -23,7 +23,7 @@ use crate::BoxError;
 pub struct SharedError(Arc<dyn Error + Send + Sync>);
 
 impl SharedError {
-    /// Wraps an error, or creates one from a text.
+    /// Wraps an error. A text is converted into an error.
     pub fn new(error: impl Into<BoxError>) -> Self {
         Self(error.into().into())
     }

@@ -1,4 +1,4 @@
-//! The record of a tool call, which is stored apart from the messages.
+//! The record of a tool call, which is stored separately from the messages.
 
 use std::{fmt, str::FromStr, time::SystemTime};
 
@@ -36,7 +36,8 @@ pub struct ToolInvocation {
     pub started_at: Option<SystemTime>,
     /// The time at which the tool finished.
     pub finished_at: Option<SystemTime>,
-    /// The time at which the lease on the call ends, if the call was approved and a run executes it now.
+    /// The time at which the lease on the call expires. Only an approved call that a run is
+    /// executing has a lease.
     pub held_until: Option<SystemTime>,
 }
 
@@ -112,7 +113,7 @@ impl ToolStatus {
         }
     }
 
-    /// Returns whether the call may still get a result.
+    /// Returns whether the call has no result yet, but may still get one.
     pub fn is_open(self) -> bool {
         matches!(self, Self::Pending | Self::PendingApproval | Self::Interrupted | Self::Returned)
     }

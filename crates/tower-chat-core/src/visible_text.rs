@@ -1,4 +1,4 @@
-//! Escapes for text from outside, before a person reads it.
+//! Functions that escape text from outside before a person reads it.
 
 use std::fmt::Write as _;
 
@@ -29,7 +29,7 @@ pub fn visible_text(text: &str, kept: &[char]) -> String {
     visible
 }
 
-/// Escapes a text that arrives in pieces, such as a streamed answer, like [`visible_text`].
+/// Escapes a text like [`visible_text`], but in pieces, such as those of a streamed answer.
 ///
 /// A joiner at the end of a piece is returned with the next piece, which decides whether the joiner
 /// is escaped.
@@ -50,7 +50,7 @@ pub struct VisiblePieces<'k> {
 }
 
 impl<'k> VisiblePieces<'k> {
-    /// Creates a value for one text. The line breaks and tabs in `kept` are not escaped.
+    /// Creates an escaper for one text. The line breaks and tabs in `kept` are not escaped.
     pub fn new(kept: &'k [char]) -> Self {
         Self { kept, before: Before::Other, undecided: None }
     }
@@ -113,7 +113,8 @@ impl<'k> VisiblePieces<'k> {
 pub fn visible_json(json: &str) -> String {
     let mut visible = String::with_capacity(json.len());
     for character in json.chars() {
-        // Outside of strings, the only such characters of JSON are white space.
+        // Outside of strings, the only such characters in JSON are white space, which need not be
+        // escaped.
         if matches!(character, '\n' | '\r' | '\t') || !is_unseen(character) {
             visible.push(character);
             continue;

@@ -45,7 +45,7 @@ impl WellFormedPrefix {
         if self.has_ended {
             return;
         }
-        // Replay reads the marks of a message and changes the marked content.
+        // Replay replaces the content that the marks of a message name.
         let has_marks = RefusalMark::is_stored_in(message);
         let is_well_formed = !has_marks
             && match message.role {

@@ -1,4 +1,4 @@
-//! The messages of the model that belong to one answer.
+//! The key that shows which messages of the model belong to one answer.
 
 use serde_json::Value;
 
@@ -48,7 +48,7 @@ impl AnswerKey {
     }
 }
 
-/// Groups the approval requests that wait in stored messages by answer, in order. An answer may
+/// Groups the pending approval requests in stored messages by answer, in order. An answer may
 /// consist of several messages. Stores use this type to compute
 /// [`Head::pending_approvals`](crate::store::Head::pending_approvals).
 ///

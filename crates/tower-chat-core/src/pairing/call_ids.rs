@@ -44,10 +44,11 @@ impl IdBase {
 /// Assigns the ids by which results name the calls of one answer, message by message. All ids are
 /// different, even if calls in two messages of the answer have the same id.
 ///
-/// A call keeps its own id. A call gets a generated id if it has none, an empty one, or that of an
-/// earlier call in the answer, which providers refuse. The generated id is computed from the position of
-/// the message, so that every replay uses the same id for the call and its result. A generated id
-/// consists of `[a-z0-9_]` and has at most 40 characters, the maximum of OpenAI's Chat Completions API.
+/// A call keeps its own id. A call without an id, with an empty id, or with the id of an earlier
+/// call of the answer gets a generated id, because providers refuse such calls. The generated id is
+/// computed from the position of the message, so that every replay uses the same id for the call
+/// and its result. A generated id consists of `[a-z0-9_]` and has at most 40 characters, the
+/// maximum of OpenAI's Chat Completions API.
 ///
 /// ```
 /// use tower_chat_core::{Message, ToolCall, pairing::AnswerIds};
@@ -132,7 +133,8 @@ fn call_ids<'a>(
 
 /// Returns whether every call has an id, and all ids are different.
 pub fn have_distinct_ids<'a>(calls: impl Iterator<Item = &'a ToolCall> + Clone) -> bool {
-    /// Up to this many calls are compared without a hash set. Few messages have more.
+    /// Up to this number of calls are compared without a hash set, because few messages have more
+    /// calls.
     const MANY: usize = 16;
     let mut rest = calls.clone();
     let first = rest.next();

@@ -3,7 +3,8 @@
 use super::{asked_call, have_distinct_ids};
 use crate::{Message, Part, ToolCall};
 
-/// Tracks the number of calls of one message that results have answered in order, each by the call's id.
+/// Tracks how many calls of one message were answered, as long as the results answer the calls in
+/// order and name each call by its id.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct InOrder {
     /// The index of the first part of the message that may be a call without a result.

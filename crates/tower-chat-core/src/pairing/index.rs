@@ -1,4 +1,4 @@
-//! An index of the calls of a matcher, for results in another order than the calls.
+//! An index of the calls of a matcher, for results that are not in the order of the calls.
 
 use std::{
     borrow::Borrow,
@@ -36,7 +36,7 @@ struct InOrder<K> {
     without_id: ByTool<K>,
 }
 
-/// Calls in order, and the same calls by the name of their tool.
+/// Calls in order, and the same calls grouped by the name of the tool.
 #[derive(Debug, Clone)]
 struct ByTool<K> {
     all: BTreeSet<usize>,

@@ -57,8 +57,8 @@ impl<'a> Candidate<&'a str> {
 }
 
 impl<K: Borrow<str>> Candidate<K> {
-    /// Iterates over the ids by which results may name the call: its assigned id and its own id. The two
-    /// ids differ if several calls of the answer have the same id of their own.
+    /// Iterates over the ids by which results may name the call: its assigned id and its own id.
+    /// The two ids differ if several calls of the answer have the same own id.
     pub fn ids(&self) -> impl Iterator<Item = &K> {
         let other = self.given_id.as_ref().filter(|given| (*given).borrow() != self.id.borrow());
         std::iter::once(&self.id).chain(other)

@@ -54,7 +54,7 @@ pub use self::{
 /// The match of a result with the calls of its round.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Answers {
-    /// The result answers the call at this index.
+    /// The result answers the call with this index.
     Call(usize),
     /// The result answers a call that already has a result, and is ignored.
     Again,

@@ -1,4 +1,4 @@
-//! The differences between a request to a service and the stored messages.
+//! The differences between the messages that are sent to a service and the stored messages.
 
 use std::fmt;
 
@@ -6,8 +6,8 @@ use serde::{Deserialize, Serialize};
 
 use crate::MessageId;
 
-/// A difference between a request and the stored messages, for a service that does not accept the
-/// stored form. The stored messages are not changed.
+/// A difference between a request and the stored messages, which exists because the service does
+/// not accept the stored form. The stored messages are not changed.
 ///
 /// ```
 /// use tower_chat_core::{Change, ChangeKind};
@@ -40,7 +40,7 @@ pub enum ChangeKind {
     Media,
     /// An item of another service, such as its reasoning, which is not sent.
     Native,
-    /// Reasoning that the service requires, sent with an empty text.
+    /// Reasoning that the service requires, and that is sent with an empty text.
     Reasoning,
     /// The content of a tool result.
     Result,

@@ -99,9 +99,9 @@ impl Finish {
 /// An open run of the conversation that a later request resumed and completed before its own run
 /// began.
 ///
-/// The [`usage`](Finish::usage) of its answer is the usage of the resumption, which is not part of
-/// the usage of the later run. If several runs were resumed, this is the newest of them, and the
-/// [`Finish::recovered`] of its answer is the previous one.
+/// The [`usage`](Finish::usage) of its answer is the usage of the resumed attempt, and is not part
+/// of the usage of the later run. If several runs were resumed, this is the newest of them, and
+/// [`Finish::recovered`] of its answer contains the one before it.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RecoveredRun {
@@ -139,8 +139,9 @@ pub enum FinishReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EndedBy {
-    /// The limit of rounds was reached: the last service call was made without tools. Its answer
-    /// may be empty, or contain tool calls nevertheless. These calls are returned and not run.
+    /// The limit of rounds was reached: the last service call was made without tools. The answer to
+    /// this call may be empty, or may contain tool calls nevertheless. Such tool calls are returned
+    /// to the caller and not run.
     RoundLimit,
     /// A tool ended the run. No service call has received the results of the last round.
     Tool,

@@ -29,9 +29,10 @@ use crate::{BoxError, Message};
 /// A model's answer: a stream of [`ChatUpdate`]s that ends with [`ChatUpdate::Finish`].
 ///
 /// Whole and streamed answers have the same type, like HTTP bodies. Every response has the same
-/// shape: for each message its deltas, then the complete [`Message`](ChatUpdate::Message); then
-/// `Finish`, once; then the end of the stream. If a model client's stream ends without `Finish`,
-/// the last item is [`TruncatedStream`]: a cut-off answer is an error, never a short answer.
+/// shape: first, for each message, the deltas of the message and then the complete
+/// [`Message`](ChatUpdate::Message); then one `Finish`; then the end of the stream. If a model
+/// client's stream ends without `Finish`, the last item is [`TruncatedStream`]: a cut-off answer is
+/// an error, never a short answer.
 ///
 /// Dropping a response cancels the remaining work.
 ///
@@ -95,7 +96,7 @@ impl ChatResponse {
     ///
     /// # Errors
     ///
-    /// The response itself, if it is a stream or was read to its end.
+    /// The response itself, if it is a stream, or if it was already read to its end.
     pub fn try_into_answer(self) -> Result<Answer, Self> {
         match self.0 {
             Body::Whole { messages, finish: Some(finish) } => {
@@ -105,8 +106,8 @@ impl ChatResponse {
         }
     }
 
-    /// Returns the next update; `None` after the end. The method is cancel safe: dropping the
-    /// future loses no update.
+    /// Returns the next update; `None` after the end. This method is cancel safe: if the future is
+    /// dropped, no update is lost.
     ///
     /// ```
     /// # futures_util::FutureExt::now_or_never(async {

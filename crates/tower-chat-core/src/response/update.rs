@@ -6,7 +6,7 @@ use crate::{Finish, Message};
 
 /// One update of a streamed answer.
 ///
-/// Deltas are a preview: the complete content follows as [`ChatUpdate::Message`].
+/// Deltas are a preview: the complete content follows in a [`ChatUpdate::Message`].
 ///
 /// The example creates a response from the stream of a model client:
 ///
@@ -28,11 +28,11 @@ use crate::{Finish, Message};
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum ChatUpdate {
-    /// The next text of the current message.
+    /// The next piece of the text of the current message.
     TextDelta(String),
-    /// The next reasoning of the current message.
+    /// The next piece of the reasoning of the current message.
     ReasoningDelta(String),
-    /// The next part of a tool call of the current message.
+    /// The next piece of a tool call of the current message.
     ToolCallDelta(ToolCallDelta),
     /// A complete message: a message of the model, or the results of the tools that a tool loop has
     /// run.
@@ -41,7 +41,7 @@ pub enum ChatUpdate {
     Finish(Box<Finish>),
 }
 
-/// The next part of a tool call.
+/// The next piece of a tool call.
 ///
 /// A service may send the id and the name of a call in several deltas of the call. The first id and
 /// the first name that are not empty apply.
@@ -55,12 +55,12 @@ pub struct ToolCallDelta {
     pub id: Option<String>,
     /// The tool's name.
     pub name: Option<String>,
-    /// The next text of the arguments.
+    /// The next piece of the text of the arguments.
     pub arguments: String,
 }
 
 impl ToolCallDelta {
-    /// Creates the next text of the arguments of the call at an index.
+    /// Creates the next piece of the arguments of the call at an index.
     pub fn new(index: usize, arguments: impl Into<String>) -> Self {
         Self { index, arguments: arguments.into(), ..Self::default() }
     }

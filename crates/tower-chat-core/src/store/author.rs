@@ -1,7 +1,7 @@
-//! The parts from which a [`HistoryStore`](super::HistoryStore) is built, for the authors of a
-//! store, or of a wrapper that does more than forward calls.
+//! The types and functions from which a [`HistoryStore`](super::HistoryStore) is built. They are
+//! for authors of stores, and for authors of wrappers that do more than forward calls.
 //!
-//! | a store | uses |
+//! | a store that ... | uses |
 //! |---|---|
 //! | admits a bounded number of writers, and reports the outcome of their writes | [`Slot`], [`Ticket`], [`TicketSender`], [`AppendError`] |
 //! | stores a write once, if the conversation is in the state that the write expects | [`Write`], [`WriteId`], [`Claim`], [`decide`], [`Changes`] |
@@ -17,7 +17,8 @@
 //! | forwards most calls to another store | [`StoreWrapper`] |
 //! | caches values that readers derive from a history | [`HistoryMemo`] |
 //!
-//! `store_contract!` of `tower-chat-testkit` tests everything that the trait requires of a store.
+//! `store_contract!` of `tower-chat-testkit` tests whether a store fulfils all requirements of the
+//! trait.
 
 pub mod milliseconds;
 mod stored_conversation;

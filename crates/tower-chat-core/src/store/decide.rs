@@ -238,8 +238,7 @@ fn is_valid<L: Lookup>(head: &Head, claim: &Claim, lookup: &mut L) -> Result<boo
         true => lookup.call(claim.call)?,
         false => None,
     };
-    // Databases store times in milliseconds. The two times may therefore differ in the digits after
-    // them.
+    // Databases store times in milliseconds, so smaller differences are ignored.
     let started = |at: Option<SystemTime>| at.map(milliseconds::of);
     Ok(match call {
         Some(call) => {
@@ -304,7 +303,8 @@ mod tests {
         Staged { lease, close, service_id, partial_text: None }
     }
 
-    /// Returns the head of a conversation with two visible messages, and a staged one of an open run.
+    /// Returns the head of a conversation with two visible messages, and one staged message of an
+    /// open run.
     fn open() -> Head {
         Head::new(AT_3).with_open_run(Some(OpenRun::new(second(), staged(1, 5, None).lease, 2)))
     }

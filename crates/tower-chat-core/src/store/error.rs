@@ -102,7 +102,7 @@ pub enum StoreError {
     /// The store can be read but not written, such as a file on a read-only disk.
     #[error("the history store is read-only")]
     ReadOnly,
-    /// The storage of the store has no free space, such as a full disk. Nothing of the operation is
+    /// The storage of the store has no free space, such as a full disk. No part of the operation is
     /// stored. The operation can be repeated when there is free space again.
     #[error(
         "the history store failed to {action}, because its storage is full: free space there, and try again"
@@ -123,8 +123,8 @@ pub enum StoreError {
         /// The reason why it cannot be decoded.
         source: FormatError,
     },
-    /// A conversation cannot be read although the store can: it was tampered with, or the key that
-    /// encrypts it was deleted. The conversation can be deleted.
+    /// A conversation cannot be read although the store can: its stored data was tampered with, or
+    /// its encryption key was deleted. The conversation can be deleted.
     #[error("conversation {key} cannot be read")]
     Unreadable {
         /// The conversation.
@@ -195,7 +195,7 @@ impl StoreError {
 
 /// Another writer has written to the conversation since it was loaded.
 ///
-/// Nothing of the refused write is stored. Load the conversation again before you continue it.
+/// No part of the refused write is stored. To continue the conversation, load it again first.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{}", self.describe())]
 #[non_exhaustive]

@@ -26,8 +26,8 @@ const DEFAULT_OUTBOX_LIMIT: usize = 10_000;
 /// not store.
 ///
 /// If a write fails, and the policy is to continue the run, the layers add the write to the outbox,
-/// in memory. With the next write to the same conversation, they submit the writes in the outbox
-/// first, in order. Loads through the layers include the messages in the outbox. The outbox is
+/// in memory. With the next write to the same conversation, the layers first submit the writes in
+/// the outbox, in order. Loads through the layers include the messages in the outbox. The outbox is
 /// bounded by a number of messages. A write without messages counts as one message.
 ///
 /// ```
@@ -49,7 +49,7 @@ struct Shared {
     runs: RunsUnderWay,
     /// The maximum number of messages in the outbox.
     limit: usize,
-    /// Whether one process at a time opens the store.
+    /// Whether at most one process opens the store at a time.
     is_exclusive: bool,
     outbox: Mutex<Outbox>,
 }
@@ -83,12 +83,12 @@ pub struct OutboxFull {
 }
 
 impl StoreHandle {
-    /// Creates a new identity. Its outbox can contain up to 10,000 messages.
+    /// Creates a new identity. Its outbox has space for 10,000 messages.
     pub fn new() -> Self {
         Self::with_outbox_limit(DEFAULT_OUTBOX_LIMIT)
     }
 
-    /// Creates a new identity. Its outbox can contain up to `limit` messages.
+    /// Creates a new identity. Its outbox has space for `limit` messages.
     pub fn with_outbox_limit(limit: usize) -> Self {
         Self::of(limit, false)
     }
@@ -139,8 +139,8 @@ impl StoreHandle {
         self.system
     }
 
-    /// Returns whether one process at a time opens the store. If so, runs neither take nor wait for
-    /// leases.
+    /// Returns whether at most one process opens the store at a time. If so, runs neither acquire
+    /// leases nor wait for them.
     pub fn is_exclusive(&self) -> bool {
         self.shared.is_exclusive
     }

@@ -220,8 +220,8 @@ impl History {
     }
 }
 
-/// A value derived from a history, stored with the history so that the next reader need not derive
-/// it again.
+/// A value derived from a history, which is stored with the history, so that the next reader need
+/// not compute the value again.
 ///
 /// A store that caches histories in memory has one memo per incarnation of a conversation, and
 /// returns it with every load. Other stores return a new memo. Appending does not clear the memo:
@@ -230,7 +230,7 @@ impl History {
 pub struct HistoryMemo(Arc<Mutex<Option<Arc<dyn Any + Send + Sync>>>>);
 
 impl HistoryMemo {
-    /// Returns the value; `None` if there is none, or it has another type.
+    /// Returns the value; `None` if the memo contains no value, or a value of another type.
     pub fn get<T: Any + Send + Sync>(&self) -> Option<Arc<T>> {
         let kept = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         kept?.downcast().ok()

@@ -10,7 +10,7 @@ use std::{
 use super::{SequencePosition, UtcDay, author::ToolRecord};
 use crate::{ConversationKey, Message, ToolInvocation, ToolStatus};
 
-/// A query of tool calls: those of one scope that match every criterion that is set.
+/// A query that selects the tool calls of one scope that match all of its criteria.
 ///
 /// ```
 /// use tower_chat_core::{ToolStatus, store::InvocationQuery};
@@ -334,8 +334,8 @@ impl CallTimes {
         self.0.values().fold(0, |sum, calls| sum.saturating_add(*calls))
     }
 
-    /// Returns the smallest rounded time that at least `percent` percent of the calls do not
-    /// exceed; `None` if there are no calls.
+    /// Returns a percentile of the times: the smallest rounded time such that at least `percent`
+    /// percent of the calls took this time or less. `None` if there are no calls.
     pub fn percentile(&self, percent: u64) -> Option<Duration> {
         let wanted = (u128::from(self.calls()) * u128::from(percent)).div_ceil(100);
         let mut counted = 0_u128;

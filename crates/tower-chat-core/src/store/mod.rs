@@ -58,13 +58,14 @@ use crate::ConversationKey;
 
 /// Stores the messages of conversations, in order.
 ///
-/// Every store keeps these rules, and `store_contract!` in `tower-chat-testkit` tests all of them:
+/// Every store follows these rules, and `store_contract!` in `tower-chat-testkit` tests all of
+/// them:
 ///
-/// - A [`Write`] is atomic: all of it is stored, or nothing. An acknowledged write is durable, to
-///   the extent that the store's documentation states.
+/// - A [`Write`] is atomic: either all of it is stored, or nothing of it. An acknowledged write is
+///   durable, to the extent that the store's documentation states.
 /// - A write is stored only if the conversation's [`Revision`] is the one that the write expects.
-///   The store compares them inside the transaction. If they differ, the write fails with a
-///   [`Conflict`].
+///   The store compares the two revisions inside the transaction of the write. If they differ, the
+///   write fails with a [`Conflict`].
 /// - If a write's [`WriteId`](author::WriteId) is already stored at its position, the write is
 ///   acknowledged and nothing is stored. A write can therefore be repeated after a failure with an
 ///   unknown outcome.
@@ -223,7 +224,8 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// If the store cannot be written.
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError>;
 
-    /// Waits until every earlier submission is durable or has failed, and its ticket is resolved.
+    /// Waits until every earlier submission is durable or has failed, and until its ticket has
+    /// resolved.
     ///
     /// # Errors
     ///

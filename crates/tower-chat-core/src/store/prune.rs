@@ -32,16 +32,16 @@ pub enum Keep {
     /// import creates each run id with [`RunId::at`](crate::RunId::at), from the time of the
     /// imported turn.
     Since(SystemTime),
-    /// Like [`Messages`](Self::Messages), for a wrapper that seals the data it stores
+    /// Like [`Messages`](Self::Messages), for requests of an encrypting wrapper
     /// ([`Write::sealed`](super::author::Write::sealed)).
     SealedMessages(u64),
-    /// Like [`Since`](Self::Since), for a wrapper that seals the data it stores.
+    /// Like [`Since`](Self::Since), for requests of an encrypting wrapper.
     SealedSince(SystemTime),
 }
 
 impl Keep {
-    /// Marks the request as one of a wrapper that seals the data it stores, as
-    /// [`Write::sealed`](super::author::Write::sealed) does.
+    /// Marks the request as one of an encrypting wrapper, as
+    /// [`Write::sealed`](super::author::Write::sealed) marks a write.
     #[must_use]
     pub fn sealed(self) -> Self {
         match self {

@@ -1,5 +1,6 @@
-//! The ranges of stored numbers. A store reports a number out of its range as damage when it reads
-//! the number, and refuses to write one. Arithmetic with stored numbers therefore cannot overflow.
+//! The ranges of stored numbers. When a store reads a number that is out of its range, it reports
+//! the number as damage. A store also refuses to write such a number. Arithmetic with stored
+//! numbers therefore cannot overflow.
 
 use super::{Head, StoreError, author::Write};
 use crate::{ConversationKey, MessageId, RunId};
@@ -47,7 +48,7 @@ impl Head {
     ///
     /// # Errors
     ///
-    /// [`StoreError::Corrupt`] with the number that is out of range.
+    /// [`StoreError::Corrupt`], whose text names the number that is out of range.
     pub fn check_range(&self, key: &ConversationKey, last: u64) -> Result<(), StoreError> {
         let sequence = self.revision.sequence;
         let visible = self.open_run.as_ref().map_or(sequence, |open| open.visible);

@@ -20,9 +20,10 @@ use crate::RunId;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Revision {
-    /// A random number, which is chosen when the conversation is created, when messages are deleted from
-    /// it or rewritten, when an attempt at a journaled run or a fenced attempt at another run begins, and
-    /// when a resumed run is committed. The number is 0 if there is no conversation.
+    /// A random number, which is chosen when the conversation is created, and again when messages
+    /// of the conversation are deleted or rewritten, when an attempt at a journaled run or a fenced
+    /// attempt at another run begins, and when a resumed run is committed. The number is 0 if there
+    /// is no conversation.
     pub incarnation: u64,
     /// The sequence number of the last message, from 1; 0 if there is no message.
     pub sequence: u64,
@@ -90,7 +91,8 @@ mod tests {
     #[test]
     fn every_holder_has_an_incarnation_of_its_own() {
         let revision = Revision { incarnation: 0b0110, sequence: 3 };
-        // Each bit of the holder yields a different incarnation, regardless of the previous incarnation.
+        // Each of the 64 bits of the holder yields a different incarnation, and none of them is the
+        // previous incarnation.
         let mut incarnations: Vec<_> = (0..64)
             .map(|bit| revision.taken_by(1 << bit))
             .inspect(|taken| assert_eq!(taken.sequence, 3))

@@ -16,8 +16,8 @@ pub struct ConversationRows {
     /// The head, whose revision a [`Rewrite`] must expect. A store may leave the pending approvals
     /// empty.
     pub head: Head,
-    /// The visible messages, in order, with their sequence numbers. A gap in the numbers after the
-    /// [pruned](Head::pruned) ones is a missing message.
+    /// The visible messages, in order, with their sequence numbers. A gap in the numbers, other
+    /// than that of the [pruned](Head::pruned) messages, means that a message is missing.
     pub messages: Vec<(u64, Result<Arc<Message>, FormatError>)>,
     /// The record of tool calls, in the order of the calls. For an unreadable row, the error
     /// message states the reason.
@@ -84,8 +84,8 @@ pub struct Rewrite {
     pub removed_tools: Vec<SequencePosition>,
     /// The new counts in the directory. `None` changes no counts.
     pub counts: Option<DirectoryCounts>,
-    /// Whether the rewrite comes from a wrapper that seals the data it stores, as for
-    /// [`Write::sealed`](super::author::Write::sealed).
+    /// Whether an encrypting wrapper makes the rewrite, as
+    /// [`Write::sealed`](super::author::Write::sealed) marks a write.
     pub is_sealed: bool,
 }
 

@@ -1,4 +1,5 @@
-//! The mark of a store that contains sealed data, and the check of changes against it.
+//! The mark of a store that contains sealed data, and the check whether a change is allowed in such
+//! a store.
 
 use std::{
     sync::{
@@ -46,7 +47,7 @@ pub struct SealMark {
 /// The properties of a change on which [`SealMark::admit`] depends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SealedChange {
-    /// Whether a wrapper that seals the data it stores has made the change.
+    /// Whether an encrypting wrapper makes the change.
     is_sealed: bool,
     /// Whether the mark is always read before this change.
     is_checked: bool,
@@ -79,8 +80,8 @@ impl SealMark {
         }
     }
 
-    /// Admits a change or refuses it. `read` reads the mark, and `set` stores it. Each is awaited
-    /// only if necessary.
+    /// Admits a change or refuses it. `read` reads the mark, and `set` stores it. Each of these
+    /// futures is awaited only if necessary.
     ///
     /// # Errors
     ///

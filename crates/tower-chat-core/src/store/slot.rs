@@ -12,7 +12,7 @@ pub struct Slot {
 }
 
 impl Slot {
-    /// Creates a slot in a store without a bound.
+    /// Creates a slot for a store whose queue has no bound.
     pub fn unbounded() -> Self {
         Self { permit: None, may_block: true }
     }

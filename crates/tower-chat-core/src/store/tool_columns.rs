@@ -38,7 +38,7 @@ pub struct ToolColumns {
     pub result_sequence: Option<u64>,
     /// The index of the result in its message.
     pub result_index: Option<u32>,
-    /// A result that is in no message, as JSON.
+    /// The result as JSON, if no message contains the result.
     pub result: Option<String>,
     /// A description of the failure for people.
     pub error: Option<String>,
@@ -72,7 +72,7 @@ impl ToolRecord {
     ///
     /// # Panics
     ///
-    /// Never: every result has a JSON form, because all map keys in it are strings.
+    /// Never: every result has a JSON form, because all map keys in a result are strings.
     #[must_use]
     pub fn columns(&self) -> ToolColumns {
         let (position, result) = match &self.result {

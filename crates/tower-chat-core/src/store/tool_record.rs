@@ -108,8 +108,9 @@ impl ToolRecord {
         }
     }
 
-    /// Returns the time that stores write as the end of the call: when the tool finished or, for an
-    /// approved call in progress, when the lease on the call expires.
+    /// Returns the time that stores write as the end of the call. This is the time at which the
+    /// tool finished or, for an approved call in progress, the time at which the lease on the call
+    /// expires.
     pub fn end(&self) -> Option<SystemTime> {
         if self.is_under_way() { self.held_until } else { self.finished_at }
     }

@@ -29,8 +29,8 @@ struct Waiting {
     turn: oneshot::Sender<RunUnderWay>,
 }
 
-/// The guard of a run in progress on a conversation. When it is dropped, the run that has waited
-/// longest begins.
+/// The guard of a run in progress on a conversation. Dropping the guard begins the run that has
+/// waited longest.
 pub struct RunUnderWay {
     runs: RunsUnderWay,
     key: ConversationKey,

@@ -89,9 +89,10 @@ impl Write {
         }))
     }
 
-    /// Marks the write as one of a wrapper that seals the data it stores. A persistent store records that
-    /// it contains such a write. From then on the store refuses every change without the mark
-    /// ([`StoreError::Sealed`](super::StoreError::Sealed)), except for a deletion.
+    /// Marks the write as one of an encrypting wrapper, which seals the data that it stores. A
+    /// persistent store records that it contains such a write. From then on the store refuses every
+    /// change without the mark ([`StoreError::Sealed`](super::StoreError::Sealed)), except for a
+    /// deletion.
     #[must_use]
     pub fn sealed(mut self) -> Self {
         Arc::make_mut(&mut self.0).is_sealed = true;

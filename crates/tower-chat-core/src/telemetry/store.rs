@@ -100,7 +100,7 @@ impl StoreTelemetry {
         event!(system = self.system, conversation = %key, messages, bytes, "messages were read");
     }
 
-    /// Records that a write was refused, if the error is a conflict.
+    /// Records that a write was refused with a conflict. Other errors are not recorded.
     pub fn refused(self, error: &StoreError) {
         if let StoreError::Conflict(conflict) = error {
             self.conflict(conflict);
@@ -119,7 +119,8 @@ impl StoreTelemetry {
         event!(system = self.system, attempt, ?pause, "a request is sent again");
     }
 
-    /// Records that a connection was opened. The guard records that it is closed.
+    /// Records that a connection was opened. Dropping the guard records that the connection was
+    /// closed.
     pub fn connected(self) -> Option<GaugeGuard> {
         event!(system = self.system, "a connection was opened");
         CONNECTIONS.hold(1, &[(label::SYSTEM, Some(self.system))])

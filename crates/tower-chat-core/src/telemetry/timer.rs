@@ -16,7 +16,7 @@ use super::{Histogram, Labels, is_recorded};
 pub struct Timer(Option<Instant>);
 
 impl Timer {
-    /// Starts the timer. Without a recorder the clock is not read.
+    /// Starts the timer. Without a recorder, this function does not read the clock.
     pub fn start() -> Self {
         Self(is_recorded().then(Instant::now))
     }

@@ -1,4 +1,4 @@
-//! Tests of the reason in the last message of an answer.
+//! Tests of the finish reason in the last message of an answer.
 
 use std::sync::Arc;
 
@@ -81,7 +81,7 @@ fn the_reason_of_a_run_says_nothing_of_its_earlier_answers() {
     for answer in both(&messages, FinishReason::Length) {
         let expected = [Some(FinishReason::ToolCalls), None, Some(FinishReason::Length)];
         assert_eq!((reasons(&answer), cut_off(&answer)), (expected.to_vec(), vec![false]));
-        // An answer that is wrapped again keeps its reasons.
+        // The finish reasons of an answer do not change when a layer wraps the answer again.
         let finish = Finish::new(FinishReason::Stop);
         let answer = Answer::new(answer.messages, finish);
         assert_eq!(reasons(&answer), expected);

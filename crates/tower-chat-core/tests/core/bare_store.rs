@@ -67,8 +67,8 @@ fn missing<T>(answer: Result<T, StoreError>) -> Capability {
     }
 }
 
-/// Checks that a store offers no capability, and that every operation of a capability reports which
-/// capability is missing.
+/// Checks that a store offers no capability, and that every operation of a capability reports the
+/// missing capability.
 async fn assert_has_no_capability(store: &dyn HistoryStore) {
     assert!(store.journal().is_none() && store.directory().is_none());
     assert!(store.tool_calls().is_none() && store.maintenance().is_none());

@@ -1,4 +1,5 @@
-//! Tests of the stored form of messages: its JSON, and that version 1 stays readable.
+//! Tests of the JSON form in which messages are stored, and tests that later releases can read
+//! version 1 of this form.
 
 use std::{collections::BTreeMap, str::FromStr};
 
@@ -329,7 +330,8 @@ fn a_hostile_row_is_malformed_or_its_item_stays_a_text() {
             let error = decode(&stored).expect_err("no stored message");
             assert!(matches!(error, FormatError::Malformed(_)), "{levels}: {error}");
         }
-        // Unknown fields and the items of providers are not parsed.
+        // The values of unknown fields and the items of providers are not parsed, so that their
+        // nesting is not limited.
         let unknown = message(text, "{}").replace("{\"v\"", &format!(r#"{{"new":{deep},"v""#));
         assert_eq!(decode(&unknown).expect("a message with a field more"), Message::user("deep"));
         let item = message(&format!(r#"{{"native":{{"wire":"w","item":{deep}}}}}"#), "{}");

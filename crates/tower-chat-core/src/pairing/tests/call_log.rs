@@ -103,7 +103,7 @@ fn calls_of_one_round_have_different_ids() {
     }
 }
 
-/// Returns an answer with these calls, in one message or in one message each.
+/// Returns an answer with these calls, either in one message or with one message for each call.
 fn answer_of(calls: &[ToolCall], is_split: bool) -> Vec<Message> {
     match is_split {
         true => calls.iter().map(|call| Message::tool_calls([call.clone()])).collect(),

@@ -3,7 +3,8 @@
 use super::*;
 use crate::{ToolCall, ToolResult};
 
-/// Computes the same as [`leaving_results`], but checks each piece again each time a result is removed.
+/// Returns the same as [`leaving_results`], but checks every piece again whenever a result is moved
+/// out.
 fn leaving_one_by_one(message: &Message) -> BTreeSet<usize> {
     let mut leaving = foreign_results(message);
     let is_answer = |parts: &[Part], result: &ToolResult| {

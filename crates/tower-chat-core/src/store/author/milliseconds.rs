@@ -1,4 +1,5 @@
-//! Times as stores write them: whole milliseconds since 1970 (UTC), negative before.
+//! Times in the form in which stores write them: whole milliseconds since 1970 (UTC), which are
+//! negative for earlier times.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -22,8 +23,8 @@ pub fn of(time: SystemTime) -> i64 {
     }
 }
 
-/// Returns the first whole millisecond that is not before a time. A stored millisecond is before
-/// this bound if, and only if, it is before the time.
+/// Returns the first whole millisecond that is not before a time. A stored time, which is a whole
+/// millisecond, is before this bound if, and only if, the stored time is before the given time.
 pub fn bound(time: SystemTime) -> i64 {
     match time.duration_since(UNIX_EPOCH) {
         Ok(since) => whole(since.as_nanos().div_ceil(NANOSECONDS)),

@@ -78,13 +78,14 @@ pub trait Directory: Send + Sync {
         key: &ConversationKey,
     ) -> Result<Option<ConversationSummary>, StoreError>;
 
-    /// Returns a page of the conversations that match a query. The most recently active one is
-    /// first. Of two conversations that were active in the same millisecond, the one with the
-    /// lesser key is first. Conversations whose messages are all staged are included. A page has
-    /// the requested number of conversations if there are enough.
+    /// Returns a page of the conversations that match a query. The most recently active
+    /// conversation is first. If two conversations were last active in the same millisecond, the
+    /// conversation with the lesser key is first. Conversations whose messages are all staged are
+    /// included. A page has fewer conversations than requested only if no further conversations
+    /// match.
     ///
-    /// A conversation that is active between two requests moves to the front, and the next page may
-    /// not include it.
+    /// If a conversation is active between the requests for two pages, it moves to the front, and
+    /// the second page may not include it.
     ///
     /// # Errors
     ///
@@ -116,10 +117,10 @@ pub trait Directory: Send + Sync {
         limit: usize,
     ) -> Result<Vec<RunSummary>, StoreError>;
 
-    /// Returns a page of the messages of a conversation, backwards from its end: the last `limit`
-    /// visible messages before the sequence number `before`. If `before` is `None`, returns the
-    /// last messages of the conversation. For the next page, pass [`MessagePage::earlier`] as
-    /// `before`.
+    /// Returns a page of the messages of a conversation: the last `limit` visible messages before
+    /// the sequence number `before`. A caller that requests page after page reads the conversation
+    /// backwards from its end. If `before` is `None`, returns the last messages of the
+    /// conversation. For the next page, pass [`MessagePage::earlier`] as `before`.
     ///
     /// # Errors
     ///

@@ -8,7 +8,7 @@ use crate::{
     store::{HistoryStore, StoreError, author::OpenRunContent},
 };
 
-/// Open runs of journaled mode, a [capability](Capability) of a store.
+/// The open runs of journaled mode, which are a [capability](Capability) of a store.
 ///
 /// A store with this capability accepts [staged](crate::store::author::Write::staged) writes, and
 /// returns the staged messages and rows of open runs. The documentation of [`HistoryStore`] lists

@@ -11,8 +11,8 @@ use crate::{
 /// Maintenance of conversations: copies, pruning, checks and repairs. This is a
 /// [capability](Capability) of a store.
 ///
-/// - Messages keep their sequence numbers when earlier messages are [pruned](Self::prune), and no
-///   number is used again.
+/// - Messages keep their sequence numbers when earlier messages are [pruned](Self::prune), and the
+///   sequence number of a pruned message is not used again.
 /// - Unreadable data do not hide other data: [`rows`](Self::rows) reports each row separately, and
 ///   a [`rewrite`](Self::rewrite) repairs rows in one transaction, if the conversation is at the
 ///   expected revision.
@@ -22,7 +22,8 @@ pub trait Maintenance: Send + Sync {
     /// no conversation, and returns the revision of the copy. The copy has its own incarnation. If
     /// there is nothing to copy, returns [`Revision::ABSENT`] and changes nothing.
     ///
-    /// - The service id is not copied, because the service does not know the copy.
+    /// - The service id is not copied, because the conversation at the service belongs to the
+    ///   original.
     /// - A call that waits for approval waits only in the original. In the copy, the call is
     ///   rejected ([`ToolRecord::in_copy`](crate::store::author::ToolRecord::in_copy)).
     /// - The messages in the copy of a pruned conversation are numbered as in the original, or from
@@ -67,7 +68,7 @@ pub trait Maintenance: Send + Sync {
     /// for approval or for its result is kept, together with every later run. Stores decide with
     /// [`Pruning`](crate::store::author::Pruning) which runs to delete. The sequence numbers of the
     /// remaining messages do not change. If any run was deleted, the conversation gets a new
-    /// incarnation: a run in progress in another process gets a
+    /// incarnation. Therefore the next write of a run in progress in another process fails with a
     /// [`Conflict`](crate::store::Conflict). A second prune with the same arguments has no effect.
     /// If the request of a deleted run is sent again, the request starts a new run.
     ///
@@ -101,7 +102,7 @@ pub trait Maintenance: Send + Sync {
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError>;
 
     /// Returns up to `limit` scopes that have a conversation, in byte order, beginning with the
-    /// first one greater than `after`. A scope is included even if all messages of its
+    /// first scope greater than `after`. A scope is included even if all messages of its
     /// conversations are staged.
     ///
     /// The example lists all scopes of a store, page by page:

@@ -14,8 +14,8 @@ use super::{HistoryStore, StoreError};
 /// A capability that a store may have in addition to the methods of [`HistoryStore`]. Each
 /// capability is a separate trait. A method of the store returns the implementation of the trait.
 ///
-/// A `dyn HistoryStore` implements all of these traits. Without the capability, every operation fails
-/// with [`StoreError::MissingCapability`].
+/// A `dyn HistoryStore` implements all of these traits. If the store lacks a capability, every
+/// operation of its trait fails with [`StoreError::MissingCapability`].
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {

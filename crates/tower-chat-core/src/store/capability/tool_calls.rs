@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::Capability;
 use crate::store::{HistoryStore, InvocationQuery, Invocations, StoreError, ToolTotals};
 
-/// Queries of the record of tool calls in a scope, a [capability](Capability) of a store.
+/// Queries of the record of tool calls in a scope, which are a [capability](Capability) of a store.
 #[async_trait]
 pub trait ToolCallQueries: Send + Sync {
     /// Returns the tool calls that match a query, in the order of conversation, message and index.

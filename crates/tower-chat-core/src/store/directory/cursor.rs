@@ -5,11 +5,13 @@ use std::{cmp::Ordering, fmt, str::FromStr};
 use super::ConversationSummary;
 use crate::{ConversationKey, store::author::milliseconds};
 
-/// A position in the directory: after the conversation with this key and last activity.
+/// A position in the list of conversations, directly after the conversation with this key and this
+/// last activity.
 ///
-/// Cursors are ordered like the pages: the most recently active conversation is first. If two
-/// conversations were active in the same millisecond, the lesser key is first. The text form consists
-/// of letters, digits, `-` and `.`, so that a command line or a URL can contain it.
+/// Cursors are ordered like the conversations on the pages: the most recently active conversation
+/// is first, and, among conversations that were last active in the same millisecond, the one with
+/// the lesser key. The text form consists of letters, digits, `-` and `.`, so that a command line
+/// or a URL can contain it.
 ///
 /// ```
 /// use tower_chat_core::{ConversationKey, store::DirectoryCursor};

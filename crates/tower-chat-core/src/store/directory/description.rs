@@ -120,8 +120,9 @@ impl Description {
         Self { title, metadata, is_sealed: false }
     }
 
-    /// Marks the description as one of a wrapper that seals the data it stores, as
-    /// [`Write::sealed`](crate::store::author::Write::sealed) does. The mark is not stored.
+    /// Marks the description as sealed by an encrypting wrapper, as
+    /// [`Write::sealed`](crate::store::author::Write::sealed) marks a write. The mark is not
+    /// stored.
     #[must_use]
     pub fn sealed(mut self) -> Self {
         self.is_sealed = true;
@@ -246,7 +247,7 @@ impl DescriptionPatch {
         self
     }
 
-    /// Returns a description with this change.
+    /// Applies the patch to a description, and returns the result.
     ///
     /// # Errors
     ///

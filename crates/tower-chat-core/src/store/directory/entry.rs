@@ -224,7 +224,7 @@ impl DirectoryEntry {
     }
 
     /// Returns up to `limit` runs, in the descending byte order of their ids, beginning with the
-    /// first id less than `after`. `open` is the open run.
+    /// first id less than `after`. `open` is the run that is returned as open.
     pub fn runs(&self, after: Option<RunId>, limit: usize, open: Option<RunId>) -> Vec<RunSummary> {
         let runs = self.usage.chunk_by(|left, right| left.run == right.run).rev();
         let asked = runs.filter_map(|rows| {
@@ -255,8 +255,8 @@ fn run_summary(first: &UsageRow, rows: &[UsageRow], open: Option<RunId>) -> RunS
     summary
 }
 
-/// Returns the time of a stored millisecond. The epoch replaces a time out of range, which no store
-/// writes.
+/// Returns the time of a stored millisecond. For a time out of range, which no store writes,
+/// returns the Unix epoch.
 fn time(milliseconds: i64) -> SystemTime {
     milliseconds::time(milliseconds).unwrap_or(SystemTime::UNIX_EPOCH)
 }

@@ -1,4 +1,5 @@
-//! Pages of the messages of a conversation, backwards from its end.
+//! Pages of the messages of a conversation, for callers that read the conversation backwards from
+//! its end.
 
 use std::sync::Arc;
 

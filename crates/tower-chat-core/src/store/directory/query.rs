@@ -145,8 +145,9 @@ impl ConversationQuery {
     }
 }
 
-/// The result of a [`ConversationQuery`]. The most recently active conversation is first. Of two
-/// conversations that were active in the same millisecond, the one with the lesser key is first.
+/// The result of a [`ConversationQuery`]. The most recently active conversation is first. If two
+/// conversations were last active in the same millisecond, the conversation with the lesser key is
+/// first.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct ConversationPage {

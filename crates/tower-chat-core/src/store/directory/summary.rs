@@ -28,11 +28,11 @@ pub struct ConversationSummary {
     pub last_active_at: SystemTime,
     /// The number of visible messages.
     pub messages: u64,
-    /// The number of runs. Pruned runs count, and discarded runs do not.
+    /// The number of runs. Pruned runs are included, and discarded runs are not.
     pub runs: u64,
     /// The usage of all runs, including discarded and pruned ones.
     pub usage: UsageSum,
-    /// The mode in the last write that contains a mode.
+    /// The mode of the last write that has a mode.
     pub last_mode: Option<PersistenceMode>,
     /// The state of the conversation.
     pub state: ConversationState,
@@ -114,7 +114,7 @@ impl std::fmt::Display for ConversationState {
 pub struct RunSummary {
     /// The run.
     pub run: RunId,
-    /// The mode in the last write of the run that contains a mode.
+    /// The mode of the last write of the run that has a mode.
     pub mode: Option<PersistenceMode>,
     /// The time at which the first request of the run arrived, by the writer's clock, to the millisecond.
     /// For a run that an older release stored, the time of its first write.

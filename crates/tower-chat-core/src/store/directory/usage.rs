@@ -96,7 +96,7 @@ pub struct ModelUsage {
 }
 
 impl ModelUsage {
-    /// Creates the usage of a model. An empty name counts as unknown.
+    /// Creates the usage of a model. An empty name is treated as an unknown model.
     pub fn new(model: Option<Arc<str>>, sum: UsageSum) -> Self {
         Self { model: model.filter(|model| !model.is_empty()), sum }
     }
@@ -172,7 +172,8 @@ impl RunActivity {
         self
     }
 
-    /// Returns the time of the write, by the writer's clock. Stores write it to the millisecond.
+    /// Returns the time of the write, by the writer's clock. Stores store this time to the
+    /// millisecond.
     pub fn at(&self) -> SystemTime {
         self.at
     }
@@ -189,7 +190,7 @@ impl RunActivity {
         self.mode
     }
 
-    /// Returns the usage, once for each model.
+    /// Returns the usage, with one entry for each model.
     pub fn usage(&self) -> &[ModelUsage] {
         &self.usage
     }
