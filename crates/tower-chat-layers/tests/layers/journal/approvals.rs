@@ -1,5 +1,5 @@
-//! Approved calls, in every mode. Each call is claimed before its tool runs, its outcome is
-//! recorded before the model receives it, and its tool never runs twice.
+//! Tests approved calls in every mode. A run claims each call before its tool runs, and records the
+//! outcome before the model receives it. No tool runs twice.
 
 use tower_chat::{
     Answer, ChatRequest, HistoryStore, Message, Part, PersistenceError, PersistenceMode, Role,
@@ -27,7 +27,7 @@ fn approving(request: &ApprovalRequest, streamed: bool) -> ChatRequest {
     request_with([Message::new(Role::User, vec![request.approve().into()])], streamed)
 }
 
-/// Returns a tool `pay` that needs approval, and waits at a gate after it has paid.
+/// Returns a tool `pay` that needs approval. The tool logs each call, and then waits at a gate.
 fn paying(tool_log: &ToolLog, gate: &Gate) -> tower_chat::Tools {
     let (tool_log, gate) = (tool_log.clone(), gate.clone());
     tower_chat::Tools::new().with(tool_fn(definition("pay").needs_approval(), move |context| {
@@ -50,7 +50,7 @@ async fn waiting(setup: &Setup, streamed: bool) -> ApprovalRequest {
     asked[0].clone()
 }
 
-/// Returns the ids of the pending approvals in the head.
+/// Returns the call ids of the pending approvals in the head of the conversation.
 async fn pending(store: &Store) -> Vec<String> {
     store.inner().flush().await.unwrap();
     let head = store.inner().head(&key()).await.unwrap();
@@ -58,8 +58,7 @@ async fn pending(store: &Store) -> Vec<String> {
     all.map(|request| request.call.id.clone().unwrap()).collect()
 }
 
-/// Returns the row of the payment in the record: its status, whether the tool was started, and its
-/// result.
+/// Returns the record of the payment: its status, whether its tool was started, and its result.
 async fn row(store: &Store) -> (ToolStatus, bool, Option<String>) {
     let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
     let call = found.into_iter().find(|(_, call)| call.call_id == "c1").unwrap().1;
@@ -171,7 +170,7 @@ async fn approved_calls_of_a_resumed_run_stay_charged_to_its_budget() {
     let cuts = [None, Some("the call"), Some("the round")];
     for (streamed, mode, is_cut_off_in) in cases!(BOTH_WAYS, ALL_MODES, cuts) {
         if is_cut_off_in == Some("the round") && mode != JOURNALED {
-            continue; // The resumed run requests the answer with the round again.
+            continue; // The resumed run sends the service call of the round again.
         }
         let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let setup = Setup::new(&store).mode(mode);
@@ -209,7 +208,7 @@ async fn a_run_that_was_cut_off_before_the_payment_makes_it_when_it_is_resumed()
         let model = ScriptedModel::new([Step::text("done")]);
         let client = setup.stack(&model, tools(&tool_log));
         let request = approving(&asked, streamed);
-        // The input is staged; the claim is not stored.
+        // The first write, with the input, succeeds. The second write, with the claim, fails.
         store.let_appends_through(1);
         store.fail_next_append(disk_full());
         send(&client, request.clone()).await.unwrap_err();
@@ -259,8 +258,8 @@ async fn a_payment_of_unknown_outcome_follows_the_policy_for_unknown_calls() {
     }
 }
 
-/// The first attempt has an answer. The second attempt adds a decision about another call, whose
-/// tool the caller now executes.
+/// The first attempt of a run has received an answer. The request of the second attempt also
+/// contains a decision about another call, whose tool only the caller can run now.
 #[tokio::test]
 async fn a_refused_decision_takes_back_nothing_of_a_run_that_has_an_answer() {
     for streamed in BOTH_WAYS {
@@ -282,8 +281,8 @@ async fn a_refused_decision_takes_back_nothing_of_a_run_that_has_an_answer() {
         let mut expected = durable(&store).await;
         assert_eq!(expected.last().unwrap(), "tool c3=looked c3");
         let decision = Message::new(Role::User, vec![further[0].approve().into()]);
-        // Messages of a run are identified by their numbers. The first two of these replace the
-        // messages that are staged under their numbers.
+        // The store identifies the messages of a run by their numbers. The first two of these
+        // messages have the numbers of staged messages, and replace them.
         let further = [Message::user("paid"), Message::user("looked"), decision];
         further.into_iter().for_each(|message| request.push(message));
         let error = send(&client, request).await.unwrap_err();
@@ -329,7 +328,7 @@ async fn two_who_approve_the_same_payment_at_once_make_it_once() {
         let model = ScriptedModel::new([Step::text("done"), Step::text("done too")]);
         let one = setup.stack(&model, paying(&tool_log, &gate));
         let other = setup.elsewhere().mode(second);
-        // The other process has read the conversation before the payment is claimed.
+        // The other process reads the conversation before the first process claims the payment.
         let claim = Gate::closed();
         store.hold_next_reserve(&claim);
         let other = other.stack(&model, paying(&tool_log, &gate));
@@ -349,8 +348,8 @@ async fn two_who_approve_the_same_payment_at_once_make_it_once() {
         let early = early.await.unwrap();
         assert_eq!(tool_log.names(), ["pay"]);
         if second == JOURNALED && first != JOURNALED {
-            // The journaled run has been opened meanwhile, and the write of the other run conflicts
-            // with it.
+            // The other process has opened a journaled run, so the next write of the first process
+            // fails with a conflict.
             let PersistenceError::NotStored(not_stored) = refused(early) else { panic!() };
             assert!(not_stored.conflict().unwrap().open_run.is_some());
             assert_eq!(row(&store).await.0, ToolStatus::PendingApproval);
@@ -378,8 +377,8 @@ async fn a_rejected_payment_is_recorded_as_such() {
     }
 }
 
-/// Returns a run that approves or rejects a payment, sends the result to the model, runs the next call of
-/// the model, and then fails.
+/// Executes a run that approves or rejects a payment, sends the result to the model, runs the next
+/// call of the model, and then fails. Returns the model client and the request of the run.
 async fn cut_off_after_the_payment(
     setup: &Setup,
     tool_log: &ToolLog,
@@ -481,7 +480,8 @@ async fn an_approved_payment_that_never_began_waits_again_where_its_run_is_commi
         let asked = waiting(&setup, streamed).await;
         let model = ScriptedModel::new([Step::text("done")]);
         let client = setup.stack(&model, tools(&tool_log));
-        // The decision is staged; the claim of the call is not stored.
+        // The first write, with the decision, succeeds. The second write, with the claim of the
+        // call, fails.
         store.let_appends_through(1);
         store.fail_next_append(disk_full());
         send(&client, approving(&asked, streamed)).await.unwrap_err();
@@ -497,7 +497,8 @@ async fn an_approved_payment_that_never_began_waits_again_where_its_run_is_commi
     }
 }
 
-/// The first payment of a batch is made, and the tool of the second has not started.
+/// A run is interrupted after the first payment of a batch, before the tool of the second payment
+/// starts.
 #[tokio::test]
 async fn a_batch_of_which_a_payment_never_began_waits_again_where_its_run_is_committed() {
     for (streamed, rejects) in cases!(BOTH_WAYS, [false, true]) {
@@ -512,8 +513,8 @@ async fn a_batch_of_which_a_payment_never_began_waits_again_where_its_run_is_com
             let parts = [asked[0].approve(), asked[1].approve(), last].map(Part::from).to_vec();
             request_with([Message::new(Role::User, parts)], streamed)
         };
-        // The decision, the claim of the first call and its outcome are stored; the second claim is
-        // not stored.
+        // Three writes succeed: the decision, the claim of the first call, and the outcome of this
+        // call. The claim of the second call fails.
         store.let_appends_through(3);
         store.fail_next_append(disk_full());
         send(&client, decided(&asked[2])).await.unwrap_err();
@@ -529,7 +530,7 @@ async fn a_batch_of_which_a_payment_never_began_waits_again_where_its_run_is_com
     }
 }
 
-/// The service refuses the request after the payment permanently, so the run ends without an
+/// After the payment, the service refuses the request permanently, and the run ends without an
 /// answer.
 #[tokio::test]
 async fn a_payment_whose_run_is_refused_for_good_is_shown_to_the_next_one() {
@@ -576,7 +577,7 @@ async fn an_outcome_that_waits_in_the_outbox_does_not_swallow_the_run() {
         let setup = Setup::new(&store).mode(mode);
         let asked = waiting(&setup, false).await;
         let model = ScriptedModel::new([Step::text("done")]);
-        // The claim is stored; the outcome is not stored.
+        // The first write, with the claim, succeeds. The second write, with the outcome, fails.
         store.let_appends_through(1);
         store.fail_next_append(disk_full());
         send(&setup.stack(&model, tools(&tool_log)), approving(&asked, false)).await.unwrap();
@@ -588,7 +589,8 @@ async fn an_outcome_that_waits_in_the_outbox_does_not_swallow_the_run() {
 #[tokio::test]
 async fn an_outcome_is_not_lost_with_the_claim_to_the_next_call() {
     for mode in [PerRun, PerServiceCall] {
-        // The write of the first outcome fails; with 2, the write of the second claim fails too.
+        // If `failing` is 1, only the write of the first outcome fails. If it is 2, the write of
+        // the second claim fails too.
         for failing in [1, 2] {
             let (store, tool_log) = (store(), ToolLog::default());
             let setup = Setup::new(&store).mode(mode);
@@ -613,7 +615,8 @@ async fn an_outcome_is_not_lost_with_the_claim_to_the_next_call() {
             assert_eq!((status, begun, result), (ToolStatus::Ok, true, Some("payed c1".into())));
             let all = stored(&store).await;
             assert_eq!(all[..3], ["user buy", "assistant pay#c1? pay#c2?", "user yes yes"]);
-            // The results are in one message, or in one message for each attempt.
+            // All results are in one message, or the results of each attempt are in a separate
+            // message.
             let rest = all[3..].join(" ").replace("tool ", "");
             assert_eq!(rest, "c1=payed c1 c2=payed c2 assistant done", "{mode:?} {failing}");
         }

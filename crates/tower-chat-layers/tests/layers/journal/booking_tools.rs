@@ -1,5 +1,6 @@
-//! A model whose answers depend only on its requests, so that a run has the same result however
-//! often it is interrupted; and the messages of an uninterrupted run.
+//! A model whose answers depend only on the requests, tools that log their executions, and the
+//! messages of an uninterrupted run. With this model, an interrupted and resumed run has the same
+//! messages as an uninterrupted run.
 
 use std::{
     collections::HashMap,
@@ -25,7 +26,7 @@ use crate::common::*;
 pub(crate) const JOURNALED: PersistenceMode = PersistenceMode::Journaled;
 pub(crate) const ALL_MODES: [PersistenceMode; 3] = [PerRun, PerServiceCall, JOURNALED];
 
-/// The messages of the complete run: two rounds, the first with two calls.
+/// The messages of the complete run. It has two rounds, and the first round has two calls.
 pub(crate) const WHOLE_RUN: [&str; 6] = [
     "user trip",
     "assistant book#c1 seat#c2",
@@ -59,7 +60,8 @@ pub(crate) fn reply(request: &ChatRequest) -> Message {
     }
 }
 
-/// Returns a step that checks that the request is valid for every provider, and returns [`reply`].
+/// Returns a step that checks that the request is valid for every provider, and answers with
+/// [`reply`].
 pub(crate) fn by_request() -> Step {
     Step::respond(|request| {
         validate_request(request).unwrap();
@@ -71,8 +73,8 @@ pub(crate) fn booking_model() -> ScriptedModel {
     ScriptedModel::new((0..40).map(|_| by_request()))
 }
 
-/// Returns a model whose answers are these steps from call `first` on, counted from 0, and
-/// [`by_request`] before and after them.
+/// Returns a model that uses these steps from the service call `first` on, counted from 0, and
+/// [`by_request`] for the service calls before and after them.
 pub(crate) fn booking_model_with(
     first: usize,
     steps: impl IntoIterator<Item = Step>,
@@ -81,19 +83,19 @@ pub(crate) fn booking_model_with(
     ScriptedModel::new(before.chain(steps).chain((0..40).map(|_| by_request())))
 }
 
-/// Tools that record each execution: the call, and its idempotency key.
+/// Tools that record the call and the idempotency key of each execution.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct BookingTools {
     ran: Arc<Mutex<Vec<(String, String)>>>,
-    /// The gates at which a tool waits before its work, by call id.
+    /// For each call id, a gate at which the tool waits before it records its execution.
     before: HashMap<&'static str, Gate>,
-    /// The gates at which a tool waits after its work, by call id.
+    /// For each call id, a gate at which the tool waits after it has recorded its execution.
     after: HashMap<&'static str, Gate>,
     safe_to_retry: bool,
 }
 
 impl BookingTools {
-    /// Returns tools that are safe to retry.
+    /// Creates tools that are safe to retry.
     pub(crate) fn safe() -> Self {
         Self { safe_to_retry: true, ..Self::default() }
     }
@@ -108,7 +110,8 @@ impl BookingTools {
         self
     }
 
-    /// Returns tools without gates that share the recorded executions, as after a restart.
+    /// Returns the tools of a restarted process: they have no gates, and add to the same recorded
+    /// executions.
     pub(crate) fn reopened(&self) -> Self {
         Self {
             ran: self.ran.clone(),
@@ -118,7 +121,7 @@ impl BookingTools {
         }
     }
 
-    /// Returns the ids of the calls whose tools ran, one entry for each execution.
+    /// Returns the call id of each execution.
     pub(crate) fn ran(&self) -> Vec<String> {
         self.ran.lock().unwrap().iter().map(|(id, _)| id.clone()).collect()
     }
@@ -203,7 +206,7 @@ impl Setup {
         self
     }
 
-    /// Returns the same configuration in another process.
+    /// Returns the same configuration for another process.
     pub(crate) fn elsewhere(&self) -> Self {
         Self { store: self.store.in_another_process(), ..self.clone() }
     }
@@ -235,7 +238,7 @@ impl TestClock {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds)
     }
 
-    /// Makes the clock follow tokio's clock, which a test has paused.
+    /// Makes the clock advance with tokio's clock, which the test has paused.
     pub(crate) fn follow_tokio(&self) {
         let clock = self.clone();
         tokio::spawn(async move {
@@ -261,7 +264,7 @@ pub(crate) async fn staged(store: &Store) -> Vec<String> {
     open(store).await.map(|content| shorts(&content.messages)).unwrap_or_default()
 }
 
-/// Returns the state of each staged call: `c1 Unknown`.
+/// Returns the id and the state of each staged call, such as `c1 Unknown`.
 pub(crate) async fn calls_known(store: &Store) -> Vec<String> {
     let report = tower_chat::recovery::open_run(store.inner(), &key()).await.unwrap();
     let calls = report.map(|report| report.calls).unwrap_or_default();
@@ -281,12 +284,13 @@ pub(crate) async fn drop_when(
     }
 }
 
-/// Returns the messages that the model client received, call by call.
+/// Returns the messages that the model client received in each service call.
 pub(crate) fn all_seen(model: &ScriptedModel) -> Vec<Vec<String>> {
     (0..model.requests().len()).map(|call| sent_texts(model, call)).collect()
 }
 
-/// Returns the messages that the model client receives in an uninterrupted run, call by call.
+/// Returns the messages that the model client receives in each service call of an uninterrupted
+/// run.
 pub(crate) fn undisturbed() -> Vec<Vec<String>> {
     SHOWN
         .iter()

@@ -1,5 +1,5 @@
-//! Tests of the calls that results answer, if calls of several runs, or of several messages of one
-//! answer, share an id or have none.
+//! Tests which call a result answers if calls of several runs, or calls in several messages of one
+//! answer, have the same id or no id.
 
 use std::sync::{Arc, Mutex};
 
@@ -27,11 +27,11 @@ use tower_chat_testkit::{ScriptedModel, Step, cases};
 use super::booking_tools::*;
 use crate::common::*;
 
-/// The pairs of ids that a provider may give two calls.
+/// The ids that a provider may set for two calls.
 const IDS: [[Option<&str>; 2]; 4] =
     [[Some("c"), Some("c")], [None, None], [Some(""), Some("")], [Some("c1"), Some("c2")]];
 
-/// The arguments of the calls whose tools were executed.
+/// The arguments of the executed calls.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Executed(Arc<Mutex<Vec<String>>>);
 
@@ -40,8 +40,8 @@ impl Executed {
         std::mem::take(&mut *self.0.lock().unwrap())
     }
 
-    /// Returns tools that return `<name> <arguments>`: `pay` needs approval, `look` does not, `stop` ends
-    /// the run, the caller executes `ask`.
+    /// Returns tools whose results are `<name> <arguments>`. `pay` needs approval, `look` does not,
+    /// `stop` ends the run, and only the caller can run `ask`.
     pub(crate) fn tools(&self) -> Tools {
         let executed = |name: &'static str| {
             let executed = self.clone();
@@ -83,7 +83,7 @@ pub(crate) fn approving<'a>(
     request_with([Message::new(Role::User, decisions)], streamed)
 }
 
-/// Returns the arguments of each call in the request of a service call, with its result.
+/// Returns the arguments and the result of each call in the request of a service call.
 pub(crate) fn shown(model: &ScriptedModel, service_call: usize) -> Vec<(String, String)> {
     let request = &model.requests()[service_call];
     validate_request(request).unwrap();
@@ -101,7 +101,7 @@ pub(crate) fn shown(model: &ScriptedModel, service_call: usize) -> Vec<(String, 
     shown
 }
 
-/// Returns the record: arguments, result and status of each call.
+/// Returns the arguments, the result and the status of each call in the record.
 pub(crate) async fn recorded(store: &Store) -> Vec<(String, String, ToolStatus)> {
     store.inner().flush().await.unwrap();
     let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
@@ -125,7 +125,8 @@ fn loop_error(result: Result<Answer, BoxError>) -> ToolLoopError {
     *error.downcast::<ToolLoopError>().expect("an error of the tool loop")
 }
 
-/// Creates a conversation in which each of two runs has requested a payment.
+/// Creates a conversation with two runs, each of which ended with a payment that waits for
+/// approval.
 async fn two_payments(
     setup: &Setup,
     ids: [Option<&str>; 2],
@@ -191,7 +192,7 @@ async fn a_request_that_is_answered_or_unknown_is_refused_before_anything_happen
         let mut forged = asked[1].clone();
         forged.id = "approval_0_0_0".to_owned();
         for (request, is_known) in [(&asked[0], true), (&forged, false)] {
-            // The other approval in the same request is not executed either.
+            // The request also contains a valid approval. Its call is not executed either.
             let request = approving([request, &asked[1]], streamed);
             match loop_error(send(&client, request).await) {
                 ToolLoopError::ApprovalAnswered { id, conversation } if is_known => {
@@ -233,11 +234,11 @@ async fn a_batch_decided_in_part_leaves_no_run_open() {
     .await;
 }
 
-/// The shapes of answers with several messages: the number of calls in each message. A message with
-/// 0 calls has a text.
+/// The shapes of answers with several messages. A shape is the number of calls in each message. A
+/// message without calls contains a text.
 const SHAPES: [&[usize]; 5] = [&[1, 1], &[2, 1], &[1, 2], &[1, 0, 1], &[2, 0, 2]];
 
-/// Returns an answer of a shape. Its calls are numbered from 1.
+/// Returns an answer with this shape. Its calls are numbered from 1.
 fn answer_of(shape: &[usize], name: &str, id: impl Fn(usize) -> Option<String>) -> Vec<Message> {
     let mut number = 0;
     let mut next = || {
@@ -256,7 +257,7 @@ fn id_of(kind: &str, number: usize) -> Option<String> {
         "equal" => Some("c".to_owned()),
         "missing" => None,
         "empty" => Some(String::new()),
-        // The call of the first message has an id, the others have none.
+        // The first call has an id, and the other calls have no id.
         "partly missing" => (number == 1).then(|| "c1".to_owned()),
         _ => Some(format!("c{number}")),
     }
@@ -455,7 +456,7 @@ async fn a_service_that_keeps_the_history_leaves_approvals_to_their_own_calls() 
         let model = ScriptedModel::new([
             asked(0),
             asked(1),
-            // A call without approval that has the id of the payment that still waits.
+            // This call needs no approval, and has the id of the payment that still waits.
             kept(Message::tool_calls([call("look", ids[1 - first], 3)])),
             kept(Message::assistant("ok")),
             kept(Message::assistant("done")),
@@ -540,7 +541,7 @@ async fn a_run_that_continues_after_a_lost_round_keeps_its_new_results() {
             Step::text("bye"),
         ]);
         let request = ask("where?", streamed);
-        // The process dies after the answer, before its tools run.
+        // The process dies after the model has answered, before the tools of the answer run.
         let gate = tower_chat_testkit::Gate::closed();
         let blocked = gate.clone();
         let look = tool_fn(definition("look"), move |_| {

@@ -1,4 +1,4 @@
-//! Tests of the run of a disconnected caller, under each policy.
+//! Tests the outcome of a run whose caller disconnects, under each policy.
 
 use std::sync::{
     Arc,
@@ -21,7 +21,8 @@ fn on_disconnect(choice: OnDisconnect) -> PersistencePolicy {
     policy().with_journal(JournalPolicy::default().on_disconnect(choice))
 }
 
-/// Drops a run before its first answer, during c1, during c2, or in its second service call.
+/// Drops a run at one of four steps: before its first answer, during the call c1, during the call
+/// c2, or in its second service call.
 async fn dropped(setup: &Setup, step: usize, streamed: bool) -> BookingTools {
     let (gate, booking_tools) = (Gate::closed(), BookingTools::default());
     let (model, waiting) = match step {
@@ -126,7 +127,7 @@ async fn each_result_that_a_drop_commits_names_the_call_that_it_answers() {
 #[tokio::test]
 async fn a_run_that_cannot_be_read_after_it_was_taken_over_stays_open() {
     for (streamed, choice) in cases!(BOTH_WAYS, [OnDisconnect::Commit, OnDisconnect::Discard]) {
-        // The number of reads of the open run that succeed before one fails.
+        // The number of successful reads of the open run before a read fails.
         let left = Arc::new(AtomicUsize::new(usize::MAX));
         let failing = left.clone();
         let store = FaultyStore::with_injector(memory(), move |operation| match operation {

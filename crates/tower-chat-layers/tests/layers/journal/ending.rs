@@ -1,5 +1,5 @@
-//! Tests how abandoned runs are ended, which part of a cut-off answer is stored, and which runs end
-//! without a further request.
+//! Tests how open runs are ended, which part of a cut-off answer is stored, and which runs end
+//! although no further request is sent.
 
 use tower_chat::{
     ChatOptions, HistoryStore, Message, PersistenceError, PersistencePolicy,
@@ -21,8 +21,8 @@ fn on_open_run(choice: OnOpenRun) -> PersistencePolicy {
     policy().with_journal(JournalPolicy::default().on_open_run(choice))
 }
 
-/// Leaves a run open at one of four steps: before the first answer, during c1, during c2, or in the
-/// second service call.
+/// Interrupts a run, which remains open, at one of four steps: before the first answer, during the
+/// call c1, during the call c2, or in the second service call.
 async fn left_open(setup: &Setup, step: usize) {
     let gate = Gate::closed();
     let booking_tools = BookingTools::default();
@@ -257,7 +257,7 @@ fn keeping() -> PersistencePolicy {
     policy().with_partial_text(true)
 }
 
-/// Returns a long answer. The caller reads only a part of it.
+/// Returns a step with a long answer, of which the caller reads only a part.
 fn long_answer() -> Step {
     use tower_chat::{ChatUpdate, Finish};
     Step::updates([
@@ -342,7 +342,7 @@ async fn a_run_that_a_tool_ends_is_the_same_whether_or_not_it_was_interrupted() 
         let model = ScriptedModel::new([calls([("stop", "c1")])]);
         let request = ask("stop", streamed);
         if interrupted {
-            // The tool waits at the gate, and starts only after its start is durable.
+            // The tool starts only after its start is durable, and then waits at the gate.
             let gate = Gate::closed();
             let waiting = gate.clone();
             let mut definition = definition("stop");

@@ -1,5 +1,5 @@
-//! Two processes and one run. A run whose lease has not expired is not taken over, an attempt that
-//! has lost its lease cannot write, and no step is executed twice.
+//! Tests two processes that execute the same run. A process cannot take over a run whose lease has
+//! not expired. An attempt that has lost its lease cannot write. No step is executed twice.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn is_held(error: &PersistenceError) -> bool {
     matches!(error, PersistenceError::RunHeld { .. })
 }
 
-/// Asserts that a run which has lost its lease fails with a conflict.
+/// Asserts that the outcome is a conflict, because the run has lost its lease.
 fn fenced(outcome: Result<tower_chat::Answer, BoxError>) {
     let error = refused(outcome);
     let PersistenceError::NotStored(not_stored) = &error else { panic!("{error:?}") };
@@ -46,7 +46,8 @@ async fn a_run_is_left_alone_for_as_long_as_it_is_held() {
                 assert!(is_held(&error) && error.is_retryable(), "{error:?}");
             }
             clock.advance(14);
-            // In the first iteration, 14 of the 15 seconds of the lease have passed.
+            // After the first iteration, 14 of the 15 seconds of the lease have passed. After the
+            // second, the first process must have renewed its lease.
             if clock.now() > TestClock::default().now() + Duration::from_secs(15) {
                 break;
             }
@@ -65,7 +66,8 @@ async fn a_run_is_left_alone_for_as_long_as_it_is_held() {
 #[tokio::test]
 async fn what_is_answered_to_a_run_that_was_taken_over_is_refused_and_starts_no_tool() {
     for (streamed, waiting) in cases!(BOTH_WAYS, 0..SERVICE_CALLS) {
-        // The number of answers that the other process has received when the late answer arrives.
+        // `other_answers` is the number of answers that the other process has received before the
+        // late answer arrives.
         for other_answers in 0..=SERVICE_CALLS - waiting {
             let (store, clock, gate) = (store(), TestClock::default(), Gate::closed());
             let setup = Setup::new(&store).clock(&clock);
@@ -144,7 +146,7 @@ async fn one_of_two_who_begin_the_same_run_at_once_continues() {
         let booking_tools = BookingTools::default();
         let (one, other) = (booking_model(), booking_model());
         let request = ask("trip", streamed);
-        // Both processes have read that the conversation has no open run.
+        // Both processes have read the conversation while it had no open run.
         store.hold_next_reserve(&gate);
         let late = {
             let client = setup.elsewhere().stack(&other, booking_tools.tools());
@@ -206,7 +208,7 @@ async fn a_run_that_another_process_resumes_before_it_is_read_is_left_alone() {
         send(&setup.stack(&model, booking_tools.tools()), request.clone()).await.unwrap_err();
         let slow = Step::respond(|request| Step::message(reply(request))).waits(&hold);
         let (one, other) = (booking_model_with(0, [slow]), booking_model());
-        // The head that this process has read contains an open run without a lease.
+        // This process has read a head with an open run that has no lease.
         store.hold_next_load(&gate);
         let late = {
             let client = setup.elsewhere().stack(&other, booking_tools.tools());
@@ -241,7 +243,7 @@ async fn an_open_run_that_another_process_ends_before_it_is_resumed_blocks_no_ot
             (BookingTools::default(), booking_model_with(1, [Step::error("overloaded")]));
         let client = setup.stack(&failing, booking_tools.tools());
         send(&client, ask("trip", streamed)).await.unwrap_err();
-        // The head that this process has read contains the open run.
+        // This process has read a head with the open run.
         store.hold_next_load(&gate);
         let model = booking_model();
         let late = {
@@ -431,7 +433,8 @@ async fn old_runs_without_a_process_are_swept() {
         assert_eq!(sweep(&store, "bob", clock.now(), age, end).await.unwrap(), []);
         clock.advance(10);
         let swept = sweep(&store, "alice", clock.now(), age, end).await.unwrap();
-        // The lease of the other process has expired. The run of this process is still in progress.
+        // The run `held` is ended, because the lease of the other process has expired. The run
+        // `here` is not ended, because this process still executes it.
         assert_eq!(swept.iter().map(|key| key.id()).collect::<Vec<_>>(), ["held", "young"]);
         let left = store.open_runs("alice", None, 10).await.unwrap();
         assert_eq!(left.iter().map(|key| key.id()).collect::<Vec<_>>(), ["here"]);

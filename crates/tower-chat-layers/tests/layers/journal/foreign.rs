@@ -1,4 +1,5 @@
-//! Journaled runs in stacks with a missing layer, and with tool loops and services of other kinds.
+//! Tests journaled runs in stacks in which a layer is missing, with tool loops of an application,
+//! and with services that store the history.
 
 use tower::Layer;
 use tower_chat::{
@@ -61,7 +62,7 @@ async fn a_loop_of_another_crate_is_staged_and_committed_at_its_end() {
         let looping = tower::service_fn(move |request: ChatRequest| {
             let (below, store) = (below.clone(), seen_by_store.clone());
             async move {
-                // This loop removes the ids of all messages of the request.
+                // This tool loop sends messages without ids.
                 let mut first = request.clone();
                 let plain = request
                     .messages()

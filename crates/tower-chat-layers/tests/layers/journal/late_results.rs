@@ -1,5 +1,5 @@
-//! Late results in a request after a history that ends in an open round. Every mode sends the same
-//! messages, also if the call of the open round has the id of an earlier call that was interrupted.
+//! Tests requests with late results, after a history that ends with an open round. Every mode sends
+//! the same messages, even if the call of the open round has the id of an earlier interrupted call.
 
 use tower_chat::{
     ChatRequest, HistoryStore, Message, PersistenceMode, ToolResult, Tools,
@@ -15,15 +15,15 @@ use crate::{case::Ids, common::*};
 /// The way in which a late result identifies its call.
 #[derive(Debug, Clone, Copy)]
 enum Names {
-    /// By the id that the model gave the call. The id may be missing or empty.
+    /// By the id that the model set, which may be missing or empty.
     GivenId,
     /// By the id of the call in requests to the model.
     ShownId,
     Position,
 }
 
-/// Creates a history of two runs, each of which was interrupted while the tool of its call was
-/// running. Returns the stack, and the two messages with the calls.
+/// Creates a history of two runs, each of which was interrupted while its tool was running. Returns
+/// the configuration of the stack, and the message with the call of each run.
 async fn interrupted_twice(case: Case) -> (Setup, [Message; 2]) {
     let store = case.store().await;
     let setup = Setup::new(&store).mode(PersistenceMode::PerServiceCall);
@@ -50,7 +50,7 @@ async fn interrupted_twice(case: Case) -> (Setup, [Message; 2]) {
     (setup.mode(case.mode), asking.try_into().unwrap())
 }
 
-/// Returns a result with this text for the call of one of the messages.
+/// Returns a result with this text for the call in a message.
 fn late(asking: &Message, names: Names, text: &str) -> ToolResult {
     let mut result = ToolResult::new("", text);
     match names {
@@ -63,9 +63,9 @@ fn late(asking: &Message, names: Names, text: &str) -> ToolResult {
     result
 }
 
-/// Sends results after the history, with or without a user message before them. Compares the pairs
-/// of calls and results in three places: in the request of this run, in the request of a later run
-/// of another process, and in the record.
+/// Sends results after the history, with or without a user message before them. Asserts that the
+/// pairs of calls and results are the expected ones in the service call of this run, in the service
+/// call of a later run of another process, and in the record.
 async fn check(
     case: Case,
     follows_question: bool,
@@ -89,7 +89,7 @@ async fn check(
     assert_eq!(shown(&model, 1), pairs, "later: {about}");
     let is_ok = |row: &(String, String, ToolStatus)| row.2 == ToolStatus::Ok;
     let rows = recorded(&setup.store).await.into_iter().filter(is_ok);
-    // The record lists the calls in their order.
+    // The record contains the calls in the order of the messages.
     let mut answered: Vec<_> = pairs.into_iter().filter(|pair| pair.1 != INTERRUPTED).collect();
     answered.sort();
     let rows: Vec<_> = rows.map(|(call, text, _)| (call, text)).collect();
@@ -111,10 +111,10 @@ async fn a_late_result_answers_the_same_call_in_every_mode_and_the_other_stays_i
             for (follows_question, names) in cases!([false, true], [GivenId, ShownId, Position]) {
                 let [of_first, of_second] = match names {
                     // A result without an id is paired by its order, and only with calls of the
-                    // open round.
+                    // open round. The user message has ended the round.
                     GivenId if is_missing && follows_question => [&neither, &neither],
                     GivenId if is_missing => [&second, &second],
-                    // If both calls share an id, the result is paired with the later call.
+                    // If both calls have the same id, the result is paired with the later call.
                     GivenId | ShownId if case.ids == Ids::Equal => [&second, &second],
                     GivenId | ShownId | Position => [&first, &second],
                 };
@@ -140,8 +140,8 @@ async fn late_results_of_both_calls_are_sent_the_same_in_every_mode() {
                 let expected = match (is_shared, follows_question) {
                     (false, false) => [(2, "result 2"), (1, "result 1")],
                     (false, true) => [(1, "result 1"), (2, "result 2")],
-                    // The open round pairs the first result with its call, and treats the second
-                    // result as a repetition.
+                    // The first result is paired with the call of the open round, and the second
+                    // result is a repetition of the first.
                     (true, false) => [(1, INTERRUPTED), (2, "result 1")],
                     (true, true) => [(2, "result 1"), (1, "result 2")],
                 };

@@ -1,5 +1,5 @@
-//! Requests of other processes to a run whose lease has not expired: they are refused with the
-//! lease's holder, or wait.
+//! Tests requests of other processes to a conversation with an open run whose lease has not
+//! expired. Such a request fails with an error that contains the holder of the lease, or waits.
 
 use std::time::Duration;
 
@@ -20,12 +20,12 @@ fn queueing() -> PersistencePolicy {
     policy().with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 3 })
 }
 
-/// Starts a run whose process dies during c1. The dead process does not renew the lease.
+/// Starts a run whose process dies during the call c1. The lease is no longer renewed.
 fn left_by_a_dead_process(setup: &Setup, booking_tools: &BookingTools, streamed: bool) {
     let gate = Gate::closed();
     let elsewhere = setup.elsewhere();
-    // A process that dies writes nothing. The thread forgets the future and its runtime, so that no
-    // destructor runs.
+    // Dropping the future would write to the store, which a process that dies cannot do. The thread
+    // therefore forgets the future and its runtime.
     let booking_tools = booking_tools.clone().with_gate_before("c1", &gate);
     let dead = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
@@ -41,7 +41,8 @@ fn left_by_a_dead_process(setup: &Setup, booking_tools: &BookingTools, streamed:
         std::mem::forget(run);
         std::mem::forget(runtime);
     });
-    // Joins the thread without an await, because an await would let the paused clock advance.
+    // The thread is joined without an await, because the paused clock could advance during an
+    // await.
     dead.join().unwrap();
 }
 
@@ -189,7 +190,7 @@ async fn of_several_processes_that_queue_one_recovers_the_run_and_all_are_answer
         for waiting in waiting {
             match waiting.await.unwrap() {
                 Ok(answer) => recovered += usize::from(answer.finish.recovered.is_some()),
-                // Two runs that begin at the same time conflict if no run is open.
+                // If no run is open, two runs that begin at the same time conflict.
                 Err(error) => {
                     let error = refused(Err(error));
                     assert!(matches!(error, PersistenceError::NotStored(_)), "{error:?}");
@@ -197,7 +198,8 @@ async fn of_several_processes_that_queue_one_recovers_the_run_and_all_are_answer
             }
         }
         assert_eq!(recovered, 1);
-        // c1 may or may not have run before its process died, so it is not run again.
+        // The call c1 may or may not have run before its process died, and is therefore not run
+        // again.
         assert_eq!(booking_tools.ran(), ["c2", "c3"]);
     }
 }
@@ -232,7 +234,8 @@ async fn a_process_that_could_not_give_its_lease_back_continues_with_its_own_run
         let model = booking_model_with(0, [Step::error("overloaded")]);
         let booking_tools = BookingTools::default();
         let client = setup.stack(&model, booking_tools.tools());
-        // The input is staged, and the write that releases the lease fails.
+        // The first write, with the input, succeeds. The second write, which releases the lease,
+        // fails.
         store.let_appends_through(1);
         store.fail_next_append(disk_full());
         let request = ask("trip", streamed);
@@ -261,7 +264,7 @@ async fn a_store_that_one_process_uses_has_no_leases_and_no_process_waits() {
             () = gate.reached(1) => {}
         }
         assert_eq!(open(&store).await.unwrap().open.lease.until, LeaseEnd::NotHeld);
-        // The store as the process sees it after a restart.
+        // The store after a restart of the process.
         let after = FaultyStore::new(store.inner().clone());
         let model = booking_model();
         let client = Setup::new(&after).elsewhere().stack(&model, booking_tools.reopened().tools());

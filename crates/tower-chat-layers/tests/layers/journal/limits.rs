@@ -1,4 +1,5 @@
-//! The limits of calls and rounds of a resumed run: all attempts share the limits.
+//! Tests the limits of calls and rounds in a resumed run. The limits apply to the sum of all
+//! attempts.
 
 use tower_chat::{
     BoxError, Finish,
@@ -89,7 +90,8 @@ async fn of_the_calls_that_never_began_the_limit_counts_those_whose_arguments_we
             let first = calls([("weather", "c1"), ("unregistered", "c2"), ("unknown", "c3")]);
             [first, calls([("book", "c4")])]
         };
-        // In per-run mode nothing is stored before the end of the run, so the run starts again.
+        // Per-run mode stores nothing before the end of the run, so the second attempt makes all
+        // service calls again.
         let again = case.is(PerRun).then(rounds).into_iter().flatten();
         let rest = [calls([("seat", "c5"), ("book", "c6")]), Step::text("booked")];
         let model = ScriptedModel::new(

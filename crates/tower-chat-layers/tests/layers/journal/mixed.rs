@@ -1,6 +1,5 @@
-//! Batches with calls that need approval, calls that the caller executes, and calls of neither
-//! kind. The approval requests, the returned calls and the pending calls are the same in every
-//! mode.
+//! Tests batches with calls that need approval, calls that the caller executes, and other calls.
+//! The approval requests, the returned calls and the pending calls are the same in every mode.
 
 use tower_chat::{
     Answer, BoxError, ChatRequest, ChatUpdate, HistoryStore, Message, Part, PersistenceMode, Role,
@@ -20,14 +19,14 @@ use crate::common::*;
 /// The reason why the caller executes a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Callers {
-    /// The tool set declares the tool without an executor.
+    /// The tool set declares the tool, and only the caller can run it.
     Declared,
-    /// The tool set declares the tool without an executor, and with approval. The caller decides
-    /// about the approval.
+    /// The tool set declares the tool as a tool that needs approval, and only the caller can run
+    /// it. The caller decides about the approval.
     DeclaredWithApproval,
     /// The options of the request declare the tool.
     InOptions,
-    /// No one declares the tool, and the policy returns unknown calls.
+    /// The tool is not declared, and the policy returns calls of unknown tools.
     Unknown,
 }
 
@@ -81,7 +80,7 @@ fn requests(answer: &Answer) -> Vec<ApprovalRequest> {
     answer.approval_requests().cloned().collect()
 }
 
-/// Approves the requests that are required, and no others.
+/// Returns a message that approves exactly the requests that are required.
 fn approvals(asked: &[ApprovalRequest]) -> Message {
     let required = asked.iter().filter(|request| request.required);
     Message::new(Role::User, required.map(|request| request.approve().into()).collect())

@@ -1,5 +1,5 @@
-//! The guarantees of journaled mode: when messages are staged, which readers see them, how a run is
-//! resumed from any point, and that two attempts of a run never mix.
+//! Tests the guarantees of journaled mode: when messages are staged and when readers see them, how
+//! a run is resumed from any point, and that the messages of two attempts are never mixed.
 
 mod approvals;
 mod assembly;

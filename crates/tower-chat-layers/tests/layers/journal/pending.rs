@@ -1,5 +1,6 @@
-//! Calls that wait for approval, and the `persist` hooks of their tools. A hook may store other arguments, or
-//! drop the call. The call then runs only if its tool accepts the stored arguments.
+//! Tests calls that wait for approval and whose tools have `persist` hooks. A hook may replace the
+//! stored arguments, or forget the call. A call with replaced arguments runs only if its tool
+//! accepts the stored arguments.
 
 use tower_chat::{
     BoxError, ChatRequest, ChatUpdate, HistoryStore, Message, Part, PersistenceError,
@@ -29,8 +30,8 @@ const DROPPING: [(&str, Hook); 3] = [
     ("panics", |_| panic!("no policy")),
 ];
 
-/// Returns the tools `pay` and `transfer`, which need approval, and `look`, which does not. Each records
-/// its arguments and returns them.
+/// Returns the tools `pay` and `transfer`, which need approval, and `look`, which does not. Each
+/// tool logs its arguments and returns them.
 fn hooked(tool_log: &ToolLog, pay: Hook, look: Hook, accepts: bool) -> Tools {
     let tool = |name: &'static str, hook: Hook| {
         let tool_log = tool_log.clone();
@@ -65,7 +66,7 @@ async fn pending(store: &Store) -> Vec<String> {
     all.map(|request| request.call.name.clone()).collect()
 }
 
-/// Returns the name of each call with its status and result.
+/// Returns the name, the status and the result of each call in the record.
 async fn rows(store: &Store) -> Vec<(String, ToolStatus, Option<String>)> {
     store.inner().flush().await.unwrap();
     let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
@@ -143,7 +144,8 @@ async fn what_came_before_a_pending_call_that_is_not_offered_is_kept_as_for_a_fa
         };
         assert_eq!(stored(&store).await, expected);
         if mode == JOURNALED {
-            // The result is in the row of its call until the next service call is answered.
+            // Until the next service call is answered, only the row of the call contains the
+            // result.
             assert_eq!(staged(&store).await, open[..2]);
         }
         if mode == PerRun {
@@ -158,8 +160,8 @@ async fn what_came_before_a_pending_call_that_is_not_offered_is_kept_as_for_a_fa
 #[tokio::test]
 async fn a_changed_argument_never_runs_and_the_model_receives_an_error() {
     for (streamed, mode, again) in cases!(BOTH_WAYS, ALL_MODES, ["same", "anew", "elsewhere"]) {
-        // A refused approval discards its staged messages, regardless of the policy for other refused
-        // runs.
+        // If an approval is refused, its staged messages are discarded under every policy for
+        // refused runs.
         for journal in
             [JournalPolicy::default(), JournalPolicy::default().on_refusal(OnRefusal::LeaveOpen)]
         {
@@ -265,7 +267,8 @@ async fn a_resumed_run_runs_a_changed_call_only_of_a_tool_that_accepts_it() {
         let model = ScriptedModel::new([asking(batch), Step::text("done")]);
         let tools = hooked(&tool_log, KEEP, REDACT, accepts);
         let client = setup.looped(&model, ToolLoopLayer::new(tools.clone()));
-        // The answer and the start of the first call are stored; the outcome is not stored.
+        // Two writes succeed, including the answer with the start of the first call. The write with
+        // the outcome fails.
         store.let_appends_through(2);
         store.fail_next_append(disk_full());
         let request = ask("go", streamed);

@@ -1,5 +1,5 @@
-//! Only content that may be stored is staged: hooks and truncation change messages before they are
-//! staged.
+//! Tests that only content which may be stored is staged. Hooks and truncation change messages
+//! before the messages are staged.
 
 use std::sync::{
     Arc,
@@ -20,8 +20,8 @@ use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 use super::booking_tools::*;
 use crate::common::*;
 
-/// Returns the tools `pin`, which returns a secret that its hook redacts, `whisper`, whose hook returns
-/// [`Retention::Forget`], and `wait`, which waits at a gate.
+/// Returns three tools. `pin` returns a secret that its hook redacts, the hook of `whisper` returns
+/// [`Retention::Forget`], and `wait` waits at a gate.
 fn discreet(tool_log: &ToolLog, gate: &Gate) -> Tools {
     let (note, whispers, gate) = (tool_log.clone(), tool_log.clone(), gate.clone());
     let pin = tool_fn(definition("pin"), move |_| {
@@ -114,8 +114,8 @@ async fn an_outcome_of_which_nothing_is_kept_is_no_write() {
         .await;
 }
 
-/// Returns tools whose calls are not stored, because the hook drops the call, fails or panics. `wait`
-/// waits at a gate.
+/// Returns a tool `whisper` whose calls are not stored, because its hook forgets the call, fails or
+/// panics, and a tool `wait`, which waits at a gate.
 fn secretive(tool_log: &ToolLog, gate: &Gate, hook: fn(&mut StoredCall<'_>) -> Hooked) -> Tools {
     let (whispers, gate) = (tool_log.clone(), gate.clone());
     let whisper = tool_fn(definition("whisper"), move |_| {
@@ -142,8 +142,8 @@ fn whispering(texts: &[&str]) -> Step {
     Step::answer(messages, Finish::stop())
 }
 
-/// The texts in a response with a call: none, one before the call, or another one in a message
-/// after the call.
+/// The texts of a response with a call: no text, a text before the call, or a text before the call
+/// and a text in a message after the call.
 const BESIDE: [&[&str]; 3] = [&[], &["Let me check."], &["Let me check.", "One moment."]];
 
 fn asked_again(step: Step) -> Step {
@@ -211,7 +211,8 @@ async fn a_round_of_which_no_call_is_kept_is_no_answer_after_a_drop() {
 
 #[tokio::test]
 async fn a_call_whose_arguments_were_redacted_is_not_run_by_another_attempt() {
-    // The call of `whisper` was never started, or was started and has an unknown outcome.
+    // In the first case, the call of `whisper` was never started. In the second case, it was
+    // started, and its outcome is unknown.
     for (is_started, unknown) in cases!(
         [false, true],
         [UnknownCalls::Answer, UnknownCalls::ask(|_| UnknownAnswer::RunAgain)]

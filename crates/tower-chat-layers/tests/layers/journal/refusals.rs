@@ -1,5 +1,5 @@
-//! A service that refuses a run permanently does not lock its conversation. The cost of a run that
-//! was recovered first is reported.
+//! Tests that a run which the service refuses permanently does not block its conversation, and that
+//! an answer reports the cost of a run that was recovered before.
 
 use tower_chat::{
     BoxError, Finish, Message, PersistencePolicy,
@@ -19,7 +19,7 @@ struct Refused {
     source: Retryability,
 }
 
-/// An error that wraps an unknown error, as a foreign layer does.
+/// An error by which a layer of another crate wraps an error of unknown retryability.
 #[derive(Debug, thiserror::Error)]
 #[error("a layer failed")]
 struct Wrapped(#[source] BoxError);
@@ -33,8 +33,8 @@ fn on_refusal(choice: OnRefusal) -> PersistencePolicy {
     policy().with_journal(JournalPolicy::default().on_refusal(choice))
 }
 
-/// Returns a permanent refusal in the first call of a run, as an error of the call or inside its
-/// stream.
+/// Returns two steps that refuse the first service call of a run permanently: by an error of the
+/// call, and by an error in the stream of the response.
 fn refusals() -> [Step; 2] {
     let source = Retryability::of_status(400);
     [status(400), Step::text("no").fails_after(1, Refused { status: 400, source })]

@@ -1,5 +1,6 @@
-//! A run can be resumed from every point at which it stopped. No answered service call is paid for again,
-//! no finished tool runs again, and the history is the same as without the interruption.
+//! Tests that a run can be resumed from every point at which it stopped. No answered service call
+//! is made again, no finished tool runs again, and the history is the same as after an
+//! uninterrupted run.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -27,14 +28,14 @@ enum Way {
     SameRequest,
     Report,
     NewMessage,
-    /// The same request, sent in another process.
+    /// The same request, sent by another process.
     Elsewhere,
 }
 use Way::*;
 
 const ALL_WAYS: [Way; 4] = [SameRequest, Report, NewMessage, Elsewhere];
 
-/// Resumes the run, and compares it with an uninterrupted run.
+/// Resumes the run, and asserts that its messages and calls are those of an uninterrupted run.
 async fn take_up(
     way: Way,
     setup: &Setup,
@@ -85,7 +86,7 @@ async fn take_up(
         assert_eq!(answer.finish.saved.unwrap().messages, expected.len(), "{case_name}");
     }
     assert!(open(store).await.is_none(), "{case_name}");
-    // These counts are known only if a run was open.
+    // The numbers of answered and finished calls are known only if a run was open.
     if is_open {
         let own = model.requests().len() - asked - usize::from(way == NewMessage);
         assert_eq!(own, SERVICE_CALLS - answered, "service calls: {case_name}");
@@ -107,8 +108,9 @@ async fn take_up(
     assert_eq!(distinct.len(), keys.len(), "one key a call: {case_name} {keys:?}");
 }
 
-/// Sends a new message to the conversation of a run whose caller has disconnected. The run is
-/// committed without further service calls, and all its staged messages become visible.
+/// Sends a new message in the conversation of an open run whose caller has disconnected. Asserts
+/// that the open run is committed without further service calls, and that all its staged messages
+/// become visible.
 async fn committed_first(
     setup: &Setup,
     model: &ScriptedModel,
@@ -181,7 +183,7 @@ async fn after_a_service_call_that_was_dropped_aborted_or_timed_out() {
         cases!(BOTH_WAYS, 0..SERVICE_CALLS, ["dropped", "aborted", "timeout"])
     {
         if cause == "timeout" && streamed && hanging > 0 {
-            // tower's timeout no longer applies once the head of a streamed response has arrived.
+            // The timeout of tower does not apply to the stream of a response.
             continue;
         }
         for way in ALL_WAYS {
@@ -273,7 +275,8 @@ async fn after_a_write_that_failed_before_or_after_its_effect() {
         );
         let error = error.downcast::<tower_chat::PersistenceError>();
         assert!(error.is_ok(), "{case_name}: {error:?}");
-        // The attempt that could not write could not release its lease either.
+        // The failed attempt could not write, and therefore has not released its lease. The lease
+        // must expire first.
         clock.advance(16);
         take_up(way, &setup, &model, &booking_tools, &request, &case_name).await;
     }
@@ -300,7 +303,8 @@ async fn idempotency_keys_are_the_same_in_every_attempt() {
     assert_eq!(stored(&store).await, WHOLE_RUN);
 }
 
-/// Interrupts a run while a tool is running: after the first attempt c1 is done, and c2 is unknown.
+/// Interrupts a run while the tool of the call c2 is running. After this attempt, c1 is done, and
+/// the outcome of c2 is unknown.
 pub(super) async fn interrupted_at_c2(
     setup: &Setup,
     model: &ScriptedModel,
@@ -448,7 +452,7 @@ async fn a_failed_tool_is_not_run_again() {
         .await;
         let report = open_run(&store, &key()).await.unwrap().unwrap();
         assert_eq!(report.calls[0].state, CallState::Failed);
-        // If the tool were executed again, it would succeed.
+        // These tools succeed, so the result shows whether the failed tool was executed again.
         let fixed = tower_chat::Tools::new()
             .with(tower_chat::tool_fn(definition("fail"), |_| async {
                 Ok::<_, tower_chat::BoxError>(ToolOutput::from("worked"))
@@ -456,8 +460,8 @@ async fn a_failed_tool_is_not_run_again() {
             .with(tower_chat::tool_fn(definition("wait"), |_| async {
                 Ok::<_, tower_chat::BoxError>(ToolOutput::from("waited"))
             }));
-        // The stored failure of c1 counts as a failure of this attempt. An interrupted call does
-        // not count as a failure.
+        // The limit of failing rounds includes the stored failure of c1. An interrupted call is not
+        // a failure.
         let strict = setup.looped(&model, ToolLoopLayer::new(fixed.clone()).max_failing_rounds(0));
         let error = send(&strict, request.clone()).await.unwrap_err();
         let Some(ToolLoopError::ConsecutiveFailures { failures, .. }) = error.downcast_ref() else {
@@ -470,7 +474,7 @@ async fn a_failed_tool_is_not_run_again() {
     }
 }
 
-/// If calls run one after the other, a call that ends the run is the last. If they run
+/// If calls run one after another, no call runs after a call that ends the run. If calls run
 /// concurrently, all of them run.
 #[tokio::test]
 async fn an_end_that_an_earlier_attempt_has_run_keeps_only_serial_calls_from_running() {

@@ -1,4 +1,4 @@
-//! The round that a tool's context contains in a run that was interrupted before.
+//! Tests the number of the round in a tool's context, in a run that was interrupted and resumed.
 
 use std::sync::{Arc, Mutex};
 
@@ -8,10 +8,10 @@ use tower_chat_testkit::{ScriptedModel, Step, cases};
 use super::{booking_tools::*, resuming::interrupted_at_c2};
 use crate::common::*;
 
-/// The calls that were executed, each with the round in its context.
+/// The executed calls, each with the number of the round in its context.
 type Rounds = Arc<Mutex<Vec<(String, usize)>>>;
 
-/// Returns tools that are safe to retry, and record the round.
+/// Returns tools that are safe to retry, and that record the number of the round.
 fn noting<const N: usize>(rounds: &Rounds, names: [&str; N]) -> Tools {
     names.into_iter().fold(Tools::new(), |tools, name| {
         let rounds = rounds.clone();

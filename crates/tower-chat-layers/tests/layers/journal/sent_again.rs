@@ -1,5 +1,5 @@
-//! The record, the limits and the tools of a run that is resumed, or that receives results of calls
-//! of another run. The property test of the contract found these cases.
+//! Tests the record, the limits and the tools of a resumed run, and of a run that receives results
+//! of another run's calls. The property test of the contract found these cases.
 
 use tower_chat::{
     Answer, ChatRequest, Finish, HistoryStore, Message, Part, Role, ToolResult,
@@ -28,7 +28,7 @@ fn overloaded() -> Step {
     Step::error("overloaded")
 }
 
-/// Returns the texts and the results in the request of a service call: `one`, `look 1`.
+/// Returns the texts and the results in the request of a service call, such as `one` and `look 1`.
 fn texts(model: &ScriptedModel, service_call: usize) -> Vec<String> {
     let request = &model.requests()[service_call];
     let parts = request.messages().iter().flat_map(|message| message.parts.clone());
@@ -338,7 +338,8 @@ async fn input_behind_results_that_another_mode_has_stored_is_sent_by_every_atte
         let mut messages: Messages = messages.collect();
         messages.append(&asked);
         request.set_new_messages(messages);
-        // After a failed call, this policy stores the results, and not the user message after them.
+        // After a failed service call, this policy stores the results, but not the user message
+        // after the results.
         let results_alone = policy().with_inputs_of_failed_call(UnansweredInputs::Results);
         let first = setup.elsewhere().policy(results_alone).mode(PerServiceCall);
         let first = first.stack(&model, tools.clone());
@@ -383,7 +384,7 @@ async fn a_final_answer_that_is_staged_behind_calls_of_another_mode_is_not_paid_
         let model = ScriptedModel::new(script);
         let first = setup.clone().mode(PerServiceCall).stack(&model, tools.clone());
         drop_when(&first, request.clone(), gate.reached(1)).await;
-        // A queued message keeps the run open after the answer.
+        // A message was queued, so the run continues after the answer.
         let second = setup.elsewhere().stack(&model, tools.clone());
         send(&second, request.clone()).await.unwrap_err();
         assert_eq!(staged(&store).await, ["assistant there"], "{streamed}");
@@ -392,8 +393,8 @@ async fn a_final_answer_that_is_staged_behind_calls_of_another_mode_is_not_paid_
         let answer = send(&third, request).await.unwrap();
         assert_eq!((model.requests().len(), answer_text(&answer)), (3, "there".to_owned()));
         assert!(open(&store).await.is_none(), "{streamed}");
-        // The last, empty message marks the end of the run, although one of its calls has no
-        // result.
+        // The last message is empty, and marks that the run ended intentionally, although one of
+        // its calls has no result.
         let all = ["user where?", "assistant wait#c1", "assistant there", "assistant"];
         assert_eq!(stored(&store).await, all, "{streamed}");
     }

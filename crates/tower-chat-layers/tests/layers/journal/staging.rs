@@ -1,4 +1,4 @@
-//! Tests of the staged messages, and of the times at which they are staged.
+//! Tests which messages are staged, and when.
 
 use tower_chat::{
     PersistenceError, Tools,
@@ -146,8 +146,8 @@ async fn a_failed_tool_is_known_to_have_failed() {
     }
 }
 
-/// The write with the last outcome commits the run. A later attempt could not know otherwise that
-/// the run has ended.
+/// The write with the last outcome also commits the run. If the process died between two separate
+/// writes, a later attempt could not detect that the run has ended.
 #[tokio::test]
 async fn the_commit_of_a_run_that_a_tool_ends_rides_on_the_outcome() {
     for (streamed, concurrent) in cases!(BOTH_WAYS, [false, true]) {

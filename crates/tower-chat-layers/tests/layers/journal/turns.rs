@@ -1,4 +1,5 @@
-//! Several runs of one conversation: rejected, queued in order, or branched off, and never mixed.
+//! Tests several runs that begin at the same time in one conversation. They are rejected, queued in
+//! order, or continued in a branch. Their messages are never mixed.
 
 use std::time::Duration;
 
@@ -54,7 +55,7 @@ async fn queued_runs_go_in_the_order_in_which_they_arrived_and_no_more_than_the_
         model.called(1).await;
         let error = refused(send(&client, ask("e", false)).await);
         assert!(matches!(error, PersistenceError::RunUnderWay { .. }), "{mode:?} {error:?}");
-        // A queued run that is dropped frees its position, and does not block the runs after it.
+        // A queued run that is dropped leaves the queue, and does not block the runs after it.
         runs.remove(1).abort();
         tokio::task::yield_now().await;
         gate.open();

@@ -1,4 +1,5 @@
-//! Readers see nothing of a journaled run before its commit, and all of it afterwards.
+//! Tests that readers see no message of a journaled run before its commit, and all its messages
+//! after the commit.
 
 use tower_chat::store::{Directory, InvocationQuery, ToolCallQueries};
 use tower_chat_testkit::{Gate, cases};
@@ -6,8 +7,8 @@ use tower_chat_testkit::{Gate, cases};
 use super::booking_tools::*;
 use crate::common::*;
 
-/// Returns the data that readers see: the history, and the numbers of listed conversations, of calls, and
-/// of rows of the totals.
+/// Returns the data that readers see: the history, the number of listed conversations, the number
+/// of recorded calls, and the number of rows in the totals.
 async fn seen_by_readers(store: &Store) -> (Vec<String>, usize, usize, usize) {
     let store = store.in_another_process();
     let inner = store.inner();
