@@ -1,5 +1,5 @@
-//! The activity that a run records in the directory of its store: its mode, the time of its last
-//! activity, and the usage of each answered service call, in every mode, whole and streamed.
+//! Tests the activity that a run records in the directory of its store: its mode, the time of its
+//! last activity, and the usage of each answered service call.
 
 use std::time::{Duration, SystemTime};
 
@@ -41,7 +41,8 @@ fn used(model: &str, calls: (u64, u64), tokens: (u64, u64), cost: Option<u64>) -
     ModelUsage::new(Some(model.into()), sum)
 }
 
-/// Returns the steps of three service calls of two models, and of three tool calls.
+/// Returns the steps of a run with three service calls, which two models answer, and three tool
+/// calls.
 fn script() -> [Step; 3] {
     [
         asks([("look", "c1"), ("look", "c2")], finish("small", 100, 10)),
@@ -50,7 +51,8 @@ fn script() -> [Step; 3] {
     ]
 }
 
-/// Returns the usage of the script by model, in the byte order of the model names.
+/// Returns the usage of the service calls in [`script`] by model, in the byte order of the model
+/// names.
 fn used_by_script(priced: bool) -> [ModelUsage; 2] {
     [
         used("large", (1, 1), (200, 20), None),
@@ -145,8 +147,9 @@ async fn a_request_that_is_sent_again_adds_nothing() {
     }
 }
 
-/// The mode decides which usage of a failed run is recorded: none (per run), that of stored calls,
-/// or that of staged calls. The usage of the attempt that resumes the run is added.
+/// The mode decides which usage of a failed run is recorded. Per-run mode records no usage,
+/// per-service-call mode the usage of the stored service calls, and journaled mode the usage of the
+/// staged service calls. The usage of the attempt that resumes the run is added.
 #[tokio::test]
 async fn a_run_that_fails_and_continues_tells_what_its_mode_keeps() {
     for (mode, streamed) in every_mode() {
@@ -199,7 +202,7 @@ async fn a_journaled_run_that_is_discarded_leaves_its_usage() {
     }
 }
 
-/// A failed write that is submitted again records its usage once.
+/// A write that fails and is submitted again records its usage only once.
 #[tokio::test]
 async fn what_waits_in_the_outbox_is_reported_once_it_is_stored() {
     for streamed in BOTH_WAYS {
@@ -217,8 +220,8 @@ async fn what_waits_in_the_outbox_is_reported_once_it_is_stored() {
     }
 }
 
-/// Without the layer below the loop, the loop records the usage of the answers. Without a loop and
-/// that layer, the run records the usage of its last answer.
+/// Without the layer below the tool loop, the tool loop records the usage of all answers. Without
+/// both, `PerRunPersistence` records the usage of the last answer of the run.
 #[tokio::test]
 async fn runs_are_reported_whatever_layers_there_are() {
     for streamed in BOTH_WAYS {

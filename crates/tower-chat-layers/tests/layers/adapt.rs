@@ -1,5 +1,5 @@
-//! Adapters that put these layers into the middle of a stack whose requests and responses have
-//! other types.
+//! Tests the adapters by which the layers of this crate can be used in a stack with other types of
+//! requests and responses.
 
 use std::sync::{
     Arc, Mutex,
@@ -20,13 +20,12 @@ use tower_chat::{
     tool_fn,
 };
 
-/// The request type of the wrapped client: a user and lines of text.
+/// The request type of the wrapped client, which contains a user and lines of text.
 #[derive(Debug, Clone, PartialEq)]
 struct Prompt {
     user: String,
     lines: Vec<String>,
-    /// Whether the request was made inside a run. This field takes the role of the extensions of a
-    /// request type.
+    /// Whether the request is part of a run. In other request types, an extension contains this.
     has_run: bool,
 }
 

@@ -27,7 +27,7 @@ pub(crate) use crate::case::{
 pub(crate) use tower_chat::PersistenceMode::{Journaled, PerRun, PerServiceCall};
 
 pub(crate) const BOTH_MODES: [PersistenceMode; 2] = [PerRun, PerServiceCall];
-/// Whole (`false`) and streamed (`true`).
+/// Whether a response is streamed: `false` for a whole response, `true` for a streamed one.
 pub(crate) const BOTH_WAYS: [bool; 2] = [false, true];
 
 pub(crate) type Store = FaultyStore<Arc<dyn HistoryStore>>;
@@ -45,10 +45,10 @@ pub(crate) fn store() -> Store {
     FaultyStore::new(memory()).shared_by_processes()
 }
 
-/// Opens a store in a file of its own. The last clone of the store deletes the file.
+/// Opens a store in a new file. The file is deleted when the last clone of the store is dropped.
 async fn sqlite_store() -> Store {
-    /// The content of a file without conversations. Creating its tables takes as long as a whole
-    /// scenario.
+    /// The bytes of a file with the tables of a store and without conversations. Each store copies
+    /// these bytes, because creating the tables takes as long as a whole scenario.
     static EMPTY: tokio::sync::OnceCell<Vec<u8>> = tokio::sync::OnceCell::const_new();
     let options = SqliteStore::options().with_durability(Durability::Normal);
     let make_empty = async || {
@@ -72,7 +72,7 @@ impl Case {
         }
     }
 
-    /// Returns a request with a run of its own.
+    /// Returns a request with a new run.
     pub(crate) fn ask(self, text: &str) -> ChatRequest {
         ask(text, self.streamed)
     }
@@ -111,7 +111,7 @@ impl Case {
         (store, model, client)
     }
 
-    /// Like `begin`, and also returns the log of the tools.
+    /// Returns the values that `begin` returns, and the log of the tools.
     pub(crate) async fn begin_with_log(
         self,
         script: impl IntoIterator<Item = Step>,
@@ -140,7 +140,7 @@ pub(crate) fn disk_full() -> StoreError {
     StoreError::backend("write", true, "disk full")
 }
 
-/// Returns a request with a run of its own.
+/// Returns a request with a new run.
 pub(crate) fn ask(text: &str, streamed: bool) -> ChatRequest {
     request_with([Message::user(text)], streamed)
 }
@@ -199,7 +199,7 @@ pub(crate) fn refused(result: Result<Answer, BoxError>) -> PersistenceError {
     }
 }
 
-/// Records the labels of the calls whose tools were executed.
+/// A log with the label of each executed call.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ToolLog(Arc<Mutex<Vec<String>>>);
 
@@ -217,8 +217,9 @@ pub(crate) fn definition(name: &str) -> ToolDefinition {
     ToolDefinition::new(name, name, json!({"type": "object"}))
 }
 
-/// Returns the tools of these tests; each result names its call. `look` returns a result, `stop` returns
-/// a result and ends the run, `pay` needs approval, `ask` is returned to the caller, `fail` fails.
+/// Returns the tools of these tests. Each result contains the label of its call. `look` returns a
+/// result, `stop` returns a result and ends the run, `pay` needs approval, calls of `ask` are
+/// returned to the caller, and `fail` fails.
 pub(crate) fn tools(tool_log: &ToolLog) -> Tools {
     let run = |name: &'static str, tool_log: ToolLog| {
         move |context: ToolContext| {
@@ -240,7 +241,7 @@ pub(crate) fn tools(tool_log: &ToolLog) -> Tools {
         .declare(definition("ask"))
 }
 
-/// Returns the label of the call for which a tool is executed.
+/// Returns the label of the call that a tool executes.
 pub(crate) fn label_of(context: &ToolContext) -> String {
     label(context.arguments()).unwrap_or_else(|| context.call_id().to_owned())
 }
@@ -281,7 +282,7 @@ pub(crate) fn kept_call(id: &str) -> Step {
     Step::answer([call_message([("look", "c1")])], Finish::stop().with_service_id(id))
 }
 
-/// Returns the short form of one message, as if no other messages preceded it.
+/// Returns the short form of a message that no other messages precede.
 pub(crate) fn short(message: &Message) -> String {
     shorts([&Arc::new(message.clone())]).remove(0)
 }
@@ -306,7 +307,7 @@ pub(crate) fn sent_texts(model: &ScriptedModel, call: usize) -> Vec<String> {
     shorts(model.requests()[call].messages().iter())
 }
 
-/// Returns the number of messages that another reader of the store sees now.
+/// Returns the number of messages that another process reads from the store at this moment.
 pub(crate) fn count_now(store: &Store) -> usize {
     let load = || {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
@@ -330,7 +331,7 @@ thread_local! {
     static LOG: RefCell<Option<Arc<Mutex<Vec<u8>>>>> = const { RefCell::new(None) };
 }
 
-/// The log of this thread since `logged` was called.
+/// The lines that this thread has logged since `logged` was called.
 pub(crate) struct Logged {
     text: Arc<Mutex<Vec<u8>>>,
 }
@@ -353,9 +354,9 @@ impl std::io::Write for LogWriter {
     }
 }
 
-/// Starts to record the log of this thread. All tests share one subscriber. If each test set a
-/// subscriber for its thread, a thread without one could cache that a callsite is disabled, and
-/// events would be lost.
+/// Starts to record the log of this thread. All tests share one subscriber. With a separate
+/// subscriber for each thread, a thread without a subscriber could cache that a callsite is
+/// disabled, and the events of this callsite would be lost in all threads.
 pub(crate) fn logged() -> Logged {
     static SUBSCRIBER: Once = Once::new();
     SUBSCRIBER.call_once(|| {
@@ -386,13 +387,14 @@ impl Logged {
     }
 }
 
-/// Returns the policy for the inputs of a failed service call: stores results of tools, or nothing.
+/// Returns the policy that stores the results of tools as the inputs of a failed service call, or
+/// stores no inputs if `keep` is `false`.
 pub(crate) fn results_if(keep: bool) -> UnansweredInputs {
     if keep { UnansweredInputs::Results } else { UnansweredInputs::None }
 }
 
-/// Polls a run until its model client has received this many calls and no task makes progress, then
-/// drops the run.
+/// Polls a run until its model client has received this many service calls and no task makes
+/// progress. Then drops the run.
 pub(crate) async fn until_called(model: &ScriptedModel, calls: usize, run: impl Future) {
     let mut run = std::pin::pin!(run);
     while model.requests().len() < calls {
@@ -408,8 +410,8 @@ impl Case {
     }
 }
 
-/// Returns the durable messages of the conversation: the messages that readers see, then those that
-/// an open run has staged, with the results that only the record contains.
+/// Returns the durable messages of the conversation: first the history, then the staged messages of
+/// an open run, with the results that only the record contains.
 pub(crate) async fn durable(store: &Store) -> Vec<String> {
     store.inner().flush().await.unwrap();
     let history = store.inner().load(&key()).await.unwrap().messages;

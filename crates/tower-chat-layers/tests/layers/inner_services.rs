@@ -1,4 +1,4 @@
-//! Access to the service below each layer.
+//! Tests the access to the inner service of each layer.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use tower_chat_layers::{
     validate::ValidateTranscriptLayer,
 };
 
-/// Passes requests and responses on unchanged.
+/// A codec that does not change requests and responses.
 struct Unchanged;
 
 impl ClientCodec for Unchanged {

@@ -1,5 +1,5 @@
-//! Tests of the layers, with whole and streamed answers: the guarantees in `docs/contract.md`, and
-//! other behaviour.
+//! Tests of the layers, with whole and streamed answers. They check the guarantees in
+//! `docs/contract.md` and other behaviour.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 

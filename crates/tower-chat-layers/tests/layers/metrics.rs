@@ -1,4 +1,4 @@
-//! The metrics of runs: in each mode, whole and streamed, completed, failed and dropped.
+//! Tests the metrics of completed, failed and dropped runs, in each mode, whole and streamed.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -22,7 +22,7 @@ const MODES: [(PersistenceMode, &str); 3] = [
     (PersistenceMode::Journaled, "journaled"),
 ];
 
-/// Answers as a model that calls a tool, and returns its answer after it has received the result.
+/// A model that first calls a tool, and answers when it has received the result.
 async fn model(request: ChatRequest) -> Result<ChatResponse, BoxError> {
     let has_result = request.messages().iter().any(|message| message.role == Role::Tool);
     let (message, reason, usage) = if has_result {
@@ -66,7 +66,7 @@ async fn ask(mut pipeline: ChatPipeline, request: ChatRequest) -> Result<Answer,
     pipeline.ready().await?.call(request).await?.collect().await
 }
 
-/// Returns the lines of metrics: a name, its labels, and the count.
+/// Returns one line for each metric, with its name, its labels and its count.
 fn expected(lines: &[(&str, &str, &str)]) -> Vec<String> {
     lines.iter().map(|(name, labels, count)| format!("{name}{{{labels}}} {count}")).collect()
 }
@@ -119,8 +119,8 @@ async fn a_run_its_service_calls_its_tools_and_its_store_are_measured_in_every_m
                 "1 values",
             ),
         ]);
-        // In journaled mode the four writes are: the user message; the calls with their start; the
-        // result; the answer with the commit.
+        // Journaled mode makes four writes. They contain the user message, the answer with the
+        // start of its calls, the result, and the final answer with the commit.
         let writes = match mode {
             PersistenceMode::PerRun => 1,
             PersistenceMode::PerServiceCall => 2,

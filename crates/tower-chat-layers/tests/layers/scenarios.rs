@@ -1,9 +1,10 @@
-//! Checks of the documents that name tests: the contract, the threat model, and the exceptions from
-//! the matrix of cases.
+//! Checks the documents that contain names of tests: the contract, the threat model, and the list
+//! of tests outside of the matrix of cases.
 
 use std::{fs, path::Path};
 
-/// Returns the rows of the tables over modes in a part of the contract, without the header rows.
+/// Returns the rows of all tables in a part of the contract that have a column for each mode,
+/// without the header rows.
 fn rows_by_mode(part: &str) -> Vec<Vec<&str>> {
     let rows = part.lines().filter(|line| line.starts_with('|') && !line.starts_with("|---"));
     let rows = rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>());
@@ -47,7 +48,8 @@ fn every_promise_against_a_threat_names_tests_that_exist() {
     }
 }
 
-/// Returns whether the text of a test runs the test in the cases of `case/mod.rs`.
+/// Returns whether the code of a test calls a function of `case/mod.rs` that runs the test in
+/// several cases.
 fn uses_the_matrix(text: &str) -> bool {
     ["every_case(", "every_id(", "Cases::all()"].iter().any(|matrix| text.contains(matrix))
 }
@@ -82,7 +84,8 @@ fn tests_run_over_the_matrix_or_are_listed_with_what_they_run_over() {
     }
 }
 
-/// Adds the names and the texts of the tests of a module, `journal::fencing`, and of its submodules.
+/// Adds the name and the code of each test in a module, such as `journal::fencing`, and in its
+/// submodules.
 fn collect_tests(module: &str, tests: &mut Vec<(String, String)>) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/layers");
     let path = folder.join(module.replace("::", "/"));
@@ -115,7 +118,7 @@ fn document(name: &str) -> String {
     fs::read_to_string(docs.join(name)).expect("the document")
 }
 
-/// Returns the names of tests in a text.
+/// Returns the names of tests that a text contains.
 fn names(text: &str) -> impl Iterator<Item = &str> {
     let code = text.split('`').skip(1).step_by(2);
     code.filter(|name| name.contains("::") && !name.contains('…'))

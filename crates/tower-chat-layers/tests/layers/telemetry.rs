@@ -1,4 +1,4 @@
-//! The spans of runs: in each mode, whole and streamed, completed, failed and dropped.
+//! Tests the spans of completed, failed and dropped runs, in each mode, whole and streamed.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test fails by panicking")]
 
@@ -28,8 +28,8 @@ use tracing_subscriber::{Layer, Registry, layer::Context, prelude::*, registry::
 const MODES: [PersistenceMode; 3] =
     [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
 
-/// The names of attributes that the conventions for generative AI (1.41.0), errors and databases
-/// define, and that are used here. The bridge to OpenTelemetry reads `otel.*`.
+/// The attributes that the spans use and that OpenTelemetry's conventions for generative AI
+/// (1.41.0), errors and databases define. `tracing-opentelemetry` reads the attributes `otel.*`.
 const CONVENTIONS: [&str; 27] = [
     "db.operation.name",
     "db.system.name",
@@ -84,7 +84,7 @@ impl Visit for Recorded {
     }
 }
 
-/// Records every span of the thread.
+/// A subscriber that records every span of the thread.
 #[derive(Clone, Default)]
 struct Spans(Arc<Mutex<Vec<(Id, Recorded)>>>);
 
@@ -99,7 +99,8 @@ impl Spans {
         self.0.lock().unwrap().iter().map(|(_, span)| span.clone()).collect()
     }
 
-    /// Returns the spans of the run, its service calls and its tools: name, parent, outcome.
+    /// Returns the name, the parent and the outcome of each span of the run, its service calls and
+    /// its tools.
     fn of_run(&self) -> Vec<(&'static str, Option<&'static str>, String)> {
         let spans = self.all();
         let of_run = spans.iter().filter(|span| span.name != "store");
@@ -108,7 +109,7 @@ impl Spans {
 
     fn change(&self, id: &Id, change: impl FnOnce(&mut Recorded)) {
         let mut spans = self.0.lock().unwrap();
-        // tracing reuses the id of a closed span.
+        // `tracing` reuses the ids of closed spans, so the last span with the id is the open one.
         let mut open = spans.iter_mut().rev().filter(|(it, span)| it == id && !span.is_closed);
         if let Some((_, span)) = open.next() {
             change(span);
@@ -134,7 +135,7 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
     }
 }
 
-/// Answers as a model that calls a tool, and returns its answer after it has received the result.
+/// A model that first calls a tool, and answers when it has received the result.
 async fn model(request: ChatRequest) -> Result<ChatResponse, BoxError> {
     let has_result = request.messages().iter().any(|message| message.role == Role::Tool);
     let (message, reason, usage) = if has_result {

@@ -1,11 +1,12 @@
-//! The matrix of cases: a scenario is written once, and runs in every case that it can concern.
+//! The matrix of cases: a scenario is written once, and runs in every case to which it applies.
 //!
-//! A [`Case`] is a mode of persistence, an answer whole or streamed, a store, and the kind of ids
-//! that the model gives its calls. [`every_case`] runs a scenario in each mode, whole and streamed,
-//! in memory and in SQLite, [`every_id`] with each kind of ids; [`Cases`] excludes cases, each with
-//! a reason. All cases run, and the failure message names the cases that failed. With
-//! `TOWER_CHAT_CASE`, only the cases run whose names contain its value, for example
-//! `journaled, streamed`.
+//! A [`Case`] consists of a persistence mode, whether answers are whole or streamed, a store, and
+//! the kind of ids that the model sets for its calls. [`every_case`] runs a scenario in each mode,
+//! whole and streamed, in memory and in SQLite. [`every_id`] also runs it with each kind of ids. A
+//! test excludes cases from [`Cases`], with a reason. If a case fails, the other cases still run,
+//! and the failure message contains the names of all failed cases. If the environment variable
+//! `TOWER_CHAT_CASE` is set, only the cases run whose names contain its value, such as `journaled,
+//! streamed`.
 
 use std::{any::Any, fmt, panic::AssertUnwindSafe};
 
@@ -26,7 +27,7 @@ pub(crate) enum Backend {
     Sqlite,
 }
 
-/// The kind of ids that the model gives its calls.
+/// The kind of ids that the model sets for its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ids {
     Distinct,
@@ -71,8 +72,8 @@ impl fmt::Display for Case {
 }
 
 impl Case {
-    /// Returns a call whose arguments contain its label. The label identifies the call also if its
-    /// id is missing or shared.
+    /// Returns a call whose arguments contain a label. The label identifies the call even if the id
+    /// of the call is missing or shared.
     pub(crate) fn tool_call(self, name: &str, label: &str) -> ToolCall {
         let mut call = ToolCall::without_id(name, labelled(label));
         call.id = self.ids.of(label);
@@ -101,7 +102,7 @@ impl Case {
 #[derive(Debug, Clone)]
 pub(crate) struct Cases {
     cases: Vec<Case>,
-    /// The reasons why cases were excluded.
+    /// The reasons for which cases were excluded.
     reasons: Vec<&'static str>,
 }
 
@@ -119,9 +120,9 @@ impl Cases {
         Self { cases, reasons: Vec::new() }
     }
 
-    /// Adds every kind of ids. In memory, each case runs with each kind. In SQLite a case takes ten
-    /// times as long, so each mode and way runs with distinct ids and one other kind, and each kind
-    /// occurs.
+    /// Adds cases with the other kinds of ids. In memory, each case runs with each kind. In SQLite,
+    /// where a case takes ten times as long, each case runs with distinct ids and with one other
+    /// kind, so that each kind occurs in some case.
     #[must_use]
     pub(crate) fn with_all_ids(mut self) -> Self {
         let kinds = |case: &Case| match case.backend {
@@ -137,7 +138,7 @@ impl Cases {
         self
     }
 
-    /// Excludes the cases that the scenario does not concern, with the reason.
+    /// Excludes the cases to which the scenario does not apply, with the reason.
     #[must_use]
     pub(crate) fn only(mut self, reason: &'static str, concerns: impl Fn(&Case) -> bool) -> Self {
         self.cases.retain(concerns);
@@ -163,8 +164,8 @@ impl Cases {
     }
 
     /// Restricts a scenario that pauses tokio's clock to the memory store. The paused clock
-    /// advances to the next timeout as soon as every task waits, and a task that waits for a thread
-    /// of SQLite counts as waiting.
+    /// advances to the next timeout when every task waits, even if a task waits for a thread of
+    /// SQLite that is about to finish.
     #[must_use]
     pub(crate) fn with_a_stopped_clock(self) -> Self {
         self.only("tokio's clock is stopped", |case| case.backend == Backend::Memory)
@@ -176,7 +177,7 @@ impl Cases {
         self.only(reason, |case| case.backend == Backend::Memory)
     }
 
-    /// Restricts the scenario to streamed answers, for scenarios that act between the updates of an
+    /// Restricts the scenario to streamed answers, because it acts between the updates of an
     /// answer.
     #[must_use]
     pub(crate) fn streamed(self, reason: &'static str) -> Self {

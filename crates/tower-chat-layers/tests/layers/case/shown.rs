@@ -1,8 +1,8 @@
 //! A short text form of messages, in which each result is paired with the call that it answers.
 //!
-//! Ids of calls may be equal, empty or missing, so an id does not identify a result. The calls of these
-//! tests have a label in their arguments. Results are paired with calls by the rule that providers
-//! follow: of the results with one id, the first answers the first call with that id.
+//! Ids of calls may be equal, empty or missing, so an id does not identify a call. The arguments of
+//! each call therefore contain a label. Results are paired with calls as providers pair them: the
+//! first result with an id answers the first call with this id.
 
 use std::sync::Arc;
 
@@ -25,7 +25,8 @@ pub(crate) fn shorts<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -
     shorts_after([], messages)
 }
 
-/// Returns the short form of messages that follow `before`, and may answer calls of `before`.
+/// Returns the short form of messages that follow the messages in `before`. Their results may
+/// answer calls in `before`.
 pub(crate) fn shorts_after<'a, 'b>(
     before: impl IntoIterator<Item = &'b Arc<Message>>,
     messages: impl IntoIterator<Item = &'a Arc<Message>>,
@@ -35,11 +36,12 @@ pub(crate) fn shorts_after<'a, 'b>(
     messages.into_iter().map(|message| unanswered.show(message)).collect()
 }
 
-/// The calls without a result so far, by batch.
+/// The calls for which no result was found yet, by batch.
 #[derive(Debug, Default)]
 struct Unanswered {
     batches: Vec<Vec<Open>>,
-    /// Whether the last message had calls. Calls of the next message then belong to the same batch.
+    /// Whether the last message contained calls. If it did, calls of the next message belong to the
+    /// same batch.
     in_batch: bool,
 }
 
@@ -51,9 +53,9 @@ struct Open {
 }
 
 impl Open {
-    /// Returns whether replay gives this call the id, because the call has none or shares its id
-    /// with another call. The id then ends with the index of the message in its run and the index
-    /// of the call in its message.
+    /// Returns whether a replay generates this id for the call, because the call has no id or
+    /// shares its id with another call. A generated id ends with the index of the message in its
+    /// run and the index of the call in its message.
     fn is_named(&self, id: Option<&str>) -> bool {
         let (Some(id), Some(position)) = (id, self.position) else { return false };
         let suffix = format!("_{}_{}", position.message.index, position.index);

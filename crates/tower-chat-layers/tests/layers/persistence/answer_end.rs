@@ -1,4 +1,4 @@
-//! The reason why an answer ended decides what follows the answer.
+//! Tests that the reason for which an answer ended decides the next step.
 
 use tower_chat::{
     ChatRequest, Finish, HistoryStore, Message, Part, ToolCall, request::FinishReason,
@@ -12,20 +12,20 @@ fn paused(text: &str) -> Step {
     Step::answer([Message::assistant(text)], finish)
 }
 
-/// Returns an answer that a token limit has cut off, with one complete call and one with these
-/// arguments.
+/// Returns a step whose answer a token limit has cut off. The answer contains a complete call, and
+/// a second call with these arguments.
 fn cut_off(tool: &str, arguments: &str) -> Step {
     let calls = [ToolCall::new("c1", "look", labelled("c1")), ToolCall::new("c2", tool, arguments)];
     Step::answer([Message::tool_calls(calls)], Finish::new(FinishReason::Length))
 }
 
-/// Returns the results in the last message of a request: their text, and whether they are errors.
+/// Returns the text and the error flag of each result in the last message of a request.
 fn results(request: &ChatRequest) -> Vec<(String, bool)> {
     let last = request.messages().last().unwrap();
     last.results().map(|result| (result.text(), result.is_error)).collect()
 }
 
-/// Returns the stored finish reasons, one for each message of the model.
+/// Returns the stored finish reason of each message of the model.
 async fn reasons(store: &Store) -> Vec<Option<FinishReason>> {
     store.inner().flush().await.unwrap();
     let history = store.inner().load(&key()).await.unwrap();
@@ -36,8 +36,8 @@ async fn reasons(store: &Store) -> Vec<Option<FinishReason>> {
 #[tokio::test]
 async fn a_call_that_the_token_limit_has_cut_off_never_runs_and_the_model_receives_the_reason() {
     every_case(async |case| {
-        // A tool of the loop, a tool that needs approval, a tool of the caller, and an unknown
-        // tool.
+        // A tool without approval, a tool that needs approval, a tool that the caller runs, and an
+        // unknown tool.
         for tool in ["look", "pay", "ask", "none"] {
             for arguments in ["", " ", r#"{"label":"#, r#"{"label":"c2""#] {
                 let steps = [cut_off(tool, arguments), Step::text("there")];
@@ -158,7 +158,8 @@ async fn a_run_that_was_interrupted_in_a_pause_continues_from_there() {
         send(&client, request.clone()).await.unwrap_err();
         let answer = send(&client, request).await.unwrap();
         assert_eq!(answer.text(), "last");
-        // In per-run mode, nothing of the first attempt is stored.
+        // In per-run mode, the first attempt has stored nothing, so the second attempt starts
+        // again.
         let all = ["user search", "assistant first", "assistant last"];
         let (sent, kept) = match case.is(PerRun) {
             true => (&all[..1], vec![all[0], all[2]]),

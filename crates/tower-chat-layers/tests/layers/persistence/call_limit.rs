@@ -1,5 +1,5 @@
-//! An answer with more calls than the tool loop allows is refused like a malformed answer: no tool
-//! runs, nothing of the answer is stored, and the conversation can continue.
+//! Tests an answer with more calls than the tool loop allows. No tool of the answer runs, nothing
+//! of the answer is stored, and the conversation can continue.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -23,7 +23,7 @@ fn limited(case: Case, model: &ScriptedModel, store: &Store, tool_log: &ToolLog)
     boxed(above.layer(tool_loop.layer(below)))
 }
 
-/// Returns an answer of two messages with three calls.
+/// Returns a step whose answer has two messages with three calls in total.
 fn too_many(case: Case) -> Step {
     let messages =
         [case.call_message([("look", "c2"), ("look", "c3")]), case.call_message([("look", "c4")])];
@@ -54,7 +54,8 @@ async fn an_answer_with_more_calls_than_allowed_is_refused_and_nothing_of_it_is_
         let before: &[&str] = if case.is(PerServiceCall) { &round } else { &[] };
         assert_eq!(stored(&store).await, before);
         let answer = send(&client, case.ask("and now?")).await.unwrap();
-        // A journaled run is still open, and the next request first requests its answer again.
+        // The next request first resumes the open journaled run, which sends its last service call
+        // again.
         assert_eq!(answer.finish.recovered.is_some(), case.is(Journaled));
         let before: &[&str] = match case.mode {
             PerRun => &[],
@@ -108,7 +109,8 @@ async fn an_endless_answer_is_refused_at_the_first_call_over_the_limit() {
         let error = error.downcast_ref::<ToolLoopError>().expect("the loop's error");
         assert!(matches!(error, ToolLoopError::TooManyCalls { calls: 3, .. }), "{mode:?} {error}");
         assert!(tool_log.names().is_empty(), "{mode:?}");
-        // Each layer below the one that refuses the answer has read one message more.
+        // Each layer below the refusing layer may have read one more message than the layer above
+        // it.
         let max = if mode == PerRun { LIMIT + 3 } else { LIMIT + 2 };
         let sent = SENT.load(Ordering::Relaxed);
         assert!(sent <= max, "{mode:?} {sent}");

@@ -1,5 +1,5 @@
-//! The history of an interrupted run is the one in the table of the contract, and is the same for
-//! every cause of the interruption.
+//! Tests that the history after an interrupted run is the history in the table of
+//! `docs/contract.md`, for every cause of the interruption.
 
 use std::time::{Duration, SystemTime};
 
@@ -19,7 +19,7 @@ use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
 use crate::common::*;
 
-/// The cause that interrupts a run which does not end by itself.
+/// The cause of an interruption. The run would otherwise wait forever.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Cause {
     Dropped,
@@ -31,7 +31,8 @@ use Cause::*;
 
 const SOON: Duration = Duration::from_secs(5);
 
-/// Polls a request until no task makes progress, then interrupts the run. The clock is paused.
+/// Sends a request, waits until no task makes progress, and interrupts the run. Tokio's clock must
+/// be paused.
 async fn cut_short(
     cause: Cause,
     model: &ScriptedModel,
@@ -80,8 +81,8 @@ async fn every_cause_leaves_the_same_history_wherever_the_model_hangs() {
                 {
                     if cause == TimeoutAbove && case.streamed && (is_mid_stream || calls_before > 0)
                     {
-                        // tower's timeout no longer applies once the head of a streamed response
-                        // has arrived. The deadline of the pipeline does.
+                        // The timeout of tower does not apply to the stream of a response. The
+                        // deadline of the pipeline applies to it.
                         continue;
                     }
                     let store = case.store().await;
@@ -243,7 +244,7 @@ async fn calls_that_are_returned_unexecuted_are_stored_once_they_are_shown() {
                 let mut response = head(&case.agent(&model, &store), case.ask("go")).await.unwrap();
                 while let Some(update) = response.next().await {
                     if matches!(update.unwrap(), ChatUpdate::Message(_)) {
-                        break; // The caller has the call, and executes the tool itself.
+                        break; // The caller has received the call, and can execute it.
                     }
                 }
                 drop(response);
@@ -273,7 +274,8 @@ async fn results_that_end_a_run_are_shown_once_it_is_stored() {
         .await;
 }
 
-/// The stack has no persister, because a persister would delay the messages until the answer ends.
+/// The stack contains only `PerRunPersistence`, because `PerServiceCallPersistence` would delay the
+/// messages until the answer ends.
 #[tokio::test]
 async fn a_message_that_may_be_the_last_is_not_shown_before_the_answer_has_ended() {
     Cases::all()
@@ -468,8 +470,8 @@ async fn a_deadline_ends_a_run_whose_caller_does_not_poll() {
                     .deadline(SOON);
                 let client = boxed(builder.build().unwrap());
 
-                // The caller polls until no task makes progress, and then keeps the response
-                // without polling it.
+                // The caller polls the response until no task makes progress. Then the caller stops
+                // polling, and does not drop the response.
                 let call = head(&client, case.ask("where?"));
                 tokio::pin!(call);
                 let mut response = None;
@@ -524,7 +526,8 @@ async fn a_queued_message_is_stored_or_queued_again_and_never_both() {
         .with_a_stopped_clock()
         .check(async |case| {
             let mid_stream = || Step::text("never shown whole").hangs_after(1);
-            // A timeout between loop and persister no longer applies once the head has arrived.
+            // A timeout between the tool loop and the persister does not apply to the stream of a
+            // response, and is not tested with a model client that stalls during the stream.
             for (hanging, below) in
                 [(Step::hang as fn() -> Step, false), (Step::hang, true), (mid_stream, false)]
             {

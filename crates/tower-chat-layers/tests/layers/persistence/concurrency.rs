@@ -1,5 +1,5 @@
-//! The layers under layers of tower (a concurrency limit, a buffer, boxing), and with many
-//! conversations at once.
+//! Tests the layers below layers of tower (a concurrency limit, a buffer, a box), and with many
+//! concurrent conversations.
 
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ async fn in_time<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(3600), future).await.expect("no deadlock")
 }
 
-/// Returns a model that calls `look` once in each run.
+/// Returns a model client for this number of runs, in each of which the model calls `look` once.
 fn one_round_each(runs: usize) -> ScriptedModel {
     let by_request = || {
         Step::respond(|request| match request.messages().last().unwrap().results().next() {

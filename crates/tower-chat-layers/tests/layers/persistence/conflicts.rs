@@ -1,5 +1,4 @@
-//! Services that store the history themselves, and runs that write to one conversation at the same
-//! time.
+//! Tests services that store the history, and runs that write to one conversation at the same time.
 
 use std::sync::Arc;
 
@@ -64,7 +63,8 @@ async fn every_policy_in_every_mode() {
                 assert_eq!(answer.finish.history_owner, Some(id));
                 assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
                 let all = [old[0], old[1], "user where?", "assistant there"];
-                // In journaled mode, the input is staged before the service returns its id.
+                // Journaled mode has staged the input before the service returns its id, so the
+                // whole run is stored.
                 let kept = if conflict == STOP && !case.is(Journaled) { 2 } else { 4 };
                 assert_eq!(stored(&store).await, all[..kept], "{conflict:?}");
             }
@@ -112,8 +112,8 @@ async fn with_a_service_id_no_history_is_loaded_and_only_what_is_new_is_sent() {
             );
             send(&client, case.ask("ok")).await.unwrap();
             assert_eq!(sent_id(&model, 4).as_deref(), Some("s2"), "the newest id counts");
-            // In journaled mode, the input of the first run with an id is staged before the service
-            // returns the id.
+            // Journaled mode has staged the input of the first run with an id before the service
+            // returns this id.
             let recorded = if case.is(Journaled) { 4 } else { 2 };
             let expected = if conflict == STOP { recorded } else { 10 };
             assert_eq!(stored(&store).await.len(), expected, "{case} {conflict:?}");
@@ -257,7 +257,7 @@ async fn a_conflict_in_a_later_call_keeps_the_earlier_ones() {
         let all = ["user hi", "assistant look#c1", "tool c1=looked c1"];
         let kept = match case.mode {
             PerRun => 0,
-            PerServiceCall => 2, // The result is only in the record.
+            PerServiceCall => 2, // Only the record contains the result.
             _ => 3,
         };
         assert_eq!(durable(&store).await, all[..kept]);
@@ -289,7 +289,7 @@ async fn background_answers_are_stored_once_at_the_end_of_the_run_in_every_mode(
         send(&client, background("where?", case.streamed)).await.unwrap();
         assert_eq!(sent_texts(&model, 1), ["user where?"], "no history goes before it");
         assert!(model.requests().iter().all(|request| request.history_owner.is_none()));
-        // One load looks for the run in the store, because the run may be stored already.
+        // The run reads the history once, because a run with this id may already be stored.
         assert_eq!((store.loads() - loads, store.appends() - appends), (1, 1));
         let all = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
         assert_eq!(stored(&store).await[2..], all);

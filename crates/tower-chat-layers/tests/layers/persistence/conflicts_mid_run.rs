@@ -1,5 +1,6 @@
-//! Services that begin or stop to store the history in the middle of a run. After the answer that
-//! reports the change, no service call and no tool follows, and the results of tools are not lost.
+//! Tests services that begin or stop to store the history during a run. If the run fails at the
+//! answer that reports the change, no service call and no tool follows. The results of tools are
+//! not lost.
 
 use serde_json::Value;
 use tower::Layer;
@@ -18,14 +19,15 @@ use crate::common::*;
 
 const MODES: [PersistenceMode; 3] = [PerRun, PerServiceCall, PersistenceMode::Journaled];
 
-/// Every policy under which the run continues.
+/// The policies under which the run continues.
 const LENIENT: [ConflictPolicy; 2] = [ConflictPolicy::StopRecording, ConflictPolicy::Record];
 
 fn finish(service_id: Option<&str>) -> Finish {
     service_id.map_or_else(Finish::stop, |id| Finish::stop().with_service_id(id))
 }
 
-/// Returns an answer with one call of `look`, whose argument and id no other round has.
+/// Returns a step with one call of `look`. The argument and the id of the call are different in
+/// each round.
 fn round(number: u32, service_id: Option<&str>) -> Step {
     let call = ToolCall::new(format!("c{number}"), "look", format!("{{\"at\":{number}}}"));
     Step::answer([Message::tool_calls([call])], finish(service_id))
@@ -35,7 +37,7 @@ fn text(text: &str, service_id: Option<&str>) -> Step {
     Step::answer([Message::assistant(text)], finish(service_id))
 }
 
-/// Returns the tool `look`, whose result names its arguments.
+/// Returns the tool `look`, whose result contains the arguments of the call.
 fn looking(tool_log: &ToolLog) -> Tools {
     let tool_log = tool_log.clone();
     Tools::new().with(tool_fn(definition("look"), move |call| {
@@ -95,7 +97,7 @@ impl Case {
     }
 }
 
-/// Returns a foreign tool loop, which uses nothing of these layers.
+/// Returns a tool loop of an application, which uses no item of this crate.
 fn foreign_loop(below: Client, tool_log: &ToolLog) -> Client {
     let tool_log = tool_log.clone();
     boxed(tower::service_fn(move |request: ChatRequest| {
@@ -232,7 +234,7 @@ async fn an_id_that_a_later_answer_does_not_name_is_missing_in_every_mode() {
     }
 }
 
-/// Returns an answer with two calls. The record assigns each result to its call.
+/// Returns a step with two calls, which have these ids.
 fn two_calls(ids: [Option<&str>; 2]) -> Step {
     let calls = [10, 20].into_iter().zip(ids).map(|(at, id)| {
         let mut call = ToolCall::new("", "look", format!("{{\"at\":{at}}}"));
@@ -352,8 +354,8 @@ async fn the_newest_id_counts_within_a_run_too() {
             "tool c2=seen at 2",
             "assistant there",
         ];
-        // In journaled mode, the input is staged before the service reports that it stores the
-        // history.
+        // Journaled mode has staged the input before the service reports that it stores the
+        // history, so the run is recorded under both policies.
         let is_recorded = conflict == ConflictPolicy::Record || mode == PersistenceMode::Journaled;
         let recorded = if is_recorded { all.len() } else { 0 };
         assert_eq!(stored(&case.store).await, all[..recorded], "{what}");

@@ -1,5 +1,5 @@
-//! A request without content is refused before the model is called, and nothing of the request is
-//! stored.
+//! Tests that a request without content fails before the model is called, and that nothing of the
+//! request is stored.
 
 use tower::Layer;
 use tower_chat::{
@@ -34,7 +34,8 @@ async fn they_are_refused_by_the_persistence_layers() {
                 send(&client, case.ask("where?")).await.unwrap();
             }
             let before = (stored(&store).await, model.requests().len());
-            // A request without messages after a history asks the model to continue.
+            // After a history, a request without messages is valid, because the model continues the
+            // conversation.
             for (messages, fault) in empty().into_iter().skip(usize::from(!is_first)) {
                 let mut request = case.way(ChatRequest::new(Messages::from_iter(messages)));
                 request = request.in_conversation(key());

@@ -1,5 +1,6 @@
-//! Tests of foreign tool loops, and of stacks without a tool loop: the stored messages and the record of
-//! an answer whose calls the loop returns to the caller, and of messages that the loop copies.
+//! Tests tool loops of an application, and stacks without a tool loop. The tests check the stored
+//! messages and the record of an answer whose calls the caller receives, and of messages that the
+//! loop copies.
 
 use std::sync::Arc;
 
@@ -15,7 +16,7 @@ use tower_chat_testkit::{ScriptedModel, Step, cases};
 
 use crate::common::*;
 
-/// Returns each call of the record: its label, its status and its result.
+/// Returns the label, the status and the result of each call in the record.
 async fn record(store: &Store) -> Vec<(String, ToolStatus, Option<String>)> {
     store.inner().flush().await.unwrap();
     let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;

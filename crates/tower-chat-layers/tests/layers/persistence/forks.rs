@@ -1,5 +1,5 @@
-//! An approval belongs to one conversation. In a copy of the conversation, the call counts as not
-//! approved.
+//! Tests that an approval applies only to one conversation. In a copy of the conversation, the call
+//! is not approved.
 
 use tower_chat::{
     ChatRequest, ConversationKey, HistoryStore, Message, Part, Role,
@@ -70,7 +70,7 @@ async fn a_call_that_was_claimed_in_the_original_is_none_in_the_copy() {
         let answer = send(&client, case.ask("buy")).await.unwrap();
         let asked: Vec<ApprovalRequest> = answer.approval_requests().cloned().collect();
         let yes = deciding(case, asked[0].approve(), key());
-        // The run fails, and the outcome of the call is only in the record.
+        // The run fails after the call, so only the record contains the outcome of the call.
         send(&client, yes.clone()).await.unwrap_err();
         store.inner().flush().await.unwrap();
         store.inner().fork(&key(), &copy()).await.unwrap();

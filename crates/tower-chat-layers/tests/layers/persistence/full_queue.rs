@@ -1,5 +1,5 @@
-//! A store whose queue is full: a run waits for a slot, and does not wait for a slot that it has
-//! reserved itself.
+//! Tests runs whose store has a full queue. A run waits for a slot, and never waits for a slot that
+//! the same run has reserved.
 
 use std::time::Duration;
 

@@ -1,4 +1,5 @@
-//! A service call fails if the model client stalls before its answer or within it.
+//! Tests that a service call fails if the model client stalls before its answer or during its
+//! answer.
 
 use std::time::Duration;
 
@@ -16,7 +17,8 @@ use crate::common::*;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Returns a client that sends these texts, each after its number of seconds.
+/// Returns an idle timeout over a model client that streams these texts. The number is the seconds
+/// that the client waits before the text.
 fn paced(texts: &'static [(&'static str, u64)]) -> Client {
     let answer = move |_: ChatRequest| async move {
         let texts = stream::iter(texts).then(|(text, seconds)| async move {

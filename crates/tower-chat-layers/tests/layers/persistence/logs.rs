@@ -1,4 +1,5 @@
-//! The log of a run that does not end as expected: warnings, without the texts of users and models.
+//! Tests the warnings in the log of a run that does not end as expected. The log does not contain
+//! the texts of users and models.
 
 use tower::Layer;
 use tower_chat::{

@@ -1,4 +1,4 @@
-//! A service that stored the history of a conversation and no longer has it.
+//! Tests a service that has lost the history of a conversation.
 
 use tower::Layer;
 use tower_chat::{
@@ -134,8 +134,8 @@ async fn a_conversation_that_only_the_request_names_has_no_record() {
     .await;
 }
 
-/// Returns the client of a tool loop of the application, or the tool loop of this crate, without
-/// `PerRunPersistence`.
+/// Returns a stack without `PerRunPersistence`: the persister for a tool loop of an application, or
+/// the tool loop of this crate over the persister.
 fn alone(
     has_loop: bool,
     model: &ScriptedModel,
@@ -151,7 +151,8 @@ fn alone(
     }
 }
 
-/// Returns a request with these messages. The types of the loop lose the ids of runs.
+/// Returns a request with these messages as a tool loop of an application sends it, without the id
+/// of the run.
 fn sent_by_loop(streamed: bool, messages: &[Message]) -> ChatRequest {
     let request = ChatRequest::new(messages.to_vec()).in_conversation(key());
     if streamed { request.streamed() } else { request }

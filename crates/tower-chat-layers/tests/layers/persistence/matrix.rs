@@ -1,4 +1,5 @@
-//! The configuration matrix, one test per row, and the configurations that the builder refuses.
+//! Tests each row of the configuration matrix in `README.md`, and the configurations that the
+//! builder refuses.
 
 use tower::{Layer, Service};
 use tower_chat::store::Journal;
@@ -40,7 +41,7 @@ impl<S> Model for S where
 {
 }
 
-/// Returns the stack of a user: a tool loop over the layer under test.
+/// Returns a client with its own stack: a tool loop over `PerServiceCallPersistence`.
 fn own_stack(model: &ScriptedModel, store: &Store, tool_log: &ToolLog) -> Client {
     let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
     boxed(ToolLoopLayer::new(tools(tool_log)).layer(below))
@@ -207,8 +208,8 @@ async fn the_mode_of_one_request_is_chosen_by_an_extension() {
             let appends = match case.mode {
                 PerRun => 1,
                 PerServiceCall => 2,
-                // The writes are: the input; the answer with its calls; the outcome; the answer
-                // that commits.
+                // Journaled mode makes four writes. They contain the input, the answer with its
+                // calls, the outcome of the call, and the final answer with the commit.
                 _ => 4,
             };
             assert_eq!(store.appends(), appends, "built {built:?}");
@@ -290,8 +291,7 @@ fn a_mode_or_a_policy_without_a_store_does_not_build() {
     assert_eq!(error, BuildError::NoStore);
 }
 
-/// The position of a persister inside a client that the pipeline gets, and that adds the same
-/// persister again.
+/// The position of a persister in a client to which the pipeline adds the same persister again.
 #[derive(Debug, Clone, Copy)]
 enum Twice {
     AboveRuns,
@@ -315,7 +315,7 @@ impl Twice {
         }
     }
 
-    /// Returns whether the error names the fault of the stack.
+    /// Returns whether the error describes the fault of the stack.
     fn explains(self, error: &BoxError) -> bool {
         let layer = error.downcast_ref::<PersistenceError>();
         let is_twice = matches!(layer, Some(PersistenceError::LayerTwice { .. }));

@@ -1,5 +1,6 @@
-//! The guarantees of the persistence layers, whole and streamed: who stores which messages, when, and
-//! which of them are in the store at each point at which a run stops.
+//! Tests the guarantees of the persistence layers, with whole and streamed answers: which layer
+//! stores which messages at which time, and which messages the store contains after a run stops at
+//! any point.
 
 mod answer_end;
 mod approval_claims;

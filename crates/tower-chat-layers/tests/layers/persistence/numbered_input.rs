@@ -1,5 +1,5 @@
-//! Messages with ids in a request. Those of earlier runs of the conversation are stored already,
-//! and all others are new.
+//! Tests requests with messages that have ids. Messages with the ids of earlier runs of the
+//! conversation are already stored, and all other messages are new.
 
 use std::sync::Arc;
 
@@ -74,7 +74,7 @@ async fn a_run_continues_whose_request_repeats_messages_of_the_history() {
         .await;
 }
 
-/// Returns a request with the stored messages of earlier runs, and a new message.
+/// Adds the stored messages of earlier runs and a new message to a request.
 fn after(mut request: ChatRequest, stored: &[Arc<Message>], text: &str) -> ChatRequest {
     let mut messages = Messages::new();
     messages.extend(stored.iter().cloned());

@@ -1,6 +1,6 @@
-//! A tool loop that an application has written itself, with message types that have no ids. The persister
-//! stores a message once that such a loop sends twice: in every mode, after a restart, and for every
-//! combination of fields that the types lose.
+//! Tests tool loops of an application whose message types have no ids. If such a loop sends a
+//! message twice, the persister stores the message once. This applies in every mode, after a
+//! restart, and for every combination of fields that the message types lose.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -20,7 +20,7 @@ use tower_chat_testkit::{ScriptedModel, Step, cases};
 
 use crate::common::*;
 
-/// The messages that the loop sends with a service call.
+/// The messages that the loop sends in a service call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sends {
     /// All messages of the conversation.
@@ -40,12 +40,12 @@ const SENDS: [Sends; 4] = [Sends::All, Sends::Run, Sends::New, Sends::Trimmed];
 enum Runs {
     /// The types of the loop contain the run id.
     Carried,
-    /// Each request has a run of its own.
+    /// Each request has a new run id.
     Lost,
 }
 
-/// Returns a message as types represent it that have no ids, reasoning, metadata and provider
-/// items.
+/// Returns a message without the id, the reasoning, the metadata and the provider items, which the
+/// message types of the loop do not have.
 fn plain(message: &Message) -> Message {
     let mut plain = Message::new(message.role, Vec::new());
     let text = message.text();
@@ -60,7 +60,7 @@ fn plain(message: &Message) -> Message {
     plain
 }
 
-/// Returns the results of the calls in a message, each in a message of its own.
+/// Returns one message for the result of each call in a message.
 fn results(asking: &Message) -> Vec<Message> {
     let result = |call: &tower_chat::ToolCall| {
         let text = format!("{}ed {}", call.name, label(&call.arguments).unwrap_or_default());
@@ -71,7 +71,7 @@ fn results(asking: &Message) -> Vec<Message> {
     asking.calls().map(result).collect()
 }
 
-/// A tool loop with a list of messages.
+/// A tool loop of an application, with a list of messages.
 #[derive(Debug, Clone)]
 struct OwnLoop {
     sends: Sends,
@@ -104,7 +104,7 @@ impl OwnLoop {
         system.into_iter().chain(self.list.iter().skip(from).cloned()).collect()
     }
 
-    /// Executes one turn, with a new client for each service call.
+    /// Executes a turn. Each service call uses a new client, as after a restart.
     async fn turn(
         &mut self,
         client: impl Fn() -> Client,
@@ -146,7 +146,8 @@ fn last_word(shown: &str) -> &str {
     word.rsplit('=').next().unwrap_or_default()
 }
 
-/// Returns an answer with reasoning and two calls, an answer with another call, and a final answer.
+/// Returns three answers: an answer with reasoning and two calls, an answer with another call, and
+/// a final answer.
 fn two_rounds(case: Case) -> [Step; 3] {
     let mut first = case.call_message([("look", "c1"), ("look", "c2")]);
     first.parts.insert(0, Reasoning::new("hm").into());
@@ -183,8 +184,8 @@ async fn a_lone_persister_stores_what_a_loop_of_other_types_adds_once() {
             assert_eq!(ends, ["where?", "look#c2", "c1", "c2", "look#c3", "c3", "there"], "{what}");
             assert_eq!(found[..7], found[7..], "{what}");
             assert_eq!(runs(&store).await, 2, "{what}");
-            // Each request contains the stored messages. Several results may be in one message of a
-            // request.
+            // The request of each service call contains the first `stored` messages of the history.
+            // One message of a request may contain several results.
             for (call, stored) in [1, 4, 6, 8, 11, 13].into_iter().enumerate() {
                 let words = |shown: &[String]| shown.join(" ").replace(" tool ", " ");
                 assert_eq!(
@@ -264,13 +265,14 @@ async fn a_service_call_that_is_sent_again_alone_stores_its_input_once() {
         let again = || persister(&model, &store);
         let ask = || [Message::user("where?")];
         send(&again(), call(run(), ask(), streamed)).await.unwrap();
-        // The answer was lost, so the persister does not know whether its tool has run.
+        // The loop has lost the answer, and sends the same request again. The persister cannot know
+        // whether the tool of the answer has run.
         send(&again(), call(run(), ask(), streamed)).await.unwrap();
         let all = ["user where?", "assistant look#c1", "assistant there"];
         assert_eq!(stored(&store).await, all);
         assert_eq!(sent_texts(&model, 1).len(), 3, "{:?}", sent_texts(&model, 1));
         assert!(sent_texts(&model, 1)[2].contains(INTERRUPTED));
-        // The run is complete now.
+        // The run is complete. If the request contains the run id, the stored answer is returned.
         if runs_of == Runs::Carried {
             let answer = send(&again(), call(run(), ask(), streamed)).await.unwrap();
             assert_eq!((answer.text().as_str(), answer.tool_calls().count()), ("there", 0));
@@ -293,7 +295,8 @@ async fn a_complete_run_that_is_sent_again_alone_runs_no_tool_again() {
         send(&client, call(run(), all[..1].to_vec(), streamed)).await.unwrap();
         send(&client, call(run(), all.clone(), streamed)).await.unwrap();
         if sent == 1 && runs_of == Runs::Lost {
-            // Without the run id, the request may be a new message with the same text.
+            // Without the run id, the persister cannot distinguish the request from a new message
+            // with the same text.
             continue;
         }
         let answer = send(&client, call(run(), all[..sent].to_vec(), streamed)).await.unwrap();
@@ -323,15 +326,15 @@ async fn a_loop_that_does_not_remember_its_rounds_is_recognised_by_policy() {
     }
 }
 
-/// Returns a client with a tool loop of its own, over a persister or the bare model. The client
-/// returns only the last answer of its rounds.
+/// Returns a client with its own tool loop, over a persister or over the model client. The client
+/// returns only the last answer of a run.
 fn own_client(below: Client, sends: Sends) -> Client {
     boxed(service_fn(move |request: ChatRequest| {
         let below = below.clone();
         async move {
             let mut own = OwnLoop::new(sends, Runs::Carried);
             own.list = request.messages().iter().map(|it| plain(it)).collect();
-            // A request that resumes a run contains no new message.
+            // `None` if the request only resumes a run.
             let asked = own.list.pop().map(|asked| asked.text());
             let text = own.turn(|| below.clone(), asked.as_deref(), &request).await?;
             let answer = Answer::new(vec![Message::assistant(text).into()], Finish::stop());
@@ -438,8 +441,8 @@ async fn a_persister_that_our_loop_could_not_find_gets_the_history_once() {
     }
 }
 
-/// Returns a layer that rebuilds each answer from its messages, and loses every other field of the
-/// answer.
+/// Returns a service that builds each answer again from its messages, and loses all other fields of
+/// the answer.
 fn rebuilding(below: Client) -> Client {
     boxed(service_fn(move |request: ChatRequest| {
         let below = below.clone();
@@ -462,8 +465,8 @@ async fn a_layer_that_drops_who_keeps_the_history_makes_no_loop_store_it_twice()
                     ToolLoopLayer::new(tools(&ToolLog::default())).assume_persister_below(true);
                 boxed(own.layer(rebuilt))
             }
-            // This loop sends all messages, unless the answer reports that a layer below manages
-            // the history.
+            // This loop sends all messages again, unless the answer reports that a layer below is
+            // the history owner.
             false => boxed(service_fn(move |request: ChatRequest| {
                 let below = rebuilt.clone();
                 async move {
@@ -518,7 +521,7 @@ async fn a_run_behind_an_own_loop_that_failed_has_no_empty_message_when_it_is_re
                 let answer = send(&client, request.clone()).await;
                 let stored = stored(&store).await;
                 match case.mode {
-                    // Nothing of the first attempt is stored.
+                    // The first attempt has stored nothing.
                     PerRun => assert_eq!(stored, ["user where?", "assistant there"]),
                     _ => {
                         let last = stored.last().unwrap();
@@ -527,7 +530,7 @@ async fn a_run_behind_an_own_loop_that_failed_has_no_empty_message_when_it_is_re
                     }
                 }
                 assert_eq!(answer.unwrap().text().matches("there").count(), 1);
-                // The stored run is complete.
+                // The stored run is complete, so the stored answer is returned.
                 let again = send(&client, request).await.unwrap();
                 assert!(again.text().contains("there"));
                 assert_eq!(model.requests().len(), 3);

@@ -1,4 +1,4 @@
-//! The part of a cut-off answer that is stored if the policy asks for partial texts.
+//! Tests which part of a cut-off answer is stored under `PersistencePolicy::with_partial_text`.
 
 use futures_util::StreamExt;
 use tower::{Layer, service_fn};
@@ -72,7 +72,7 @@ async fn a_stream_dropped_after_any_update_keeps_the_text_that_was_shown() {
                 continue;
             }
             let keeps = keep && mode == PerServiceCall;
-            // The layers may have received one update more than their caller.
+            // The layers may have received one update that the caller has not received.
             if !keeps || (text.is_empty() && marked.is_empty()) {
                 assert_eq!(marked, [""; 0], "{mode:?}, after {taken}");
                 assert!(left.len() < 4, "{left:?}");

@@ -1,5 +1,5 @@
-//! Per-run mode: a run loads the history once, stores its messages at its end, and the next run
-//! loads them.
+//! Tests per-run mode: a run loads the history once and stores its messages at its end. The next
+//! run loads these messages.
 
 use std::sync::{Arc, Mutex};
 
@@ -168,8 +168,8 @@ async fn trailing_results_are_trimmed_and_earlier_rounds_kept() {
                 "tool c2=stopped c2",
             ];
             assert_eq!(shorts(&answer.messages), all[1..], "the caller gets the results");
-            // In per-service-call mode the results are in the record before the run knows that it
-            // ends.
+            // Per-service-call mode has stored the results in the record before the end of the run
+            // is known.
             let kept = if keep && !case.is(PerServiceCall) { 5 } else { 4 };
             assert_eq!(stored(&store).await, all[..kept]);
             assert_eq!(answer.finish.saved.unwrap().messages, kept);

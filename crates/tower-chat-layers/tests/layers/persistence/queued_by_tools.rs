@@ -1,5 +1,5 @@
-//! A message that a tool queues is stored with the outcome of the tool. The tool does not run again
-//! to queue it.
+//! Tests that a message which a tool queues is stored together with the outcome of the call. The
+//! tool does not run again if the run is resumed.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,8 +15,8 @@ use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
 
-/// Returns the tools `note` and `pay`. Each queues one message through its context and one through
-/// the handle of the context. `pay` needs approval.
+/// Returns the tools `note` and `pay`. Each tool queues one message by its context and one message
+/// by the run handle of the context. `pay` needs approval.
 fn tools_that_queue(tool_log: &ToolLog) -> Tools {
     let run = |name: &'static str| {
         let tool_log = tool_log.clone();
@@ -53,7 +53,7 @@ async fn they_outlive_a_service_call_that_fails() {
             send(&stack(&store), request.clone()).await.unwrap_err();
             let store = if is_elsewhere { store.in_another_process() } else { store };
             if case.is(PerRun) {
-                // Nothing of the run is stored, so the tool runs again in the next attempt.
+                // The run has stored nothing, so the tool runs again in the next attempt.
                 assert_eq!(durable(&store).await, [""; 0]);
                 return;
             }
@@ -191,8 +191,8 @@ async fn they_are_stored_when_the_run_is_stopped_before_the_next_call() {
     .await;
 }
 
-/// The run has ended, although it has no answer of its own. Sent again, the request does not call
-/// the model.
+/// The run has ended, although it contains no answer of the model. If the request is sent again,
+/// the model is not called.
 #[tokio::test]
 async fn a_stopped_run_of_approved_calls_is_over_when_a_message_was_queued_last() {
     every_case(async |case| {

@@ -1,4 +1,5 @@
-//! A conversation remains usable if its service permanently refuses a part of its content.
+//! Tests that a conversation remains usable after the service has permanently refused content of a
+//! message.
 
 use tower_chat::{
     ChatRequest, ConversationKey, HistoryStore, Message, Part, PersistenceError, Role, Tools,
@@ -19,7 +20,8 @@ const ISSUER: &str = "openai";
 #[error("status 400")]
 struct Refused(#[source] ContentRefused);
 
-/// Returns a refusal with status 400 that names this kind of content, or none.
+/// Returns a step that refuses the request with the status 400. The error names this kind of
+/// content, if it is not `None`.
 fn refusal(named: Option<ContentKind>) -> Step {
     let refused = ContentRefused::by(ISSUER);
     Step::error(Refused(match named {
@@ -28,7 +30,7 @@ fn refusal(named: Option<ContentKind>) -> Step {
     }))
 }
 
-/// Returns a refusal of a request that names an unknown model.
+/// Returns a step that refuses the request because its model is unknown.
 fn wrong_model() -> Step {
     #[derive(Debug, thiserror::Error)]
     #[error("model_not_found")]
@@ -40,7 +42,7 @@ fn image() -> Part {
     Part::Media(Media::new("image/png", MediaSource::Base64("AAAA".to_owned())))
 }
 
-/// Returns the tools, with `draw`, which returns an image.
+/// Returns the tools of these tests, and a tool `draw` that returns an image.
 fn drawing() -> Tools {
     tools(&ToolLog::default())
         .with(tool_fn(definition("draw"), |_| async { Ok(ToolOutput::new(vec![image()])) }))
@@ -55,8 +57,8 @@ fn policy_of(refused: RefusedContent) -> tower_chat::PersistencePolicy {
     policy().on_refused_content(refused)
 }
 
-/// Returns the marks of refused content in a request: the short form of the message, and the kind
-/// of content.
+/// Returns the short form of the message and the kind of content for each mark of refused content
+/// in a request.
 fn left_out(request: &ChatRequest) -> Vec<(String, ContentKind)> {
     let Some(marks) = request.extensions.get::<RefusalMarks>() else { return Vec::new() };
     let marks: Vec<&RefusalMark> = marks.of_issuer(ISSUER).collect();
@@ -98,7 +100,7 @@ async fn a_result_that_is_refused_is_left_out_of_later_requests_and_the_run_cont
                 "the model client replaces it"
             );
 
-            // Another process loads the marks from the store.
+            // A new stack loads the marks from the store, as another process does.
             let agent = client(case, &model, &store, RefusedContent::default());
             send(&agent, case.ask("sure?")).await.unwrap();
             assert_eq!(left_out(&model.requests()[3]), marked);

@@ -1,4 +1,5 @@
-//! The same request sent again is the same run, from any caller and in any process.
+//! Tests that a request which is sent again continues the same run, from any caller and in any
+//! process.
 
 use std::{
     future::ready,
@@ -67,7 +68,8 @@ async fn a_stored_run_is_found_after_runs_of_a_clock_that_went_back() {
         let texts = ["one", "two", "three", "four"];
         let model = ScriptedModel::new(texts.map(Step::text));
         let client = case.agent(&model, &store);
-        // The hours at which the runs were created, by the clocks of their processes.
+        // The hours at which the runs were created. The clocks of the processes differ, so the
+        // hours are not in the order of the runs.
         let requests: Vec<_> = [9_u8, 3, 6, 1]
             .into_iter()
             .map(|hour| {
@@ -89,8 +91,8 @@ async fn a_stored_run_is_found_after_runs_of_a_clock_that_went_back() {
     .await;
 }
 
-/// Returns requests of runs that were created at these hours, by the clocks of their processes, and
-/// that the service answers in the background.
+/// Returns requests that the service answers in the background. Their runs were created at these
+/// hours by the clocks of different processes.
 fn in_the_background(hours: [u8; 3], streamed: bool) -> [ChatRequest; 3] {
     hours.map(|hour| {
         let conversation = Conversation { key: key(), run: made_at_hour(hour) };
@@ -169,7 +171,7 @@ async fn a_run_that_was_stored_in_part_continues_in_the_background_or_is_refused
         .await;
 }
 
-/// Returns the id of a run that was created at an hour of the first day of 1970.
+/// Returns the id of a run that was created at this hour of the first day of 1970.
 fn made_at_hour(hour: u8) -> RunId {
     let milliseconds = u64::from(hour) * 3_600_000;
     let mut bytes = [0; 16];
@@ -376,8 +378,8 @@ impl Policy<ChatRequest, ChatResponse, BoxError> for Again {
     }
 }
 
-/// Returns a stack with a retry between the tool loop and the persister, and a timeout below the
-/// retry.
+/// Returns a stack with a retry layer between the tool loop and the persister, and a timeout
+/// between the retry layer and the persister.
 fn retrying(
     case: Case,
     model: &ScriptedModel,
@@ -455,8 +457,8 @@ async fn results_that_a_failed_call_has_left_in_the_outbox_wait_there_once() {
             let client = retrying(case, &model, &store, policy(), tools(&tool_log));
             store.fail_every_append(disk_full);
             let answer = send(&client, case.ask("where?")).await.unwrap();
-            // The retry submits the writes again with its answer, because nothing confirms that
-            // they are durable.
+            // The retry submits the unconfirmed writes again, together with the write of its
+            // answer. The outbox contains each of these writes once.
             let waiting = store.handle().unsaved(&key());
             let waiting: Vec<_> = waiting.iter().map(|write| shorts(write.messages())).collect();
             let expected = [&WHOLE_RUN[..2], &WHOLE_RUN[2..3], &WHOLE_RUN[3..]];
@@ -515,7 +517,7 @@ async fn an_answer_whose_write_is_slow_is_not_paid_for_again() {
         .await;
 }
 
-/// Returns a client that loses the first answer.
+/// Returns a client that calls the service below, and returns an error instead of the first answer.
 fn losing_first(below: Client) -> Client {
     let is_lost = Arc::new(AtomicBool::new(false));
     boxed(tower::service_fn(move |request: ChatRequest| {
@@ -629,8 +631,8 @@ async fn a_service_that_keeps_the_history_is_sent_the_inputs_again_by_a_retry() 
         .await;
 }
 
-/// Returns a client that makes every service call twice at once, as a hedge does, and drops the
-/// slower one.
+/// Returns a client that makes every service call twice at the same time, like a hedge layer, and
+/// drops the slower call.
 fn hedged(below: Client) -> Client {
     boxed(tower::service_fn(move |mut request: ChatRequest| {
         request.extensions.insert(ServiceCall { ordinal: 0 });
@@ -681,7 +683,7 @@ async fn a_retry_above_the_run_is_the_same_run() {
                 .begin_with_log([
                     case.calls([("look", "c1")]),
                     Step::error("overloaded"),
-                    // In per-run mode nothing is stored, so the model is called again.
+                    // Per-run mode has stored nothing, so the model is called again.
                     Step::respond(move |request| match request.messages().len() {
                         1 => case.calls([("look", "c1")]),
                         _ => Step::text("there"),

@@ -1,6 +1,6 @@
-//! An answer ends a run, in every mode in which the run was stored and in every mode in which its request
-//! is sent again. A complete run returns its stored answer, and an interrupted run continues after its
-//! stored messages.
+//! Tests requests that are sent again, for every mode of the first attempt and every mode of the
+//! second. If the stored run is complete, its stored answer is returned. If the stored run was
+//! interrupted, it continues after its stored messages.
 
 use std::sync::{
     Arc,
@@ -30,13 +30,14 @@ const ALL_MODES: [PersistenceMode; 3] = [PerRun, PerServiceCall, JOURNALED];
 const WHOLE_RUN: [&str; 4] =
     ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
 
-/// Returns every mode of a first attempt with every mode of a second, whole and streamed.
+/// Returns every combination of the mode of a first attempt, the mode of a second attempt, and
+/// whole or streamed answers.
 fn pairs() -> impl Iterator<Item = (PersistenceMode, PersistenceMode, bool)> + Clone {
     let modes = ALL_MODES.into_iter().flat_map(|first| ALL_MODES.map(|second| (first, second)));
     modes.flat_map(|(first, second)| BOTH_WAYS.map(|streamed| (first, second, streamed)))
 }
 
-/// Returns a step that calls `look`, or answers if the request contains a result.
+/// Returns a step that answers if the request contains a result, and calls `look` otherwise.
 fn looking() -> Step {
     Step::respond(|request| {
         validate_request(request).unwrap();
@@ -98,8 +99,8 @@ async fn a_dangling_call_is_no_answer_in_any_mode() {
     {
         let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let model = looking_with(0, calls([("wait", "c1")]));
-        // A journaled run that is committed in its current state has no dangling call: its
-        // interrupted call has an explicit result.
+        // If the run is journaled and committed in its current state, the interrupted call has a
+        // stored error result, and is not dangling.
         let first = if is_committed { JOURNALED } else { PerServiceCall };
         let client =
             stack(model.clone(), &store, first, policy(), tools_with_gate(&tool_log, &gate));
@@ -152,7 +153,7 @@ async fn a_text_that_was_cut_off_is_no_answer_in_any_mode() {
     }
 }
 
-/// The ways in which a run ends on purpose.
+/// The ways in which a run ends intentionally.
 #[derive(Debug, Clone, Copy)]
 enum End {
     Tool,
@@ -225,8 +226,8 @@ async fn a_run_that_ended_on_purpose_gives_its_answer_in_every_mode() {
             let client = end.stack(&model, &store, second, &tool_log);
             let again = send(&client, request.clone()).await.expect(&about);
             assert_eq!(shorts(&again.messages), shorts(&answer.messages), "{about}");
-            // The times at which results were added are not stored if the results are in no
-            // message, so they are not compared.
+            // The times of the messages are not compared, because the times of results are not
+            // stored if only the record contains the results.
             let content = |answer: &Answer| {
                 let messages = answer.messages.iter();
                 let of = |message: &Arc<Message>| {
@@ -497,9 +498,9 @@ async fn a_run_that_failed_with_recorded_results_is_shown_them_and_continues_wit
     }
 }
 
-/// The event that follows an answer is decided when the answer is stored. A message that is queued
-/// later, and before the tool loop has seen the end of the answer, belongs to the next run. A
-/// per-run run has stored nothing at that time, and answers the message itself.
+/// The next step after an answer is decided when the answer is stored. The message is queued later,
+/// but before the tool loop receives the end of the answer. It remains queued for the next run. In
+/// per-run mode, no answer was stored before, so the same run sends the message to the model.
 #[tokio::test]
 async fn a_message_queued_after_the_last_answer_was_stored_is_left_for_the_next_run() {
     every_case(async |case| {

@@ -1,5 +1,5 @@
-//! A run id is an idempotency key. A request with a used id and another input is refused, and one
-//! with the same input is a repetition.
+//! Tests that a run id is an idempotency key. A request with the id of a stored run and a different
+//! input fails. A request with the same id and the same input is a repetition.
 
 use std::{
     sync::{
@@ -37,7 +37,7 @@ fn image(address: &str) -> Message {
     Message::new(Role::User, vec![Part::text("what is this?"), Part::Media(media)])
 }
 
-/// Returns pairs of inputs that differ.
+/// Returns pairs of messages that are different inputs.
 fn pairs() -> [(Message, Message); 3] {
     [
         (Message::user("pay 5"), Message::user("pay 500")),

@@ -1,4 +1,5 @@
-//! Stacks that cannot work fail with an error, and foreign loops store nothing twice.
+//! Tests that invalid stacks fail with an error, and that the persister stores no message twice
+//! below a tool loop of an application.
 
 use std::sync::Arc;
 
@@ -128,10 +129,11 @@ async fn the_sentinel_at_a_model_is_an_error() {
     assert!(error.downcast_ref::<SentinelAtClient>().is_some());
 }
 
-/// Returns the request that a foreign loop sends after the answer to its first call.
+/// Returns the second request of a tool loop of an application, from its first request and the
+/// answer.
 type Resend = fn(&ChatRequest, &Answer) -> ChatRequest;
 
-/// Runs one round of a foreign tool loop, without runs and message numbers.
+/// Executes one round of a tool loop of an application, whose messages have no ids.
 async fn foreign_loop(
     client: &Client,
     request: ChatRequest,

@@ -1,5 +1,4 @@
-//! Once a run is stopped, no further tool starts. Each way to stop is tested, with and without
-//! other calls that are ready.
+//! Tests that no further tool starts after a run was stopped.
 
 use std::pin::pin;
 
@@ -87,7 +86,7 @@ async fn no_approved_call_starts_after_the_one_that_stops_the_run() {
         assert_eq!(tool_log.names(), [""; 0]);
         let stopped = (ToolStatus::Stopped, false);
         assert_eq!(statuses(&store).await, [(ToolStatus::Ok, true), stopped]);
-        // The stopped call has a result, so it can no longer be approved.
+        // The stopped call has a result, so that a later approval of the call is refused.
         let again = case.request_with([Message::new(Role::User, yes)]);
         send(&asked, again).await.unwrap_err();
         assert_eq!(tool_log.names(), [""; 0]);

@@ -1,5 +1,5 @@
-//! A run that is stopped on purpose keeps the messages of its answer so far, in every mode, and the
-//! next run continues a valid conversation.
+//! Tests that a run which the caller stops stores the messages of its answer until then, in every
+//! mode, and that the next run continues with a valid history.
 
 use std::pin::pin;
 
@@ -21,7 +21,7 @@ use crate::common::*;
 
 const STOPPED: &str = "The call was not run: the run was stopped before the call started.";
 
-/// Returns the calls of the record, with their status.
+/// Returns the id and the status of each call in the record.
 async fn statuses(store: &Store) -> Vec<(String, ToolStatus)> {
     store.inner().flush().await.unwrap();
     let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
@@ -39,7 +39,7 @@ async fn assert_can_continue(case: Case, store: &Store, shown: &[&str]) {
     assert_eq!(sent[shown.len()..], ["user and now?"]);
 }
 
-/// Polls a request until `there` completes, stops the run, and returns the answer so far.
+/// Polls a run until `there` completes, stops the run, and returns its answer.
 async fn stopped_at(
     client: &Client,
     mut request: ChatRequest,
@@ -55,7 +55,7 @@ async fn stopped_at(
             tokio::task::yield_now().await;
         }
     }
-    // The run completes its writes, and then waits.
+    // The run completes its writes while it is polled, and then waits.
     for _ in 0..10 {
         assert!(poll!(run.as_mut()).is_pending(), "it waits there");
         if let Some(store) = store {
@@ -86,8 +86,8 @@ async fn a_run_that_waits_for_its_model_keeps_what_it_has() {
         let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
         let mut in_store = all.to_vec();
         if case.is(PerServiceCall) {
-            // The stopped service call has already stored the results, so an empty message after
-            // them marks the end of the run.
+            // The dropped service call has already stored the results. The end of the run is
+            // therefore marked by an empty message after the results.
             in_store.push("assistant");
         }
         assert_eq!(stored(&store).await, in_store);
@@ -286,7 +286,8 @@ async fn what_was_queued_for_the_call_under_way_is_kept() {
         let answered = ["assistant look#c1", "tool c1=looked c1", "user quick"];
         assert_eq!(shorts(&answer.messages), answered);
         let all = ["user where?", answered[0], answered[1], answered[2]];
-        // A queued message does not end a run. The empty message after it marks the end.
+        // The last message of the run is a queued message, which cannot contain the mark. The end
+        // of the run is marked by an empty message after it.
         assert_eq!(stored(&store).await, [&all[..], &["assistant"]].concat());
         let again = send(&client, request).await.unwrap();
         assert_eq!(shorts(&again.messages), answered, "sent again it is the same answer");
@@ -342,7 +343,8 @@ async fn an_answer_on_its_way_to_the_store_is_not_stopped_any_more() {
         .await;
 }
 
-/// The inputs of the service call are submitted when the call is dropped, and nothing follows them.
+/// The inputs of the service call are submitted when the stop drops the call. No later write of the
+/// run reports whether they were stored.
 #[tokio::test]
 async fn a_stop_whose_question_is_not_stored_fails_or_reports_it() {
     for on_failure in [StoreFailure::FailCall, StoreFailure::Continue] {
@@ -420,7 +422,7 @@ async fn a_caller_is_shown_the_results_of_tools_while_the_model_is_still_at_work
             let (_, model, client) = case.begin(script).await;
             let mut response = head(&client, case.ask("where?")).await.unwrap();
             let mut shown = Vec::new();
-            // The paused clock does not advance before every task waits.
+            // The paused clock advances only when every task waits.
             let silence = std::time::Duration::from_secs(60);
             while let Ok(update) = tokio::time::timeout(silence, response.next()).await {
                 if let Some(Ok(ChatUpdate::Message(message))) = update {
@@ -445,7 +447,7 @@ async fn a_message_that_may_be_the_answer_is_shown_once_the_answer_is_complete()
             let (store, _, client) =
                 case.begin([Step::updates([text, finish]).waits_after(1, &gate)]).await;
             let mut response = head(&client, case.ask("where?")).await.unwrap();
-            // The paused clock does not advance before every task waits.
+            // The paused clock advances only when every task waits.
             let silence = std::time::Duration::from_secs(60);
             let early = tokio::time::timeout(silence, response.next()).await;
             assert!(early.is_err(), "{early:?}");

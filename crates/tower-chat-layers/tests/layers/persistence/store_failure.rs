@@ -1,4 +1,4 @@
-//! A run whose store fails still returns the answer that was paid for.
+//! Tests that a run returns the answer of the model although the store fails.
 
 use tower_chat::{
     ConversationKey, HistoryStore, Message, PersistenceError, PersistenceMode,
@@ -101,7 +101,8 @@ async fn a_full_outbox_fails_the_call_with_the_answer_and_keeps_what_it_holds() 
         .await;
 }
 
-/// Fills the outbox with messages of another conversation, except for the room of a few messages.
+/// Fills the outbox with messages of another conversation. Afterwards, the outbox has capacity for
+/// `room` more messages.
 fn fill_outbox(store: &Store, room: usize) {
     let id = MessageId { run: RunId::new(), index: 0 };
     let messages = (room..10_000).map(|_| Message::user("x").into());
@@ -146,8 +147,8 @@ async fn queued_messages_of_a_call_that_the_store_refused_are_queued_again() {
         store.fail_next_append(disk_full());
         refused(send(&client, request.clone()).await);
         send(&client, request).await.unwrap();
-        // In journaled mode, the input is written before the model is called, so the model is
-        // called only in the second attempt.
+        // Journaled mode writes the input before the model is called. The first attempt therefore
+        // fails without a service call.
         let answer = if case.is(Journaled) { "assistant hello" } else { "assistant there" };
         assert_eq!(stored(&store).await, ["user hi", "user quick", answer]);
     })
@@ -315,7 +316,7 @@ fn a_runtime_that_shuts_down_during_a_write_leaves_what_is_open_in_the_outbox() 
     }
 }
 
-/// Lets the ready tasks run.
+/// Yields until the ready tasks have run.
 async fn settle() {
     for _ in 0..20 {
         tokio::task::yield_now().await;
@@ -426,7 +427,7 @@ async fn each_service_id_that_could_not_be_stored_waits() {
             let client = case.stack(model.clone(), &store, policy, tools(&ToolLog::default()));
             store.fail_every_append(disk_full);
             send(&client, case.ask("where?")).await.unwrap();
-            // Each write contains only a service id, and both expect the same revision.
+            // Both writes contain only a service id, and expect the same revision.
             let waiting = store.handle().unsaved(&key());
             let ids: Vec<_> = waiting.iter().map(|write| write.service_id().cloned()).collect();
             let set = |id: &str| Some(ServiceIdChange::Set(id.into()));

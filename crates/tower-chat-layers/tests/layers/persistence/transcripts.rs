@@ -1,5 +1,5 @@
-//! Requests of clients that store the transcript themselves and send the whole transcript, without
-//! ids.
+//! Tests clients that store the transcript of the conversation, and send the whole transcript in
+//! each request, without message ids.
 
 use std::sync::Arc;
 
@@ -23,7 +23,7 @@ const MODES: [PersistenceMode; 3] = [PerRun, PerServiceCall, PersistenceMode::Jo
 const IDS: [[Option<&str>; 2]; 4] =
     [[Some("a"), Some("b")], [Some("c"), Some("c")], [None, None], [Some(""), Some("")]];
 
-/// Returns an answer with two calls of `look`, whose arguments differ.
+/// Returns a step with two calls of `look`, which have different arguments.
 fn two_calls(ids: [Option<&str>; 2]) -> Step {
     let calls = [1, 2].into_iter().zip(ids).map(|(at, id)| {
         let mut call = ToolCall::new("", "look", format!("{{\"at\":{at}}}"));
@@ -40,7 +40,7 @@ struct Talk {
     mode: PersistenceMode,
     choice: RepeatedTranscript,
     streamed: bool,
-    /// The transcript of the client: texts, calls and results, without ids of messages.
+    /// The transcript of the client. It contains texts, calls and results, without message ids.
     transcript: Vec<Message>,
 }
 
@@ -70,14 +70,14 @@ impl Talk {
         self.transcript.extend(answer.messages.iter().map(|message| without_id(message)));
     }
 
-    /// Sends only the new message, and adds the message and its answer to the transcript.
+    /// Sends only a new message, and adds this message and the answer to the transcript.
     async fn say(&mut self, text: &str) {
         let answer = send(&self.client(), ask(text, self.streamed)).await.unwrap();
         self.transcript.push(Message::user(text));
         self.keep(&answer);
     }
 
-    /// Returns the whole transcript and further messages.
+    /// Returns the messages of the transcript, followed by further messages.
     fn whole(&self, more: impl IntoIterator<Item = Message>) -> Vec<Message> {
         self.transcript.iter().cloned().chain(more).collect()
     }
@@ -134,7 +134,7 @@ async fn a_transcript_is_recognised_and_only_what_is_new_is_taken() {
             let answer = send(&talk.client(), request.clone()).await.unwrap();
             let calls = talk.model.requests().len();
             assert_eq!(calls, n + 1, "{what}");
-            // If the request is sent again, its run is recognised.
+            // The same request continues the same run.
             let again = send(&talk.client(), request).await.unwrap();
             assert_eq!(shorts(&again.messages), shorts(&answer.messages), "{what}");
             assert_eq!(talk.model.requests().len(), calls, "{what}");
@@ -309,7 +309,7 @@ async fn a_new_question_in_old_words_and_examples_of_ones_own_are_new() {
     }
 }
 
-/// Two turns, with a call of `look` in the second.
+/// The messages of two turns. The second turn contains a call of `look`.
 const TWO_TURNS: [&str; 6] = [
     "user first",
     "assistant one",
@@ -344,8 +344,8 @@ async fn a_lone_persister_compares_the_first_service_call_of_a_run() {
     }
 }
 
-/// The layer that reads the conversation is below the tool loop in this stack, so each service call
-/// begins the run again.
+/// This stack contains no layer above the tool loop, so the layer that compares the transcript
+/// receives each service call.
 #[tokio::test]
 async fn the_results_of_a_later_service_call_are_not_taken_for_a_transcript() {
     for streamed in BOTH_WAYS {
@@ -421,7 +421,7 @@ async fn an_answer_in_the_background_is_compared_too_and_goes_without_the_histor
 async fn a_question_that_was_not_answered_is_asked_again_and_not_stored_again() {
     for (mode, streamed) in all_cases() {
         if mode == PerRun {
-            continue; // In per-run mode, nothing of a failed run is stored.
+            continue; // A failed run stores nothing in per-run mode.
         }
         let steps = [
             Step::text("one"),
@@ -434,7 +434,7 @@ async fn a_question_that_was_not_answered_is_asked_again_and_not_stored_again() 
         let asked = talk.whole([Message::user("second")]);
         send(&talk.client(), talk.request(&asked)).await.unwrap_err();
         if mode == PersistenceMode::Journaled {
-            continue; // The open run is resumed first, and gets the next answer.
+            continue; // The open run is resumed first, and receives the next answer.
         }
         assert_eq!(send(&talk.client(), talk.request(&asked)).await.unwrap().text(), "two");
         let stored = stored(&talk.store).await;

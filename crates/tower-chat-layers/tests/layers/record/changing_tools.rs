@@ -1,5 +1,5 @@
-//! A tool set that changes while a call is in progress. The hook of the tool that runs still
-//! applies to the call.
+//! Tests tool sets that change while a call is in progress. The hook of the tool that executes the
+//! call is called for its result.
 
 use std::sync::Mutex;
 
@@ -20,11 +20,11 @@ use crate::case::labelled;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
     Unregistered,
-    /// Replaced by another tool with another hook.
+    /// Another tool with another hook replaces the tool.
     Replaced,
-    /// Replaced by another tool without a hook.
+    /// Another tool without a hook replaces the tool.
     ReplacedByPlain,
-    /// Replaced by a declaration without an executor.
+    /// A declaration replaces the tool, so that only the caller can run it.
     Declared,
 }
 
@@ -169,7 +169,7 @@ async fn an_approved_call_keeps_the_hook_of_the_tool_that_was_registered_at_its_
         let about = format!("{change:?} fails {fails} {mode:?} streamed {streamed}");
         let shared = SharedTools::default();
         let pay = pay(&shared, Some(change), fails, true);
-        // The hook does not change the arguments, so that the approved call can run.
+        // The hook must not change the arguments, because the approved call would then not run.
         let pay = persist_with(pay, |call| {
             call.redact_result("kept by first");
             if call.error().is_some() {
@@ -236,7 +236,8 @@ async fn a_late_result_is_withheld_by_the_hook_of_its_own_message_alone() {
         let shared = SharedTools::default();
         shared.set(others().with(pay(&shared, None, false, false)));
         let ask = |id: &str| ToolCall::new(id, "ask", labelled(id));
-        // The batch also calls a declared tool, so the call of `pay` is returned to the caller.
+        // The answer also contains a call of a declared tool, so all calls of the answer are
+        // returned to the caller.
         let hooked = Step::message(Message::tool_calls([paying("p1"), ask("a1")]));
         let plain = Step::message(Message::tool_calls([ask("a2")]));
         let steps = if hooked_first { [hooked, plain] } else { [plain, hooked] };

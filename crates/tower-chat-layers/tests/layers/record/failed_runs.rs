@@ -1,4 +1,5 @@
-//! A tool that fails its run. In every mode the calls before it have run, and none after it.
+//! Tests tools that fail the run. In every mode, the calls before the failed call have run, and the
+//! calls after it have not.
 
 use tower_chat::store::Journal;
 use tower_chat::{
@@ -50,7 +51,7 @@ async fn a_tool_that_fails_its_run_is_named_and_no_later_call_is_started() {
             PersistenceMode::PerServiceCall => {
                 &[("look", ToolStatus::Ok), ("charge", ToolStatus::Error)]
             }
-            // In journaled mode the rows are staged, and the run stays open.
+            // In journaled mode, the run remains open, and its rows are staged.
             _ => &[],
         };
         assert_eq!(ran, expected, "{case:?}");
@@ -66,7 +67,7 @@ async fn the_conversation_continues_after_a_run_that_a_tool_has_failed() {
         let agent = Agent::of(case, ToolLoopLayer::new(tools()), script()).await;
         agent.ask("send the first parcel").await.unwrap_err();
         let answer = agent.ask("where is it now").await.unwrap();
-        // An open journaled run is resumed first, and its answer is returned.
+        // A journaled run is open, is resumed first, and receives the first answer.
         let is_resumed = case.mode == PersistenceMode::Journaled;
         let expected = if is_resumed { "and later" } else { "what became of it" };
         assert_eq!(answer.text(), expected, "{case:?}");

@@ -1,4 +1,4 @@
-//! The content that a tool's `persist` hook allows to be stored.
+//! Tests which content is stored of calls whose tools have a `persist` hook.
 
 use tower_chat::{
     ChatRequest, ToolResult, Tools,
@@ -165,7 +165,7 @@ async fn a_late_outcome_that_is_forgotten_answers_its_stored_call_without_its_te
             Ok(if call.result().is_some() { Retention::Forget } else { Retention::Keep })
         });
         let tools = Tools::new().with(pay).declare(definition("ask"));
-        // The declared tool returns both calls to the caller.
+        // The answer contains a call of a declared tool, so both calls are returned to the caller.
         let script =
             vec![calls([("pay", "p1"), ("ask", "a1")]), Step::text("done"), Step::text("again")];
         let agent = Agent::of(case, ToolLoopLayer::new(tools), script).await;

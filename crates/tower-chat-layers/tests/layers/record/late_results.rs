@@ -1,5 +1,5 @@
-//! A result that is the input of a later run. The messages of that run have the same numbers in its
-//! answer and in the store, and its calls have complete rows.
+//! Tests runs whose input contains the result of an earlier run's call. The messages of such a run
+//! have the same ids in the answer and in the store, and the record contains all calls of the run.
 
 use tower_chat::{
     ChatRequest, Message, Role, ToolContext, ToolResult, Tools,
@@ -13,7 +13,7 @@ use tower_chat_testkit::{Step, cases};
 
 use super::*;
 
-/// The ids of the call that waits for its result, and of the three calls of the later run.
+/// Ids of four calls: the call of the earlier run, and the three calls of the later run.
 const IDS: [[Option<&str>; 4]; 4] = [
     [Some("c1"), Some("c2"), Some("c3"), Some("c4")],
     [Some("c1"), Some("c1"), Some("c1"), Some("c1")],
@@ -42,8 +42,7 @@ fn tools() -> Tools {
         }))
 }
 
-/// Returns the names of all calls in a request, each with its id and the text of the following
-/// result with the same id.
+/// Returns for each call in a request its name, its id, and the text of its result.
 fn pairs(request: &ChatRequest) -> Vec<(String, String, String)> {
     let mut open: Vec<(String, String)> = Vec::new();
     let mut pairs = Vec::new();
@@ -61,8 +60,8 @@ fn pairs(request: &ChatRequest) -> Vec<(String, String, String)> {
     pairs
 }
 
-/// Returns the messages with their ids, in a form without the fields that only an answer or only a
-/// store has.
+/// Returns the id, the role and the content of each message, without the fields that differ between
+/// an answer and the store.
 fn numbered(messages: &[Arc<Message>]) -> Vec<(MessageId, Role, String)> {
     let row = |message: &Arc<Message>| {
         let calls: Vec<_> = message.calls().map(|call| call.name.clone()).collect();

@@ -1,5 +1,5 @@
-//! The rows that runs add to the record of tool calls, and the content that the hooks of tools
-//! allow in it.
+//! Tests the rows that runs add to the record of tool calls, and the content that the hooks of
+//! tools allow in these rows.
 
 mod changing_tools;
 mod ended_rounds;
@@ -34,7 +34,7 @@ use crate::case::{Case, Cases, every_case};
 
 const MODES: [PersistenceMode; 3] =
     [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
-/// Whole (`false`) and streamed (`true`).
+/// Whether a response is streamed: `false` for a whole response, `true` for a streamed one.
 const BOTH_WAYS: [bool; 2] = [false, true];
 
 fn key() -> ConversationKey {
@@ -62,7 +62,7 @@ fn at(second: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(second)
 }
 
-/// Retries a request until it succeeds.
+/// A retry policy that retries a request until it succeeds.
 #[derive(Clone)]
 struct Again;
 
@@ -78,7 +78,7 @@ impl<Res, E> tower::retry::Policy<ChatRequest, Res, E> for Again {
     }
 }
 
-/// Returns a memory store that is used by one process.
+/// Returns a memory store that only one process can open.
 fn memory() -> crate::common::Store {
     FaultyStore::new(crate::common::memory())
 }
@@ -138,8 +138,8 @@ impl Agent {
         }
     }
 
-    /// Creates an agent with a retry between the loop and the persister, with or without a layer
-    /// above the loop.
+    /// Creates an agent with a retry layer between the tool loop and the persister. `above` is
+    /// whether the stack contains `PerRunPersistence`.
     fn retrying(above: bool, tool_loop: ToolLoopLayer, script: Vec<Step>) -> Self {
         let store = memory();
         let model = ScriptedModel::new(script);
@@ -174,7 +174,7 @@ impl Agent {
         self.send(if streamed { request.streamed() } else { request }).await
     }
 
-    /// Sends a request that contains its run, as it is.
+    /// Sends a copy of a request that contains its conversation and run.
     async fn send_again(&self, streamed: bool, request: &ChatRequest) -> Result<Answer, BoxError> {
         let request = request.clone();
         let request = if streamed { request.streamed() } else { request };

@@ -1,4 +1,4 @@
-//! The results of tools that later runs send to the model, by replay policy.
+//! Tests which results of tools a later run sends to the model, under each replay policy.
 
 use tower_chat::{
     ChatResponse, PersistenceError, PersistencePolicy, Role, ToolResult, Tools,
@@ -17,7 +17,7 @@ use tower_chat_testkit::Step;
 
 use super::*;
 
-/// A pipeline with a clock that advances only when the test sets it.
+/// A pipeline whose clock is set by the test.
 struct Shop {
     case: Case,
     store: crate::common::Store,
@@ -282,7 +282,7 @@ async fn citations_can_be_compacted_when_a_whole_run_is_saved() {
     every_case(async |case| {
         for (when, stored) in [(CompactionTime::AtSave, 1), (CompactionTime::AtReplay, 2)] {
             if when == CompactionTime::AtSave && !case.is(PersistenceMode::PerRun) {
-                continue; // The builder refuses this combination, which the next test checks.
+                continue; // The builder refuses this combination. The next test checks the refusal.
             }
             let policy = replaying(ReplayPolicy::default().with_citations(Citations::when(when)));
             let shop = shop(case, policy, script(), found).await;
@@ -308,7 +308,7 @@ async fn citations_at_save_are_refused_where_results_are_stored_before_the_answe
                 builder.history(MemoryStore::new()).persistence(case.mode).policy(compacting()).build();
             assert!(matches!(built, Err(BuildError::CitationsAtSave { mode: it }) if it == case.mode));
 
-            // The mode of one request is known only when the request arrives.
+            // The builder cannot check the mode of a request, so the request fails.
             let shop = shop(Case { mode: PersistenceMode::PerRun, ..case }, compacting(), vec![Step::text("hello")], "").await;
             let request = ChatRequest::user("hi").in_conversation(key()).with_extension(case.mode);
             let request = case.way(request);

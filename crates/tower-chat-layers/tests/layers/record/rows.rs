@@ -1,4 +1,4 @@
-//! Each call has one row, which is the same in both modes.
+//! Tests that the record contains one row for each call, and that the row is the same in each mode.
 
 use tower_chat::{
     ChatRequest, Message, Part, PersistencePolicy, Role, ToolContext, ToolResult, Tools,

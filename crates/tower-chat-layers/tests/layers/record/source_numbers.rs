@@ -1,4 +1,4 @@
-//! Tests that sources are numbered consecutively through the whole conversation.
+//! Tests that the sources of all turns of a conversation have consecutive numbers.
 
 use tower_chat::{ChatResponse, ToolContext, tool_fn};
 use tower_chat_testkit::{Step, cases};
@@ -8,7 +8,7 @@ use super::*;
 const ALL_MODES: [PersistenceMode; 3] =
     [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
 
-/// Returns a tool that finds two sources, whose contents name the call.
+/// Returns a tool that finds two sources. Their contents contain the label of the call.
 fn search() -> impl tower_chat::Tool {
     tool_fn(definition("search"), |context: ToolContext| async move {
         let found = ["a", "b"].map(|source| format!("{} {source}", context.call_id()));
@@ -19,7 +19,7 @@ fn search() -> impl tower_chat::Tool {
     })
 }
 
-/// Returns the source numbers in the results of an answer, each with the call of the result.
+/// Returns the source numbers in each result of an answer, with the call of the result.
 fn numbers(answer: &Answer) -> Vec<(String, Vec<u64>)> {
     let results = answer.messages.iter().flat_map(|message| message.results());
     let numbers_of = |text: String| {
@@ -42,7 +42,7 @@ async fn numbers_continue_through_rounds_runs_and_processes_and_no_two_calls_sha
             };
             let model = ScriptedModel::new([asking(&["p", "q"]), asking(&["r"]), Step::text("x")]);
             let tools = tower_chat::Tools::new().with(search());
-            // Each turn has a new stack, as after a restart.
+            // Each turn uses a new stack, as after a restart.
             let client = tower::ServiceBuilder::new()
                 .layer(PerRunPersistence::new(store.clone()).mode(mode))
                 .layer(ToolLoopLayer::new(tools).concurrent(concurrent))

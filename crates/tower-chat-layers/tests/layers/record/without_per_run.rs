@@ -1,5 +1,6 @@
-//! A tool loop over `PerServiceCallPersistence` without a layer above it. The record and the stored
-//! messages are the same as in a complete stack, and the hooks of the loop are called.
+//! Tests a tool loop over `PerServiceCallPersistence`, without `PerRunPersistence` above the tool
+//! loop. The record and the stored messages are the same as in a complete stack, and the hooks of
+//! the tools are called.
 
 use std::pin::pin;
 
@@ -15,7 +16,7 @@ use tower_chat_testkit::{FaultyStore, Step, cases};
 
 use super::*;
 
-/// Whether a layer above the loop begins the run.
+/// Whether the stack contains `PerRunPersistence` above the tool loop.
 const ABOVE: [bool; 2] = [true, false];
 
 fn agent(above: bool, tool_loop: &ToolLoopLayer, script: Vec<Step>) -> Agent {
@@ -84,7 +85,7 @@ async fn rows(agent: &Agent) -> Vec<Row> {
     agent.record().await.into_iter().map(row).collect()
 }
 
-/// Returns the stored messages, without the ids of their runs.
+/// Returns the index, the role and the content of each stored message, without the id of the run.
 async fn stored(agent: &Agent) -> Vec<(Option<u32>, Role, String)> {
     let row = |message: &Arc<Message>| {
         let index = message.id.map(|id| id.index);
@@ -289,8 +290,8 @@ async fn a_run_that_is_sent_again_continues_after_what_is_stored() {
     }
 }
 
-/// The calls without a result are not executed: those beside a tool that ended the run, and those
-/// that were returned.
+/// Calls without a result are not executed when the request is sent again. These are calls in a
+/// round in which another tool ended the run, and returned calls.
 #[tokio::test]
 async fn a_run_that_ended_on_purpose_runs_no_tool_and_calls_no_service_when_it_is_sent_again() {
     let forgotten = || {
@@ -322,8 +323,8 @@ async fn a_run_that_ended_on_purpose_runs_no_tool_and_calls_no_service_when_it_i
     }
 }
 
-/// Each answer of the model was within the limit. The stored answer contains the calls of all of
-/// them.
+/// No single answer of the model exceeds the limit. The stored answer of the run contains the calls
+/// of all answers, which together exceed the limit.
 #[tokio::test]
 async fn the_limit_of_calls_is_none_for_a_stored_answer_of_several_rounds() {
     for (above, streamed) in ABOVE.into_iter().flat_map(|above| BOTH_WAYS.map(|it| (above, it))) {
@@ -344,7 +345,7 @@ async fn the_limit_of_calls_is_none_for_a_stored_answer_of_several_rounds() {
     }
 }
 
-/// The foreign tool loop has no run, and sends all messages again.
+/// The tool loop of the application sends no run id, and sends all messages again.
 #[tokio::test]
 async fn under_a_foreign_tool_loop_the_hooks_of_the_named_tools_are_asked() {
     for (streamed, forgets) in BOTH_WAYS.into_iter().flat_map(|way| BOTH_WAYS.map(|it| (way, it))) {

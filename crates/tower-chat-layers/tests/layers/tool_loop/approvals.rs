@@ -1,4 +1,4 @@
-//! Calls that wait for approval.
+//! Tests a tool loop without persistence with calls that wait for approval.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use tower_chat::{
 
 use super::script::*;
 
-/// Returns a loop over a tool that needs approval, one that does not, and one that needs approval
-/// and ends the run. The first two log their calls.
+/// Returns a tool loop with three tools. The first needs approval, the second does not, and the
+/// third needs approval and ends the run. The first two tools log their calls.
 fn tools(log: &Log) -> ToolLoopLayer {
     let stop = tool_fn(definition("stop").needs_approval(), |_| async {
         Ok(ToolOutput::from("stopped").terminate())
@@ -26,7 +26,7 @@ fn tools(log: &Log) -> ToolLoopLayer {
     )
 }
 
-/// Executes a run that ends with approval requests. Returns the messages for the next request, and
+/// Executes a run that ends with approval requests. Returns the messages of the conversation and
 /// the approval requests.
 async fn asked(call: Message) -> (Vec<Arc<Message>>, Vec<ApprovalRequest>) {
     let script = Script::new([call]);
@@ -41,7 +41,7 @@ fn responses(responses: impl IntoIterator<Item = ApprovalResponse>) -> Message {
     Message::new(Role::User, responses.into_iter().map(Part::ApprovalResponse).collect())
 }
 
-/// Sends the messages again, with a new message of the user.
+/// Sends the messages of the conversation, with a new message of the user.
 async fn next_request(
     log: &Log,
     script: &Script,
@@ -210,14 +210,14 @@ async fn an_answer_to_a_call_that_has_its_result_is_refused() {
         let (mut messages, requests) = asked(calls([("pay", "1")])).await;
         messages.push(Arc::new(responses([requests[0].approve()])));
         messages.push(Arc::new(Message::tool_results([ToolResult::new("c0", "paid")])));
-        // The approved run continues until the model has answered, so the repeated approval is
-        // accepted.
+        // The model has not answered since the approved call, so the run is incomplete, and the
+        // repeated approval continues it.
         let (log, script) = (Log::default(), Script::new(["again"]));
         let own = responses([requests[0].approve()]);
         next_request(&log, &script, messages.clone(), own.clone(), streamed).await.unwrap();
         assert_eq!(script.texts(0), ["hi", "pay(1)", "=paid"]);
         messages.push(Arc::new(Message::assistant("done")));
-        // A repeated transcript contains decisions that were applied before.
+        // A request with the whole transcript contains decisions that an earlier run has applied.
         let script = Script::new(["again"]);
         next_request(&log, &script, messages.clone(), Message::user("and?"), streamed)
             .await
@@ -273,8 +273,8 @@ async fn an_approved_tool_may_end_the_run_before_any_service_call() {
 
 #[tokio::test]
 async fn what_runs_is_the_call_that_was_asked_for() {
-    // An approval response contains no call, so a change of the call in a copy of the request has
-    // no effect.
+    // An approval response contains only the id of the request. A change of the call in a copy of
+    // the request therefore has no effect.
     let (messages, requests) = asked(calls([("pay", "1")])).await;
     let mut changed = requests[0].clone();
     changed.call.arguments = "1000000".to_owned();

@@ -1,4 +1,4 @@
-//! The work that stops when a response, or the future of a response, is dropped.
+//! Tests which work stops when a response or the future of a call is dropped.
 
 use std::{
     pin::{Pin, pin},
@@ -10,8 +10,8 @@ use tower_chat::{ChatRequest, Message, Tool, ToolContext, tool_fn};
 
 use super::script::*;
 
-/// Returns a tool that never completes. Its future owns a clone of `held`, so the test can see
-/// whether the future still exists.
+/// Returns a tool that never completes. The future of a call owns a clone of `held`, by whose
+/// reference count the test detects whether the future still exists.
 fn hanging(held: Arc<()>) -> impl Tool {
     tool_fn(definition("hang"), move |_: ToolContext| {
         let held = held.clone();

@@ -1,4 +1,4 @@
-//! Tools that fail, and tools that do not exist.
+//! Tests calls of tools that fail, and calls of tools that do not exist.
 
 use tower_chat::{
     BoxError, ChatOptions, ChatRequest, ConversationKey, Message, ToolContext, Tools,

@@ -1,4 +1,4 @@
-//! The tool loop's behaviour, whole and streamed.
+//! Tests of the tool loop, with whole and streamed answers.
 
 mod approvals;
 mod cancellation;

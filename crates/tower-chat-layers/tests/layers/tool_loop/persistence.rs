@@ -1,4 +1,4 @@
-//! The loop between the two persistence layers.
+//! Tests a tool loop between the two persistence layers.
 
 use std::{
     pin::{Pin, pin},
@@ -63,7 +63,7 @@ async fn stored(store: &MemoryStore) -> Vec<String> {
     texts(store.load(&key()).await.unwrap().messages.iter())
 }
 
-/// Returns a tool that never returns.
+/// Returns a tool whose calls never complete.
 fn hanging() -> impl Tool {
     tool_fn(definition("hang"), |_| async {
         std::future::pending::<()>().await;
@@ -297,8 +297,8 @@ async fn what_an_approved_call_did_is_not_lost_with_the_run_that_is_dropped_befo
     assert_eq!(next.texts(0), ["hi", "pay(1)", "=ran 1", "go", "and?"]);
 }
 
-/// Returns a request for the second half of an answer that the service makes in the background.
-/// This half may also call tools.
+/// Returns a request for the remaining part of an answer that the service generates in the
+/// background. This part may contain tool calls.
 fn continued() -> ChatRequest {
     let mut options = ChatOptions::default();
     options.continuation = Some("token".to_owned());

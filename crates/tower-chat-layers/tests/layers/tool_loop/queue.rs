@@ -1,4 +1,4 @@
-//! Messages queued while the run is in progress.
+//! Tests messages that are queued while a run is in progress.
 
 use std::pin::pin;
 
@@ -42,7 +42,8 @@ async fn a_message_queued_during_the_final_answer_makes_the_loop_call_once_more(
         let script = Script::new(["first", "second"]);
         let model = script.clone();
         let queueing = handle.clone();
-        // The message is queued after the first request was created, and before its answer.
+        // The message is queued after the first request was sent, and before the answer to this
+        // request.
         let service = tower::service_fn(move |request: ChatRequest| {
             if model.calls() == 0 {
                 queueing.queue(Message::user("wait"));

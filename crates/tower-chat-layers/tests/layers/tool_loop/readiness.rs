@@ -1,5 +1,5 @@
-//! Every call to the inner service is preceded by its own readiness, and no readiness is reserved
-//! between calls.
+//! Tests that the tool loop waits for the readiness of the inner service before each call, and does
+//! not reserve readiness between calls.
 
 use std::{sync::Arc, time::Duration};
 
@@ -32,7 +32,7 @@ where
     .await
 }
 
-/// Returns a tool that calls the same service.
+/// Returns a tool that calls the inner service of the tool loop.
 fn asking<S>(service: S) -> impl tower_chat::Tool
 where
     S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
@@ -112,7 +112,8 @@ async fn an_approved_tool_may_call_the_same_service_before_the_first_service_cal
 
 #[tokio::test]
 async fn the_service_promised_to_a_call_is_the_one_that_takes_it() {
-    // The script panics if it is called without being ready, and so does a clone of a ready script.
+    // The script panics if it is called before `poll_ready` has returned ready. A clone of a ready
+    // script is not ready.
     let script = Script::new(["a", "b"]);
     let mut service = over(echo()).layer(script.clone());
     for text in ["a", "b"] {

@@ -1,4 +1,4 @@
-//! Tests of rounds: the executed calls, their order, their number and their results.
+//! Tests which calls of a round are executed, in which order, and with which results.
 
 use tokio::sync::Barrier;
 use tower_chat::{

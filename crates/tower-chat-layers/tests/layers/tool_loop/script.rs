@@ -52,7 +52,8 @@ impl Reply {
         Self { error: Some(message), ..Self::from(Vec::new()) }
     }
 
-    /// Makes the reply fail: a streamed reply after its messages, a whole reply at once.
+    /// Makes the reply fail. A streamed reply fails after its messages, and a whole reply fails
+    /// without messages.
     pub(crate) fn failing_with(mut self, message: &'static str) -> Self {
         self.error = Some(message);
         self
@@ -74,9 +75,9 @@ impl Reply {
     }
 }
 
-/// A model that returns its replies one after the other and records its requests.
+/// A model that returns one reply for each service call and records the requests.
 ///
-/// Every call to it must be preceded by a readiness of its own.
+/// The script panics if it is called before `poll_ready` has returned ready.
 #[derive(Debug, Default)]
 pub(crate) struct Script {
     shared: Arc<Mutex<Shared>>,
@@ -165,7 +166,7 @@ impl Reply {
     }
 }
 
-/// Returns the answer of a loop over the script to one request.
+/// Sends a request to a tool loop over the script, and returns the answer.
 pub(crate) async fn ask(
     tool_loop: &ToolLoopLayer,
     script: &Script,
@@ -183,7 +184,7 @@ pub(crate) async fn respond(
     service.ready().await?.call(request).await
 }
 
-/// Returns the request, whole and streamed.
+/// Returns the request twice: for a whole and for a streamed response.
 pub(crate) fn both(request: &ChatRequest) -> [ChatRequest; 2] {
     [request.clone(), request.clone().streamed()]
 }
@@ -192,7 +193,7 @@ pub(crate) fn definition(name: &str) -> ToolDefinition {
     ToolDefinition::new(name, "", json!({"type": "object"}))
 }
 
-/// Returns a tool that repeats its arguments.
+/// Returns a tool that returns its arguments.
 pub(crate) fn echo() -> impl Tool {
     tool_fn(definition("echo"), |context| async move { Ok(context.arguments().to_owned()) })
 }
@@ -247,13 +248,13 @@ pub(crate) fn calls<const N: usize>(calls: [(&str, &str); N]) -> Message {
     )
 }
 
-/// Returns a loop over one tool.
+/// Returns a tool loop with one tool.
 pub(crate) fn over(tool: impl Tool) -> ToolLoopLayer {
     ToolLoopLayer::new(Tools::new().with(tool))
 }
 
-/// Returns one string for each message: texts unchanged, calls as `name(arguments)`, results as
-/// `=result`, errors as `!result`.
+/// Returns one string for each message. It contains texts unchanged, calls as `name(arguments)`,
+/// results as `=result`, and error results as `!result`.
 pub(crate) fn texts<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> Vec<String> {
     messages.into_iter().map(|message| summary(message)).collect()
 }

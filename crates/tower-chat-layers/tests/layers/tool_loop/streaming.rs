@@ -1,4 +1,5 @@
-//! Streamed answers: which updates are forwarded at once, which are delayed, and how answers end.
+//! Tests which updates of a streamed answer the tool loop forwards immediately, which it delays,
+//! and how answers end.
 
 use std::pin::Pin;
 
@@ -14,7 +15,8 @@ use super::script::*;
 
 type Update = Result<ChatUpdate, BoxError>;
 
-/// Returns a loop over a model client with one stream, and the sender of that stream.
+/// Returns the response of a tool loop over a model client that returns one stream, and the sender
+/// of this stream.
 async fn fed(tool_loop: ToolLoopLayer) -> (mpsc::UnboundedSender<Update>, ChatResponse) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let receiver = std::sync::Arc::new(std::sync::Mutex::new(Some(receiver)));
@@ -24,7 +26,7 @@ async fn fed(tool_loop: ToolLoopLayer) -> (mpsc::UnboundedSender<Update>, ChatRe
         std::future::ready(Ok::<_, BoxError>(ChatResponse::stream(updates)))
     });
     let request = ChatRequest::user("hi").streamed();
-    // The head arrives before any update of the answer.
+    // The call returns a response before the stream contains an update.
     let response = tool_loop.layer(model).oneshot(request).await.unwrap();
     (sender, response)
 }
@@ -125,9 +127,10 @@ async fn after_an_error_nothing_more_comes() {
     let tools = Tools::new().with(echo()).with(failing("bad")).with(Log::default().tool(waiting));
     let tool_loop = ToolLoopLayer::new(tools).max_failing_rounds(0);
     for broken in [
-        // The call is delayed, because it may have to wait for approval.
+        // The stream fails after the call. The call is not forwarded, because another call of the
+        // answer could need approval.
         Reply::from(calls([("echo", "1")])).failing_with("down"),
-        // The batch has results, but the failure of a call ends the run.
+        // The calls have results, but a failed call ends the run.
         Reply::from(calls([("bad", "1"), ("echo", "2")])),
     ] {
         let script = Script::new([broken]);

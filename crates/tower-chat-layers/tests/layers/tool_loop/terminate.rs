@@ -1,4 +1,4 @@
-//! Tools that end the run.
+//! Tests tools that end the run.
 
 use tower_chat::{ChatRequest, Message, Tools, layer::ToolLoopLayer, tool::ToolOutput};
 

@@ -1,4 +1,4 @@
-//! Sets of tools: the declarations in requests, and changes of the set.
+//! Tests the tools that requests declare, and changes of the tool set during a run.
 
 use tower_chat::{
     ChatOptions, ChatRequest, ConversationKey, Message, ToolContext, ToolDefinition, Tools,
@@ -47,7 +47,7 @@ async fn the_set_may_change_between_rounds() {
         })));
         let script = Script::new([
             // The first call changes the set. The second call still runs with the set that the
-            // model received.
+            // request declared to the model.
             calls([("learn", ""), ("learn", "")]),
             calls([("learned", "1"), ("learn", "")]),
             Message::assistant("done"),
