@@ -1,5 +1,5 @@
-//! The JSON Lines of Microsoft Agent Framework's `FileHistoryProvider`: one message per line, with
-//! contents of many types.
+//! Reads the JSON Lines that Microsoft Agent Framework's `FileHistoryProvider` writes. Each line is
+//! a message, which contains a list of contents of several types.
 
 use tower_chat_core::{
     ErrorPart, Media, MediaSource, Message, Part, Reasoning, Role, ToolCall, ToolResult,
@@ -13,8 +13,8 @@ use crate::{
     node::{Node, Object},
 };
 
-/// The prefix of the name of a file whose session id is not a valid file name. The id follows in
-/// base32.
+/// The prefix of the file name for a session whose id is not a valid file name. After the prefix,
+/// the file name contains the id in base32.
 const ENCODED_ID: &str = "~session-";
 
 pub(crate) fn read(document: &Document, stem: &str) -> Result<ImportedConversation, ContentError> {
@@ -68,7 +68,8 @@ fn message(
             }
         }
     }
-    // A message is skipped if all its contents are ignored or lost, such as one with usage only.
+    // A message is skipped if all its contents are ignored or lost. An example is a message that
+    // contains only usage.
     if parts.is_empty() && !contents.is_empty() {
         return Ok(None);
     }
@@ -82,9 +83,10 @@ const NO_PART: &str = "messages have no part for it";
 enum Read {
     Part(Part),
     Reasoning(String, Signature),
-    /// The part, and a signature that only its provider can read.
+    /// A part of reasoning whose signature is lost, because the file does not name the provider
+    /// that can read the signature.
     Unsigned(Part),
-    /// The content is not part of the conversation.
+    /// A content that is not part of the conversation, such as usage.
     Ignored,
     Lost(String),
 }
@@ -119,8 +121,8 @@ fn part(content: &Object) -> Result<Read, WrongValue> {
     Ok(Read::Part(part))
 }
 
-/// Returns OpenAI's signature of reasoning, if the id has the prefix `rs_`, which only OpenAI's ids
-/// have. The provider of any other reasoning is unknown.
+/// Returns the signature of reasoning by OpenAI, which is recognised by the prefix `rs_` of its id.
+/// For other reasoning, the file does not name the provider.
 fn signature(content: &Object) -> Result<Signature, WrongValue> {
     let id = content.text("id")?.filter(|id| id.starts_with("rs_"));
     let encrypted = content.text("protected_data")?;
@@ -151,7 +153,7 @@ fn result(content: &Object) -> Result<ToolResult, WrongValue> {
             _ => has_unknown = true,
         }
     }
-    // `result` is the text of all items, also of those of an unknown type.
+    // The field `result` contains the text of all items, including items of an unknown type.
     let text = content.get("result").map(|result| result.as_shown()).transpose()?;
     match text {
         Some(text) if has_unknown => {
@@ -167,7 +169,7 @@ fn result(content: &Object) -> Result<ToolResult, WrongValue> {
     Ok(result)
 }
 
-/// Decodes base32 (RFC 4648) in lower case without padding.
+/// Decodes lower-case base32 (RFC 4648) without padding.
 fn from_base32(text: &str) -> Option<String> {
     let (mut bits, mut held, mut bytes) = (0_u32, 0_u32, Vec::new());
     for letter in text.bytes() {

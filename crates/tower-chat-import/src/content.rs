@@ -1,5 +1,5 @@
-//! The contents that several formats of frameworks have: media, times, and reasoning with the
-//! provider's signature, which is sent only to that provider.
+//! Converts contents that occur in the formats of several frameworks: media, times, and reasoning
+//! with the signature of its provider. A model client sends such a signature only to that provider.
 
 use std::time::SystemTime;
 
@@ -10,7 +10,7 @@ use tower_chat_wire::{WireError, anthropic, gemini, openai_responses};
 
 use crate::{error::WrongValue, node::Node};
 
-/// Returns media with a URL, or with the bytes of a `data:` URL.
+/// Returns media that refer to a URL, or that contain the bytes of a `data:` URL.
 pub(crate) fn media(url: String, media_type: Option<String>) -> Media {
     let inline = url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,"));
     let (found, source) = match inline {
@@ -27,7 +27,7 @@ pub(crate) fn media(url: String, media_type: Option<String>) -> Media {
 /// The media type of unknown content (RFC 2046).
 pub(crate) const UNKNOWN_MEDIA: &str = "application/octet-stream";
 
-/// Parses a time. A time without an offset is in UTC.
+/// Parses a time. A time without an offset is interpreted as UTC.
 pub(crate) fn time(node: &Node) -> Result<SystemTime, WrongValue> {
     let text = node.text()?;
     let time = text.parse::<Timestamp>().or_else(|_| {
@@ -37,12 +37,13 @@ pub(crate) fn time(node: &Node) -> Result<SystemTime, WrongValue> {
     time.map(SystemTime::from).map_err(|_| node.wrong("a time"))
 }
 
-/// The signature or encrypted data that a provider needs to read its own reasoning again.
+/// The data with which a provider accepts its own reasoning in a later request: a signature, or the
+/// encrypted reasoning.
 #[derive(Debug)]
 pub(crate) enum Signature {
     None,
     Anthropic(String),
-    /// The data of reasoning that Anthropic redacts.
+    /// The encrypted text of reasoning that Anthropic has redacted.
     AnthropicRedacted(String),
     OpenAi {
         id: String,
@@ -51,7 +52,7 @@ pub(crate) enum Signature {
     Gemini(String),
 }
 
-/// Returns reasoning with the item of its provider, as parsed by that provider's wire.
+/// Returns a reasoning part in the form that the parser of the provider's JSON would return.
 pub(crate) fn reasoning(text: String, signature: Signature) -> Part {
     let read = match &signature {
         Signature::None => None,
@@ -77,11 +78,12 @@ pub(crate) fn reasoning(text: String, signature: Signature) -> Part {
     read.unwrap_or_else(|| Reasoning::new(text).into())
 }
 
-/// Joins consecutive reasoning parts that belong to one item of OpenAI. One item has several
-/// summaries, which frameworks store as several parts with the same id.
+/// Joins consecutive reasoning parts with the same OpenAI item id to one part. An item of OpenAI
+/// contains a list of summaries, and frameworks store each summary as a part of its own.
 pub(crate) fn join_reasoning(parts: Vec<Part>) -> Vec<Part> {
     let mut joined: Vec<Part> = Vec::with_capacity(parts.len());
-    // The item of the last part in `joined`, and whether summaries were added to it.
+    // The item of the last part in `joined`, and whether summaries of other parts were added to
+    // this item.
     let mut open: Option<(Value, bool)> = None;
     for part in parts {
         match (&mut open, openai_item(&part)) {
@@ -100,8 +102,7 @@ pub(crate) fn join_reasoning(parts: Vec<Part>) -> Vec<Part> {
     joined
 }
 
-/// If summaries were added to an item, replaces the last part, which is the item's first one, with
-/// the whole item.
+/// If summaries were added to the item, replaces the last part by the part with the complete item.
 fn close(parts: &mut [Part], open: Option<(Value, bool)>) {
     let Some((item, true)) = open else { return };
     if let (Some(last), Some(whole)) = (parts.last_mut(), of_openai(&item)) {
@@ -109,8 +110,8 @@ fn close(parts: &mut [Part], open: Option<(Value, bool)>) {
     }
 }
 
-/// Adds the summaries of an item to another item with the same id, and replaces the encrypted
-/// content if the item has one.
+/// Adds the summaries of `item` to `whole`, which has the same id. If `item` has encrypted content,
+/// it replaces that of `whole`.
 fn append(whole: &mut Value, mut item: Value) {
     let more = item.get_mut("summary").map(Value::take);
     if let (Some(Value::Array(summary)), Some(Value::Array(more))) =
@@ -125,19 +126,19 @@ fn append(whole: &mut Value, mut item: Value) {
 
 const ENCRYPTED: &str = "encrypted_content";
 
-/// Returns the item of OpenAI's reasoning, if the part is one.
+/// Returns the OpenAI item of a part, if the part is reasoning by OpenAI.
 fn openai_item(part: &Part) -> Option<Value> {
     let Part::Reasoning(reasoning) = part else { return None };
     let native = reasoning.native.as_ref()?;
     (&*native.wire == openai_responses::WIRE).then(|| native.item.parse().ok())?
 }
 
-/// Returns reasoning of OpenAI.
+/// Returns the reasoning part for an OpenAI item.
 fn of_openai(item: &Value) -> Option<Part> {
     first_part(openai_responses::parse_input(&json!([item]).to_string()))
 }
 
-/// Returns a call with the thought signature that Gemini needs.
+/// Adds a thought signature to a call. Gemini requires this signature in later requests.
 pub(crate) fn signed_call(mut call: ToolCall, signature: &str) -> ToolCall {
     let part = of_gemini(&json!({
         "functionCall": {"name": call.name, "args": {}},
@@ -196,7 +197,7 @@ mod tests {
         assert_eq!(first.text, "one\n\ntwo");
     }
 
-    /// Joining must not parse the whole item again for each part.
+    /// The test would take too long if each part caused the complete item to be parsed again.
     #[test]
     fn thousands_of_parts_of_one_item_are_joined() {
         let texts: Vec<_> = (0..5_000).map(|number| format!("thought {number}")).collect();

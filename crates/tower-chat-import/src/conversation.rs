@@ -1,23 +1,27 @@
-//! A conversation of another system, converted to messages of this crate.
+//! [`ImportedConversation`]: a conversation of another system, converted to messages of tower-chat.
 
 use std::{fmt, time::SystemTime};
 
 use tower_chat_core::{Message, Messages};
 use tower_chat_repair::{Mismatch, mismatches};
 
-/// A conversation that was read. [`store`](crate::store) stores it.
+/// A conversation that was read from a file of another system. [`store`](crate::store) writes the
+/// conversation to a history store.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ImportedConversation {
-    /// The id in the other system, or the name of the file without its extension if it has no id.
+    /// The id in the other system. If the file contains no id, the name of the file without its
+    /// extension.
     pub id: String,
-    /// The title, if the other system has one.
+    /// The title in the other system, if any.
     pub title: Option<String>,
-    /// The time at which the conversation began, if the other system records it.
+    /// The time at which the conversation began, if the file contains this time.
     pub created_at: Option<SystemTime>,
-    /// The messages, oldest first, with [their times](Message::added_at) if they are known.
+    /// The messages, oldest first. [`Message::added_at`] is set if the file contains the time of
+    /// the message.
     pub messages: Vec<Message>,
-    /// The content that cannot be stored, and the content that is not sent to models.
+    /// The content that cannot be stored, and the content that will be stored but not sent to
+    /// models.
     pub losses: Vec<Loss>,
 }
 
@@ -32,7 +36,7 @@ impl ImportedConversation {
         }
     }
 
-    /// Records that a content is not stored.
+    /// Adds a loss for content that is not stored.
     pub(crate) fn lose(
         &mut self,
         position: impl fmt::Display,
@@ -47,8 +51,9 @@ impl ImportedConversation {
         });
     }
 
-    /// Adds losses for the calls without a result, which are sent to models as interrupted, and for
-    /// the results without a call, which replay omits.
+    /// Adds a loss for each call without a result, because models will receive a result that
+    /// reports an interruption. Adds a loss for each result without a call, because replay omits
+    /// such a result.
     pub(crate) fn checked(mut self) -> Self {
         let messages: Messages = self.messages.iter().cloned().collect();
         for mismatch in mismatches(&messages, 1) {
@@ -68,37 +73,38 @@ impl ImportedConversation {
         self
     }
 
-    /// Returns whether all content of the other system is stored.
+    /// Returns whether storing the conversation stores all content of the file.
     pub fn is_whole(&self) -> bool {
         self.losses.iter().all(|loss| loss.effect != Effect::NotStored)
     }
 }
 
-/// Content of a conversation that is not stored, or that is not sent to models as it is stored.
+/// Content of a conversation that is not stored, or that models do not receive in its stored form.
 ///
-/// The `Display` text is a sentence for people.
+/// The `Display` implementation formats the loss as a sentence for people.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Loss {
-    /// The position in the file, such as `message 3`, or in the stored messages.
+    /// The position of the content in the file, such as `message 3`, or in the stored messages,
+    /// such as `stored message 2`.
     pub position: String,
     /// A description of the content.
     pub what: String,
-    /// The reason.
+    /// The reason for the loss.
     pub reason: String,
-    /// The effect on the content.
+    /// The consequence for the content.
     pub effect: Effect,
 }
 
-/// The effect of an import on a content that it reports.
+/// What happens to the content that a [`Loss`] reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Effect {
     /// The content is not stored.
     NotStored,
-    /// The content is stored, and replay does not send it to models.
+    /// The content is stored, but replay does not send it to models.
     NotSent,
-    /// The content is a call that is stored without a result. Models are sent the call with a
+    /// The content is a call without a result. The call is stored, and models receive it with a
     /// result that reports an interruption.
     SentAsInterrupted,
 }

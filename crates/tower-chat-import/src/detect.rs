@@ -1,10 +1,10 @@
-//! Detection of the format of messages. A file that clearly has another format than the requested
-//! one is refused, because most of its content would otherwise become unknown parts.
+//! Detects whether the messages of a file have another format than the caller has named. Such a
+//! file is refused, because most of its content would otherwise be imported as unknown parts.
 
 use crate::{Format, document::Document, node::Object};
 
-/// Returns an error with a reason if a message of the documents clearly has another format, or if
-/// it has no known format.
+/// Fails if a message has a field that only another format has, or if a message has no known
+/// format. The error contains the position and the reason.
 pub(crate) fn check(format: Format, documents: &[Document]) -> Result<(), String> {
     for document in documents {
         let Ok(items) = document.items() else { continue };
@@ -28,7 +28,8 @@ pub(crate) fn check(format: Format, documents: &[Document]) -> Result<(), String
     Ok(())
 }
 
-/// Returns the only format with such a message, and the field that shows it.
+/// Returns the format of a message that contains a field or a type which occurs in one format only,
+/// and a description of this field. Returns `None` if the message has no such field.
 fn mark(message: &Object) -> Option<(Format, String)> {
     let text = |name: &str| message.text(name).ok().flatten();
     if message.has("contents") {
@@ -63,9 +64,9 @@ fn mark(message: &Object) -> Option<(Format, String)> {
     })
 }
 
-/// Returns whether an object may be a message of the format. Responses and Gemini may have items
-/// and parts of unknown types, which are stored unchanged. Without this check, every object of an
-/// unknown file would be one of them.
+/// Returns whether an object may be a message of the format. The parsers of OpenAI Responses and
+/// Gemini accept items and parts of unknown types, and would therefore accept every object. This
+/// check requires a role or another known field.
 fn may_be_of(format: Format, object: &Object) -> bool {
     let text = |name: &str| object.text(name).ok().flatten();
     let has_role = text("role").is_some();
@@ -78,8 +79,8 @@ fn may_be_of(format: Format, object: &Object) -> bool {
     }
 }
 
-/// Returns whether a type may be that of an item of OpenAI Responses. The types of calls and
-/// results of OpenAI's tools, including future ones, end with `_call` or `_output`.
+/// Returns whether an item of OpenAI Responses may have this type. The types of tool calls and of
+/// their results end with `_call` or `_output`, which should also apply to future tools of OpenAI.
 fn is_type_of_item(kind: &str) -> bool {
     const OTHERS: [&str; 9] = [
         "message",

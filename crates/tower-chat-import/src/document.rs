@@ -1,4 +1,4 @@
-//! Files of JSON and JSON Lines as lists of messages.
+//! Divides a file of JSON or JSON Lines into conversations, each of which is a list of messages.
 
 use tower_chat_core::RawJson;
 
@@ -8,29 +8,31 @@ use crate::{
     node::{Node, Object},
 };
 
-/// A conversation in a file: a list of messages in any format.
+/// A conversation in a file: a list of messages, which may have any of the formats.
 #[derive(Debug)]
 pub(crate) struct Document {
-    /// The list as JSON.
+    /// The JSON of the list.
     pub(crate) list: RawJson,
-    /// The object that contains the list, if the list is one of its fields.
+    /// The JSON object in which the list is the value of a field, if any.
     pub(crate) object: Option<Object>,
-    /// The number of the document in the file, from 1, if it is an item of a list or a line of JSON
-    /// Lines: its position in the list, or its line.
+    /// The number of the document, from 1: its line in JSON Lines, or its position in a JSON list
+    /// of documents. `None` if the file contains only one document.
     line: Option<usize>,
-    /// The line number of each message, from 1, if each message is one line; otherwise empty.
+    /// The line number of each message, from 1, if each line of the file contains a message.
+    /// Otherwise the list is empty.
     lines: Vec<usize>,
 }
 
 impl Document {
-    /// Returns the messages one by one. Errors contain field names relative to the message.
+    /// Parses the list, and returns its messages. An error in a message names the field by its path
+    /// within the message.
     pub(crate) fn items(&self) -> Result<Vec<Node>, ContentError> {
         let items: Vec<RawJson> =
             self.list.parse().map_err(|source| ContentError::at("the list of messages", source))?;
         Ok(items.into_iter().map(Node::root).collect())
     }
 
-    /// Returns the position of the message with an index, for people.
+    /// Returns the position of a message for error messages. `index` is its index in the list.
     pub(crate) fn position(&self, index: usize) -> String {
         match (self.lines.get(index), self.line) {
             (Some(line), _) => format!("line {line}"),
@@ -39,9 +41,9 @@ impl Document {
         }
     }
 
-    /// Returns a conversation without messages, with the id and the title of the document. Without
-    /// an id, the id is `stem`, the name of the file without its extension, followed by `-` and the
-    /// number of the document if it has one.
+    /// Creates a conversation without messages, with the id and the title of the document. If the
+    /// document has no id, the id consists of `stem`, the name of the file without its extension,
+    /// and, if the document has a number, of `-` and this number.
     pub(crate) fn conversation(&self, stem: &str) -> Result<ImportedConversation, ContentError> {
         let of_line = || self.line.map_or_else(|| stem.to_owned(), |line| format!("{stem}-{line}"));
         let Some(object) = &self.object else { return Ok(ImportedConversation::new(of_line())) };
@@ -56,8 +58,10 @@ impl Document {
     }
 }
 
-/// Returns the conversations in a file: a list of messages; an object that contains the list in one
-/// of these fields, or a list of such objects; or JSON Lines of such objects or of messages.
+/// Returns the conversations in a file. `names` are the possible names of the field that contains
+/// the messages of a conversation object. The file contains a JSON list of messages, a conversation
+/// object, a JSON list of conversation objects, or JSON Lines of messages or of conversation
+/// objects.
 pub(crate) fn documents(text: &str, names: &[&str]) -> Result<Vec<Document>, ContentError> {
     let text = text.trim_start_matches('\u{feff}').trim();
     if text.is_empty() {
@@ -123,7 +127,7 @@ fn of_lines(text: &str, names: &[&str]) -> Result<Vec<Document>, ContentError> {
 fn of_messages(messages: &[Node], lines: Vec<usize>) -> Document {
     let texts: Vec<&str> = messages.iter().map(|node| node.json.get()).collect();
     let list = format!("[{}]", texts.join(","));
-    // A list of JSON texts is valid JSON.
+    // Parsing cannot fail, because the texts in the list are valid JSON.
     let list = list.parse().unwrap_or_else(|_| empty_list());
     Document { list, object: None, line: None, lines }
 }
@@ -133,7 +137,8 @@ fn empty_list() -> RawJson {
 }
 
 fn of_object(node: &Node, names: &[&str], line: Option<usize>) -> Option<Document> {
-    // An object with a role is a message: one of Agent Framework also has a list `contents`.
+    // An object with a role is a message and not a conversation, even if it has a field with such a
+    // name: messages of Agent Framework have the list `contents`.
     let object = node.is_object().then(|| node.object().ok())??;
     if object.has("role") {
         return None;

@@ -1,4 +1,4 @@
-//! The errors of reading a file.
+//! The errors that can occur when a file is read.
 
 use std::path::PathBuf;
 
@@ -6,19 +6,19 @@ use tower_chat_core::BoxError;
 
 use crate::Format;
 
-/// A file cannot be read completely. Nothing of it was imported.
+/// Reading a file failed. An import that reads the file imports nothing.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {
-    /// The file cannot be opened or read.
+    /// The operating system failed to open or read the file.
     #[error("cannot read {}", path.display())]
     File {
         /// The file.
         path: PathBuf,
-        /// The operating system's error.
+        /// The error of the operating system.
         source: std::io::Error,
     },
-    /// The file cannot be read as a SQLite database.
+    /// SQLite failed to read the file, which must be a database in this format.
     #[error(
         "cannot read {} as the SQLite database of {format}: name its format, or restore the file \
          from a copy",
@@ -39,10 +39,10 @@ pub enum ReadError {
         path: PathBuf,
         /// The expected format.
         format: Format,
-        /// The detail that shows it.
+        /// The reason why the file cannot have the expected format.
         reason: String,
     },
-    /// A part of the file cannot be read. Nothing of the file is imported.
+    /// A part of the file is invalid, for example because a field has an unexpected type.
     #[error(
         "cannot read {position} of {} as {format}: repair this part of the file, or remove it; nothing of the file \
          was imported",
@@ -55,12 +55,12 @@ pub enum ReadError {
         format: Format,
         /// The position in the file, such as `line 3` or `row 7 of agent_messages`.
         position: String,
-        /// The field and the expected value.
+        /// The error that names the field and the expected value.
         source: BoxError,
     },
 }
 
-/// A value that its format does not allow.
+/// The error for a field whose value the format does not allow.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{field} must be {expected}, but is {}", found.unwrap_or("missing"))]
 pub(crate) struct WrongValue {
@@ -70,7 +70,7 @@ pub(crate) struct WrongValue {
     pub(crate) found: Option<&'static str>,
 }
 
-/// A part of a file that cannot be read.
+/// The error for an invalid part of a file, with the position of the part.
 #[derive(Debug)]
 pub(crate) struct ContentError {
     pub(crate) position: String,

@@ -48,7 +48,7 @@ impl Format {
         Self::VercelUi,
     ];
 
-    /// Returns the name in commands and messages.
+    /// Returns the name of the format in commands and error messages.
     pub fn name(self) -> &'static str {
         match self {
             Self::OpenAiChat => "openai-chat",
@@ -70,12 +70,12 @@ impl fmt::Display for Format {
     }
 }
 
-/// The error of a text that names no [`Format`].
+/// The error of parsing a text that is not the name of a [`Format`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{name:?} is not a format of histories: use one of {}", names())]
 #[non_exhaustive]
 pub struct ParseFormatError {
-    /// The text.
+    /// The text that was parsed.
     pub name: String,
 }
 

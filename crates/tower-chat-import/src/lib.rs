@@ -1,4 +1,4 @@
-//! Reads the histories of other systems and stores them, for programs that migrate.
+//! Reads the conversations that other systems have stored, and writes them to a history store.
 //!
 //! ```
 //! use tower_chat::{
@@ -31,13 +31,13 @@
 //! # }
 //! ```
 //!
-//! [`read`] reads a file in one of the formats of [`Format`]. [`store`] stores a conversation. Afterwards,
-//! requests can continue it like any other conversation. All content that models receive is read: texts,
-//! reasoning with the signatures that its provider requires, calls, results and media. Ids of messages, usage and
-//! further data about answers are not read. [`ImportedConversation::losses`] lists the content that
-//! cannot be stored.
+//! [`read`] reads a file in one of the formats of [`Format`]. [`store`] writes a conversation to a
+//! store. Requests can then continue the conversation. [`read`] reads all content that models
+//! receive: texts, reasoning with the signature that the provider requires, calls, results and
+//! media. It does not read the ids of messages, usage, and other data about answers.
+//! [`ImportedConversation::losses`] lists the content that cannot be stored.
 //!
-//! [`rows`] is for systems of your own that store one row per turn.
+//! The module [`rows`] converts the history of a system that stores one row for each turn.
 
 #![warn(clippy::too_many_lines)]
 

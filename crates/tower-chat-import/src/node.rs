@@ -1,7 +1,8 @@
-//! JSON values that are read field by field, with errors that contain the field.
+//! JSON values whose fields are read one by one. An error names the field.
 //!
-//! A value stays the text of the file until it is used. Arguments of calls therefore keep their
-//! numbers and the order of their keys, and deeply nested values that are not read use no stack.
+//! A value is the text in the file, and is parsed only when it is read. The arguments of a call
+//! therefore keep the form of their numbers and the order of their keys. Deeply nested values that
+//! are not read cannot overflow the stack.
 
 use std::collections::BTreeMap;
 
@@ -9,14 +10,14 @@ use tower_chat_core::RawJson;
 
 use crate::error::WrongValue;
 
-/// A value and its path.
+/// A JSON value, and its path for error messages.
 #[derive(Debug, Clone)]
 pub(crate) struct Node {
     pub(crate) json: RawJson,
     path: String,
 }
 
-/// An object and its path.
+/// A JSON object, and its path for error messages.
 #[derive(Debug, Clone)]
 pub(crate) struct Object {
     fields: BTreeMap<String, RawJson>,
@@ -24,7 +25,7 @@ pub(crate) struct Object {
 }
 
 impl Node {
-    /// Creates a value. Errors contain field names relative to it.
+    /// Creates a value at which the paths in errors begin.
     pub(crate) fn root(json: RawJson) -> Self {
         Self { json, path: String::new() }
     }
@@ -58,7 +59,8 @@ impl Node {
         self.json.get().starts_with('{')
     }
 
-    /// Returns the text of a string, or the JSON of any other value, in the form that a model receives.
+    /// Returns the content of a string, or the JSON of any other value. A model receives results in
+    /// this form.
     pub(crate) fn as_shown(&self) -> Result<String, WrongValue> {
         if self.is_text() { self.text() } else { Ok(self.json.get().to_owned()) }
     }
@@ -73,7 +75,7 @@ impl Node {
 }
 
 impl Object {
-    /// Returns the value of a field; `None` if it is missing or `null`.
+    /// Returns the value of a field, or `None` if the field is missing or `null`.
     pub(crate) fn get(&self, name: &str) -> Option<Node> {
         let json = self.fields.get(name).filter(|json| json.get() != "null")?;
         Some(Node { json: json.clone(), path: format!("{}.{name}", self.path) })
@@ -98,7 +100,8 @@ impl Object {
         self.need(name, "a text")?.text()
     }
 
-    /// Returns the items of a list; none if the field is missing or `null`.
+    /// Returns the items of the list in a field. Returns no items if the field is missing or
+    /// `null`.
     pub(crate) fn list(&self, name: &str) -> Result<Vec<Node>, WrongValue> {
         self.get(name).map_or_else(|| Ok(Vec::new()), |node| node.list())
     }
@@ -113,8 +116,8 @@ impl Object {
     }
 }
 
-/// Returns the kind of a JSON value, for an error message. The message may be logged, and must
-/// therefore not contain the value itself.
+/// Returns the kind of a JSON value for an error message. Error messages may be logged and must not
+/// contain the value itself, because it is content of a conversation.
 fn kind(json: &str) -> &'static str {
     match json.as_bytes().first() {
         Some(b'"') => "a text that may not be valid Unicode",

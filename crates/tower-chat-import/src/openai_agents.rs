@@ -1,4 +1,5 @@
-//! Sessions of the OpenAI Agents SDK for Python: rows with one item of OpenAI Responses each.
+//! Reads the sessions of the OpenAI Agents SDK for Python. Each row of the database contains one
+//! item of OpenAI Responses.
 
 use std::{path::Path, time::SystemTime};
 
@@ -19,7 +20,7 @@ struct Item {
     added_at: Option<String>,
 }
 
-/// Reads every session of a file, in the order of their start.
+/// Reads every session of a file, ordered by the first row of each session.
 pub(crate) fn read(path: &Path) -> Result<Vec<ImportedConversation>, ReadError> {
     let file = Snapshot::open(FORMAT, path, &["agent_messages"])?;
     let sessions: Vec<String> = file.rows(
@@ -43,8 +44,8 @@ fn conversation(session: String, items: &[Item]) -> Result<ImportedConversation,
     let mut conversation = ImportedConversation::new(session);
     let (mut parts, mut times) = (Vec::new(), Vec::new());
     for item in items {
-        // Each row's item is also parsed alone: an error then contains its row, and the number of
-        // parts shows to which message the item belongs.
+        // The items are parsed twice. Here each item is parsed separately, in order to name the row
+        // in an error, and to count the parts from which `add_times` finds the message of the item.
         let alone = item.parse();
         let alone = alone.map_err(|error| ContentError::at(item.position(), within(error)))?;
         parts.push(alone.iter().map(|message| message.parts.len()).sum());
@@ -77,7 +78,7 @@ impl Item {
     }
 }
 
-/// Removes the position from an error of parsing a single item.
+/// Removes the position from the error, because the index of a single item is always 0.
 fn within(error: WireError) -> WireError {
     match error {
         WireError::InMessage { source, .. } => *source,
@@ -85,8 +86,9 @@ fn within(error: WireError) -> WireError {
     }
 }
 
-/// Sets the time of each message to that of its first item. Each item has become one or more parts
-/// of a message: `parts` has their number and `times` the time of each item.
+/// Sets the time of each message to the time of the first item in the message. A message consists
+/// of the parts of one or more items. For each item, `parts` contains the number of its parts, and
+/// `times` its time.
 fn add_times(messages: &mut [Message], parts: &[usize], times: &[Option<SystemTime>]) {
     let mut items = parts.iter().zip(times);
     for message in messages {

@@ -1,12 +1,12 @@
-//! The formats of providers.
+//! Reads conversations in the formats of providers.
 
 use tower_chat_core::{Message, RawJson};
 use tower_chat_wire::{WireError, anthropic, gemini, openai_chat, openai_responses};
 
 use crate::{Format, ImportedConversation, document::Document, error::ContentError};
 
-/// Returns the possible names of the field that contains the list of messages in the JSON object of
-/// a conversation.
+/// Returns the possible names of the field that contains the messages in the JSON object of a
+/// conversation.
 pub(crate) fn lists(format: Format) -> &'static [&'static str] {
     match format {
         Format::OpenAiResponses => &["messages", "input", "items"],
@@ -20,7 +20,7 @@ pub(crate) fn lists(format: Format) -> &'static [&'static str] {
 const INSTRUCTIONS: [&str; 4] =
     ["instructions", "system", "systemInstruction", "system_instruction"];
 
-/// Reads the messages of a conversation with the parser of its provider.
+/// Reads the messages of a conversation with the parser for the provider's JSON.
 pub(crate) fn read(
     format: Format,
     document: &Document,
@@ -69,7 +69,7 @@ fn parse(
     }
 }
 
-/// Adds the position in the document to an error of a parser.
+/// Adds the position of the message in the document to an error of a parser.
 pub(crate) fn located(document: &Document, error: WireError) -> ContentError {
     match error {
         WireError::InMessage { index, source } => {

@@ -1,4 +1,4 @@
-//! The messages of Pydantic AI: requests and responses with parts of many kinds.
+//! Reads the messages of Pydantic AI, which are requests and responses with parts of several kinds.
 
 use std::time::SystemTime;
 
@@ -34,7 +34,7 @@ fn conversation_id(item: &Node) -> Option<String> {
 
 struct Reading {
     conversation: ImportedConversation,
-    /// The time of the current message.
+    /// The time of the message that is being read.
     time: Option<SystemTime>,
 }
 
@@ -89,8 +89,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Adds a result to the last message, if that has results, or else as a new message. The
-    /// results of one request thereby form one message.
+    /// Adds a result to the last message if its role is `Tool`, and as a new message otherwise. One
+    /// message thereby contains all results of a request.
     fn result(
         &mut self,
         part: &Object,
@@ -120,7 +120,7 @@ impl Reading {
                 Some(media) => parts.push(media.into()),
                 None => match object.need_text("kind")?.as_str() {
                     "text-content" => parts.push(Part::text(object.need_text("content")?)),
-                    // A marker for the provider's cache.
+                    // This part is a marker for the provider's prompt cache and has no content.
                     "cache-point" => {}
                     kind => self.lose_part(kind, position),
                 },
@@ -165,8 +165,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Returns the signature that a part of reasoning has for its provider. Records a loss if the
-    /// signature is of a provider without a format here.
+    /// Returns the signature that a reasoning part contains for its provider. Adds a loss if
+    /// [`Signature`] has no variant for this provider.
     fn signature(&mut self, part: &Object, position: &str) -> Result<Signature, WrongValue> {
         let (id, signature) = (part.text("id")?, part.text("signature")?);
         let provider = part.text("provider_name")?.unwrap_or_default();
@@ -226,7 +226,7 @@ fn result(part: &Object, is_error: bool) -> Result<ToolResult, WrongValue> {
                 false => None,
             });
         }
-        // A value becomes one text, unless it contains media.
+        // A value without media becomes a single text.
         match found.iter().any(Option::is_some) {
             false => content.push(Part::text(node.as_shown()?)),
             true => {
@@ -249,7 +249,7 @@ fn result(part: &Object, is_error: bool) -> Result<ToolResult, WrongValue> {
     Ok(result)
 }
 
-/// Returns the media of a content, if it is media.
+/// Returns the media that a content object describes, or `None` for any other object.
 fn media(object: &Object) -> Result<Option<Media>, WrongValue> {
     let kind = object.get("kind").filter(Node::is_text).map(|kind| kind.text()).transpose()?;
     let source = match kind.as_deref() {
@@ -265,7 +265,7 @@ fn media(object: &Object) -> Result<Option<Media>, WrongValue> {
     Ok(Some(Media::new(media_type, source)))
 }
 
-/// Converts base64 from the URL alphabet, which Pydantic writes, to the standard alphabet.
+/// Converts base64 in the URL-safe alphabet, which Pydantic writes, to the standard alphabet.
 fn standard(data: String) -> String {
     if data.contains(['-', '_']) { data.replace('-', "+").replace('_', "/") } else { data }
 }

@@ -1,4 +1,4 @@
-//! Reading a file of any format.
+//! [`read`], which reads a file of any format.
 
 use std::{fs, path::Path};
 
@@ -9,12 +9,13 @@ use crate::{
 
 /// Reads the conversations of a file.
 ///
-/// Reads the whole file, or returns an error with the position and the reason. Each content that is
-/// omitted is listed as a [loss](ImportedConversation::losses).
+/// Content that cannot be imported is listed in [`ImportedConversation::losses`]. An invalid file
+/// is an error, and never read in part.
 ///
 /// # Errors
 ///
-/// [`ReadError`].
+/// Fails with [`ReadError`], which contains the position and the reason, if the file cannot be read
+/// or does not have the format.
 pub fn read(format: Format, path: &Path) -> Result<Vec<ImportedConversation>, ReadError> {
     let conversations = match format {
         Format::OpenAiAgents => openai_agents::read(path)?,

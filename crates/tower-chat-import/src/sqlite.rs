@@ -1,4 +1,4 @@
-//! Read-only access to the SQLite files of other systems.
+//! Reads the SQLite files of other systems.
 
 use std::{
     path::Path,
@@ -16,38 +16,42 @@ use rusqlite::{
 
 use crate::{Format, ReadError};
 
-/// The number of steps of SQLite's virtual machine between two checks.
+/// The number of instructions of SQLite's virtual machine after which the progress handler is
+/// called.
 const STEPS: u32 = 1_000;
 
-/// The numbers of steps and of bytes that may be read from a file of any size.
+/// The numbers of virtual machine instructions and of bytes that reading any file may use, even a
+/// small one.
 const MIN_STEPS: u64 = 20_000_000;
 const MIN_BYTES: u64 = 1 << 24;
 
-/// The number of further steps per byte of the file. Reading a row of at least ten bytes takes some
-/// twenty steps.
+/// The number of additional instructions for each byte of the file. Reading a row, which has at
+/// least ten bytes, takes about twenty instructions.
 const STEPS_OF_A_BYTE: u64 = 1_000;
 
-/// The number of further bytes that may be read per byte of the file.
+/// The number of additional bytes that may be read for each byte of the file.
 const READS_OF_A_BYTE: u64 = 16;
 
-/// A snapshot of a file. Other processes may write to the file meanwhile.
+/// A read transaction on a file. Other processes may write to the file during the transaction.
 ///
-/// A file may be hostile. Nothing of its schema is executed: no view, no trigger, no generated
-/// column, and only functions that SQLite considers harmless. The cost of reading is bounded by the
-/// size of the file, because pages that refer to each other can contain an endless number of rows.
+/// A file may be hostile. SQLite executes no view, trigger or generated column of its schema, and
+/// only functions that it considers harmless. The size of the file limits the instructions and the
+/// bytes for reading it, because a few pages that refer to each other can represent an almost
+/// unlimited number of rows.
 #[derive(Debug)]
 pub(crate) struct Snapshot<'a> {
     connection: Connection,
     path: &'a Path,
     format: Format,
-    /// The number of bytes that may still be read.
+    /// The remaining number of bytes that may be read.
     bytes: AtomicU64,
 }
 
 impl<'a> Snapshot<'a> {
-    /// Opens the file, which must have these tables.
+    /// Opens the file and begins a read transaction. Fails if the file does not have these tables.
     pub(crate) fn open(format: Format, path: &'a Path, tables: &[&str]) -> Result<Self, ReadError> {
-        // SQLite reports a missing file in the same way as one without permission.
+        // The file's metadata are read first, because SQLite returns the same error for a missing
+        // file and for a file without read permission.
         let file = std::fs::metadata(path)
             .map_err(|source| ReadError::File { path: path.to_owned(), source })?;
         let mut log = path.as_os_str().to_owned();
@@ -61,7 +65,8 @@ impl<'a> Snapshot<'a> {
         Ok(snapshot)
     }
 
-    /// Checks that a name is that of a table whose columns are all stored.
+    /// Fails if `table` is not the name of an ordinary table, or if the table has generated
+    /// columns.
     fn check_table(&self, table: &str) -> Result<(), ReadError> {
         let found: Vec<(String, String)> = self.rows(
             "SELECT CAST(type AS TEXT), ifnull(CAST(sql AS TEXT), '') FROM sqlite_schema \
@@ -110,7 +115,7 @@ impl<'a> Snapshot<'a> {
         rows().map_err(|error| self.failed(error))
     }
 
-    /// Counts the bytes of a row.
+    /// Subtracts the bytes of a row from the remaining number. Fails if too few remain.
     fn count(&self, row: &Row<'_>, columns: usize) -> rusqlite::Result<()> {
         let mut bytes = 0_u64;
         for column in 0..columns {
@@ -135,7 +140,7 @@ impl<'a> Snapshot<'a> {
     }
 }
 
-/// Opens a read-only connection that does not trust the schema of the file.
+/// Opens a read-only connection that treats the schema of the file as untrusted.
 fn connect(path: &Path, size: u64) -> rusqlite::Result<Connection> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_NO_MUTEX;
     let mut connection = Connection::open_with_flags(path, flags)?;

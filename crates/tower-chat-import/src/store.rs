@@ -1,4 +1,4 @@
-//! Storing conversations that were read.
+//! Writes imported conversations to a history store.
 
 use std::{ops::Range, sync::Arc, time::SystemTime};
 
@@ -14,30 +14,32 @@ use tower_chat_repair::extract;
 
 use crate::ImportedConversation;
 
-/// The maximum number of writes in one submission to the store. Each write contains one run.
+/// The maximum number of writes that are submitted to the store at once. Each write contains one
+/// run.
 const RUNS_OF_A_SUBMISSION: usize = 64;
 
 /// The result of [`store`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ImportOutcome {
-    /// The conversation did not exist and was written.
+    /// The conversation did not exist, and was stored.
     Written,
-    /// The first `from` messages were stored already, and the others were appended.
+    /// The first `from` messages were already stored. The other messages were appended.
     Extended {
-        /// The number of messages that were stored already.
+        /// The number of messages that were already stored.
         from: u64,
     },
-    /// All messages of the import were stored already, and possibly more, because users have
-    /// continued the conversation. Also the outcome of an import without messages.
+    /// Nothing was written, because all messages were already stored. The stored conversation may
+    /// contain further messages, if it was continued after an earlier import. This is also the
+    /// outcome for a conversation without messages.
     Unchanged,
 }
 
-/// The error of a conversation that was not stored.
+/// The error of storing a conversation.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ImportError {
-    /// The key has a different conversation. Nothing was written.
+    /// The store contains a different conversation under the key. Nothing was written.
     #[error(
         "conversation {key} differs from the import in message {message}, and nothing was written: import it with \
          another id"
@@ -48,8 +50,9 @@ pub enum ImportError {
         /// The sequence number of the first message that differs, from 1.
         message: u64,
     },
-    /// The store has failed, or another process has written to the conversation. The stored messages are
-    /// the first messages of the import. Importing again stores the rest.
+    /// The store has failed, or another process has written to the conversation. The first messages
+    /// of the conversation may have been stored. Importing the conversation again stores the
+    /// remaining messages.
     #[error(
         "conversation {key} cannot be stored completely: import it again to store the remaining messages"
     )]
@@ -61,26 +64,29 @@ pub enum ImportError {
     },
 }
 
-/// Stores a conversation under a key. The conversation then continues like any other.
+/// Stores a conversation under a key. Requests can then continue the conversation.
 ///
-/// The call may be repeated. Messages are compared by role, author, content and metadata, not by
-/// ids and times. If all of them are stored, nothing is written, even if users have continued the
-/// conversation. If the first messages are stored, the others are appended. If the key has a
-/// different conversation, the call returns [`ImportError::Differs`] and writes nothing.
+/// If the key has a stored conversation, its messages are compared with those of `conversation` by
+/// role, author, content and metadata. Ids and times are not compared. Messages that are not stored
+/// yet are appended. If all messages are stored, nothing is written, even if the stored
+/// conversation was continued. If a message differs, the function writes nothing and returns
+/// [`ImportError::Differs`]. The function can therefore be called again for the same conversation.
 ///
-/// Each turn of the user becomes a run. A run has the times of its first and its last message that
-/// have one; in the first run, the start of the conversation replaces missing times. Tool calls are
-/// recorded as for other runs. The title of a new conversation becomes the title of its
-/// description, after the messages were stored.
+/// Each turn of the user becomes a run. The run begins at the time of its first message, and was
+/// last written at the time of its last message that has a time. If the times are missing in the
+/// first run, the time at which the conversation began is used. Tool calls are added to the record
+/// of tool calls. If the conversation is new, its title is stored in the description after the
+/// messages were stored.
 ///
 /// # Errors
 ///
-/// [`ImportError`].
+/// Fails with [`ImportError`] if the stored conversation differs, if the store fails, or if another
+/// process writes to the conversation.
 ///
 /// # Cancellation
 ///
-/// The submitted writes are stored even if the future is dropped. Repeat the call to store the
-/// rest.
+/// If the future is dropped, writes that were submitted are still stored. Call the function again
+/// to store the remaining messages.
 pub async fn store(
     history: &dyn HistoryStore,
     key: &ConversationKey,
@@ -105,7 +111,7 @@ pub async fn store(
     Ok(outcome)
 }
 
-/// Returns the outcome that [`store`] would have, without writing.
+/// Returns the outcome that [`store`] would return, without writing anything.
 ///
 /// ```
 /// use std::path::Path;
@@ -130,7 +136,7 @@ pub async fn store(
 ///
 /// # Errors
 ///
-/// As [`store`].
+/// Fails if the stored conversation differs, or if the store cannot read it.
 pub async fn compare(
     history: &dyn HistoryStore,
     key: &ConversationKey,
@@ -139,8 +145,8 @@ pub async fn compare(
     compared(history, key, conversation).await.map(|(outcome, _)| outcome)
 }
 
-/// Compares the import with the stored conversation. Returns the outcome of storing it, and the
-/// revision of the stored conversation.
+/// Compares a conversation with the stored one. Returns the outcome of storing the conversation,
+/// and the revision of the stored one.
 async fn compared(
     history: &dyn HistoryStore,
     key: &ConversationKey,
@@ -160,8 +166,8 @@ async fn compared(
     Ok((outcome, stored.head.revision))
 }
 
-/// Sets the title, as far as a description can contain it. Does nothing if the store has no
-/// directory.
+/// Sets the title of the conversation's description. A title that is too long for a description is
+/// shortened. Does nothing if the store has no directory.
 async fn describe(
     history: &dyn HistoryStore,
     key: &ConversationKey,
@@ -176,7 +182,8 @@ async fn describe(
     }
 }
 
-/// Returns the sequence number of the first stored message that differs from the imported one.
+/// Returns the sequence number of the first stored message that differs from the imported message
+/// at the same position.
 fn first_difference(stored: &History, imported: &[Message]) -> Option<u64> {
     let different = stored.numbered().find(|(number, message)| {
         let index = usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);
@@ -191,8 +198,8 @@ fn is_same(one: &Message, other: &Message) -> bool {
         == (other.role, &other.author, &other.parts, &other.metadata)
 }
 
-/// Returns the writes of the messages that follow the first `from` messages, one for each run.
-/// `expected` is the revision of the stored conversation.
+/// Returns the writes for all messages after the first `from` messages. Each write contains one
+/// run. `expected` is the revision of the stored conversation.
 fn writes(
     key: &ConversationKey,
     conversation: &ImportedConversation,
@@ -242,8 +249,9 @@ fn write_of(
     }
 }
 
-/// Returns the greater of the sequence numbers of a row's call and of its result. The row is
-/// written together with this message, because the positions in the row must exist.
+/// Returns the sequence number of the later of two messages: the one with the call of a row, and
+/// the one with its result. The row is written with this message, because the store must contain
+/// both positions of the row.
 fn last_position(record: &ToolRecord) -> u64 {
     let call = record.call.sequence;
     match &record.result {
@@ -252,8 +260,9 @@ fn last_position(record: &ToolRecord) -> u64 {
     }
 }
 
-/// Divides the messages from the index `from` on into runs, and returns the range of indices of
-/// each run. A run begins with the first input that follows an answer of the model or a result.
+/// Divides the messages from the index `from` on into runs, and returns the indices of each run. A
+/// message of the user, or a system message, begins a run if the message before it is an answer or
+/// a result.
 fn runs(messages: &[Message], from: usize) -> Vec<Range<usize>> {
     let mut runs = Vec::new();
     let mut begin = from;

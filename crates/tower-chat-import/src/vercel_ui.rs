@@ -1,8 +1,8 @@
-//! The messages that Vercel's AI SDK displays and stores. All that the model and the tools did in
-//! one turn is one message with many parts.
+//! Reads the messages that Vercel's AI SDK displays and stores. One message contains, as its parts,
+//! all answers of the model and all tool calls of a turn.
 //!
-//! The messages are split like the SDK's `convertToModelMessages` does: each step of a turn becomes an
-//! assistant message, followed by the results of its calls.
+//! A message is split in the same way as by the SDK's `convertToModelMessages`: each step of a turn
+//! becomes an assistant message, and a message with the results of the step's calls.
 
 use serde_json::Value;
 use tower_chat_core::{Message, Part, Role, ToolCall, ToolResult};
@@ -15,12 +15,12 @@ use crate::{
     node::{Node, Object},
 };
 
-/// The metadata keys of a message for data that models do not receive: the message's own metadata,
-/// and the parts that are only displayed.
+/// The metadata keys under which a message contains data that models do not receive: the metadata
+/// of the Vercel message, and the parts that are only displayed.
 const METADATA: &str = "vercel-ui.metadata";
 const PARTS: &str = "vercel-ui.parts";
 
-/// The text of a refusal without a reason, as in `convertToModelMessages`.
+/// The text for a rejected call without a reason. `convertToModelMessages` uses the same text.
 const DENIED: &str = "Tool call execution denied.";
 
 pub(crate) fn read(document: &Document, stem: &str) -> Result<ImportedConversation, ContentError> {
@@ -38,7 +38,7 @@ pub(crate) fn read(document: &Document, stem: &str) -> Result<ImportedConversati
     Ok(conversation)
 }
 
-/// One message that is being split.
+/// The state while a message is split.
 #[derive(Default)]
 struct Reading {
     messages: Vec<Message>,
@@ -46,7 +46,7 @@ struct Reading {
     parts: Vec<Part>,
     /// The results of the current step.
     results: Vec<Part>,
-    /// The parts of the whole message that are only displayed.
+    /// The parts of the message that are displayed and not sent to models.
     beside: Vec<Value>,
     /// Descriptions of the calls that are not stored, because their arguments are incomplete.
     lost: Vec<String>,
@@ -163,7 +163,8 @@ impl Reading {
         let of_provider = call.provider_executed;
         self.parts.push(call.into());
         match of_provider {
-            // The result of a call that the provider executed itself is in the message of the call.
+            // If the provider executed the call, the result belongs to the same message as the
+            // call.
             true => self.parts.extend(result),
             false => self.results.extend(result),
         }
@@ -171,7 +172,7 @@ impl Reading {
     }
 }
 
-/// Returns the signature that a part of reasoning has for its provider.
+/// Returns the signature that a reasoning part contains for its provider.
 fn signature(part: &Object) -> Result<Signature, WrongValue> {
     const FIELD: &str = "providerMetadata";
     if let Some(anthropic) = provider(part, FIELD, "anthropic")? {
@@ -192,8 +193,7 @@ fn signature(part: &Object) -> Result<Signature, WrongValue> {
     Ok(signature.map_or(Signature::None, Signature::Gemini))
 }
 
-/// Returns the data for the provider `name` in the field `field` of a part; `None` if there are
-/// none.
+/// Returns the data that the field `field` of a part contains for the provider `name`, if any.
 fn provider(part: &Object, field: &str, name: &str) -> Result<Option<Object>, WrongValue> {
     let Some(all) = part.get(field) else { return Ok(None) };
     all.object()?.get(name).map(|of_one| of_one.object()).transpose()

@@ -1,4 +1,4 @@
-//! Messages of LangChain.
+//! Converts LangChain's messages.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,17 +13,17 @@ use crate::{
     node::{Node, Object},
 };
 
-/// The metadata key of a message for the artifact of a tool, which the tool returned to the program
-/// and not to the model.
+/// The metadata key under which a message contains the artifact of a tool. An artifact is data that
+/// a tool returned to the program but not to the model.
 const ARTIFACT: &str = "langgraph.artifact";
 
-/// The messages of a channel, merged in the way of LangGraph's `add_messages`: a message with the
-/// id of an earlier message replaces that message.
+/// The messages of a channel, merged as by LangGraph's `add_messages`: if two messages have the
+/// same id, the later message replaces the earlier one at its position.
 pub(super) struct Messages {
     pub(super) conversation: ImportedConversation,
-    /// `None` for a message that was removed.
+    /// The messages in their order, with `None` at the position of a removed message.
     entries: Vec<Option<Message>>,
-    /// The index in `entries` of each message with an id.
+    /// The index in `entries` of each message, by the id of the message.
     by_id: HashMap<String, usize>,
 }
 
@@ -32,7 +32,7 @@ impl Messages {
         Self { conversation, entries: Vec::new(), by_id: HashMap::new() }
     }
 
-    /// Applies a value of the channel: one message or several.
+    /// Merges a value of the channel, which is a message or a list of messages.
     pub(super) fn apply(&mut self, value: &Node, position: &str) -> Result<(), WrongValue> {
         if value.is_object()
             && let Some(replacement) = value.object()?.get(OVERWRITE)
@@ -126,7 +126,8 @@ impl Messages {
             let call = call.object()?;
             calls.push(tool_call(&call, call.get("args"), extra)?);
         }
-        // The arguments of these calls are not valid JSON, and are stored as the model wrote them.
+        // The arguments of these calls are not valid JSON. They are stored as the text that the
+        // model generated.
         for call in object.list("invalid_tool_calls")? {
             let call = call.object()?;
             calls.push(tool_call(&call, call.get("args"), extra)?);
@@ -163,8 +164,8 @@ impl Messages {
         Ok(message)
     }
 
-    /// Returns the parts of a message's content, without the blocks of calls that are in `calls`.
-    /// Records a loss for each block of an unknown type.
+    /// Returns the parts of a message's content. Omits the blocks of calls that `calls` contains.
+    /// Adds a loss for each block of an unknown type.
     fn content(
         &mut self,
         object: &Object,
@@ -198,7 +199,8 @@ impl Messages {
     }
 }
 
-/// Unwraps a message in the JSON of older releases: a constructor and its arguments.
+/// Returns the fields of a message. In the JSON of older releases, these fields are the arguments
+/// of a constructor.
 fn unwrapped(object: Object) -> Result<Object, WrongValue> {
     if !object.has("lc") {
         return Ok(object);
@@ -209,7 +211,7 @@ fn unwrapped(object: Object) -> Result<Object, WrongValue> {
 fn kind(object: &Object) -> Result<String, WrongValue> {
     match object.text("type")? {
         Some(kind) => Ok(kind),
-        // A dictionary that the program has put into the state.
+        // The message is a dictionary that the program itself has added to the state.
         None => object.need_text("role"),
     }
 }
@@ -240,13 +242,13 @@ fn is_call(kind: &str) -> bool {
     matches!(kind, "tool_use" | "tool_call" | "function_call" | "invalid_tool_call")
 }
 
-/// Returns whether the call of a content block is one of the message's calls.
+/// Returns whether the call in a content block is also in the list of the message's calls.
 fn has_call(block: &Object, calls: &HashSet<&str>) -> Result<bool, WrongValue> {
     let ids = [block.text("call_id")?, block.text("id")?];
     Ok(ids.iter().flatten().any(|id| calls.contains(id.as_str())))
 }
 
-/// Adds the part of a content block. Returns whether the block is known.
+/// Adds the parts of a content block. Returns `false` if the type of the block is unknown.
 fn push_block(parts: &mut Vec<Part>, kind: &str, block: &Object) -> Result<bool, WrongValue> {
     match kind {
         "text" | "text-plain" => parts.push(Part::text(block.text("text")?.unwrap_or_default())),
@@ -275,7 +277,8 @@ fn push_block(parts: &mut Vec<Part>, kind: &str, block: &Object) -> Result<bool,
     Ok(true)
 }
 
-/// Adds reasoning of OpenAI, with its summaries, or of another provider, with its text.
+/// Adds a block of reasoning. A block by OpenAI contains summaries, and a block by another provider
+/// a text.
 fn reasoning(parts: &mut Vec<Part>, block: &Object) -> Result<(), WrongValue> {
     let id = block.text("id")?.filter(|id| id.starts_with("rs_"));
     let encrypted = block.text("encrypted_content")?;
@@ -288,7 +291,8 @@ fn reasoning(parts: &mut Vec<Part>, block: &Object) -> Result<(), WrongValue> {
     for summary in block.list("summary")? {
         texts.push(summary.object()?.text("text")?.unwrap_or_default());
     }
-    // Each text becomes a part with the same id. `join_reasoning` joins these parts to one item.
+    // Each text becomes a part. All these parts have the same id, by which `join_reasoning` joins
+    // them.
     for text in texts {
         let signature = Signature::OpenAi { id: id.clone(), encrypted: encrypted.clone() };
         parts.push(content::reasoning(text, signature));
@@ -296,8 +300,8 @@ fn reasoning(parts: &mut Vec<Part>, block: &Object) -> Result<(), WrongValue> {
     Ok(())
 }
 
-/// Returns media of LangChain's standard blocks, in each of their versions, or of Anthropic's
-/// blocks.
+/// Returns the media of a block: one of LangChain's standard blocks, in each of their versions, or
+/// one of Anthropic's blocks.
 fn media(block: &Object) -> Result<Option<Media>, WrongValue> {
     let source = block.get("source").filter(Node::is_object);
     let source = source.map(|source| source.object()).transpose()?;

@@ -1,5 +1,5 @@
-//! Threads of LangGraph, stored by a `SqliteSaver` as checkpoints of the state of a graph. The
-//! channel `messages` of the state is the conversation.
+//! Reads the threads of LangGraph from the file of a `SqliteSaver`, which stores the state of a
+//! graph in checkpoints. The channel `messages` of the state contains the conversation.
 
 mod message;
 mod msgpack;
@@ -21,13 +21,15 @@ use crate::{
 
 const FORMAT: Format = Format::LangGraph;
 
-/// The channel of a `MessagesState`.
+/// The channel that contains the messages of a `MessagesState`.
 const CHANNEL: &str = "messages";
 
-/// The key of a write that replaces the value of its channel.
+/// The key of the object that represents an `Overwrite`, a write that replaces the value of its
+/// channel.
 const OVERWRITE: &str = "__overwrite__";
 
-/// Reads every thread of a file, in the order of their ids: the state at its newest checkpoint.
+/// Reads every thread of a file, ordered by thread id. The conversation of a thread is that of its
+/// newest checkpoint.
 pub(crate) fn read(path: &Path) -> Result<Vec<ImportedConversation>, ReadError> {
     let file = Snapshot::open(FORMAT, path, &["checkpoints", "writes"])?;
     let threads: Vec<(String, String, String)> = file.rows(
@@ -92,9 +94,11 @@ impl Thread<'_> {
         Ok(messages.into_conversation())
     }
 
-    /// Returns the values of the channel at a checkpoint with their positions, oldest first. The
-    /// first value is the state of the channel at the newest checkpoint that contains it, and the
-    /// others are the later writes. Returns `None` if there are neither.
+    /// Returns the values from which the channel at the checkpoint `newest` is computed, oldest
+    /// first, each with its position for error messages. The first value is the state of the
+    /// channel in the most recent checkpoint that contains the channel. The other values are the
+    /// writes to the channel after that checkpoint. Returns `None` if there is neither a state nor
+    /// a write.
     fn state(&self, newest: &str) -> Result<Option<Vec<(String, Node)>>, ReadError> {
         let (mut values, mut next) = (Vec::new(), Some(newest.to_owned()));
         let mut walked = std::collections::HashSet::new();
@@ -102,7 +106,8 @@ impl Thread<'_> {
             let position = format!("thread {:?}, checkpoint {id}", self.thread);
             let Some(checkpoint) = self.checkpoint(&id)? else { break };
             if walked.len() > 1 {
-                // The writes at a checkpoint are in the state of the next one.
+                // The writes that belong to a checkpoint take effect in the next checkpoint. The
+                // writes of the newest checkpoint are therefore not read.
                 let mut written = Vec::new();
                 for value in self.writes(&id)? {
                     written.push((position.clone(), self.decode(&position, value)?));
@@ -134,9 +139,9 @@ impl Thread<'_> {
     }
 
     /// Returns the values that the tasks of a checkpoint have written to the channel, in the order
-    /// in which they are applied.
+    /// in which LangGraph applies them.
     fn writes(&self, checkpoint: &str) -> Result<Vec<StoredValue>, ReadError> {
-        // Files of older releases do not have the paths of tasks.
+        // In files of older releases, the table has no column `task_path`.
         let columns: Vec<String> =
             self.file
                 .rows("SELECT name FROM pragma_table_info('writes')", &[], |row| row.get(0))?;
@@ -163,7 +168,8 @@ impl Thread<'_> {
     }
 }
 
-/// Returns the time at which a checkpoint was made, from its id, a UUID version 6 (RFC 9562).
+/// Returns the creation time of a checkpoint. Its id, a UUID version 6 (RFC 9562), contains the
+/// time.
 fn time_of(id: &str) -> Option<SystemTime> {
     /// The time from the epoch of UUIDs to 1970, in units of 100 ns.
     const TO_1970: u64 = 0x01b2_1dd2_1381_4000;
@@ -188,7 +194,8 @@ fn decode(value: StoredValue) -> Result<RawJson, BoxError> {
     }
 }
 
-/// Returns the messages in the state of a checkpoint, if it has the channel.
+/// Returns the value of the channel in the state of a checkpoint, if the state contains the
+/// channel.
 fn channel(state: &Node) -> Result<Option<Node>, crate::error::WrongValue> {
     let values = state.object()?.get("channel_values").map(|values| values.object()).transpose()?;
     Ok(values.and_then(|values: Object| values.get(CHANNEL)))

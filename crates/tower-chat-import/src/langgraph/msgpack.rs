@@ -1,5 +1,6 @@
-//! Converts the output of LangGraph's `JsonPlusSerializer` to JSON: MessagePack with extensions
-//! that contain a Python class and its arguments.
+//! Converts the output of LangGraph's `JsonPlusSerializer` to JSON. The output is MessagePack, in
+//! which an instance of a Python class is an extension that contains the name of the class and the
+//! arguments of its constructor.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use rmpv::{Value, decode::read_value_with_max_depth};
@@ -9,15 +10,18 @@ use tower_chat_core::{BoxError, RawJson};
 /// The maximum depth of nested values, including extensions.
 const MAX_DEPTH: usize = 120;
 
-/// The extension types of classes: with one argument, a list of arguments, named arguments, a
-/// method, or for two versions of Pydantic. Each contains a list of module, class and arguments.
+/// The extension types for instances of classes. The types differ in how the instance is
+/// constructed: with one argument, a list of arguments, named arguments, a method, or by one of two
+/// versions of Pydantic. The content is always a list that begins with the module, the class and
+/// the arguments.
 const CONSTRUCTORS: std::ops::RangeInclusive<i8> = 0..=5;
 
-/// The extension type of a snapshot of a `DeltaChannel`, which contains the value.
+/// The extension type for the snapshot of a `DeltaChannel`, which contains the value of the
+/// channel.
 const SNAPSHOT: i8 = 7;
 
-/// Converts a value to JSON: a class becomes its arguments, and an `Overwrite` becomes the object
-/// `{"__overwrite__": value}`.
+/// Converts a value to JSON. An instance of a class becomes the arguments of its constructor, and
+/// an `Overwrite` becomes the object `{"__overwrite__": value}`.
 pub(super) fn to_json(bytes: &[u8]) -> Result<RawJson, BoxError> {
     let value = decode(bytes, MAX_DEPTH)?;
     Ok(RawJson::from_value(&Json { value: &value, depth: MAX_DEPTH })?)
@@ -28,10 +32,10 @@ fn decode(mut bytes: &[u8], depth: usize) -> Result<Value, BoxError> {
     if bytes.is_empty() { Ok(value) } else { Err("there are bytes after the value".into()) }
 }
 
-/// A value that is serialized as JSON.
+/// A MessagePack value, which this type serializes as JSON.
 struct Json<'a> {
     value: &'a Value,
-    /// The number of levels that may follow.
+    /// The number of further levels of nesting that are allowed.
     depth: usize,
 }
 
@@ -92,7 +96,8 @@ impl Json<'_> {
             return self.inner(&value).serialize(serializer);
         }
         if !CONSTRUCTORS.contains(&kind) {
-            // NumPy arrays and extensions of later releases are not messages.
+            // Messages contain neither NumPy arrays nor extensions of later releases. These become
+            // `null`.
             return serializer.serialize_unit();
         }
         let items = value.as_array().map(Vec::as_slice).unwrap_or_default();
@@ -113,7 +118,7 @@ impl Json<'_> {
     }
 }
 
-/// Serializes a float. JSON has neither infinities nor `NaN`, so they become texts with their
+/// Serializes a float. Infinities and `NaN`, which JSON does not have, become strings with their
 /// names.
 fn float<S: Serializer>(number: f64, serializer: S) -> Result<S::Ok, S::Error> {
     match number.is_finite() {

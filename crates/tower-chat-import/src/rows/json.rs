@@ -1,4 +1,4 @@
-//! The JSON forms of calls, results and lists of them in other systems.
+//! Deserializes calls, results, and lists of them from the JSON forms that other systems use.
 
 use std::{collections::BTreeMap, fmt, marker::PhantomData};
 
@@ -8,9 +8,9 @@ use tower_chat_core::Reasoning;
 
 use super::row::{AggregateCall, AggregateResult};
 
-/// All fields of a stored call or result.
+/// The fields of a stored call or result that were not read yet.
 ///
-/// The fields of a result are the same in a list of results and inside a call.
+/// A result has the same fields in a list of results and inside a call.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 struct Stored(BTreeMap<String, Box<RawValue>>);
@@ -25,12 +25,13 @@ pub(super) struct StoredCall(Stored);
 #[serde(transparent)]
 pub(super) struct StoredResult(Stored);
 
-/// Fields of laravel/ai's calls and results without a counterpart in the message types: second ids,
-/// and summaries of reasoning that later requests do not need.
+/// Fields of the calls and results of laravel/ai that are ignored. They contain second ids, and
+/// summaries of reasoning, which later requests do not need.
 const WITHOUT_MEANING: [&str; 4] = ["type", "result_id", "reasoning_id", "reasoning_summary"];
 
 impl Stored {
-    /// Removes these fields. Returns the value of the first one that exists and is not `null`.
+    /// Removes all fields with these names. Returns the value of the first of these fields that
+    /// exists and is not `null`.
     fn take<T: de::DeserializeOwned>(&mut self, names: &[&str]) -> Result<Option<T>, String> {
         let mut found = None;
         for name in names {
@@ -42,7 +43,8 @@ impl Stored {
         Ok(found)
     }
 
-    /// Removes these fields. Returns the text of the first one that exists.
+    /// Removes all fields with these names. Returns the text of the first of these fields that
+    /// exists.
     fn take_text(&mut self, names: &[&str]) -> Result<Option<String>, String> {
         let mut found = None;
         for name in names {
@@ -52,8 +54,9 @@ impl Stored {
         Ok(found)
     }
 
-    /// Removes the fields of a result. Returns its text and whether the tool failed, or `None` if
-    /// none of them exists. A stored `null` is a result.
+    /// Removes the fields of a result. Returns the text of the result and whether the tool failed.
+    /// Returns `None` if no field of a result exists. If the field exists and its value is `null`,
+    /// there is a result without text.
     fn take_outcome(&mut self) -> Result<Option<(String, bool)>, String> {
         let text = self.take_text(&["result", "content"])?;
         let error = self.0.remove("error");
@@ -80,7 +83,7 @@ impl Stored {
         Ok(Some((content, has_failed)))
     }
 
-    /// Fails if there are unknown fields, because one of them may contain the result.
+    /// Fails if unread fields remain, because one of them may contain the result.
     fn end(self, what: &str) -> Result<(), String> {
         let unknown = self.0.keys().filter(|name| !WITHOUT_MEANING.contains(&name.as_str()));
         let unknown: Vec<&str> = unknown.map(String::as_str).collect();
@@ -117,20 +120,19 @@ impl TryFrom<StoredResult> for AggregateResult {
     type Error = String;
 
     fn try_from(StoredResult(mut stored): StoredResult) -> Result<Self, String> {
-        // Some systems store the result with the id of the call.
+        // In some systems, the field `id` of a result is the id of the call.
         let call_id = stored.take(&["call_id", "tool_call_id", "id"])?;
         let name = stored.take(&["name"])?;
         let native = stored.take(&["native"])?;
         let (content, failed) = stored.take_outcome()?.unwrap_or_default();
-        // The call that is answered has the arguments.
+        // The arguments are also in the call that this result answers.
         stored.0.remove("arguments");
         stored.end("a result")?;
         Ok(Self { call_id, name, content, failed, native })
     }
 }
 
-/// Returns the text of a JSON string, the JSON text of any other value, and an empty text for
-/// `null`.
+/// Returns the content of a JSON string, an empty text for `null`, and the JSON of any other value.
 fn text_of(json: &RawValue) -> Result<String, String> {
     match json.get() {
         "null" => Ok(String::new()),
@@ -139,7 +141,7 @@ fn text_of(json: &RawValue) -> Result<String, String> {
     }
 }
 
-/// Deserializes reasoning: a list, or its text.
+/// Deserializes reasoning, which is a list or a single text.
 pub(super) fn reasoning<'de, D>(deserializer: D) -> Result<Vec<Reasoning>, D::Error>
 where
     D: Deserializer<'de>,
@@ -161,8 +163,8 @@ fn list_in<T: de::DeserializeOwned>(json: &str) -> Result<Vec<T>, serde_json::Er
     Ok(list)
 }
 
-/// Deserializes a list: a JSON list, an object with numbers as keys, or a text that contains the
-/// JSON of either, as in a text column.
+/// Deserializes a list. It is stored as a JSON list, as an object whose keys are numbers, or as a
+/// string with the JSON of one of these, as in a text column.
 pub(super) fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,
@@ -188,7 +190,8 @@ impl<'de, T: de::DeserializeOwned> de::Visitor<'de> for ListVisitor<T> {
         if text.trim().is_empty() {
             return Ok(Vec::new());
         }
-        // A text within the text is refused, because lists of rows are encoded once.
+        // A string that contains the JSON of another string is refused, because a list is encoded
+        // as a string at most once.
         if text.trim_start().starts_with('"') {
             return Err(E::invalid_value(de::Unexpected::Str(text), &self));
         }

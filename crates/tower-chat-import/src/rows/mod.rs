@@ -1,9 +1,10 @@
-//! Converting histories of systems that store one row per turn.
+//! Converts the history of a system that stores one row for each turn.
 //!
-//! Such a row contains the text of the turn, its calls and their results. The row becomes, in this order,
-//! an assistant message with the calls, a tool message with their results, and an assistant message with
-//! the text. If the row contains steps, each step becomes a message with its text and its calls, followed
-//! by their results.
+//! A row contains the text of a turn, the calls of the turn, and their results. The conversion
+//! creates three messages from a row: an assistant message with the calls, a tool message with the
+//! results, and an assistant message with the text. If the row contains steps, each step becomes an
+//! assistant message with the text and the calls of the step, and a tool message with their
+//! results.
 
 mod json;
 mod read;
@@ -31,7 +32,7 @@ use tower_chat_layers::replay::{DanglingCallError, DanglingCalls, Replay};
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum RowsError {
-    /// A row of another role than the assistant contains tool calls.
+    /// A row contains tool calls, but its role is not `Assistant`.
     #[error(
         "row {row} contains tool calls, but its role is {role:?}: only rows of the assistant can have tool calls"
     )]
@@ -41,16 +42,17 @@ pub enum RowsError {
         /// The role of the row.
         role: Role,
     },
-    /// A call has no result, and the policy is to fail.
+    /// A call has no result, and the caller has chosen [`DanglingCalls::Fail`].
     #[error("the rows cannot be replayed")]
     Dangling(#[from] DanglingCallError),
 }
 
-/// Converts rows to messages with all of their content.
+/// Converts rows to messages that contain all content of the rows.
 ///
-/// Calls without results and results without calls are included, because replay handles them.
+/// The messages include calls without results and results without calls, because replay repairs
+/// both.
 ///
-/// Results are placed next to the calls they answer, even if a later row contains them.
+/// A result follows the call that it answers, even if a later row contains the result.
 ///
 /// ```
 /// use tower_chat::{Role, import::rows::{self, AggregateCall, AggregateRow}};
@@ -66,7 +68,8 @@ pub enum RowsError {
 ///
 /// # Errors
 ///
-/// [`RowsError::NotOfTheModel`].
+/// Fails with [`RowsError::NotOfTheModel`] if a row with tool calls has another role than
+/// `Assistant`.
 pub fn messages_of_rows(
     rows: impl IntoIterator<Item = AggregateRow>,
 ) -> Result<Vec<Message>, RowsError> {
@@ -77,9 +80,9 @@ pub fn messages_of_rows(
     Ok(import.entries.into_iter().flat_map(Entry::into_messages).collect())
 }
 
-/// Converts rows to the messages that replay sends, which are valid for every provider. Calls
-/// without a result are handled by the policy. Results without a call, and further results of a
-/// call, are omitted.
+/// Converts rows to the messages that a model would receive after a replay. Every provider accepts
+/// these messages. `dangling` determines how calls without a result are replayed. Results without a
+/// call, and any further results of a call, are omitted.
 ///
 /// ```
 /// use tower_chat::{
@@ -99,7 +102,8 @@ pub fn messages_of_rows(
 ///
 /// # Errors
 ///
-/// [`RowsError`].
+/// Fails with [`RowsError`] if a row with tool calls has another role than `Assistant`, or if a
+/// call has no result and `dangling` is [`DanglingCalls::Fail`].
 pub fn valid_messages_of_rows(
     rows: impl IntoIterator<Item = AggregateRow>,
     dangling: DanglingCalls,
@@ -115,27 +119,28 @@ pub fn valid_messages_of_rows(
 #[derive(Default)]
 struct Import {
     entries: Vec<Entry>,
-    /// The calls of the current row.
+    /// An index of the calls of the current row.
     of_row: RowCalls,
-    /// The calls of all entries that have no result yet.
+    /// An index of the calls without a result, in all entries.
     unanswered: UnansweredCalls,
 }
 
-/// A message and the results that follow it, or, without a message, results without a call.
+/// A message and the results that follow it. Without a message, the results answer no call.
 #[derive(Default)]
 struct Entry {
     message: Option<Message>,
     calls: Vec<AskedCall>,
     matcher: Matcher<String>,
     results: Vec<ToolResult>,
-    /// The keys of `results`.
+    /// The same results as in `results`, as keys, to find equal results.
     held: HashSet<ExactResult>,
 }
 
 /// A call of an entry.
 struct AskedCall {
     call: ToolCall,
-    /// Whether the row has the result inside the call.
+    /// Whether the call had a result when its row was read, because the row contains the result
+    /// inside the call.
     is_answered: bool,
 }
 
@@ -161,7 +166,7 @@ impl Import {
         self.push_results(again.into_iter().filter_map(|call| call.result), first);
         self.push_results(results, first);
         if role == Role::Tool {
-            // Older systems store a result as the text of a separate row.
+            // In older systems, a separate row contains the result as its text.
             let answer = text
                 .map(|text| AggregateResult { call_id: None, ..AggregateResult::new("", text) });
             self.push_results(answer, first);
@@ -171,7 +176,8 @@ impl Import {
         Ok(())
     }
 
-    /// Adds a message and the results inside its calls, unless the message is empty.
+    /// Adds a message, and the results that its calls contain. Does nothing if the message has no
+    /// parts.
     fn push_message(
         &mut self,
         role: Role,
@@ -199,9 +205,10 @@ impl Import {
         self.entries.push(entry.with_results(results));
     }
 
-    /// Adds each result to the entry with the call that it answers. Searches the entries of the row
-    /// or step itself first, which begin with the index `own`, then earlier calls with the result's
-    /// id. A result without a call is added at the end.
+    /// Adds each result to the entry with the call that the result answers. First searches the
+    /// entries of the same row or step, which are those from the index `own` on. Then searches all
+    /// entries for a call without a result that has the result's id. If no call is found, the
+    /// result is added at the end.
     fn push_results(&mut self, results: impl IntoIterator<Item = AggregateResult>, own: usize) {
         for result in results.into_iter().map(ToolResult::from) {
             match self.near_call(&result, own).or_else(|| self.left_unanswered(&result)) {
@@ -211,9 +218,9 @@ impl Import {
         }
     }
 
-    /// Searches the entries from the index `own` on for the call that a result answers. Returns the index
-    /// of the entry and the index of the call in it. The index of the call is `None` if the call with the
-    /// result's id already has a result.
+    /// Searches the entries from the index `own` on for the call that a result answers. Returns the
+    /// index of the entry, and the index of the call within the entry. If the entry has a call with
+    /// the result's id, but that call already has a result, the index of the call is `None`.
     fn near_call(&mut self, result: &ToolResult, own: usize) -> Option<(usize, Option<usize>)> {
         let open = self.of_row.first_open(result, own);
         let held = self.of_row.first_with_result(result, own);
@@ -227,8 +234,9 @@ impl Import {
         }
     }
 
-    /// Searches all entries, the newest first, for a call without a result that has the id of a
-    /// result. Returns the index of the entry and the index of the first such call in it.
+    /// Searches all entries, the newest first, for a call that has no result and the same id as
+    /// `result`. Returns the index of the entry, and the index of the first such call within the
+    /// entry.
     fn left_unanswered(&self, result: &ToolResult) -> Option<(usize, Option<usize>)> {
         let (entry, call) = self.unanswered.find(result)?;
         Some((entry, Some(call)))
@@ -241,7 +249,7 @@ impl Import {
             self.of_row.remove(index, &asked.call);
             self.unanswered.remove((index, call), &asked.candidate());
         }
-        // The list of a row may repeat the results of its steps. A repetition is not added.
+        // The results of a row may repeat the results of its steps. A repeated result is not added.
         if call.is_some() || !entry.holds(&result) {
             self.of_row.push_result(index, &result);
             entry.push_result(result);
@@ -304,12 +312,12 @@ impl From<AggregateResult> for ToolResult {
     }
 }
 
-/// Returns the calls of one message, and the results inside them.
+/// Returns the calls of one message, and the results that these calls contain.
 ///
-/// Results are matched with the calls of a message by id, and by order if ids are missing or equal.
-/// If a call of the message has no result, its result may follow in a later row. Another call with
-/// a result then gets a generated id, unless it has a unique one, because the later result could be
-/// matched with it.
+/// Replay matches a result with the calls of a message by id, and by order if ids are missing or
+/// not unique. If a call of the message contains no result, a later row may contain this result,
+/// and replay must not match it with another call. Each call that contains a result and has no
+/// unique id therefore receives a generated id.
 fn with_own_results(calls: Vec<AggregateCall>) -> (Vec<AskedCall>, Vec<ToolResult>) {
     let ids: Vec<Option<String>> = calls.iter().map(|call| call.id.clone()).collect();
     let mut counts: HashMap<Option<&str>, usize> = HashMap::new();
@@ -338,8 +346,8 @@ fn with_own_results(calls: Vec<AggregateCall>) -> (Vec<AskedCall>, Vec<ToolResul
     (asked, results)
 }
 
-/// Returns a generated id for the call at this index, different from those of the other calls of
-/// the message. `counts` has the ids of these calls as keys.
+/// Generates an id for the call at this index. The id differs from the ids of all calls of the
+/// message, which are the keys of `counts`.
 fn unused_id(index: usize, counts: &HashMap<Option<&str>, usize>) -> String {
     let mut id = format!("call_{index}");
     while counts.contains_key(&Some(id.as_str())) {
@@ -348,8 +356,8 @@ fn unused_id(index: usize, counts: &HashMap<Option<&str>, usize>) -> String {
     id
 }
 
-/// Returns whether the text of a row only repeats the text of its last step or of all steps,
-/// without regard to white space.
+/// Returns whether the text of a row equals the text of its last step, or the concatenated texts of
+/// all steps. White space is ignored.
 fn is_contained_in(steps: &[AggregateStep], text: &str) -> bool {
     let words = |text: &str| text.split_whitespace().collect::<String>();
     let texts = || steps.iter().filter_map(|step| step.text.as_deref());

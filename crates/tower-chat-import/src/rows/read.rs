@@ -1,4 +1,4 @@
-//! Reading the rows of a whole history, with a list of the unreadable ones.
+//! Reads all rows of a history, and reports every row that cannot be parsed.
 
 use std::fmt;
 
@@ -6,12 +6,12 @@ use tower_chat_core::Role;
 
 use super::AggregateRow;
 
-/// Reads rows from JSON, one text each, as in a table or a file of JSON Lines.
+/// Parses rows, each of which is a JSON text, such as the lines of a file of JSON Lines.
 ///
 /// # Errors
 ///
-/// [`UnreadableRows`], with every row that cannot be parsed and the reason: a history is never
-/// converted in part.
+/// Fails with [`UnreadableRows`] if at least one row cannot be parsed, because a history is never
+/// converted in part. The error contains each of these rows and the reason.
 ///
 /// ```
 /// use tower_chat::import::rows::read_rows;
@@ -42,11 +42,11 @@ pub fn read_rows<'a>(
     if unreadable.is_empty() { Ok(read) } else { Err(UnreadableRows { rows: unreadable }) }
 }
 
-/// The rows that cannot be parsed.
+/// The error of parsing rows. It lists the rows that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnreadableRows {
-    /// The rows, in order.
+    /// The rows that cannot be parsed, in their order.
     pub rows: Vec<UnreadableRow>,
 }
 
@@ -61,7 +61,7 @@ pub struct UnreadableRow {
 }
 
 impl UnreadableRows {
-    /// The maximum number of rows in an error message.
+    /// The maximum number of rows that the error message names.
     const NAMED: usize = 5;
 }
 

@@ -1,18 +1,18 @@
-//! The types of rows that contain a turn each.
+//! The types of a row that contains a turn, and of its steps, calls and results.
 
 use serde::Deserialize;
 use tower_chat_core::{Native, Reasoning, Role};
 
 use super::json::{StoredCall, StoredResult, list, reasoning};
 
-/// One row of a history that is stored one row per turn: its text, its calls, and their results.
+/// A row that contains one turn of a history: a text, calls, and results.
 ///
-/// A row can be deserialized from JSON. `content`, `tool_calls` and `tool_results` are aliases of `text`,
-/// `calls` and `results`. A list may be a JSON list, `null`, an object with numbers as keys, possibly
-/// with gaps (`{"0": ..., "2": ...}`), as some languages write it, or a text with the JSON of either, as
-/// in a text column. Reasoning may be a text. Other columns of the row, and other fields of a step, are
-/// ignored. A call or a result with an unknown field is refused, because the field may contain the
-/// result.
+/// A row can be deserialized from JSON. `content`, `tool_calls` and `tool_results` are aliases of
+/// `text`, `calls` and `results`. A list may have one of these forms: a JSON list; `null`; an
+/// object whose keys are numbers, possibly with gaps (`{"0": ..., "2": ...}`), as some languages
+/// write it; or a string that contains the JSON of a list, as in a text column. Reasoning may be a
+/// list or a string. Unknown fields of a row or a step are ignored. A call or a result with an
+/// unknown field is refused, because this field may contain the result.
 ///
 /// ```
 /// use tower_chat::import::rows::AggregateRow;
@@ -29,19 +29,19 @@ use super::json::{StoredCall, StoredResult, list, reasoning};
 pub struct AggregateRow {
     /// The role of the row.
     pub role: Role,
-    /// The text; in a turn with tools, the final answer.
+    /// The text of the turn. In a turn with tools, this is the final answer.
     #[serde(default, alias = "content")]
     pub text: Option<String>,
-    /// The reasoning of the model before the calls.
+    /// The reasoning that the model generated before the calls.
     #[serde(default, deserialize_with = "reasoning")]
     pub reasoning: Vec<Reasoning>,
-    /// The calls, which belong to one round.
+    /// The calls of the turn, which are imported as one round.
     #[serde(default, alias = "tool_calls", deserialize_with = "list")]
     pub calls: Vec<AggregateCall>,
-    /// The results, of these calls or of those of an earlier row.
+    /// The results of these calls, or of calls in an earlier row.
     #[serde(default, alias = "tool_results", deserialize_with = "list")]
     pub results: Vec<AggregateResult>,
-    /// The rounds of the turn, if the system stored them.
+    /// The rounds of the turn, if the system stored them separately.
     #[serde(default, deserialize_with = "list")]
     pub steps: Vec<AggregateStep>,
 }
@@ -59,7 +59,7 @@ impl AggregateRow {
         }
     }
 
-    /// Returns whether the row or one of its steps contains calls.
+    /// Returns whether the row, or one of its steps, contains a call.
     pub(super) fn asks(&self) -> bool {
         !self.calls.is_empty() || self.steps.iter().any(|step| !step.calls.is_empty())
     }
@@ -93,14 +93,14 @@ impl AggregateRow {
     }
 }
 
-/// One service call of a turn, with its calls and their results.
+/// One service call of a turn: its text, its tool calls, and their results.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct AggregateStep {
-    /// The text before the calls.
+    /// The text that the model generated before the calls.
     #[serde(default, alias = "content")]
     pub text: Option<String>,
-    /// The reasoning before the text.
+    /// The reasoning that the model generated before the text.
     #[serde(default, deserialize_with = "reasoning")]
     pub reasoning: Vec<Reasoning>,
     /// The calls.
@@ -129,7 +129,7 @@ impl AggregateStep {
 
 /// A call in a row.
 ///
-/// The JSON of a call may contain the result of the call, in the fields of an [`AggregateResult`]:
+/// The JSON of a call may also contain the result, in the fields of an [`AggregateResult`]:
 ///
 /// ```
 /// use tower_chat::import::rows::AggregateCall;
@@ -143,16 +143,17 @@ impl AggregateStep {
 #[serde(try_from = "StoredCall")]
 #[non_exhaustive]
 pub struct AggregateCall {
-    /// The provider's id, if the row has one.
+    /// The id that the provider generated for the call, if the row contains it.
     pub id: Option<String>,
-    /// The tool's name.
+    /// The name of the tool.
     pub name: String,
-    /// The text of the arguments; for a JSON value other than a string, its JSON text.
+    /// The arguments: the content of a JSON string, or the JSON of any other value.
     pub arguments: String,
-    /// The provider's item for the call: thought signatures, reasoning ids.
+    /// The call in the provider's own format, which may contain thought signatures and reasoning
+    /// ids.
     pub native: Option<Native>,
-    /// The result inside the call, if the system stores it there. This result answers the call regardless
-    /// of the ids.
+    /// The result, if the system stores it inside the call. This result answers the call even if it
+    /// has another id.
     pub result: Option<AggregateResult>,
 }
 
@@ -177,7 +178,7 @@ impl AggregateCall {
         }
     }
 
-    /// Sets the result of the call.
+    /// Sets the result that the call contains.
     #[must_use]
     pub fn answered(mut self, result: AggregateResult) -> Self {
         self.result = Some(result);
@@ -188,8 +189,8 @@ impl AggregateCall {
 /// A result in a row.
 ///
 /// In JSON the id is `call_id`, `tool_call_id` or `id`, and the content is `content` or `result`.
-/// The tool failed if `failed`, `is_error` or `denied` is true, `successful` is false, or there is
-/// an `error`. The text of `error` is added to the content.
+/// The tool has failed if `failed`, `is_error` or `denied` is true, if `successful` is false, or if
+/// the field `error` is set. The text of `error` is added to the content.
 ///
 /// ```
 /// use tower_chat::import::rows::AggregateResult;
@@ -202,21 +203,22 @@ impl AggregateCall {
 #[serde(try_from = "StoredResult")]
 #[non_exhaustive]
 pub struct AggregateResult {
-    /// The id of the call, if the row has one.
+    /// The id of the call that the result answers, if the row contains it.
     pub call_id: Option<String>,
-    /// The tool's name, if it was stored.
+    /// The name of the tool, if the row contains it.
     pub name: Option<String>,
-    /// The text of the result; for a JSON value other than a string, its JSON text, and for `null`
-    /// an empty text. An empty text is a result too.
+    /// The text of the result: the content of a JSON string, an empty text for `null`, or the JSON
+    /// of any other value. A result may be empty.
     pub content: String,
-    /// Whether the tool failed; false in rows without such a field.
+    /// Whether the tool has failed. The value is `false` if the row does not contain this
+    /// information.
     pub failed: bool,
-    /// The provider's item for the result.
+    /// The result in the provider's own format.
     pub native: Option<Native>,
 }
 
 impl AggregateResult {
-    /// Creates a result of the call with an id.
+    /// Creates a result for the call with this id.
     pub fn new(call_id: impl Into<String>, content: impl Into<String>) -> Self {
         Self {
             call_id: Some(call_id.into()),
@@ -227,7 +229,7 @@ impl AggregateResult {
         }
     }
 
-    /// Marks the result as that of a tool that failed.
+    /// Marks the tool as failed.
     #[must_use]
     pub fn failed(mut self) -> Self {
         self.failed = true;

@@ -1,4 +1,4 @@
-//! An index of the calls of one row, for matching results.
+//! An index of the calls of one row, which is used to match results with calls.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -9,29 +9,30 @@ use tower_chat_core::{ToolCall, ToolResult};
 
 use super::{AggregateCall, Entry};
 
-/// An index of the entries of one row by their calls. The index finds the entry with the call that a
-/// result answers, without a search of all entries for each result.
+/// Finds the entry of a row that contains the call which a result answers, without a search of all
+/// entries. An entry is identified by its index.
 #[derive(Default)]
 pub(super) struct RowCalls {
-    /// The entries by the ids of their calls, with or without a result.
+    /// For each call id, the entries that contain a call with this id, with or without a result.
     by_id: HashMap<String, BTreeSet<usize>>,
-    /// The number of calls without a result, by id and entry.
+    /// For each call id and entry, the number of calls without a result.
     unanswered_by_id: HashMap<String, BTreeMap<usize, usize>>,
-    /// The entries that contain a result and a call with its id, by the result.
+    /// For each result, the entries that contain this result and a call with its id.
     with_result: HashMap<ExactResult, BTreeSet<usize>>,
-    /// Calls without a result, for results without an id.
+    /// The calls without a result. A result without an id answers one of these.
     unanswered: OfTools,
-    /// Calls without a result and without an id.
+    /// The calls that have neither a result nor an id.
     without_id: OfTools,
-    /// A cache for [`first_open`](Self::first_open), by the id and the tool of a result: a range of
-    /// entries that it has searched, none of which the result answers by order. Each of these
-    /// entries either has no such call without an id, or also has a call with the result's id.
+    /// A cache for [`first_open`](Self::first_open). For the id and the tool of a result, the cache
+    /// contains a range of entries in which no call can be answered by order: each of them has no
+    /// call of this tool that has neither a result nor an id, or also has a call with the result's
+    /// id.
     named: HashMap<(String, Option<String>), Range<usize>>,
-    /// The ids, names and arguments of all calls.
+    /// The id, the tool name and the arguments of every call.
     asked: HashSet<(Option<String>, String, String)>,
 }
 
-/// The number of calls by the index of their entry, in total and for each name of a tool.
+/// The number of calls in each entry, in total and for each tool name.
 #[derive(Default)]
 struct OfTools {
     all: BTreeMap<usize, usize>,
@@ -70,7 +71,7 @@ impl RowCalls {
         }
     }
 
-    /// Removes a call from those without a result.
+    /// Removes a call from the calls without a result.
     pub(super) fn remove(&mut self, index: usize, call: &ToolCall) {
         self.unanswered.remove(index, &call.name);
         match given_id(call) {
@@ -83,14 +84,15 @@ impl RowCalls {
         }
     }
 
-    /// Returns whether a step of the row contains the call already.
+    /// Returns whether a step of the row contains an equal call.
     pub(super) fn has_asked(&self, call: &AggregateCall) -> bool {
         let asked = (call.id.clone(), call.name.clone(), call.arguments.clone());
         self.asked.contains(&asked)
     }
 
-    /// Returns the first entry, from `own` on, with a call without a result that a result answers:
-    /// by its id or, if the entry has no call with its id, by order.
+    /// Returns the first entry, from the index `own` on, that has a call without a result which
+    /// this result answers. A result answers a call with the same id. In an entry without such an
+    /// id, the result answers a call without an id, by order.
     pub(super) fn first_open(&mut self, result: &ToolResult, own: usize) -> Option<usize> {
         let tool = result.name.as_deref();
         let Some(id) = given(result) else { return self.unanswered.entries(tool, own).next() };
@@ -99,8 +101,9 @@ impl RowCalls {
         let by_index = match self.by_id.get(id) {
             None => self.without_id.entries(tool, own).next(),
             Some(named) => {
-                // Searched entries need not be searched again: entries are only added at the end,
-                // calls without an id are only removed, and no entry loses an id.
+                // Entries in the cached range are not searched again. The range remains valid
+                // because new entries are added at the end, the number of calls without an id in an
+                // entry only decreases, and the ids of an entry do not change.
                 let known = self.named.entry((id.to_owned(), result.name.clone())).or_default();
                 if !(known.start..=known.end).contains(&own) {
                     *known = own..own;
@@ -119,19 +122,19 @@ impl RowCalls {
         by_index.into_iter().chain(by_id).min()
     }
 
-    /// Returns the first entry, from `own` on, that has a call with the id of a result.
+    /// Returns the first entry, from the index `own` on, that has a call with the result's id.
     pub(super) fn first_named(&self, result: &ToolResult, own: usize) -> Option<usize> {
         self.by_id.get(given(result)?)?.range(own..).next().copied()
     }
 
-    /// Returns the first entry, from `own` on, that has a call with the id of a result and contains
-    /// the result already.
+    /// Returns the first entry, from the index `own` on, that has a call with the result's id and
+    /// already contains an equal result.
     pub(super) fn first_with_result(&self, result: &ToolResult, own: usize) -> Option<usize> {
         self.with_result.get(&ExactResult::of(result))?.range(own..).next().copied()
     }
 }
 
-/// A result as a key: only equal results have equal keys.
+/// A result as the key of a map. Two keys are equal exactly if the results are equal.
 #[derive(Debug, PartialEq, Eq, Hash)]
 pub(super) struct ExactResult(String);
 
@@ -188,7 +191,7 @@ mod tests {
 
     use crate::rows::AskedCall;
 
-    /// Computes [`RowCalls::first_open`] by a search from the beginning.
+    /// Computes [`RowCalls::first_open`] without the cache, by searching all entries.
     fn searched(calls: &RowCalls, result: &ToolResult, own: usize) -> Option<usize> {
         let id = given(result);
         let named = id.and_then(|id| calls.by_id.get(id));

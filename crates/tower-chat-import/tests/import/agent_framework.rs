@@ -1,4 +1,4 @@
-//! Tests of Microsoft Agent Framework.
+//! Tests the import of Microsoft Agent Framework's files.
 
 use serde_json::json;
 use tower_chat::{

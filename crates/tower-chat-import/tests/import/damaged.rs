@@ -1,4 +1,4 @@
-//! Tests of files that are damaged, truncated, or in another format.
+//! Tests the errors for files that are damaged, truncated, or in another format.
 
 use std::{error::Error, fs, path::PathBuf};
 
@@ -28,7 +28,7 @@ impl Folder {
     }
 }
 
-/// Returns an error with all of its sources.
+/// Formats an error with all its sources.
 fn whole(error: &ReadError) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
@@ -173,8 +173,8 @@ fn a_damaged_row_is_named() {
     }
     let checkpoints = "CREATE TABLE writes (thread_id TEXT, checkpoint_ns TEXT, checkpoint_id TEXT, task_id TEXT, idx INTEGER, channel TEXT, type TEXT, value BLOB);
         CREATE TABLE checkpoints (thread_id TEXT, checkpoint_ns TEXT, checkpoint_id TEXT, parent_checkpoint_id TEXT, type TEXT, checkpoint BLOB);";
-    // The damages are 1,000 nested lists, a list with 2^32 - 1 items, bytes after the value, and an
-    // extension without a class.
+    // The values are 1,000 nested lists, a list that declares 2^32 - 1 items, bytes after the
+    // value, and an extension without the name of a class.
     let deep = "91".repeat(1000);
     for (kind, hex, expected) in [
         ("msgpack", deep.as_str(), "thread \"t\", checkpoint 1"),
@@ -203,7 +203,8 @@ fn a_damaged_row_is_named() {
     );
 }
 
-/// Values that are not read may have any depth, and deep values that are read are refused.
+/// A deeply nested value is refused if the parser reads it. The arguments of a call are stored as
+/// text, and may therefore have any depth.
 #[test]
 fn deeply_nested_values_are_errors_or_texts() {
     let folder = Folder::new();

@@ -1,4 +1,4 @@
-//! Tests of hostile files, and of files of unknown systems.
+//! Tests that hostile files do no harm, and that files of unknown systems are refused.
 
 use std::{error::Error, fs, path::PathBuf};
 
@@ -7,7 +7,7 @@ use serde_json::json;
 use tempfile::TempDir;
 use tower_chat::import::{Format, ReadError, read};
 
-/// A query that never ends.
+/// The beginning of a query that never ends.
 const ENDLESS: &str = "WITH RECURSIVE n(i) AS (VALUES(1) UNION ALL SELECT i + 1 FROM n)";
 
 const CHECKPOINTS: &str = "CREATE TABLE checkpoints (thread_id TEXT, checkpoint_ns TEXT,
@@ -89,8 +89,8 @@ fn what_is_beside_the_tables_of_a_database_is_not_run() {
     assert_eq!(read[0].messages[0].text(), "Is it cold?");
 }
 
-/// The database has a leaf page to which each interior page refers many times. The database has few
-/// bytes, and more rows than can be read.
+/// The pages of the B-tree refer 60 times to the same page below, on each of 8 levels. A small file
+/// therefore represents more rows than can be read.
 #[test]
 fn a_database_of_pages_that_repeat_each_other_ends_in_bounded_time_and_memory() {
     let text = "x".repeat(40);
@@ -108,7 +108,8 @@ fn a_database_of_pages_that_repeat_each_other_ends_in_bounded_time_and_memory() 
     let pages = bytes.len() / 512;
     let lowest = (2..=pages).find(|number| is_kind(&bytes, *number, 0x0d)).unwrap();
     let root = (2..=pages).find(|number| is_kind(&bytes, *number, 0x05)).unwrap();
-    // A chain of interior pages at the end of the file. Each refers 60 times to the page below it.
+    // Appends interior pages to the file, each of which refers 60 times to the page below it. The
+    // last one replaces the root.
     let mut below = lowest;
     for level in 0..8 {
         let number = if level == 7 { root } else { pages + 1 + level };
@@ -189,7 +190,7 @@ fn a_file_of_a_system_that_is_not_known_is_refused_under_every_format() {
     }
 }
 
-/// Quadratic time would take minutes.
+/// With a quadratic algorithm, the test would take minutes.
 #[test]
 fn many_messages_with_ids_are_imported_in_linear_time() {
     const MANY: usize = 20_000;

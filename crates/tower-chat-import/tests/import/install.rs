@@ -1,5 +1,5 @@
-//! Installs the systems whose histories are read, from PyPI and npm into cargo's target folder,
-//! once.
+//! Installs the packages of the systems whose histories are imported, from PyPI and npm into
+//! cargo's target folder. The first test that needs a package installs it.
 
 use std::{
     fs,
@@ -11,7 +11,8 @@ use std::{
 use tempfile::TempDir;
 use tower_chat_testkit::skip;
 
-/// All packages are in one environment, because they share most of their dependencies.
+/// The packages for Python. They are installed into one environment, because they share most of
+/// their dependencies.
 const PYTHON: [&str; 5] = [
     "agent-framework-core==1.23.0",
     "langgraph==1.2.22",
@@ -20,11 +21,12 @@ const PYTHON: [&str; 5] = [
     "pydantic-ai-slim==2.62.0",
 ];
 
-/// The last release for Node.js 20.
+/// The package for Node.js, in the last release that supports Node.js 20.
 const JAVASCRIPT: &str = "ai@6.0.326";
 
-/// Returns a folder with the output of a script of the folder `makers`. Returns `None`, and prints
-/// a line, if the systems cannot be installed.
+/// Runs a script of the folder `makers`, and returns the folder with the files that the script has
+/// written. If the packages cannot be installed, prints a line that begins with `skipped:` and
+/// returns `None`.
 pub(crate) fn made_by(script: &str) -> Option<TempDir> {
     let is_python = script.ends_with(".py");
     let installed = if is_python { python() } else { javascript() };
@@ -42,14 +44,15 @@ pub(crate) fn made_by(script: &str) -> Option<TempDir> {
         command.arg(makers.join(script));
         command
     } else {
-        // Node.js searches for packages in the folder of the script.
+        // Node.js searches for packages in the folder of the script. The script is therefore copied
+        // to the packages.
         let copy = program.join(script);
         fs::copy(makers.join(script), &copy).unwrap();
         let mut command = Command::new("node");
         command.arg(copy);
         command
     };
-    // These variables would make the scripts connect to other hosts or load other packages.
+    // With these variables, the scripts would connect to other hosts or load other packages.
     for name in ["HTTP_PROXY", "HTTPS_PROXY", "OPENAI_API_KEY", "LANGSMITH_API_KEY", "PYTHONPATH"] {
         command.env_remove(name);
     }
@@ -57,7 +60,7 @@ pub(crate) fn made_by(script: &str) -> Option<TempDir> {
     Some(folder)
 }
 
-/// Returns the Python of an environment with the packages.
+/// Returns the Python interpreter of the environment with the packages.
 fn python() -> Result<PathBuf, String> {
     static INSTALLED: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     INSTALLED.get_or_init(install_python).clone()
@@ -77,7 +80,7 @@ fn install_python() -> Result<PathBuf, String> {
     Ok(python)
 }
 
-/// Returns a folder with the package.
+/// Returns the folder in which the package for Node.js is installed.
 fn javascript() -> Result<PathBuf, String> {
     static INSTALLED: OnceLock<Result<PathBuf, String>> = OnceLock::new();
     INSTALLED.get_or_init(install_javascript).clone()

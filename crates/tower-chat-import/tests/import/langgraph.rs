@@ -1,4 +1,4 @@
-//! Tests of LangGraph.
+//! Tests the import of LangGraph's files.
 
 use serde_json::{Value, json};
 use tower_chat::{

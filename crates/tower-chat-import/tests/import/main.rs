@@ -1,5 +1,5 @@
-//! Tests of histories that the systems themselves have written: they are read, stored, continued
-//! and read again.
+//! Tests the import of files that the other systems have written: each conversation is read, stored
+//! and continued, and then imported again.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, missing_docs)]
 
 mod agent_framework;

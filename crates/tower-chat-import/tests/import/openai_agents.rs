@@ -1,4 +1,4 @@
-//! Tests of the OpenAI Agents SDK for Python.
+//! Tests the import of sessions of the OpenAI Agents SDK for Python.
 
 use serde_json::json;
 use tower_chat::{import::Format, tool::ToolStatus};

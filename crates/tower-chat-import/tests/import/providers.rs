@@ -1,4 +1,5 @@
-//! Tests of the JSON of providers, from their documentation and from accepted requests.
+//! Tests the import of the providers' JSON, with examples from their documentation and with
+//! requests that providers have accepted.
 
 use std::{fs, path::Path};
 
@@ -11,8 +12,9 @@ use tower_chat_wire::{anthropic, gemini, openai_chat, openai_responses};
 
 use crate::support::{Expected, Files, check, sketches};
 
-/// A conversation of a provider: its list of messages, of which the first `short` ones are a
-/// conversation too, and the expected messages.
+/// A conversation in the JSON of a provider, and the messages that must be read from it. The first
+/// `short` messages of `list` also form a conversation, which the test imports before the whole
+/// one.
 struct Case {
     format: Format,
     name: &'static str,
@@ -147,7 +149,8 @@ async fn conversations_of_each_provider_are_read_stored_and_continued() {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str| folder.path().join(name);
         let list = case.list.as_array().unwrap();
-        // The forms of a file: a list, a body, JSON Lines of bodies, JSON Lines of messages.
+        // A file may contain a list of messages, a request body, JSON Lines of request bodies, or
+        // JSON Lines of messages.
         write(&file("harbour.json"), &[json!(list[..case.short])]);
         write(&file("body.json"), &[json!({"id": "harbour", case.name: list})]);
         write(
@@ -216,8 +219,8 @@ fn instructions_in_a_body_are_its_first_message() {
     }
 }
 
-/// A request that a provider has accepted is read like the parser of its wire reads it, without
-/// losses.
+/// Imports requests that providers have accepted. The import must return the same messages as the
+/// parser for the provider's JSON, and report no losses.
 #[test]
 fn requests_that_providers_accepted_are_read_whole() {
     let folder = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! Tests of Pydantic AI.
+//! Tests the import of Pydantic AI's files.
 
 use serde_json::json;
 use tower_chat::{

@@ -1,4 +1,4 @@
-//! Checks that apply to the history of every system.
+//! Checks that are the same for the files of every system.
 
 use std::{path::Path, sync::Arc};
 
@@ -30,7 +30,7 @@ const WIRES: [(BodyWire, Wire); 7] = [
     (BodyWire::Ollama, Wire::Ollama),
 ];
 
-/// Returns a summary of a message: its role, and the content of each part that models receive.
+/// Returns a message in a short form: the role, and the content of each part that models receive.
 pub(crate) fn sketch(message: &Message) -> Value {
     let role = match message.role {
         Role::System => "system",
@@ -80,30 +80,35 @@ pub(crate) fn sketches<'a>(messages: impl IntoIterator<Item = &'a Message>) -> V
     messages.into_iter().map(sketch).collect()
 }
 
-/// The expected content of a file.
+/// A conversation that a file must contain.
 pub(crate) struct Expected {
     pub(crate) id: &'static str,
     pub(crate) messages: Vec<Value>,
-    /// The content that is not stored or not sent to models.
+    /// The texts of the reported losses.
     pub(crate) losses: Vec<&'static str>,
-    /// The statuses of its tool calls, in order.
+    /// The id and the status of each tool call, in the order of the calls.
     pub(crate) calls: Vec<(&'static str, ToolStatus)>,
 }
 
-/// Three files of one system. The second is a later state of the first, and in the third the first
-/// conversation is different.
+/// The files that one system has written: `short`, a later state of the same conversations in
+/// `long`, and `other`, whose first conversation differs from that of `short`.
 pub(crate) struct Files<'a> {
-    /// Several files, if the system has a file for each conversation.
+    /// The first state. A system that writes a file for each conversation has several of these
+    /// files.
     pub(crate) short: &'a [&'a Path],
     pub(crate) long: &'a Path,
     pub(crate) other: &'a Path,
-    /// The sequence number of the first message that differs from the first file.
+    /// The sequence number of the first message in `other` that differs from `short`.
     pub(crate) other_from: u64,
 }
 
-/// Checks that the first file contains the conversations; that each can be stored, is recorded,
-/// continues with a model, and is not changed by importing it again; that the second file adds to
-/// the first conversation; and that the third is refused.
+/// Imports the files of a system, and checks the results:
+///
+/// - `short` contains the expected conversations.
+/// - Each conversation can be stored and continued, has the expected record of tool calls, and is
+///   not changed by a second import.
+/// - `long` appends messages to the first conversation.
+/// - `other` is refused.
 pub(crate) async fn check(format: Format, files: &Files<'_>, expected: &[Expected]) {
     let read_file = |path: &&Path| read(format, path).unwrap();
     let conversations: Vec<_> = files.short.iter().flat_map(read_file).collect();
@@ -155,8 +160,8 @@ async fn check_stored(
     assert_eq!(store(history, &copy, conversation).await.unwrap(), ImportOutcome::Unchanged);
 }
 
-/// Continues the conversation, and checks that the messages for the model are valid for every
-/// provider.
+/// Continues the conversation with a scripted model, and checks that every provider would accept
+/// the messages of the request.
 async fn continue_conversation(history: &MemoryStore, key: &ConversationKey) {
     let model = ScriptedModel::new([Step::text("Gladly.")]);
     let agent = ChatPipeline::builder(model.clone()).history(history.clone()).build().unwrap();

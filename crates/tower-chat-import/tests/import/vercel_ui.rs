@@ -1,4 +1,4 @@
-//! Tests of Vercel's AI SDK.
+//! Tests the import of messages of Vercel's AI SDK.
 
 use std::fs;
 
@@ -26,7 +26,7 @@ async fn messages_of_vercels_ai_sdk_are_read_stored_and_continued() {
     check(Format::VercelUi, &files, &[alice(), bob()]).await;
 
     let alice = read(Format::VercelUi, &file("short.json")).unwrap().remove(0);
-    // The SDK's own conversion.
+    // The messages that the SDK itself has converted for a model.
     let of_sdk: Vec<Value> =
         serde_json::from_str(&fs::read_to_string(file("model.json")).unwrap()).unwrap();
     let roles = |all: &[Value], role: &dyn Fn(&Value) -> Value| -> Vec<Value> {
@@ -36,7 +36,7 @@ async fn messages_of_vercels_ai_sdk_are_read_stored_and_continued() {
         roles(&sketches(&alice.messages), &|it| it[0].clone()),
         roles(&of_sdk, &|it| it["role"].clone())
     );
-    // Displayed parts are stored, and not sent.
+    // Parts that are only displayed are stored in the metadata.
     assert_eq!(
         Value::Object(alice.messages[2].metadata.clone()),
         json!({

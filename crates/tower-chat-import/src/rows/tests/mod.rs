@@ -1,4 +1,4 @@
-//! Tests of the conversion of rows.
+//! Tests the conversion of rows to messages.
 
 mod results;
 
@@ -25,7 +25,7 @@ fn row() -> AggregateRow {
     AggregateRow::new(Role::Assistant)
 }
 
-/// Returns a summary of roles, texts and ids.
+/// Formats the role of each message, and the texts and ids of its parts.
 fn sketch<'a>(messages: impl IntoIterator<Item = &'a Message>) -> String {
     let part = |part: &Part| match part {
         Part::Text(text) => format!("{:?}", text.text),
@@ -45,7 +45,7 @@ fn sketch<'a>(messages: impl IntoIterator<Item = &'a Message>) -> String {
     messages.into_iter().map(message).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns a summary of the messages that a provider receives.
+/// Converts rows with `valid_messages_of_rows`, and formats the messages.
 fn valid<const N: usize>(rows: [AggregateRow; N]) -> String {
     let messages = valid_messages_of_rows(rows, DanglingCalls::Drop).unwrap();
     assert_valid(&messages);
@@ -58,7 +58,7 @@ fn assert_valid(messages: &Messages) {
     }
 }
 
-/// Returns a summary of all messages.
+/// Converts rows with `messages_of_rows`, and formats the messages.
 fn whole<const N: usize>(rows: [AggregateRow; N]) -> String {
     sketch(&messages_of_rows(rows).unwrap())
 }

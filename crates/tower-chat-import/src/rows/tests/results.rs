@@ -1,8 +1,9 @@
-//! Tests of the matching of results with calls, and of rows that cannot be parsed.
+//! Tests which call a result is matched with, and the errors of rows that cannot be parsed.
 
 use super::*;
 
-/// Returns the calls of a message with their results, in order.
+/// Returns, for each call in the converted rows, its arguments, the text of its result, and whether
+/// the tool has failed.
 fn answers(rows: &[serde_json::Value]) -> Vec<(String, String, bool)> {
     let rows: Vec<String> = rows.iter().map(ToString::to_string).collect();
     let rows = read_rows(rows.iter().map(String::as_str)).unwrap();
@@ -206,7 +207,7 @@ fn rows_that_make_no_sense_are_refused() {
     assert_eq!(error, RowsError::NotOfTheModel { row: 1, role: Role::User });
 }
 
-/// Rows of any shape become valid messages with all of their content.
+/// Random rows become valid messages that contain all content of the rows.
 #[test]
 fn any_rows_become_valid_messages() {
     let ids = ["1", "2", "3", ""];
