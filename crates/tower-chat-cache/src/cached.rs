@@ -213,8 +213,9 @@ fn visible(head: &Head) -> u64 {
     head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible)
 }
 
-/// Returns whether a conversation with one of these heads has the same visible messages as with the
-/// other. The number of visible messages shows this, because it only grows within one incarnation.
+/// Returns whether the same messages are visible with both heads of a conversation: the heads must
+/// have the same incarnation and the same number of visible messages. Within one incarnation,
+/// visible messages are only added.
 pub(crate) fn is_same_history(one: &Head, other: &Head) -> bool {
     one.revision.incarnation == other.revision.incarnation && visible(one) == visible(other)
 }

@@ -32,7 +32,8 @@ pub(crate) struct InFlightTable {
     sweep_above: usize,
 }
 
-/// The number of idle conversations that a cleanup allows in addition.
+/// The minimum number of conversations that can be added to the table after a cleanup, before the
+/// next cleanup.
 pub(crate) const IDLE: usize = 64;
 
 impl InFlightTable {

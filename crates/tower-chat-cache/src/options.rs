@@ -29,8 +29,8 @@ pub enum Revalidation {
     /// before the load began.
     #[default]
     Always,
-    /// If at least this time has passed since the conversation was last read or compared. During
-    /// this time, a load may lack writes of other processes.
+    /// Before a use, if at least this time has passed since the conversation was last read or
+    /// compared. During this time, a load may lack writes of other processes.
     After(Duration),
 }
 

@@ -13,7 +13,7 @@ use tower_chat_core::{
 };
 use tower_chat_testkit::RecordedMetrics;
 
-/// A lock: the tests run one at a time.
+/// A lock that each test acquires, so that the tests run one at a time.
 static ALONE: Mutex<()> = Mutex::const_new(());
 
 fn key(number: usize) -> ConversationKey {

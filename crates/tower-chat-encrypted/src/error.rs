@@ -28,16 +28,16 @@ pub enum EncryptionError {
         /// The kind of the value.
         column: String,
     },
-    /// The value was sealed for another message, or for another position in this one.
+    /// The value was sealed for another message, or for another position in the same message.
     #[error(
         "{column} of message {sequence} in conversation {key} was moved from message {found}: restore it from a backup"
     )]
     Moved {
         /// The conversation.
         key: ConversationKey,
-        /// The sequence number of the message in which it was found, from 1.
+        /// The sequence number of the message in which the value was found, from 1.
         sequence: u64,
-        /// The sequence number of the message for which it was sealed.
+        /// The sequence number of the message for which the value was sealed.
         found: u64,
         /// The kind of the value.
         column: String,

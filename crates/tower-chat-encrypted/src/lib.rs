@@ -44,9 +44,9 @@
 //! the life. A value that was moved to another position, or that belongs to another life, does not
 //! open.
 //!
-//! Each message also contains a digest of the messages before it, and whether it was staged. A
-//! message therefore opens only after the same messages as when it was written. Staged messages
-//! open only with their commit.
+//! Each message also contains a digest of the messages before it, and states whether it was staged.
+//! A message therefore opens only after the same messages as when it was written. Staged messages
+//! are accepted as visible messages only if the conversation also contains the commit of their run.
 //!
 //! # What is stored in plaintext
 //!
@@ -67,9 +67,9 @@
 //!   row of a call that was still waiting for approval;
 //! - make queries of the record return a call and its row from an older state, by replacing the
 //!   messages too; the conversation then does not load;
-//! - while a prune is in progress, or after a crash has interrupted a prune, remove any number of
-//!   the messages that existed when the prune began, from the beginning; or do so later, after
-//!   restoring the head from that time;
+//! - while a prune is in progress, or after a crash has interrupted it, remove messages from the
+//!   beginning of the conversation, up to all messages that existed when the prune began; the same
+//!   is possible later, after the head from that time was restored;
 //! - discard an open run; change its lease, its start time, or the message after which it begins;
 //!   replace its id while the run has no staged messages. If the attacker commits a run, the
 //!   conversation does not load;

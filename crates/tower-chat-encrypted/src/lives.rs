@@ -26,8 +26,8 @@ use crate::{
 };
 
 /// The sealed head of a conversation. The inner store contains the sealed head in place of the
-/// service id, because it changes the service id in the same transaction as the messages of a
-/// write.
+/// service id, because the inner store changes the service id in the same transaction as the
+/// messages of a write.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SealedHead {
     pub(crate) life: Life,

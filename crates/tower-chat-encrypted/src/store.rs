@@ -542,8 +542,8 @@ impl<S: HistoryStore> Maintenance for EncryptedStore<S> {
         pruned
     }
 
-    /// Returns the rows of a conversation. Reports a value that cannot be decrypted in its row. Fails if
-    /// a key is not available.
+    /// Returns the rows of a conversation. If a value cannot be decrypted, the row of the value
+    /// contains the error. If a key is not available, returns an error.
     async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
         let since = self.lives.now();
         let Some(sealed) = self.inner_store().rows(key).await? else { return Ok(None) };

@@ -35,7 +35,7 @@ pub enum McpError {
     Duplicate(DuplicateTool),
     /// The server refused the call, or failed while it ran the tool.
     Refused {
-        /// The server's name of the tool.
+        /// The name of the tool at the server.
         tool: String,
         /// The retryability of the failure. Its source is the JSON-RPC error, an
         /// [`ErrorData`](rmcp::ErrorData).
@@ -43,7 +43,7 @@ pub enum McpError {
     },
     /// The connection ended before the answer arrived, or the call could not be sent.
     Closed {
-        /// The server's name of the tool.
+        /// The name of the tool at the server.
         tool: String,
         /// The retryability of the failure. Its source is the [`ServiceError`] with which the connection
         /// ended.
@@ -51,14 +51,14 @@ pub enum McpError {
     },
     /// The answer did not arrive within the time limit. The call was cancelled at the server.
     TimedOut {
-        /// The server's name of the tool.
+        /// The name of the tool at the server.
         tool: String,
         /// The limit.
         limit: Duration,
     },
     /// The answer of the server is not a result.
     Unsupported {
-        /// The server's name of the tool.
+        /// The name of the tool at the server.
         tool: String,
         /// The kind of the answer.
         what: &'static str,
@@ -66,7 +66,7 @@ pub enum McpError {
     /// The call failed for another reason, for example because the kind of the answer was
     /// unexpected.
     NotCalled {
-        /// The server's name of the tool.
+        /// The name of the tool at the server.
         tool: String,
         /// The retryability of the failure. Its source is the [`ServiceError`] of the connection.
         source: Classified,

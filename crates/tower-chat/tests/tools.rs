@@ -204,7 +204,7 @@ async fn results_are_texts_values_or_nothing() {
 type ApiResult<T> = Result<T, String>;
 type Text = String;
 
-/// A type that converts into an output, and has the name of a type that does not.
+/// A type that converts into an output, although it has the same name as a type that does not.
 #[derive(Serialize)]
 struct Page(&'static str);
 
@@ -215,7 +215,8 @@ impl From<Page> for ToolOutput {
 }
 
 mod named {
-    /// A type with the name of an output that is not one.
+    /// A type that does not convert into an output, although it has the same name as a type that
+    /// does.
     #[derive(serde::Serialize)]
     pub(crate) struct Value {
         pub(crate) of: u8,

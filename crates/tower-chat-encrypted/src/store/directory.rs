@@ -17,12 +17,13 @@ use crate::{
     seal::{Expected, Found, Position},
 };
 
-/// The key, in the metadata that the inner store contains, of the whole sealed description.
+/// The name of the field, in the metadata of the inner store, that contains the whole sealed
+/// description.
 const SEALED: &str = "sealed";
 const COLUMN: &str = "description";
 
-/// Returns the position of a description, which contains its version, so that a description that
-/// was replaced with an earlier version is detected.
+/// Returns the position of a description. The position contains the version of the description, so
+/// that a description that was replaced with an earlier version is detected.
 fn position(version: u64) -> Position {
     Position { sequence: 0, index: version }
 }

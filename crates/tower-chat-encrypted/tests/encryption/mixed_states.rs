@@ -30,7 +30,8 @@ fn staged(attempt: u32, close: Option<Close>) -> Staged {
     Staged { lease, close, service_id: None, partial_text: None }
 }
 
-/// Returns the texts of a forged conversation that another process, which refuses former values, reads.
+/// Reads a forged conversation in another process, which refuses former values, and returns the
+/// texts.
 async fn texts(store: &Store) -> Result<Vec<String>, String> {
     let other = EncryptedStore::new(store.inner().clone(), keys()).without_former_values();
     let loaded = other.load(&key()).await;
