@@ -3,14 +3,14 @@
 use redis::Value;
 use tower_chat_core::{ConversationKey, store::StoreError};
 
-/// The items of a reply that is a list, consumed one after the other.
+/// The items of a reply that is a list. Each method reads and removes the next item.
 #[derive(Debug)]
 pub(crate) struct Answer(std::vec::IntoIter<Value>);
 
-/// Names, each with the bytes of its value, or `None` if it has no value.
+/// Pairs of a name and the bytes of its value; `None` if the value is null.
 pub(crate) type Pairs = Vec<(String, Option<Vec<u8>>)>;
 
-/// Names that may not be text, each with the bytes of its value.
+/// Pairs of a name and its value, both as bytes, because the name may not be UTF-8.
 pub(crate) type BytePairs = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl Answer {
@@ -22,7 +22,7 @@ impl Answer {
         text(self.next()?)
     }
 
-    /// Reads a text that may be missing.
+    /// Reads a text; `None` if the item is null.
     pub(crate) fn optional_text(&mut self) -> Result<Option<String>, StoreError> {
         match self.next()? {
             Value::Nil => Ok(None),
@@ -38,7 +38,7 @@ impl Answer {
         list(self.next()?)
     }
 
-    /// Reads a list of bytes. Each item may be missing.
+    /// Reads a list of byte strings. An item that is null is read as `None`.
     pub(crate) fn bytes(&mut self) -> Result<Vec<Option<Vec<u8>>>, StoreError> {
         self.list()?.into_iter().map(bytes).collect()
     }
@@ -53,8 +53,8 @@ impl Answer {
         Ok(pairs)
     }
 
-    /// Like [`pairs`](Self::pairs), for names that may not be text. A name or a value that does not
-    /// exist is read as empty.
+    /// Reads a list in which each name is followed by its value, without converting names to text.
+    /// A name or a value that is null is read as empty.
     pub(crate) fn byte_pairs(&mut self) -> Result<BytePairs, StoreError> {
         let mut items = self.list()?.into_iter();
         let mut pairs = Vec::with_capacity(items.len() / 2);
@@ -95,8 +95,8 @@ pub(crate) fn number(text: &str) -> Result<u64, StoreError> {
     text.parse().map_err(|_| unexpected("a value is not a number"))
 }
 
-/// Returns the error for a conversation with numbers that are out of range or do not match its
-/// messages. The script that found them has changed nothing.
+/// Returns the error for a conversation whose numbers are out of range or do not match its
+/// messages. The script that has found this has changed nothing.
 pub(crate) fn damaged(key: &ConversationKey) -> StoreError {
     corrupt(&format!(
         "the counters of conversation {key} are out of range, or differ from the number of its messages"

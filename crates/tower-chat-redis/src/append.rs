@@ -25,18 +25,20 @@ use crate::{
 
 const ACTION: &str = "append to a conversation";
 
-/// The maximum number of times that a write adds a missing directory entry to a conversation of an
-/// older release. The entry is missing again if a process of that release deletes and creates the
-/// conversation meanwhile.
+/// The maximum number of times that a write adds a missing directory entry to a conversation. The
+/// entry is missing if an older release has created the conversation. It can be missing again if a
+/// process of that release deletes and creates the conversation meanwhile.
 const ATTEMPTS: usize = 16;
 
-/// Stores a write, or acknowledges one that is stored already.
+/// Stores a write. If the write is already stored, returns its revision without storing it again.
 ///
-/// A write with messages may be sent again after the connection was lost, because the script recognises
-/// the id of a write that it has stored. A write without messages may be sent again too, unless it claims
-/// calls: the second execution would find the calls claimed by the first one.
+/// A write with messages is sent again after the connection was lost, because the script recognises
+/// the id of a stored write. A write without messages is also sent again, unless it claims tool
+/// calls: the second execution would find that the calls are already claimed, by the first
+/// execution.
 ///
-/// A write that may create its conversation first adds the conversation to the list of its scope.
+/// If the write may create its conversation, this function first adds the conversation to the list
+/// of its scope.
 pub(crate) async fn append(settings: &Settings, write: &Write) -> Result<Revision, StoreError> {
     let is_repeatable = !write.messages().is_empty() || write.claims().is_empty();
     let may_make = write.expected().incarnation == 0;
@@ -97,13 +99,13 @@ fn call(settings: &Settings, write: &Write, listing: Option<&Listing>) -> Call {
             call.push(key.scope());
             call.push(key.id());
         }
-        // This write cannot create a conversation.
+        // The write expects an existing conversation, and the script does not use these arguments.
         None => ["0", "", "", "", ""].iter().for_each(|nothing| call.push(nothing)),
     }
     let rows = tool_row::last_of_each(write.tools());
     call = call.with(write.messages().len()).with(write.claims().len()).with(rows.len());
     for appended in write.messages() {
-        // Every message of a write has an id.
+        // The default is never used, because every message of a write has an id.
         call.push(message::write(appended.id.unwrap_or(write.id()), appended));
     }
     for claim in write.claims() {
@@ -117,7 +119,7 @@ fn call(settings: &Settings, write: &Write, listing: Option<&Listing>) -> Call {
     call
 }
 
-/// Adds the activity of the write, for the directory.
+/// Adds the activity of the write, with which the script updates the directory entry.
 fn push_activity(call: &mut Call, write: &Write) {
     let activity = write.activity();
     call.push(if activity.is_some() { "1" } else { "" });
@@ -126,7 +128,7 @@ fn push_activity(call: &mut Call, write: &Write) {
     call.push(milliseconds::of(activity.map_or(now, RunActivity::began_at)));
     let mode = activity.and_then(RunActivity::mode);
     call.push(mode.map(PersistenceMode::as_str).unwrap_or_default());
-    // A run without usage has a row too.
+    // A write without usage adds a row without counts, so that every run has a row.
     let nothing = [ModelUsage::new(None, UsageSum::default())];
     let usage = if write.usage().is_empty() { &nothing } else { write.usage() };
     call.push(usage.len());
@@ -161,13 +163,15 @@ fn service_id(change: Option<&ServiceIdChange>) -> String {
 /// The outcome of a write.
 enum Outcome {
     Done(Result<Revision, StoreError>),
-    /// The conversation was not created before the deadline, and must be added to the list again.
+    /// The script was executed after the deadline and has not created the conversation. The
+    /// conversation must be added to the list again.
     Late,
-    /// The conversation needs an entry in the directory first.
+    /// The conversation has no directory entry. The entry must be created before the write can be
+    /// stored.
     Undescribed,
 }
 
-/// Reads the reply of the script.
+/// Converts the reply of the script to the outcome of the write.
 fn outcome(write: &Write, answer: redis::Value) -> Result<Outcome, StoreError> {
     let key = write.key().clone();
     let mut answer = Answer::new(answer)?;

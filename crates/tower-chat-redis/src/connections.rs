@@ -1,4 +1,4 @@
-//! The connections to the server, and the requests over them.
+//! The connections to the server, and the requests that are sent through them.
 
 use std::{
     fmt,
@@ -39,7 +39,7 @@ pub(crate) struct Connections {
     groups: Vec<Group>,
     next: AtomicUsize,
     response_timeout: Duration,
-    /// The retry of requests while the server is unreachable.
+    /// Repeats requests while the server is unreachable.
     retry: Retry,
     write_concern: WriteConcern,
 }
@@ -50,7 +50,8 @@ pub(crate) enum Target {
     #[cfg(feature = "cluster")]
     Cluster {
         client: Box<redis::cluster::ClusterClient>,
-        /// Clients of some of the servers. Each server forwards the messages of all channels.
+        /// Clients of one or more servers. Any of them can be used for a subscription, because in a
+        /// cluster each server forwards the messages of all channels.
         #[cfg(feature = "delivery")]
         servers: Vec<Client>,
     },
@@ -59,7 +60,7 @@ pub(crate) enum Target {
 /// A server that stores conversations.
 pub(crate) enum Server {
     Only,
-    /// A server of a cluster, with its port.
+    /// The host and the port of a server of a cluster.
     #[cfg(feature = "cluster")]
     Address(String),
 }
@@ -70,11 +71,12 @@ pub(crate) struct Connection {
     link: Option<Link>,
     /// Counts the open connection in a gauge.
     counted: Option<GaugeGuard>,
-    /// A number that distinguishes the connection from earlier ones in this slot.
+    /// The number of the connection in this slot. Each new connection in a slot has a larger
+    /// number.
     number: u64,
 }
 
-/// A shared connection.
+/// A connection. Clones share one connection.
 #[derive(Clone)]
 enum Link {
     Server(MultiplexedConnection),
@@ -102,7 +104,8 @@ impl Link {
 
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The additional time for a reply to arrive, after the timeout of waiting for replicas.
+/// The time that a reply may take in addition to the response timeout, which also limits the wait
+/// for replicas.
 const TRANSFER_TIME: Duration = Duration::from_secs(5);
 
 impl Connections {
@@ -129,7 +132,8 @@ impl Connections {
         self.write_concern != WriteConcern::Server
     }
 
-    /// Calls a script, and returns its reply without waiting for replicas or disks.
+    /// Calls a script, and returns the reply without waiting for a confirmation by replicas or
+    /// disks.
     pub(crate) async fn read(
         &self,
         action: &'static str,
@@ -138,7 +142,7 @@ impl Connections {
         self.persist(action, true, |index| self.call(index, call, false)).await
     }
 
-    /// Executes a command that only reads.
+    /// Executes a command without waiting for a confirmation by replicas or disks.
     pub(crate) async fn ask(
         &self,
         action: &'static str,
@@ -147,7 +151,8 @@ impl Connections {
         self.persist(action, true, |index| self.once(index, command, false)).await
     }
 
-    /// Returns all servers that store conversations.
+    /// Returns the servers that store conversations: all primaries of a cluster, or the only
+    /// server.
     pub(crate) async fn primaries(&self) -> Result<Vec<Server>, StoreError> {
         match &self.target {
             Target::Server(_) => Ok(vec![Server::Only]),
@@ -170,7 +175,7 @@ impl Connections {
         }
     }
 
-    /// Executes a command that only reads, on one of the servers.
+    /// Executes a command that only reads on the given server.
     pub(crate) async fn ask_server(
         &self,
         action: &'static str,
@@ -194,7 +199,7 @@ impl Connections {
         }
     }
 
-    /// Executes a command on servers of a cluster that are selected without a key.
+    /// Executes a command on the servers of a cluster that `to` selects.
     #[cfg(feature = "cluster")]
     async fn routed(&self, index: usize, command: Cmd, to: RoutingInfo) -> Result<Value, Failure> {
         let Some(connection) = self.pool.get(index) else { return Err(Failure::no_answer()) };
@@ -214,8 +219,9 @@ impl Connections {
         answer
     }
 
-    /// Calls a script that changes data, in one round trip. `is_repeatable` means that calling it
-    /// twice has the same effect as once.
+    /// Calls a script that changes data, in one round trip. Waits for replicas and disks as the
+    /// write concern requires. `is_repeatable` means that a second call has no effect, so that the
+    /// call can be sent again.
     pub(crate) async fn change(
         &self,
         action: &'static str,
@@ -225,9 +231,9 @@ impl Connections {
         self.persist(action, is_repeatable, |index| self.call(index, call, self.waits())).await
     }
 
-    /// Repeats an attempt while the server is unreachable. All attempts use one slot of the pool,
-    /// so that a new connection replaces a broken one. If a new connection leads to a replica
-    /// again, the retries end.
+    /// Repeats an attempt while the server is unreachable, until the retry timeout. All attempts
+    /// use the same slot of the pool, so that a new connection replaces a broken one. If a second
+    /// attempt also reaches a replica, the retries end.
     async fn persist<Attempt>(
         &self,
         action: &'static str,
@@ -249,7 +255,8 @@ impl Connections {
         outcome.map_err(|failure| failure.store_error(action, is_repeatable))
     }
 
-    /// Calls a script by its hash. If the server does not know the script, sends its code.
+    /// Calls a script by its hash. If the server has not cached the script, sends the code of the
+    /// script.
     async fn call(&self, index: usize, call: &Call, waits: bool) -> Result<Value, Failure> {
         match self.once(index, call.command(), waits).await {
             Err(failure) if failure.meaning == Meaning::UnknownScript => {
@@ -264,7 +271,7 @@ impl Connections {
         self.once(self.next_index(), command, false).await
     }
 
-    /// Returns the index of the next slot of the pool, round-robin.
+    /// Returns the index of the slot for the next request. The slots are used in turn.
     fn next_index(&self) -> usize {
         self.next.fetch_add(1, Ordering::Relaxed) % self.pool.len().max(1)
     }
@@ -275,7 +282,8 @@ impl Connections {
 
     async fn alone(&self, index: usize, command: &Cmd) -> Result<Value, Failure> {
         let Some(connection) = self.pool.get(index) else { return Err(Failure::no_answer()) };
-        // Concurrent callers wait for the same connection to open.
+        // While this caller opens the connection, concurrent callers wait for the lock of the slot
+        // instead of opening connections too.
         let (mut link, number) = connection.lock().await.link(self).await?;
         let answer = self.in_time(link.ask(command)).await;
         if let Err(failure) = &answer
@@ -286,8 +294,9 @@ impl Connections {
         answer
     }
 
-    /// Sends a write together with all others that were submitted to its connection. If another
-    /// task locks the connection first, that task sends this write too.
+    /// Submits a write to a connection, and waits for the outcome. The task that locks the
+    /// connection sends all submitted writes together. If another task locks the connection first,
+    /// that task also sends this write.
     async fn together(&self, index: usize, command: &Cmd) -> Result<Value, Failure> {
         let Some(group) = self.groups.get(index) else { return Err(Failure::no_answer()) };
         let outcome = group.submit(command);
@@ -327,8 +336,8 @@ impl Connections {
         outcomes
     }
 
-    /// Waits for a reply, with a timeout. The timeout is longer than that of the client library,
-    /// which may fail to fire.
+    /// Waits for a reply, with a timeout that is longer than the one of the client library. The
+    /// second timeout exists because the timeout of the library may have no effect.
     async fn in_time<T>(&self, asking: impl Future<Output = RedisResult<T>>) -> Result<T, Failure> {
         let limit = self.response_timeout.saturating_add(2 * TRANSFER_TIME);
         match tokio::time::timeout(limit, asking).await {
@@ -337,7 +346,8 @@ impl Connections {
         }
     }
 
-    /// Subscribes to a channel, on a connection of its own. Dropping the first value ends the subscription.
+    /// Subscribes to a channel on a new connection. Dropping the returned sink ends the
+    /// subscription.
     #[cfg(feature = "delivery")]
     pub(crate) async fn subscribe(
         &self,
@@ -381,7 +391,7 @@ impl Connections {
 }
 
 impl Connection {
-    /// Returns the connection, and opens one if there is none.
+    /// Returns the connection of the slot, and opens a connection if there is none.
     async fn link(&mut self, connections: &Connections) -> Result<(Link, u64), Failure> {
         if let Some(link) = &self.link {
             return Ok((link.clone(), self.number));
@@ -393,7 +403,8 @@ impl Connection {
         Ok((link, self.number))
     }
 
-    /// Drops the connection, if it still has this number.
+    /// Drops the connection of the slot, unless a newer connection has replaced the one with this
+    /// number.
     fn drop_link(&mut self, number: u64) {
         if self.number == number {
             self.link = None;
@@ -404,7 +415,7 @@ impl Connection {
 
 impl fmt::Debug for Connections {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // The address contains a password.
+        // The target is not printed, because its address may contain a password.
         f.debug_struct("Connections").field("connections", &self.pool.len()).finish_non_exhaustive()
     }
 }

@@ -15,7 +15,7 @@ use crate::{
     failure::foreign,
 };
 
-/// The stored fields of a conversation, besides messages and rows.
+/// The stored fields of a conversation's head, which do not include messages and rows.
 #[derive(Debug, Default)]
 pub(crate) struct Fields(HashMap<String, Vec<u8>>);
 
@@ -24,15 +24,15 @@ impl Fields {
         Self(pairs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect())
     }
 
-    /// Returns the head of the conversation. Without fields, returns the head of a conversation that was
-    /// never written.
+    /// Returns the head of the conversation. If there are no fields, returns the head of a
+    /// conversation that does not exist.
     pub(crate) fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
         let head = self.unchecked_head(key)?;
         head.check_range(key, LAST_SEQUENCE)?;
         Ok(head)
     }
 
-    /// Returns the head, whose numbers may be out of range.
+    /// Returns the head without checking that its numbers are in range.
     pub(crate) fn unchecked_head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
         if self.0.is_empty() {
             return Ok(Head::new(Revision::ABSENT));
@@ -53,8 +53,8 @@ impl Fields {
         self.text("format")
     }
 
-    /// Returns a random text that identifies the conversation among others with the same key. A
-    /// prune does not change it.
+    /// Returns the token of the conversation: a random text that distinguishes the conversation
+    /// from earlier and later conversations with the same key. A prune does not change the token.
     pub(crate) fn token(&self) -> &str {
         self.text("token").unwrap_or_default()
     }
@@ -65,8 +65,8 @@ impl Fields {
         Some(RunId::from_bytes(run))
     }
 
-    /// Returns a random text that changes when the conversation is created again, pruned or
-    /// rewritten.
+    /// Returns the life of the conversation: a random text that changes when the conversation is
+    /// created again, pruned or rewritten.
     pub(crate) fn life(&self) -> &str {
         self.text("life").unwrap_or_default()
     }

@@ -12,7 +12,7 @@ pub(crate) struct Failure {
     source: Arc<dyn std::error::Error + Send + Sync>,
 }
 
-/// The class of an error.
+/// The class of a failure, which determines the error that the store reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Meaning {
     /// Nothing was changed: the server could not be reached, or is still starting.
@@ -21,15 +21,16 @@ pub(crate) enum Meaning {
     Unknown,
     /// The change was applied, but not yet replicated or synced as the options require.
     NotSafe,
-    /// Nothing was changed: the server lacks disk, memory or connections for now.
+    /// Nothing was changed: the server has temporarily no memory, disk space or connections
+    /// available.
     ResourceExhausted,
     /// Nothing was changed: the server is read-only, such as a replica.
     ReadOnly,
-    /// A key of the store has a value that this library did not write.
+    /// A key has a value that the store did not write, for example of another type.
     Foreign,
     /// The server has not cached the script (`NOSCRIPT`).
     UnknownScript,
-    /// Nothing was changed, and a retry will fail too.
+    /// Nothing was changed, and a retry would fail too.
     Permanent,
 }
 
@@ -46,7 +47,8 @@ impl Failure {
                 | ServerErrorKind::MasterDown
                 | ServerErrorKind::Moved
                 | ServerErrorKind::Ask => Meaning::NotApplied,
-                // An error in a script begins with the code of the command that failed.
+                // The message of an error in a script begins with the code of the command that has
+                // failed.
                 _ => code_in(&error).map_or(Meaning::Permanent, meaning_of_code),
             },
             ErrorKind::Extension => error.code().map_or(Meaning::Permanent, meaning_of_code),
@@ -57,7 +59,7 @@ impl Failure {
         Self { meaning, source: Arc::new(error) }
     }
 
-    /// Creates the failure of opening a connection: nothing was changed.
+    /// Creates the failure for a connection that could not be opened, so that nothing was changed.
     pub(crate) fn of_connecting(error: RedisError) -> Self {
         let mut failure = Self::of_command(error);
         if failure.meaning == Meaning::Unknown {
@@ -66,23 +68,25 @@ impl Failure {
         failure
     }
 
-    /// Creates the failure of waiting for replicas or disks.
+    /// Creates the failure for a wait for replicas or disks that has failed. The write itself was
+    /// applied.
     pub(crate) fn of_waiting(error: RedisError) -> Self {
         Self { meaning: Meaning::NotSafe, source: Arc::new(error) }
     }
 
-    /// Creates the failure of a request without a reply in time.
+    /// Creates the failure for a request that was not answered in time.
     pub(crate) fn no_answer() -> Self {
         Self { meaning: Meaning::Unknown, source: Arc::new(NoAnswer) }
     }
 
-    /// Creates the failure of a write that fewer replicas or disks have confirmed than required.
+    /// Creates the failure for a write that was applied, and that fewer replicas or disks than
+    /// required have confirmed.
     pub(crate) fn not_safe(disks: i64, replicas: i64) -> Self {
         Self { meaning: Meaning::NotSafe, source: Arc::new(NotSafe { disks, replicas }) }
     }
 
-    /// Returns whether the request may be repeated at once. `is_repeatable` means that executing it
-    /// twice has the same effect as once.
+    /// Returns whether the store may repeat the request itself. `is_repeatable` means that a second
+    /// execution has no effect.
     pub(crate) fn may_repeat(&self, is_repeatable: bool) -> bool {
         match self.meaning {
             Meaning::NotApplied | Meaning::ReadOnly => true,
@@ -94,7 +98,8 @@ impl Failure {
         }
     }
 
-    /// Returns whether a new connection may help.
+    /// Returns whether the connection should be replaced, because a retry on a new connection may
+    /// succeed.
     pub(crate) fn ends_connection(&self) -> bool {
         match self.meaning {
             Meaning::NotApplied | Meaning::Unknown | Meaning::ReadOnly => true,

@@ -1,8 +1,9 @@
 //! Copies of conversations.
 //!
-//! A copy and its original may be on different servers, so that no script can include both. The store
-//! reads the visible data from one snapshot, and writes them in parts to temporary keys on the server of
-//! the copy. One script then renames the temporary keys to the keys of the copy.
+//! The original and the copy may be on different servers, so that one script cannot access both.
+//! The store reads the visible data of the original from one snapshot, and writes them in parts to
+//! temporary keys on the server of the copy. One script then renames the temporary keys to the keys
+//! of the copy.
 
 use std::time::SystemTime;
 
@@ -28,18 +29,21 @@ use crate::{
 
 const ACTION: &str = "copy a conversation";
 
-/// The time to live of the temporary keys, in milliseconds. The keys expire if the process dies before it
-/// completes or removes them.
+/// The time to live of the temporary keys, in milliseconds. The keys expire if the process ends
+/// before it renames or deletes them.
 const TEMPORARY_TTL_MS: u64 = 10 * 60 * 1000;
 
-/// The maximum number of bytes, and of messages or rows, in a part.
+/// The maximum number of bytes of a part, and the maximum number of messages or rows in a part.
 const PART_BYTES: usize = 1024 * 1024;
 const PART_ITEMS: usize = 5_000;
 
-/// The maximum number of times that the original is read because it was written meanwhile.
+/// The maximum number of attempts to read the original. An attempt fails if the original was
+/// written during the reading.
 const ATTEMPTS: usize = 64;
 
-/// Copies the visible part of a conversation. Returns [`Revision::ABSENT`] if there is none.
+/// Copies the visible part of a conversation, and returns the revision of the copy. If the
+/// conversation has neither a visible message nor a service id, creates no copy and returns
+/// [`Revision::ABSENT`].
 pub(crate) async fn fork(
     settings: &Settings,
     from: &ConversationKey,
@@ -66,8 +70,8 @@ pub(crate) async fn fork(
 }
 
 struct Original {
-    /// The sequence number of the last pruned message. The numbers of the remaining messages follow
-    /// it.
+    /// The sequence number of the last pruned message. The remaining messages have the numbers
+    /// after it.
     pruned: u64,
     messages: Vec<Vec<u8>>,
     tools: Vec<ToolRecord>,
@@ -75,7 +79,7 @@ struct Original {
     directory: directory::Entry,
 }
 
-/// Returns the visible part of a conversation, if there is any.
+/// Reads the visible part of a conversation; `None` if there is nothing to copy.
 async fn original(
     settings: &Settings,
     from: &ConversationKey,
@@ -91,7 +95,7 @@ async fn original(
         if rows.writes != stored.writes || rows.life != stored.fields.life() {
             continue;
         }
-        // Everything is decoded first, so that no unreadable data are copied.
+        // All data are decoded before anything is written, so that damaged data are not copied.
         for (stored, sequence) in stored.messages.iter().zip(head.pruned.saturating_add(1)..) {
             message::read(stored).map_err(|error| message::undecodable(from, sequence, error))?;
         }
@@ -119,7 +123,8 @@ async fn original(
 struct Copy<'a> {
     settings: &'a Settings,
     to: &'a ConversationKey,
-    /// A random name for the temporary keys, which also identifies the copy.
+    /// A random text, which is part of the names of the temporary keys, and is also the life of the
+    /// copy.
     name: String,
     revision: Revision,
 }
@@ -130,13 +135,13 @@ impl Copy<'_> {
         self.rename_to_copy(original).await
     }
 
-    /// Deletes the temporary keys. If that fails too, they expire later.
+    /// Deletes the temporary keys. An error is ignored, because the keys expire later.
     async fn delete_temporary(&self) {
         let names = self.settings.names.conversation(self.to).copy(&self.name);
         drop(self.settings.connections.command(cmd("UNLINK").arg(&names)).await);
     }
 
-    /// Stores everything under temporary keys.
+    /// Stores all messages and rows of the original in temporary keys.
     async fn store_temporary(&self, original: &Original) -> Result<(), StoreError> {
         let messages = (original.pruned.saturating_add(1)..)
             .zip(&original.messages)
@@ -182,7 +187,8 @@ impl Copy<'_> {
         self.settings.connections.change(ACTION, true, &call).await.map(drop)
     }
 
-    /// Renames the temporary keys to those of the copy, unless a conversation with this key exists.
+    /// Renames the temporary keys to the keys of the copy, unless a conversation with the key of
+    /// the copy exists.
     async fn rename_to_copy(&self, original: &Original) -> Result<Revision, StoreError> {
         let names = self.settings.names.conversation(self.to);
         let [head, messages, tools, calls, pending, directory] = names.all();
@@ -215,7 +221,8 @@ impl Copy<'_> {
                 .with(self.settings.lifetime())
                 .with(listing.deadline)
                 .with(&listing.token)
-                // The name identifies a copy that was made although its acknowledgement was lost.
+                // If the acknowledgement was lost, the script recognises the finished copy by this
+                // name.
                 .with(&self.name)
                 .with(self.to.scope())
                 .with(self.to.id())
@@ -242,7 +249,7 @@ impl Copy<'_> {
     }
 }
 
-/// An item of the copy.
+/// A message or a row that is written to the temporary keys.
 enum Item<'a> {
     Message { sequence: u64, stored: &'a Vec<u8> },
     Row { record: &'a ToolRecord, row: Vec<u8> },

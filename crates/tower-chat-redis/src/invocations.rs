@@ -37,8 +37,8 @@ pub(crate) fn conversation(query: &InvocationQuery) -> Option<ConversationKey> {
     Some(ConversationKey::new(&*query.scope, id))
 }
 
-/// Returns the calls that match a query. Each conversation takes one request, or several if the
-/// reply is long.
+/// Returns the calls that match a query. The store sends one request for each conversation, or
+/// several if the reply is long.
 pub(crate) async fn invocations(
     settings: &Settings,
     query: &InvocationQuery,
@@ -87,17 +87,17 @@ pub(crate) async fn tool_totals(
     Ok(totals.into_values().collect())
 }
 
-/// Rows of one conversation, in order, with the messages that they refer to.
+/// The rows of one conversation, in order, with the messages to which they refer.
 #[derive(Default)]
 pub(crate) struct Rows {
     rows: Vec<(SequencePosition, Vec<u8>)>,
     messages: HashMap<u64, Vec<u8>>,
-    /// The life of the conversation, and its number of writes.
+    /// The life of the conversation. The next field is its number of writes.
     pub(crate) life: String,
     pub(crate) writes: Option<String>,
 }
 
-/// Reads all rows of a conversation, without messages.
+/// Reads all rows of a conversation, without the messages to which they refer.
 pub(crate) async fn all_rows(
     settings: &Settings,
     key: &ConversationKey,
@@ -121,8 +121,8 @@ async fn rows(
     Err(read::keeps_changing(ACTION))
 }
 
-/// Reads the rows in pages, usually one. Returns `None` if the conversation's life has changed
-/// meanwhile.
+/// Reads the rows in pages; usually one page is sufficient. Returns `None` if the life of the
+/// conversation has changed between two pages.
 async fn pages(
     settings: &Settings,
     query: &InvocationQuery,
@@ -198,7 +198,8 @@ fn page(
 }
 
 impl Rows {
-    /// Iterates over the records, in order. An unreadable one is an error with the reason.
+    /// Returns an iterator over the records, in order. An unreadable record is returned as an error
+    /// with the reason.
     pub(crate) fn records(
         &self,
     ) -> impl Iterator<Item = (SequencePosition, Result<ToolRecord, String>)> + '_ {

@@ -1,8 +1,8 @@
 //! A `tower-chat` history store in Redis or Valkey, for programs on several machines, with an
 //! optional time to live.
 //!
-//! [`RedisStore`] is a [`HistoryStore`](tower_chat_core::store::HistoryStore): open it once,
-//! clone it freely.
+//! [`RedisStore`] implements [`HistoryStore`](tower_chat_core::store::HistoryStore). A program
+//! opens the store once; clones of the store are cheap.
 //!
 //! ```no_run
 //! # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -24,37 +24,40 @@
 //!
 //! # Round trips
 //!
-//! A write is one script, which the server executes atomically: it makes all checks, then stores
-//! everything, at a cost that does not depend on the conversation's length. The first write of a
-//! conversation takes one more round trip to add it to the list of its scope. If the server does
-//! not know a script, for example after a restart, the store sends its code. A conversation is
-//! loaded in pages of about 1 MB. Each page blocks the server for some milliseconds.
+//! The store executes a write as one script, which the server executes atomically. The script makes
+//! all checks, and then stores the whole write, at a cost that does not depend on the length of the
+//! conversation. The first write of a conversation takes an additional round trip, which adds the
+//! conversation to the list of its scope. If the server has not cached a script, for example after
+//! a restart, the store sends the code of the script. The store loads a conversation in pages of
+//! about 1 MB. Each page blocks the server for some milliseconds.
 //!
 //! # Durability
 //!
-//! An acknowledged write is as durable as the server's settings make it. With Redis's default
-//! settings, a crash loses everything since the last snapshot. Set `appendonly yes`, and
-//! `appendfsync always` unless the loss of a second is acceptable. [`WriteConcern`] has a table of
-//! the settings, and can make writes wait for replicas and their disks.
+//! The settings of the server determine the durability of an acknowledged write. With Redis's
+//! default settings, a crash loses all writes since the last snapshot. Set `appendonly yes`. Also
+//! set `appendfsync always`, unless the application can accept the loss of the last second.
+//! [`WriteConcern`] has a table of the settings, and can make writes wait for replicas and their
+//! disks.
 //!
-//! A server that evicts keys when its memory is full (`maxmemory-policy` other than `noeviction`)
-//! is refused, unless that is [allowed](RedisOptions::allow_eviction). When the memory of a server
-//! with `noeviction` is full, reading, deleting, pruning and discarding a run still work. Other
-//! writes, and descriptions, fail until there is free memory.
+//! Opening the store fails if the server evicts keys when its memory is full (a `maxmemory-policy`
+//! other than `noeviction`), unless the options [allow eviction](RedisOptions::allow_eviction).
+//! When the memory of a server with `noeviction` is full, the store can still read, delete and
+//! prune conversations, and discard runs. All other changes fail until the server has free memory.
 //!
 //! # Failures of the server
 //!
-//! If the server is unreachable, a write is sent again until
-//! [`with_retry_timeout`](RedisOptions::with_retry_timeout) has passed, and then fails with a retryable
-//! error. The write is stored once even if its first acknowledgement was lost, because the script finds
-//! its id. A write without messages that claims tool calls, and a deletion, have no id. Operations
-//! without an id are not sent again if they may have been executed, and their error is not retryable. A
-//! write that reached a replica is sent once more over a new connection, which may lead to the new
-//! primary after a failover.
+//! If the server is unreachable, the store sends a write again until
+//! [`with_retry_timeout`](RedisOptions::with_retry_timeout) has passed. The write then fails with a
+//! retryable error. A write whose first acknowledgement was lost is stored only once, because the
+//! script recognises the id of the write when the store sends it again. Two operations have no id:
+//! a write without messages that claims tool calls, and a deletion. If such an operation may have
+//! been executed, the store does not send it again, and returns an error that is not retryable. If
+//! a replica refuses a write, the store sends the write again over a new connection, because after
+//! a failover the address may refer to the new primary.
 //!
-//! While a slot of a cluster is migrated to another server, most requests for its conversations are
-//! refused: their keys are moved one by one, and the store does not follow individual keys. The store
-//! repeats the requests until the retry timeout has passed, as if the server were unreachable.
+//! While a slot of a cluster is migrated to another server, the servers refuse most requests for
+//! the conversations of this slot, because the keys of one conversation are temporarily on two
+//! servers. The store repeats these requests until the retry timeout has passed.
 //!
 //! # Several processes
 //!
@@ -64,55 +67,63 @@
 //!
 //! # The keys
 //!
-//! A conversation has up to six keys: `tower-chat:{alice/support}:head`, and `messages`, `tools`,
-//! `calls`, `pending` and `directory` in place of `head`. The part in braces puts all of them on
-//! one server of a cluster; braces inside it are escaped. A scope or an id longer than 128 bytes is
-//! shortened to its beginning and its SHA-256. Each scope has a list of its conversations,
-//! `tower-chat:{alice/*}:list`, which may be on another server. Readers of the list verify each
-//! conversation and remove ids of conversations that no longer exist.
-//! [`open_runs`](tower_chat_core::store::Journal::open_runs) and queries of the record without
-//! a conversation read every conversation on the list.
+//! A conversation has up to six keys: `tower-chat:{alice/support}:head`, and five keys whose names
+//! end with `messages`, `tools`, `calls`, `pending` and `directory` instead of `head`. Because of
+//! the hash tag, the part in braces, all keys of a conversation are on one server of a cluster.
+//! Braces in a scope or an id are escaped. A scope or an id longer than 128 bytes is replaced with
+//! its beginning and its SHA-256. Each scope has a list of its conversations,
+//! `tower-chat:{alice/*}:list`, which may be on another server. A reader of the list checks that
+//! each conversation exists, and removes the ids of conversations that no longer exist.
+//! [`open_runs`](tower_chat_core::store::Journal::open_runs), and queries of the record that do not
+//! name a conversation, read every conversation on the list.
 //!
 //! The key `tower-chat:sealed` records whether a store contains encrypted data. Older releases did
-//! not write it. The first plain change of a store without it searches all conversations for such
-//! data; their lists are found among the names of all keys (`SCAN`).
+//! not write this key. If the key is missing, the first change that is not encrypted searches all
+//! conversations of the store for encrypted data. For this search the store finds the lists of
+//! conversations among the names of all keys (`SCAN`).
 //!
 //! # The directory
 //!
-//! The directory entry of a conversation is in its key `directory`. The script of each write updates it,
-//! without another round trip. A [`summary`](tower_chat_core::store::Directory::summary) is one request,
-//! regardless of the length of the conversation. [`runs`](tower_chat_core::store::Directory::runs) and
-//! the usage of a conversation are one request too, and read the rows of all its runs.
+//! The directory entry of a conversation is stored in its key `directory`. The script of each write
+//! updates the entry without an additional round trip. A
+//! [`summary`](tower_chat_core::store::Directory::summary) is one request, regardless of the length
+//! of the conversation. [`runs`](tower_chat_core::store::Directory::runs) and the usage of one
+//! conversation are also one request each, and read the rows of all runs of the conversation.
 //!
-//! There is no index by last activity. Such an index would be on another server of a cluster than the
-//! conversations, and each write would take one more round trip. Therefore
-//! [`conversations`](tower_chat_core::store::Directory::conversations) reads every conversation on the
-//! list of the scope for each page, 256 at a time, and
-//! [`usage`](tower_chat_core::store::Directory::usage) does so 32 at a time. The results are exact, and
-//! the cost grows with the number of conversations, regardless of the limit. A query over all scopes
-//! first finds their lists among the names of all keys of the server, or of each primary of the cluster
-//! (`SCAN`), including keys of other programs. While a slot of a cluster is migrated, a scope may be
-//! missed. Conversations with an unreadable entry are on the first page.
+//! The directory has no index by last activity. In a cluster, such an index would be on another
+//! server than most conversations, so that each write would take an additional round trip.
+//! Therefore [`conversations`](tower_chat_core::store::Directory::conversations) reads all
+//! conversations on the list of the scope for each page, 256 at a time, and
+//! [`usage`](tower_chat_core::store::Directory::usage) reads them 32 at a time. The results are
+//! exact. The cost of a page is proportional to the number of conversations in the scope,
+//! regardless of the limit. A query over all scopes first finds the lists of all scopes among the
+//! names of all keys of the server, or of each primary of the cluster (`SCAN`), including keys of
+//! other programs. While a slot of a cluster is migrated, such a query may miss a scope.
+//! Conversations whose entry cannot be read are on the first page.
 //!
-//! A conversation of a release without a directory gets its entry when it is first read or written.
-//! Its times are those of its run ids, its runs are counted from the remaining messages, and its
-//! usage begins at zero. All its messages are read once, in pages.
+//! A conversation that was created by a release without a directory gets its entry when it is first
+//! read or written. The times in this entry are taken from the ids of the runs, the number of runs
+//! is computed from the remaining messages, and the usage begins at zero. To create the entry, the
+//! store reads all messages of the conversation once, in pages.
 //!
 //! # The update log
 //!
-//! `RedisUpdateLog` (feature `delivery`) stores the updates of detached runs. A run has a key with its
-//! record and a stream of its updates, `tower-chat:{alice/support}:run-log:...` and `run-updates`, on the
-//! server of its conversation. Both expire with the run. An index of all runs, with the keys
-//! `tower-chat:{runs}:times` and `names`, may be on another server. A message on the channel
-//! `tower-chat:runs` wakes waiting readers, on one connection for each log. If the messages do not arrive,
-//! for example because the user may not use the channel, readers read their run every 250 ms.
+//! `RedisUpdateLog` (feature `delivery`) stores the updates of detached runs. A run has two keys,
+//! on the server of its conversation: the record of the run
+//! (`tower-chat:{alice/support}:run-log:...`), and a stream with its updates
+//! (`tower-chat:{alice/support}:run-updates:...`). Both keys expire with the run. The index of all
+//! runs has the keys `tower-chat:{runs}:times` and `tower-chat:{runs}:names`, which may be on
+//! another server. Each log opens one connection on which it receives messages of the channel
+//! `tower-chat:runs`, which wake waiting readers. If the messages do not arrive, for example
+//! because the user has no permission for the channel, every reader reads its run every 250 ms.
 //!
 //! # Deletion and expiry
 //!
-//! Deleted and pruned data are removed from memory at once. With
-//! [`with_time_to_live`](RedisOptions::with_time_to_live) all keys of a conversation expire at one
-//! moment. Its id stays on the list of its scope until the list is next read. Append-only files and
-//! snapshots contain deleted data until they are rewritten (`BGREWRITEAOF`, `BGSAVE`).
+//! The server removes deleted and pruned data from its memory immediately. With
+//! [`with_time_to_live`](RedisOptions::with_time_to_live), all keys of a conversation expire at the
+//! same time. The id of an expired conversation remains on the list of its scope until the list is
+//! next read. Append-only files and snapshots contain deleted data until the server rewrites these
+//! files (`BGREWRITEAOF`, `BGSAVE`).
 //!
 //! # Features
 //!

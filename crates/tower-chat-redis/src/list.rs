@@ -1,15 +1,17 @@
 //! The list of a scope's conversations.
 //!
-//! The list of a scope may be on another server of a cluster than its conversations, so that no
-//! script can include both. An id is added to the list before its conversation is created, and a
-//! reader of the list verifies each conversation. The list may therefore contain too many ids, but
-//! never too few, and readers see the correct result.
+//! In a cluster, the list of a scope may be on another server than a conversation of the scope, so
+//! that one script cannot access both. Therefore a writer adds the id to the list before it creates
+//! the conversation, and a reader of the list checks that each conversation exists. The list may
+//! contain ids of conversations that do not exist, but it contains the ids of all conversations
+//! that exist.
 //!
-//! An id is removed when its conversation no longer exists and no process may be about to create
-//! it. A process that is about to create a conversation stores a token beside the list. The token
-//! expires after twice the time that creating the conversation may take. The script that creates a
-//! conversation checks the deadline for it by the server's clock. The clocks of a cluster may
-//! therefore differ by up to [`WINDOW`].
+//! An id may be removed from the list only if its conversation does not exist, and no process can
+//! create the conversation without adding the id again. For this reason a process that will create
+//! a conversation stores a token on the server of the list. The process must create the
+//! conversation within [`WINDOW`], and the token expires after twice this time. The script that
+//! creates a conversation checks the deadline by the clock of its server. Therefore the clocks of
+//! the servers in a cluster may differ by up to [`WINDOW`].
 
 use std::time::Duration;
 
@@ -24,17 +26,18 @@ use crate::{
     settings::{Settings, random},
 };
 
-/// The time within which a conversation must be created after it was added to the list.
+/// The time within which a process must create a conversation after it has added the id to the
+/// list.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The maximum number of times that a conversation is added to the list. A conversation is added again if
-/// it was not created in time.
+/// The maximum number of times that a write adds its conversation to the list. The write adds it
+/// again if it could not create the conversation in time.
 pub(crate) const ATTEMPTS: usize = 3;
 
-/// The number of ids that are verified concurrently.
+/// The number of conversations that a reader of the list checks concurrently.
 const PAGE: usize = 256;
 
-/// The addition of an id to the list of its scope.
+/// An id that a process has added to the list of its scope.
 #[derive(Debug)]
 pub(crate) struct Listing {
     /// The deadline for creating the conversation, by the server's clock, in milliseconds since
@@ -60,17 +63,18 @@ pub(crate) async fn add_to_list(
     Ok(Listing { deadline: number(&answer::text(answer)?)?, token })
 }
 
-/// Returns the error for a conversation that could not be created in time.
+/// Returns the error for a conversation that the store could not create in time.
 pub(crate) fn late(action: &'static str) -> StoreError {
     let reason =
         "it took more than a minute, or the clocks of the cluster differ by more than a minute";
     StoreError::backend(action, true, reason)
 }
 
-/// Removes the id of a deleted conversation from the list, unless another process may be about to create
-/// the conversation. `token` is the token of the deleted conversation; empty if it is not known.
+/// Removes the id of a deleted conversation from the list, unless the token of another process
+/// shows that this process may create the conversation again. `token` is the token with which the
+/// deleted conversation was created; empty if it is not known.
 ///
-/// If the removal fails, the next reader of the list repeats it.
+/// An error is ignored, because the next reader of the list removes the id.
 pub(crate) async fn remove_from_list(settings: &Settings, key: &ConversationKey, token: &str) {
     let names = &settings.names;
     let call = REMOVE_FROM_LIST
@@ -105,7 +109,8 @@ pub(crate) async fn conversations(
     Ok(found)
 }
 
-/// Returns whether a scope has a conversation, even one whose messages are all staged.
+/// Returns whether a scope contains a conversation. A conversation whose messages are all staged is
+/// included.
 pub(crate) async fn has_conversation(settings: &Settings, scope: &str) -> Result<bool, StoreError> {
     let mut listed = Listed::new(settings, scope, None);
     let mut page_size = 1;
@@ -144,7 +149,7 @@ pub(crate) async fn open_runs(
 pub(crate) struct Listed<'a> {
     settings: &'a Settings,
     scope: std::sync::Arc<str>,
-    /// The lower bound of the next page, in the form of `ZRANGEBYLEX`.
+    /// The lower bound of the next page, in the syntax of `ZRANGEBYLEX`.
     from: Vec<u8>,
     is_at_end: bool,
 }
@@ -155,7 +160,8 @@ impl<'a> Listed<'a> {
         Self { settings, scope: scope.into(), from, is_at_end: false }
     }
 
-    /// Returns the next conversations, at most `page_size` and at most [`PAGE`]; `None` at the end.
+    /// Returns the next conversations: at most `page_size`, and at most [`PAGE`]. Returns `None` at
+    /// the end of the list.
     pub(crate) async fn next(
         &mut self,
         page_size: usize,
@@ -178,7 +184,7 @@ impl<'a> Listed<'a> {
     }
 }
 
-/// Returns the lower bound of a range of the list after an id.
+/// Returns the lower bound of the range that begins after an id, in the syntax of `ZRANGEBYLEX`.
 fn behind(id: &str) -> Vec<u8> {
     [b"(", id.as_bytes()].concat()
 }
@@ -206,7 +212,7 @@ async fn state(settings: &Settings, key: &ConversationKey) -> Result<State, Stor
     if visible.or(sequence).is_some_and(|seen| seen != b"0") {
         return Ok(State::Visible);
     }
-    // A conversation with a service id may be visible without messages.
+    // A conversation without messages is visible if it has a service id.
     let mut exists = cmd("HEXISTS");
     exists.arg(settings.names.conversation(key).head()).arg("service_id");
     match settings.connections.ask(action, &exists).await? {

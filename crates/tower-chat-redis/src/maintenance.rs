@@ -1,7 +1,7 @@
 //! Reads a conversation row by row and rewrites rows in place, for checks and repairs.
 //!
-//! Rows are found by the names of their fields instead of consecutive numbers, because messages may
-//! be missing and numbers damaged.
+//! Rows are found by the names of the existing fields, and not by consecutive numbers, because
+//! messages may be missing and numbers may be damaged.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -29,7 +29,7 @@ use crate::{
 const READ: &str = "read the rows of a conversation";
 const CHANGE: &str = "rewrite a conversation";
 
-/// The number of values in one request.
+/// The maximum number of values that one request reads.
 const PAGE: usize = 1000;
 
 /// Returns the visible rows of a conversation, from one snapshot.
@@ -59,13 +59,13 @@ pub(crate) async fn rows(
     Err(keeps_changing(READ))
 }
 
-/// The fields of a conversation's head, and the names of its messages and calls.
+/// The fields of a conversation's head, and the numbers of its messages and calls.
 struct Found {
     fields: Fields,
     writes: String,
-    /// The sequence numbers of its visible messages, in order.
+    /// The sequence numbers of the visible messages, in order.
     messages: Vec<u64>,
-    /// The calls in its record, with the sequence numbers of their messages, in order.
+    /// The calls in the record, with the sequence numbers of their messages, in order.
     calls: Vec<(String, u64)>,
 }
 
@@ -87,7 +87,7 @@ async fn read_fields(
     let head = fields.head(key)?;
     let seen = head.pruned.saturating_add(1)..=visible(&head);
     let named = answer.bytes()?.into_iter().flatten();
-    // A field whose name is no number is not visible to readers.
+    // A field whose name is not a number is skipped, because no reader reads it.
     let mut messages: Vec<u64> = named
         .filter_map(|name| std::str::from_utf8(&name).ok()?.parse().ok())
         .filter(|number| seen.contains(number))
@@ -103,14 +103,14 @@ fn ordered(scored: Pairs) -> Result<Vec<(String, u64)>, StoreError> {
     let mut calls = Vec::with_capacity(scored.len());
     for (member, score) in scored {
         let score = String::from_utf8(score.unwrap_or_default()).unwrap_or_default();
-        // A number out of range is reported with the row.
+        // A number that is out of range becomes 0. The damage is reported when the row is read.
         calls.push((member, number(&score).unwrap_or_default()));
     }
     Ok(calls)
 }
 
-/// Returns the values of these fields in a hash of the conversation; `None` if it was written
-/// meanwhile.
+/// Reads the values of the named fields from a hash of the conversation. Returns `None` if the
+/// conversation was written during the reading.
 async fn values(
     settings: &Settings,
     key: &ConversationKey,
@@ -155,13 +155,14 @@ fn read_tool(
     }
 }
 
-/// Returns a count as the scripts store it.
+/// Converts a count to the text that the scripts store.
 fn stored(count: u64) -> String {
     count.min(UsageSum::LARGEST).to_string()
 }
 
-/// Executes a rewrite, which changes the life of the conversation. If the request is repeated, the script
-/// recognises the new life. Concurrent readers notice the change and begin again.
+/// Executes a rewrite, which changes the life of the conversation. If the store sends the request
+/// again, the script recognises by the new life that the rewrite was executed. Concurrent readers
+/// detect the new life and begin again.
 pub(crate) async fn rewrite(
     settings: &Settings,
     rewrite: &Rewrite,
@@ -169,12 +170,14 @@ pub(crate) async fn rewrite(
     let Rewrite { key, expected, .. } = rewrite;
     let revision = expected.rewritten();
     if rewrite.counts.is_some() {
-        // A conversation that an older release has made gets its entry now.
+        // The rewrite may change counts in the directory entry, so a conversation of an older
+        // release gets its entry first.
         directory::ensure_entry(settings, key).await?;
     }
     let counted = rewrite.counts.as_ref();
     let tool_calls = counted.map_or(&[][..], |counts| &counts.tool_calls);
-    // Of several contents of one message the last is used, as for the rows of a call.
+    // If the rewrite contains several contents for one message, the last one is used, as for the
+    // rows of a call.
     let contents: BTreeMap<u64, &Message> =
         rewrite.messages.iter().map(|(sequence, message)| (*sequence, message)).collect();
     let rows = tool_row::last_of_each(&rewrite.tools);

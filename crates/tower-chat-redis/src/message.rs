@@ -7,7 +7,7 @@ use tower_chat_core::{
     store::StoreError,
 };
 
-/// Returns the first bytes of the stored form of the message with this id.
+/// Returns the beginning of the stored form of a message: the run, and the index in the run.
 pub(crate) fn name(id: MessageId) -> [u8; 20] {
     let mut name = [0; 20];
     let (run, index) = name.split_at_mut(16);

@@ -5,14 +5,15 @@ use tower_chat_core::ConversationKey;
 #[cfg(feature = "delivery")]
 use tower_chat_core::RunId;
 
-/// The maximum length of a scope or an id that names contain unchanged, in bytes.
+/// The maximum length in bytes of a scope or an id that the names of keys contain unchanged.
 const MAX_UNCHANGED_BYTES: usize = 128;
 
-/// The number of bytes of a longer scope or id that names contain.
+/// The number of bytes of a longer scope or id that the names of keys contain, followed by its
+/// SHA-256.
 const BEGINNING: usize = 64;
 
-/// The names of all keys of a store. A name consists of the prefix, the part in braces that selects
-/// the server of a cluster, and the kind of the key.
+/// The names of all keys of a store. A name consists of the prefix, the hash tag in braces, which
+/// selects the server of a cluster, and the kind of the key.
 #[derive(Debug, Clone)]
 pub(crate) struct Names {
     prefix: String,
@@ -26,7 +27,7 @@ pub(crate) enum ListName {
     Shortened(String),
 }
 
-/// The names of the keys of one conversation, all on one server of a cluster.
+/// The names of the keys of one conversation. All of them are on one server of a cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct ConversationNames {
     base: String,
@@ -42,21 +43,23 @@ impl Names {
         ConversationNames { base: format!("{}:{{{scope}/{id}}}", self.prefix) }
     }
 
-    /// Returns the name of a run in the index of an update log. The names of the runs of a conversation,
-    /// and those of a scope, begin alike.
+    /// Returns the name of a run in the index of an update log. The names of all runs of a scope,
+    /// and of all runs of a conversation, have the same beginning.
     #[cfg(feature = "delivery")]
     pub(crate) fn logged_run(key: &ConversationKey, run: RunId) -> String {
         format!("{}{run}", Self::logged_runs(key.scope(), Some(key.id())))
     }
 
-    /// Returns the beginning of the names of the runs of a scope, or of a conversation in it.
+    /// Returns the common beginning of the names of all runs of a scope, or of one conversation of
+    /// the scope.
     #[cfg(feature = "delivery")]
     pub(crate) fn logged_runs(scope: &str, id: Option<&str>) -> String {
         let id = id.map(|id| half(id) + "/").unwrap_or_default();
         format!("{}/{id}", half(scope))
     }
 
-    /// Returns the names of the record and of the updates of a run with this name in the index.
+    /// Returns the names of two keys: the record and the updates of a run. `logged` is the name of
+    /// the run in the index.
     #[cfg(feature = "delivery")]
     pub(crate) fn run_log(&self, logged: &str) -> [String; 2] {
         let (conversation, run) = logged.rsplit_once('/').unwrap_or((logged, ""));
@@ -64,26 +67,27 @@ impl Names {
             .map(|part| format!("{}:{{{conversation}}}:run-{part}:{run}", self.prefix))
     }
 
-    /// Returns the names of the index of the runs of an update log, by time and by name.
+    /// Returns the names of the two keys of an update log's index: the runs by time, and the runs
+    /// by name.
     #[cfg(feature = "delivery")]
     pub(crate) fn logged_runs_index(&self) -> [String; 2] {
         ["times", "names"].map(|part| format!("{}:{{runs}}:{part}", self.prefix))
     }
 
-    /// Returns the name of the channel for the ids of changed runs.
+    /// Returns the name of the channel on which the ids of changed runs are published.
     #[cfg(feature = "delivery")]
     pub(crate) fn run_channel(&self) -> String {
         format!("{}:runs", self.prefix)
     }
 
-    /// Returns the name of the mark of sealed data. The mark is on one server of a cluster, and most
-    /// conversations are on others.
+    /// Returns the name of the key with the mark of sealed data. In a cluster, the mark is on one
+    /// server, and most conversations are on other servers.
     pub(crate) fn seal_mark(&self) -> String {
         format!("{}:sealed", self.prefix)
     }
 
-    /// Returns the name of the list of a scope's ids: a sorted set in which all scores are equal,
-    /// so that the ids are in byte order.
+    /// Returns the name of the list of a scope's conversations: a sorted set with their ids. All
+    /// scores are equal, so that the ids are in byte order.
     pub(crate) fn list(&self, scope: &str) -> String {
         format!("{}:{{{}/*}}:list", self.prefix, half(scope))
     }
@@ -100,7 +104,8 @@ impl Names {
         format!("{pattern}:{{*/\\*}}:list")
     }
 
-    /// Returns the scope of the list with this name, if it is the name of a list.
+    /// Returns the scope of a list with the given name; `None` if the name is not the name of a
+    /// list.
     pub(crate) fn read_list(&self, name: &str) -> Option<ListName> {
         let half = name.strip_prefix(&self.prefix)?.strip_prefix(":{")?.strip_suffix("/*}:list")?;
         if half.contains('~') {
@@ -109,7 +114,7 @@ impl Names {
         unescaped(half).filter(|scope| self::half(scope) == half).map(ListName::Scope)
     }
 
-    /// Returns the name of a conversation's head, from the shortened form of its scope.
+    /// Returns the name of a conversation's head, for a scope in its shortened form.
     pub(crate) fn head_of_shortened(&self, scope: &str, id: &str) -> String {
         ConversationNames { base: format!("{}:{{{scope}/{}}}", self.prefix, half(id)) }.head()
     }
@@ -119,8 +124,8 @@ impl Names {
         half(scope) == as_half
     }
 
-    /// Returns the name of the tokens of processes that are about to create a conversation, on the
-    /// server of the list.
+    /// Returns the name of the key with the tokens of processes that will create a conversation.
+    /// The key is on the server of the scope's list.
     pub(crate) fn creation_tokens(&self, key: &ConversationKey) -> String {
         format!("{}:{{{}/*}}:made:{}", self.prefix, half(key.scope()), half(key.id()))
     }
@@ -135,18 +140,19 @@ impl ConversationNames {
         self.part("messages")
     }
 
-    /// Returns the name of the rows of the record of tool calls.
+    /// Returns the name of the hash with the rows of the record of tool calls.
     pub(crate) fn tools(&self) -> String {
         self.part("tools")
     }
 
-    /// Returns the name of the order of the rows: a sorted set of calls, scored by the sequence
-    /// numbers of their messages.
+    /// Returns the name of the sorted set of calls, whose scores are the sequence numbers of the
+    /// calls' messages.
     pub(crate) fn calls(&self) -> String {
         self.part("calls")
     }
 
-    /// Returns the name of the calls that wait for approval, a set like [`calls`](Self::calls).
+    /// Returns the name of the sorted set of calls that wait for approval. The scores are those of
+    /// [`calls`](Self::calls).
     pub(crate) fn pending(&self) -> String {
         self.part("pending")
     }
@@ -162,7 +168,8 @@ impl ConversationNames {
         [self.head(), self.messages(), self.tools(), self.calls(), pending, self.directory()]
     }
 
-    /// Returns the names of the temporary keys of a copy: all but the head and the directory entry.
+    /// Returns the names of the temporary keys of a copy, which replace all keys of a conversation
+    /// except the head and the directory entry.
     pub(crate) fn copy(&self, copy: &str) -> [String; 4] {
         ["messages", "tools", "calls", "pending"]
             .map(|part| self.part(&format!("copy:{copy}:{part}")))
@@ -173,8 +180,9 @@ impl ConversationNames {
     }
 }
 
-/// Escapes a scope or an id for a name: letters, digits, `-`, `_` and `.` are unchanged, all other
-/// bytes become `%` and two digits. A long one is shortened to its beginning and its SHA-256.
+/// Returns the form of a scope or an id in the names of keys. Letters, digits, `-`, `_` and `.` are
+/// unchanged; every other byte becomes `%` and two hexadecimal digits. A scope or an id longer than
+/// [`MAX_UNCHANGED_BYTES`] is replaced with its beginning and its SHA-256.
 fn half(text: &str) -> String {
     let bytes = text.as_bytes();
     match bytes.get(..BEGINNING) {

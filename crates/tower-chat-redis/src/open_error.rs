@@ -23,7 +23,7 @@ pub enum OpenError {
         /// The cause.
         source: Classified,
     },
-    /// The server refuses user and password, or the user lacks permissions.
+    /// The server refuses the user or the password, or the user has not the required permissions.
     #[error(
         "the Redis server refused the connection: check the user, password, database and permissions"
     )]
@@ -55,21 +55,25 @@ pub enum OpenError {
         /// The server's policy.
         policy: String,
     },
-    /// Writes should wait for the disk, but the server has no append-only file.
+    /// The write concern requires that writes are on the disk, and the server has no append-only
+    /// file.
     #[error(
         "the Redis server has no append-only file, which `WriteConcern::Synced` needs: set `appendonly yes`"
     )]
     NotAppendOnly,
-    /// The server belongs to a cluster.
+    /// The server belongs to a cluster, and [`connect`](crate::RedisOptions::connect) does not
+    /// support clusters.
     #[error(
         "the Redis server belongs to a cluster: connect with `connect_cluster`, which needs the \
          feature `cluster`"
     )]
     Cluster,
-    /// In a cluster, writes cannot wait for replicas or disks.
+    /// The write concern requires replicas or disks, and the store does not support this in a
+    /// cluster.
     #[error("a store in a cluster cannot wait for replicas or disks: use `WriteConcern::Server`")]
     DurabilityInCluster,
-    /// A prefix with braces would determine the slots of the keys in a cluster.
+    /// The prefix contains a brace. Braces in the prefix would determine the slots of all keys in a
+    /// cluster.
     #[error("the prefix `{prefix}` contains a brace: choose a prefix without braces")]
     InvalidPrefix {
         /// The prefix.
@@ -88,7 +92,7 @@ pub enum OpenError {
 }
 
 impl OpenError {
-    /// Returns whether opening may succeed if it is repeated unchanged.
+    /// Returns whether a repeated attempt to open the store with the same options may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Address { source } | Self::Connect { source } | Self::Refused { source } => {

@@ -9,7 +9,7 @@ use crate::{
     server_settings::{self, ServerSettings},
 };
 
-/// The options with which a [`RedisStore`] is opened.
+/// The options for opening a [`RedisStore`].
 ///
 /// ```no_run
 /// # async fn open() -> Result<(), tower_chat_redis::OpenError> {
@@ -35,17 +35,17 @@ pub struct RedisOptions {
     pub(crate) allow_eviction: bool,
 }
 
-/// The maximum number of connections. More would not be faster, because each connection serves any number
-/// of concurrent requests.
+/// The largest accepted number of connections. More connections would not be faster, because each
+/// connection serves any number of concurrent requests.
 const MAX_CONNECTIONS: u128 = 1024;
 
-/// The maximum time to live and timeout: a hundred years.
+/// The largest accepted time to live and timeout: a hundred years.
 const MAX_DURATION: Duration = Duration::from_secs(100 * 366 * 24 * 60 * 60);
 
 impl RedisOptions {
     /// Creates the default options: the prefix `tower-chat`, 4 connections, 1024 slots in the
-    /// queue, 30 seconds each for a reply and for retries, no time to live, and the durability of
-    /// the server's settings.
+    /// queue, a response timeout and a retry timeout of 30 seconds each, no time to live, and
+    /// [`WriteConcern::Server`].
     pub fn new() -> Self {
         Self {
             prefix: "tower-chat".to_owned(),
@@ -60,17 +60,17 @@ impl RedisOptions {
     }
 
     /// Sets the prefix of the names of all keys. The prefix must not contain a brace. Stores with
-    /// different prefixes are independent.
+    /// different prefixes share no data.
     #[must_use]
     pub fn with_prefix(mut self, prefix: impl Into<String>) -> Self {
         self.prefix = prefix.into();
         self
     }
 
-    /// Sets the maximum number of connections, at least 1. Each is opened when it is first needed and
-    /// serves any number of concurrent requests. Writes that wait for replicas or disks have as many
-    /// connections of their own. On each of these, writes that arrive while others wait are sent
-    /// together.
+    /// Sets the maximum number of connections, at least 1. The store opens each connection when it
+    /// is first needed. A connection serves any number of concurrent requests. Writes that wait for
+    /// replicas or disks use separate connections, also up to this number. Writes that arrive at
+    /// such a connection while others wait are sent together afterwards.
     #[must_use]
     pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.connections = connections;
@@ -85,28 +85,31 @@ impl RedisOptions {
         self
     }
 
-    /// Sets the timeout of a reply, and of waiting for replicas and disks, at least a millisecond.
+    /// Sets the timeout for the reply to a request, and for the confirmation by replicas and disks,
+    /// at least one millisecond.
     #[must_use]
     pub fn with_response_timeout(mut self, timeout: Duration) -> Self {
         self.response_timeout = timeout;
         self
     }
 
-    /// Sets the time for which requests are repeated, with growing pauses, while the server is
-    /// unreachable. The time begins with the first failure. [`Duration::MAX`] means no limit. Later
-    /// writes of the conversation wait meanwhile.
+    /// Sets how long the store repeats a request, with increasing pauses, while the server is
+    /// unreachable. The time begins with the first failed attempt. With [`Duration::MAX`] the store
+    /// retries without a limit. While a write is repeated, later writes to the same conversation
+    /// wait.
     ///
-    /// Each attempt, including the first and the last, may take
-    /// [`with_response_timeout`](Self::with_response_timeout) and some seconds more. A write that
-    /// replicas or disks do not confirm is repeated for the same time.
+    /// Each attempt, including the first and the last one, may take some seconds longer than
+    /// [`with_response_timeout`](Self::with_response_timeout). The store also repeats a write that
+    /// replicas or disks do not confirm, until the same timeout.
     #[must_use]
     pub fn with_retry_timeout(mut self, retry_timeout: Duration) -> Self {
         self.retry_timeout = retry_timeout;
         self
     }
 
-    /// Deletes a whole conversation at once when this time has passed since its last write. The minimum
-    /// is a millisecond. A write through a store without this setting removes the time to live.
+    /// Deletes a conversation when this time has passed since its last write, at least one
+    /// millisecond. All keys of the conversation expire together. A write through a store without
+    /// this option removes the time to live of its conversation.
     #[must_use]
     pub fn with_time_to_live(mut self, time: Duration) -> Self {
         self.time_to_live = Some(time);
@@ -120,8 +123,8 @@ impl RedisOptions {
         self
     }
 
-    /// Accepts a server whose eviction policy may delete keys. A conversation may then lose some of
-    /// its messages; the rest of it is reported as damaged.
+    /// Accepts a server whose eviction policy may delete keys. The server may then delete a part of
+    /// a conversation. The store reports such a conversation as damaged.
     #[must_use]
     pub fn allow_eviction(mut self) -> Self {
         self.allow_eviction = true;
@@ -129,26 +132,27 @@ impl RedisOptions {
     }
 
     /// Opens the store at an address, such as `redis://user:password@host:port/database`. Must be
-    /// called on the tokio runtime on which the store is used, with its timer and its network
-    /// enabled.
+    /// called on the tokio runtime on which the store will be used. The timer and the I/O driver of
+    /// this runtime must be enabled.
     ///
     /// With the feature `tls`, `rediss://` encrypts the connection. The server's certificate must
     /// be valid for the host and signed by a root certificate of the operating system.
     ///
     /// # Errors
     ///
-    /// [`OpenError`].
+    /// Returns an [`OpenError`] if the store cannot be opened.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime, or on one without timer or network.
+    /// Panics outside of a tokio runtime, or on a runtime whose timer or I/O driver is disabled.
     pub async fn connect(self, address: &str) -> Result<RedisStore, OpenError> {
         self.check()?;
         RedisStore::connect_with(address, self).await
     }
 
-    /// Returns the settings of the server at an address. Nothing is changed. Servers that a store
-    /// would refuse are accepted. In a cluster, only the server at the address is queried.
+    /// Returns the settings of the server at an address, without changing anything. This function
+    /// accepts servers on which a store cannot be opened. In a cluster, the function queries only
+    /// the server at the address.
     ///
     /// ```no_run
     /// # async fn look() -> Result<(), tower_chat_redis::OpenError> {
@@ -163,26 +167,27 @@ impl RedisOptions {
     ///
     /// # Errors
     ///
-    /// [`OpenError`], if the server cannot be reached or queried.
+    /// Returns an [`OpenError`] if the server cannot be reached or queried.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime, or on one without timer or network.
+    /// Panics outside of a tokio runtime, or on a runtime whose timer or I/O driver is disabled.
     pub async fn server_settings(self, address: &str) -> Result<ServerSettings, OpenError> {
         self.check()?;
         server_settings::ask(address, &self).await
     }
 
-    /// Opens the store in a cluster, from the addresses of some of its servers; these report the
-    /// others. The addresses are like those of [`connect`](Self::connect), without a database.
+    /// Opens the store in a cluster. `addresses` contains the addresses of one or more servers of
+    /// the cluster, which report the other servers. The addresses have the form that
+    /// [`connect`](Self::connect) documents, without a database.
     ///
     /// # Errors
     ///
-    /// [`OpenError`].
+    /// Returns an [`OpenError`] if the store cannot be opened.
     ///
     /// # Panics
     ///
-    /// Outside of a tokio runtime, or on one without timer or network.
+    /// Panics outside of a tokio runtime, or on a runtime whose timer or I/O driver is disabled.
     #[cfg(feature = "cluster")]
     pub async fn connect_cluster(self, addresses: &[&str]) -> Result<RedisStore, OpenError> {
         self.check()?;

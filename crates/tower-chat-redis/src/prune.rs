@@ -1,9 +1,9 @@
 //! Pruning: deleting the oldest runs of a conversation.
 //!
-//! The store reads the conversation in pages. One script then removes its oldest runs, if the
-//! conversation was not written meanwhile. The script changes the life of the conversation. If the
-//! request is repeated, the script recognises the new life. Concurrent readers notice the change and
-//! begin again.
+//! The store reads the conversation in pages. One script then deletes the oldest runs, if the
+//! conversation was not written since the first page was read. The script changes the life of the
+//! conversation. If the store sends the request again, the script recognises by the new life that
+//! the prune was executed. Concurrent readers detect the new life and begin again.
 
 use tower_chat_core::{
     ConversationKey, RunId, ToolStatus,
@@ -26,10 +26,12 @@ use crate::{
 
 const ACTION: &str = "prune a conversation";
 
-/// The maximum number of times that a conversation is read because it was written meanwhile.
+/// The maximum number of attempts to prune a conversation. An attempt fails if the conversation was
+/// written during the reading.
 const ATTEMPTS: usize = 64;
 
-/// Deletes the runs that need not be kept.
+/// Deletes the oldest runs of a conversation: those before the first run that `keep` retains, and
+/// before the first run with a call that waits for a decision or a result.
 pub(crate) async fn prune(
     settings: &Settings,
     key: &ConversationKey,
@@ -59,7 +61,8 @@ pub(crate) async fn prune(
     Err(StoreError::backend(ACTION, true, "other writers changed it during each attempt"))
 }
 
-/// The cut of a conversation, and the conversation's revision and life.
+/// A planned prune: its cut, and the revision and the life of the conversation for which it was
+/// planned.
 struct Planned {
     cut: Cut,
     revision: Revision,
@@ -67,7 +70,8 @@ struct Planned {
     writes: String,
 }
 
-/// Reads a conversation; `None` if it was written meanwhile.
+/// Reads a conversation and plans its prune. Returns `None` if the conversation was written during
+/// the reading.
 async fn plan(
     settings: &Settings,
     key: &ConversationKey,
@@ -83,7 +87,7 @@ async fn plan(
     for (member, row) in &first.rows {
         let call = tool_row::position(member).map_err(|reason| corrupt(&reason))?;
         let mut words = row.split(' ');
-        // An unknown status counts as `Pending`, so that the run of the call is not pruned.
+        // An unknown status is treated as `Pending`, so that the run of the call is not deleted.
         let status = words.next().and_then(|status| status.parse().ok());
         let result = words.nth(1).and_then(|sequence| sequence.parse().ok());
         pruning.see_call(call, status.unwrap_or(ToolStatus::Pending), result);
@@ -108,11 +112,12 @@ async fn plan(
     Ok(Some(Planned { cut: pruning.cut()?, revision: head.revision, life, writes }))
 }
 
-/// A page of the runs of messages.
+/// A page with the run of each message.
 pub(crate) struct Page {
-    /// The fields of the conversation, on the first page.
+    /// The fields of the conversation's head; empty except on the first page.
     pub(crate) fields: Fields,
-    /// The name of each call of the record, and the beginning of its row. Only on the first page.
+    /// The name of each call of the record, and the beginning of its row; empty except on the first
+    /// page.
     rows: Vec<(String, String)>,
     /// The run of each message.
     pub(crate) runs: Vec<Vec<u8>>,
@@ -120,7 +125,8 @@ pub(crate) struct Page {
     pub(crate) writes: Option<String>,
 }
 
-/// Reads a page of the runs; `None` if the conversation's life has changed meanwhile.
+/// Reads a page with the runs of messages. Returns `None` if the life of the conversation is no
+/// longer `life`.
 pub(crate) async fn page(
     settings: &Settings,
     key: &ConversationKey,

@@ -23,13 +23,13 @@ use crate::{
 };
 
 /// The number of bytes of messages after which a script ends a page. The server handles no other
-/// request while the script collects them.
+/// request while the script collects the messages.
 pub(crate) const PAGE_BYTES: usize = 1024 * 1024;
 
 const BACKWARDS: &str = "read messages from the end backwards";
 
-/// The maximum number of times that a conversation is read from its beginning because it was
-/// pruned, or deleted and created again, meanwhile.
+/// The maximum number of attempts to read a conversation. An attempt fails if the conversation is
+/// pruned, or deleted and created again, during the reading.
 pub(crate) const ATTEMPTS: usize = 16;
 
 /// Reads the head of a conversation.
@@ -65,7 +65,7 @@ pub(crate) async fn head(settings: &Settings, key: &ConversationKey) -> Result<H
     Ok(head.with_pending_approvals(batches.finish()))
 }
 
-/// Reads a conversation with all its visible messages, from one snapshot.
+/// Returns a conversation with all its visible messages, read from one snapshot.
 pub(crate) async fn history(
     settings: &Settings,
     key: &ConversationKey,
@@ -88,9 +88,9 @@ pub(crate) struct StoredMessages {
     pub(crate) writes: Option<String>,
 }
 
-/// Reads the messages in pages. While the life of the conversation is the same, its visible messages are
-/// only appended to, so that all pages together are one history. If the life changes, the read begins
-/// again.
+/// Reads the messages in pages. As long as the life of the conversation does not change, writers
+/// can only append messages, so that all pages together are one history. If the life changes
+/// between two pages, this function begins again.
 pub(crate) async fn stored_messages(
     settings: &Settings,
     key: &ConversationKey,
@@ -119,14 +119,15 @@ pub(crate) async fn stored_messages(
     Err(keeps_changing(action))
 }
 
-/// Reads up to `limit` messages before a sequence number. See [`stored_messages`].
+/// Reads up to `limit` messages before a sequence number, in pages as [`stored_messages`] does.
 pub(crate) async fn messages_before(
     settings: &Settings,
     key: &ConversationKey,
     before: Option<u64>,
     limit: usize,
 ) -> Result<MessagePage, StoreError> {
-    // No message has a larger number, and scripts represent larger numbers inexactly.
+    // Larger numbers are replaced with this one, because no message has a larger number, and
+    // scripts cannot represent larger numbers exactly.
     let behind_all = LAST_SEQUENCE.saturating_add(1);
     let asked =
         Range::Before(before.unwrap_or(behind_all).min(behind_all), behind_all.min(limit as u64));
@@ -170,9 +171,11 @@ pub(crate) fn keeps_changing(action: &'static str) -> StoreError {
 enum Range<'a> {
     /// All visible messages.
     All,
-    /// The messages directly before a sequence number, and their maximum number.
+    /// The last messages before a sequence number. The second number is the maximum number of
+    /// messages.
     Before(u64, u64),
-    /// The messages of a life, from one sequence number to another, both included.
+    /// The messages from one sequence number to another, both inclusive, if the conversation has
+    /// the given life.
     Of(&'a str, u64, u64),
 }
 
@@ -217,7 +220,8 @@ async fn page(
     }
 }
 
-/// Reads a conversation's open run with its staged messages and rows, from one snapshot.
+/// Returns a conversation's open run with its staged messages and rows, read from one snapshot;
+/// `None` if no run is open.
 pub(crate) async fn open_run(
     settings: &Settings,
     key: &ConversationKey,

@@ -4,7 +4,8 @@ use std::sync::OnceLock;
 
 use redis::{Cmd, ToRedisArgs, Value, cmd};
 
-/// A script. A server that has received its code knows it by its hash.
+/// A script. A server that has received the code of a script caches it, and can then execute the
+/// script by its hash.
 #[derive(Debug)]
 pub(crate) struct Script {
     pub(crate) code: &'static str,
@@ -20,7 +21,8 @@ impl Script {
         self.hash.get_or_init(|| redis::Script::new(self.code).get_hash().to_owned())
     }
 
-    /// Creates a call of the script with these keys, which must be on one server.
+    /// Creates a call of the script with the given keys. In a cluster, all keys must be on one
+    /// server.
     pub(crate) fn on<const COUNT: usize>(&'static self, keys: [String; COUNT]) -> Call {
         let mut command = cmd("EVALSHA");
         command.arg(self.hash()).arg(COUNT);
@@ -49,12 +51,14 @@ impl Call {
         self.command.arg(value);
     }
 
-    /// Returns the command for a server that knows the script.
+    /// Returns the command that calls the script by its hash, for a server that has cached the
+    /// script.
     pub(crate) fn command(&self) -> &Cmd {
         &self.command
     }
 
-    /// Returns the command for a server that does not know the script.
+    /// Returns the command that contains the code of the script, for a server that has not cached
+    /// the script.
     pub(crate) fn with_code(&self) -> Cmd {
         let mut command = cmd("EVAL");
         command.arg(self.script.code);
@@ -67,8 +71,8 @@ impl Call {
     }
 }
 
-/// The first words of the replies of scripts that have changed data. A reply with another first
-/// word means that nothing was changed.
+/// The first words of replies with which scripts report that they have changed data. A reply with
+/// any other first word means that the script has changed nothing.
 const DONE: [&str; 7] = ["stored", "made", "pruned", "deleted", "adopted", "set", "rewritten"];
 
 /// Returns whether the reply of a script means that nothing was changed.
@@ -78,7 +82,8 @@ pub(crate) fn is_refusal(answer: &Value) -> bool {
     !DONE.iter().any(|done| done.as_bytes() == word)
 }
 
-/// Defines a script with these flags that reads stored numbers.
+/// Defines a script that uses the functions of `numbers.lua`. The first argument is the flags of
+/// the script, and the other arguments are its files.
 macro_rules! counting {
     ($flags:literal, $($file:literal),+) => {
         Script::new(concat!(
@@ -92,7 +97,8 @@ macro_rules! counting {
 }
 
 pub(crate) static APPEND: Script = counting!("", "scripts/entry.lua", "scripts/append.lua");
-/// Like `APPEND`, for a write that discards a run and therefore needs no memory.
+/// The script `APPEND` for a write that discards a run. The server executes it even if the memory
+/// is full, because a discard frees memory.
 pub(crate) static DISCARD: Script =
     counting!(" flags=allow-oom", "scripts/entry.lua", "scripts/append.lua");
 pub(crate) static HEAD: Script = counting!(" flags=no-writes", "scripts/head.lua");
@@ -103,7 +109,8 @@ pub(crate) static RUNS: Script = counting!(" flags=no-writes", "scripts/runs.lua
 pub(crate) static PRUNE: Script = counting!(" flags=allow-oom", "scripts/prune.lua");
 pub(crate) static SUMMARY: Script = counting!(" flags=no-writes", "scripts/summary.lua");
 pub(crate) static DESCRIBE: Script = counting!("", "scripts/describe.lua");
-/// Executed even if the memory is full, because a write that ends a run and a prune need it.
+/// The server executes this script even if the memory is full, because a discard and a prune need a
+/// directory entry.
 pub(crate) static ADOPT: Script = counting!(" flags=allow-oom", "scripts/adopt.lua");
 pub(crate) static ROWS: Script = counting!(" flags=no-writes", "scripts/rows.lua");
 pub(crate) static ROW_VALUES: Script = counting!(" flags=no-writes", "scripts/row_values.lua");
@@ -128,5 +135,5 @@ pub(crate) static ERASE_RUN: Script =
 pub(crate) static INDEX_RUN: Script =
     Script::new(concat!("#!lua flags=allow-oom\n", include_str!("scripts/index_run.lua")));
 
-/// The scripts that most calls use. The others are sent when they are first needed.
+/// The scripts that most calls use. The store sends all other scripts when they are first needed.
 pub(crate) static FREQUENT: [&Script; 4] = [&APPEND, &HEAD, &MESSAGES, &INVOCATIONS];

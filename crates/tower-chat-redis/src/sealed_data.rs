@@ -1,4 +1,5 @@
-//! Searches a store for sealed data that a release before the mark has written.
+//! Searches a store for sealed data that an older release has written without the mark of sealed
+//! data.
 
 use futures_util::future::try_join_all;
 use redis::{Value, cmd};
@@ -24,9 +25,10 @@ const ACTION: &str = "check for sealed data";
 /// The number of conversations that are read concurrently.
 const PAGE: usize = 256;
 
-/// Returns whether a conversation of the store is sealed. Only its head, its first message and its
-/// last message are read: a wrapper that seals messages seals everything that it appends, even to a
-/// conversation with plain messages.
+/// Returns whether the store contains a sealed conversation. The search reads only the head, the
+/// first message and the last message of each conversation. This is sufficient, because a store
+/// wrapper that seals messages seals all messages that it appends, even to a conversation that
+/// begins with messages in plaintext.
 pub(crate) async fn has_sealed_data(settings: &Settings) -> Result<bool, StoreError> {
     for scope in directory::all_scopes(settings).await? {
         let mut listed = Listed::new(settings, &scope, None);
@@ -49,7 +51,7 @@ async fn is_sealed(settings: &Settings, key: &ConversationKey) -> Result<bool, S
     let values = answer::list(settings.connections.ask(ACTION, &fields).await?)?;
     let values = values.into_iter().map(answer::bytes).collect::<Result<Vec<_>, _>>()?;
     let pairs: Pairs = FIELDS.iter().map(|name| (*name).to_owned()).zip(values).collect();
-    // A conversation that is damaged or deleted counts as plain.
+    // A conversation that is damaged or was deleted is treated as not sealed.
     let Ok(head) = Fields::new(pairs).head(key) else { return Ok(false) };
     if SealMark::is_sealed_head(&head) {
         return Ok(true);

@@ -2,9 +2,9 @@
 
 use crate::{OpenError, RedisOptions, WriteConcern};
 
-/// The oldest version that executes the scripts: flags of scripts were added in Redis 7.0.
+/// The oldest supported version: the scripts have flags, which Redis 7.0 introduced.
 const OLDEST: (u32, u32) = (7, 0);
-/// The oldest version that can wait for disks.
+/// The oldest version with the command `WAITAOF`, which waits for disks.
 const OLDEST_THAT_SYNCS: (u32, u32) = (7, 2);
 
 /// The relevant fields of the reply to `INFO`.
@@ -24,7 +24,7 @@ impl ServerInfo {
             line.map(|value| value.trim().to_owned())
         };
         Ok(Self {
-            // Valkey reports the compatible version of Redis here.
+            // In this field, Valkey reports the version of Redis with which it is compatible.
             version: find("redis_version").ok_or(OpenError::NoVersion)?,
             policy: find("maxmemory_policy"),
             has_memory_limit: find("maxmemory").is_some_and(|limit| limit != "0"),
@@ -33,7 +33,7 @@ impl ServerInfo {
         })
     }
 
-    /// Returns an error if the server does not support the options.
+    /// Returns an error if the server does not meet the requirements of the options.
     pub(crate) fn check(&self, options: &RedisOptions, in_cluster: bool) -> Result<(), OpenError> {
         self.is_at_least(OLDEST, "7.0", "a history store")?;
         if self.is_in_cluster && !in_cluster {

@@ -13,7 +13,8 @@ use crate::{
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ServerSettings {
-    /// The version of Redis, or the compatible version of another server.
+    /// The version of Redis. A compatible server, such as Valkey, reports the version of Redis with
+    /// which it is compatible.
     pub version: String,
     /// Whether the server belongs to a cluster.
     pub is_in_cluster: bool,
@@ -25,22 +26,24 @@ pub struct ServerSettings {
     pub used_memory: u64,
     /// The maximum number of bytes of memory; `None` if there is no limit.
     pub max_memory: Option<u64>,
-    /// The policy at that limit, such as `noeviction`; `None` if the server does not report it.
+    /// The eviction policy when this limit is reached, such as `noeviction`; `None` if the server
+    /// does not report it.
     pub eviction_policy: Option<String>,
     /// The number of keys that were evicted since the server was started.
     pub evicted_keys: u64,
     /// Whether the server has an append-only file.
     pub is_append_only: bool,
-    /// The setting for syncs of the append-only file: `always`, `everysec` or `no`. `None` if the user
-    /// may not read the setting.
+    /// The setting for syncs of the append-only file: `always`, `everysec` or `no`. `None` if the
+    /// user may not read the setting.
     pub append_fsync: Option<String>,
-    /// Whether the server starts with an append-only file that is truncated at its end
-    /// (`aof-load-truncated`). The server then ignores an incomplete transaction at the end, but leaves
-    /// it in the file, and executes the incomplete transaction at the next start. `None` if the user may
-    /// not read the setting.
+    /// Whether the server starts if the end of its append-only file is missing
+    /// (`aof-load-truncated`). If the file ends with an incomplete transaction, the server ignores
+    /// the transaction but does not remove it from the file, and executes it at the next start.
+    /// `None` if the user may not read the setting.
     pub loads_truncated_file: Option<bool>,
-    /// The setting for snapshots, such as `3600 1 300 100`; empty if never. `None` if the user may not
-    /// read the setting.
+    /// The setting `save`, which determines when the server writes snapshots, such as
+    /// `3600 1 300 100`; empty if the server writes no snapshots. `None` if the user may not read
+    /// the setting.
     pub snapshots: Option<String>,
     /// Whether the last write to the append-only file succeeded.
     pub last_append_succeeded: bool,
@@ -95,12 +98,13 @@ pub(crate) async fn ask(
     Ok(settings)
 }
 
-/// Returns the value of a setting, if the user may read it. Hosted servers do not permit it.
+/// Returns the value of a setting; `None` if the user may not read it. Many hosted servers do not
+/// permit this.
 async fn setting(connections: &Connections, name: &str) -> Option<String> {
     let mut command = cmd("CONFIG");
     command.arg("GET").arg(name);
     let values = match connections.command(&command).await.ok()? {
-        // The forms of the reply in RESP3 and RESP2.
+        // The reply is a map in RESP3, and a list in RESP2.
         Value::Map(pairs) => pairs.into_iter().map(|(_, value)| value).collect(),
         Value::Array(items) => items.into_iter().skip(1).collect::<Vec<_>>(),
         _ => return None,

@@ -1,4 +1,4 @@
-//! The shared state of all requests to the server.
+//! The state that all requests to the server share.
 
 use std::time::Duration;
 
@@ -32,7 +32,8 @@ const SEALED: &[u8] = b"1";
 const PLAIN: &[u8] = b"0";
 
 impl Settings {
-    /// Admits a change. Refuses a plain change if the store contains sealed data.
+    /// Checks whether a change is permitted: refuses a change that is not sealed if the store
+    /// contains sealed data.
     pub(crate) async fn admit(&self, change: SealedChange) -> Result<(), StoreError> {
         let read = async {
             let mut get = cmd("GET");
@@ -50,18 +51,20 @@ impl Settings {
         self.seal_mark.admit(change, read, set).await
     }
 
-    /// Searches for sealed data, because releases that wrote no mark may have stored some. Stores the result
-    /// as the mark, unless another process has stored the mark meanwhile.
+    /// Searches the store for sealed data, which an older release may have stored without a mark.
+    /// Stores the result as the mark, unless another process has stored a mark meanwhile.
     async fn search(&self) -> Result<bool, StoreError> {
         let is_found = has_sealed_data(self).await?;
         let mut set = cmd("SET");
         set.arg(self.names.seal_mark()).arg(if is_found { SEALED } else { PLAIN }).arg("NX");
-        // If the server has no memory left, the mark is not stored, and the next process searches again.
+        // If the server has no memory left, the mark is not stored, and the next process searches
+        // again.
         drop(self.connections.ask(SEAL_MARK, &set).await);
         Ok(is_found)
     }
 
-    /// Returns the time to live as an argument of scripts.
+    /// Returns the time to live as the scripts expect it: in milliseconds, or empty if there is
+    /// none.
     pub(crate) fn lifetime(&self) -> String {
         self.time_to_live.map(|time| time.as_millis().to_string()).unwrap_or_default()
     }

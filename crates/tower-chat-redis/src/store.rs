@@ -33,11 +33,11 @@ use crate::{
 
 /// Stores conversations in Redis or Valkey.
 ///
-/// Clones are handles of the same store. Tasks of the runtime on which the store was opened execute
-/// the submitted writes, even after the last handle is dropped, as long as the runtime runs. To
-/// wait for them, [`close`](HistoryStore::close) the store.
+/// Clones share one store. Tasks on the runtime on which the store was opened execute the submitted
+/// writes. As long as the runtime runs, they continue even after the last clone was dropped. To
+/// wait for the submitted writes, [`close`](HistoryStore::close) the store.
 ///
-/// The async methods of the store must be called on the same runtime.
+/// The async methods of the store must be called on the runtime on which it was opened.
 #[derive(Debug, Clone)]
 pub struct RedisStore(Arc<Shared>);
 
@@ -53,7 +53,7 @@ impl RedisStore {
     ///
     /// # Errors
     ///
-    /// [`OpenError`].
+    /// Returns an [`OpenError`] if the store cannot be opened.
     pub async fn connect(address: &str) -> Result<Self, OpenError> {
         RedisOptions::new().connect(address).await
     }
@@ -63,7 +63,7 @@ impl RedisStore {
         &self.0.settings
     }
 
-    /// Returns options with which to open a store.
+    /// Returns the default options for opening a store.
     pub fn options() -> RedisOptions {
         RedisOptions::new()
     }
@@ -86,8 +86,8 @@ impl RedisStore {
     ) -> Result<Self, OpenError> {
         #[cfg(feature = "tls")]
         crate::tls::prepare();
-        // The client library must not retry, because it does not know which commands may be
-        // repeated.
+        // Retries of the client library are disabled, because the library does not know which
+        // commands may be repeated.
         let client = redis::cluster::ClusterClient::builder(addresses.iter().copied())
             .retries(0)
             .connection_timeout(crate::connections::CONNECT_TIMEOUT)
@@ -109,8 +109,8 @@ impl RedisStore {
     ) -> Result<Self, OpenError> {
         let connections = Connections::new(target, &options);
         let answer = connections.command(&cmd("INFO")).await.map_err(refused)?;
-        // A cluster returns the reply of each of its servers. One of them is enough, because they
-        // are configured alike.
+        // A cluster returns a reply from each of its servers. This function reads only one reply,
+        // because all servers of a cluster are assumed to have the same settings.
         let answer = match answer {
             redis::Value::Map(answers) => answers.into_iter().next().map(|(_, answer)| answer),
             answer => Some(answer),
@@ -369,22 +369,23 @@ impl ToolCallQueries for RedisStore {
     }
 }
 
-/// Admits a change other than a write. Refuses a plain change if the store contains sealed data. A
-/// conversation that was sealed by a release before the mark is recognised by its head.
+/// Checks whether a change other than a write is permitted: refuses a change that is not sealed if
+/// the store contains sealed data. If an older release, which wrote no mark of sealed data, has
+/// sealed the conversation, this function recognises it by its head.
 async fn admit(
     settings: &Settings,
     key: &ConversationKey,
     is_sealed: bool,
 ) -> Result<(), StoreError> {
-    // The change itself reports damaged data.
+    // An error is ignored here, because the change itself will report damaged data.
     if !is_sealed && let Ok(head) = read::head(settings, key).await {
         settings.seal_mark.see(&head);
     }
     settings.admit(SealedChange::other(is_sealed)).await
 }
 
-/// Deletes a conversation, and returns whether it existed. A request that may have been executed is not
-/// repeated, because the second execution would find no conversation and report this.
+/// Deletes a conversation, and returns whether it existed. The request is not sent again if it may
+/// have been executed, because a second execution would report that the conversation did not exist.
 async fn delete(settings: &Settings, key: &ConversationKey) -> Result<bool, StoreError> {
     let call = DELETE.on(settings.names.conversation(key).all());
     let answer = settings.connections.change("delete a conversation", false, &call).await?;
@@ -398,7 +399,7 @@ async fn delete(settings: &Settings, key: &ConversationKey) -> Result<bool, Stor
     Ok(was_there)
 }
 
-/// Returns the error of opening a store after this failure.
+/// Converts a failure to the error of opening a store.
 pub(crate) fn refused(failure: Failure) -> OpenError {
     match failure.meaning {
         Meaning::NotApplied | Meaning::Unknown | Meaning::ResourceExhausted => {

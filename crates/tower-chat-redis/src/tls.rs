@@ -1,12 +1,12 @@
-//! The cryptography of encrypted connections.
+//! The cryptography provider of encrypted connections.
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
-/// Installs a default cryptography provider, which the `redis` crate uses, unless the process has
-/// installed one. The default is AWS-LC, as in the other crates.
+/// Installs AWS-LC as the default cryptography provider of the process, which the `redis` crate
+/// uses, unless the process has already installed a provider. The other crates use AWS-LC too.
 pub(crate) fn prepare() {
     if CryptoProvider::get_default().is_none() {
-        // Another thread may have installed one meanwhile, which is fine.
+        // An error means that another thread has installed a provider meanwhile, and is ignored.
         drop(aws_lc_rs::default_provider().install_default());
     }
 }

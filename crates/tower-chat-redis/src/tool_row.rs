@@ -1,8 +1,8 @@
 //! Writing and reading rows of the record of tool calls.
 //!
-//! A row begins with the part that scripts read, as text: status, start time, and sequence number
-//! of the result's message (`-` if there is none), then the length of the tool's name in bytes, a
-//! colon, and the name. The rest is JSON.
+//! A row begins with a text that the scripts read. This text consists of the status, the start
+//! time, the sequence number of the result's message (`-` for a missing value), the length of the
+//! tool's name in bytes, a colon, and the name. The other columns follow as JSON.
 
 use std::{collections::BTreeMap, str::FromStr};
 
@@ -15,7 +15,7 @@ use tower_chat_core::store::{
 
 use crate::script::Call;
 
-/// The part that scripts do not read.
+/// The columns that the scripts do not read, in JSON.
 #[derive(Serialize, Deserialize)]
 struct Rest {
     round: u32,
@@ -30,12 +30,12 @@ struct Rest {
     finished: Option<i64>,
 }
 
-/// Returns the last of several rows of each call.
+/// Returns one row for each call. If there are several rows for a call, the last one is used.
 pub(crate) fn last_of_each(records: &[ToolRecord]) -> BTreeMap<SequencePosition, &ToolRecord> {
     records.iter().map(|record| (record.call, record)).collect()
 }
 
-/// Adds rows as arguments of the script that appends.
+/// Adds rows to the arguments of the script `append.lua`.
 pub(crate) fn push(call: &mut Call, records: &BTreeMap<SequencePosition, &ToolRecord>) {
     for (position, record) in records {
         call.push(member(*position));
@@ -45,7 +45,8 @@ pub(crate) fn push(call: &mut Call, records: &BTreeMap<SequencePosition, &ToolRe
     }
 }
 
-/// Returns the name of a call. In one message, the byte order of the names is the order of the calls.
+/// Returns the name of a call, as the keys `tools`, `calls` and `pending` contain it. The byte
+/// order of the names of calls in one message is the order of the calls.
 pub(crate) fn member(position: SequencePosition) -> String {
     format!("{}:{:010}", position.sequence, position.index)
 }
@@ -63,7 +64,8 @@ pub(crate) fn position(member: &str) -> Result<SequencePosition, String> {
 ///
 /// # Panics
 ///
-/// Never: every result has a JSON form, because all map keys in it are strings.
+/// This function never panics: every result has a JSON form, because all map keys in it are
+/// strings.
 pub(crate) fn write(record: &ToolRecord) -> Vec<u8> {
     let columns = record.columns();
     let rest = columns.result.map(RawValue::from_string).transpose().and_then(|result| {
@@ -89,7 +91,7 @@ pub(crate) fn write(record: &ToolRecord) -> Vec<u8> {
 ///
 /// # Errors
 ///
-/// A description of the damage in the row.
+/// Returns a description of the damage in the row.
 pub(crate) fn read(call: SequencePosition, stored: &[u8]) -> Result<ToolRecord, String> {
     let stored = std::str::from_utf8(stored).map_err(|error| format!("it is damaged: {error}"))?;
     let damaged = || "it is damaged: it has no valid first fields".to_owned();

@@ -28,21 +28,22 @@ use crate::{
 
 /// The largest time to live of a run in milliseconds: a hundred years.
 const MAX_TIME_TO_LIVE: i64 = 100 * 366 * 24 * 60 * 60 * 1000;
-/// The largest number of runs of the index that are checked when a run begins.
+/// The maximum number of runs in the index that a beginning run checks for expiry.
 const MAX_SWEPT: usize = 100;
-/// The number of runs that an erasure checks at the same time.
+/// The number of runs that an erasure checks concurrently.
 const CONCURRENT: usize = 32;
 
 /// An update log in Redis or Valkey, for processes on several machines.
 ///
-/// The updates of a run are a stream, and expire with its record. The time to live of the store does not
-/// apply. The updates are stored in plaintext, even if the store of the histories encrypts its messages.
-/// The `EncryptedUpdateLog` of `tower-chat-encrypted` wraps this log and encrypts them.
+/// The updates of a run are stored in a stream, which expires with the record of the run. The time
+/// to live of conversations does not apply to runs. The log stores updates in plaintext, even if
+/// the store of the histories encrypts its messages. `EncryptedUpdateLog` of `tower-chat-encrypted`
+/// wraps this log and encrypts the updates.
 ///
-/// Clones are handles of the same log. Messages on a channel wake its waiting readers; see the
-/// documentation of the crate. If several processes begin runs at the same time, each of them may exceed
-/// the maximum number of runs by one. Leases and expiry use the clock of the process; keys expire after
-/// the same time by the clock of the server.
+/// Clones share one log. Messages on a channel wake waiting readers; see the documentation of the
+/// crate. If several processes begin runs at the same time, each process may exceed the maximum
+/// number of runs by one. Leases and expiry times use the clock of the process. The server deletes
+/// the keys of a run after the same duration, by its own clock.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -69,16 +70,17 @@ impl RedisUpdateLog {
     ///
     /// # Errors
     ///
-    /// [`OpenError`].
+    /// Returns an [`OpenError`] if the log cannot be opened.
     pub async fn connect(address: &str) -> Result<Self, OpenError> {
         Self::connect_with(address, RedisOptions::new(), UpdateLogOptions::default()).await
     }
 
-    /// Opens the log at an address. Only the options for connections, the prefix and durability apply.
+    /// Opens the log at an address. Of the options in `server`, only those for connections, the
+    /// prefix and the durability have an effect.
     ///
     /// # Errors
     ///
-    /// [`OpenError`].
+    /// Returns an [`OpenError`] if the log cannot be opened.
     pub async fn connect_with(
         address: &str,
         server: RedisOptions,
@@ -87,16 +89,18 @@ impl RedisUpdateLog {
         Ok(Self::from_store(&server.connect(address).await?, options))
     }
 
-    /// Opens the log on the server or the cluster of a store, whose connections it shares.
+    /// Opens the log on the server or in the cluster of a store. The log uses the connections of
+    /// the store.
     pub fn from_store(store: &RedisStore, options: UpdateLogOptions) -> Self {
         let server = Arc::new(Server(store.settings().clone()));
         let wakeups = Arc::new(Wakeups::new(server.clone()));
         Self { server, wakeups, options: Arc::new(options) }
     }
 
-    /// Erases a run of the index if `is_erased` returns true for its record. If there is no record,
-    /// removes the entry of the index, unless its time is later than `last`: another process may be
-    /// beginning the run. Returns whether the run was erased.
+    /// Checks a run of the index, and erases it if `is_erased` returns true for its record. If the
+    /// run has no record, removes its entry from the index. An entry whose time is later than
+    /// `last` is not removed, because another process may be beginning the run. Returns whether the
+    /// run was erased.
     async fn check(
         &self,
         name: &str,
@@ -127,7 +131,7 @@ impl RedisUpdateLog {
         }
     }
 
-    /// Like [`check`](Self::check), for several runs. Returns the number of runs that were erased.
+    /// Checks several runs with [`check`](Self::check). Returns the number of erased runs.
     async fn check_all(
         &self,
         names: Vec<String>,
@@ -180,8 +184,8 @@ impl ServerLog for RedisUpdateLog {
         let name = name_of(run);
         let now = milliseconds::of(self.options.now());
         if write.found.is_none() {
-            // The entry is added before the record, because an erasure would not find a run without an
-            // entry.
+            // The entry in the index is added before the record, because an erasure does not find a
+            // run without an entry.
             self.server.index(&name, now, "NX").await?;
         }
         let expired_at = milliseconds::of(self.options.expired_at());
@@ -201,8 +205,8 @@ impl ServerLog for RedisUpdateLog {
             return Ok(false);
         }
         if write.found.is_none() {
-            // Between the two writes, another process may have removed the entry of a run without a
-            // record.
+            // The entry is added again, because another process may have removed it before the
+            // record was stored.
             self.server.index(&name, now, "GT").await?;
         }
         Ok(true)
@@ -236,7 +240,8 @@ impl ServerLog for RedisUpdateLog {
                 return Err(UpdateLogError::backend("erase runs", false, cause));
             }
         };
-        // The range ends before 0x7f, which is greater than each byte of a name.
+        // The upper bound of the range is the beginning followed by 0x7f, which is greater than
+        // every byte that a name can contain.
         let (first, last) = (format!("[{beginning}"), format!("({beginning}\u{7f}"));
         let runs = self.server.names(&range("ZRANGEBYLEX", &names, &first, last)).await?;
         self.check_all(runs, now, |_| true).await
@@ -264,8 +269,9 @@ impl Server {
         names.into_iter().map(answer::text).collect::<Result<_, _>>().map_err(failed)
     }
 
-    /// Adds, changes or removes the entry of a run in the index, as `option` of the script requests. The time
-    /// of an entry is never later than the end of the run or of its lease.
+    /// Adds, changes or removes the entry of a run in the index. `option` is the argument of the
+    /// script that selects the change. The time of an entry is never later than the end of the run
+    /// or of its lease.
     async fn index(&self, name: &str, time: i64, option: &str) -> Result<(), UpdateLogError> {
         let call = INDEX_RUN.on(self.0.names.logged_runs_index());
         self.change(&call.with(name).with(time).with(option), true).await.map(drop)
@@ -276,7 +282,7 @@ impl Server {
 impl Notifications for Server {
     async fn subscribe(&self) -> Result<BoxStream<'static, String>, BoxError> {
         let subscription = self.0.connections.subscribe(&self.0.names.run_channel()).await?;
-        // Dropping the sink would end the subscription.
+        // The stream owns the sink, because dropping the sink would end the subscription.
         let texts = stream::unfold(subscription, |(sink, mut messages)| async {
             let message = messages.next().await?;
             Some((message.get_payload().unwrap_or_default(), (sink, messages)))

@@ -1,9 +1,10 @@
 //! Writes that wait for replicas or disks before they are acknowledged.
 //!
-//! The server handles no other request of a connection while a command on it waits. These writes
-//! therefore have connections of their own. Writes that arrive at a connection while others wait are sent
-//! together afterwards, and wait once. A write therefore waits for at most one other group, regardless of
-//! the number of writes.
+//! While a command waits for replicas or disks, the server handles no other request of the same
+//! connection. Therefore these writes use separate connections. Writes that arrive at such a
+//! connection while others wait form a group. The group is sent together afterwards, with one
+//! command that waits for all of its writes. A write therefore waits for at most one earlier group,
+//! regardless of the number of writes.
 
 use std::time::Duration;
 
@@ -15,11 +16,11 @@ use crate::{WriteConcern, connections::Connection, failure::Failure, script::is_
 /// The writes that share a connection.
 pub(crate) struct Group {
     submit: mpsc::UnboundedSender<Submitted>,
-    /// The lock of the connection. Its owner sends all submitted writes.
+    /// The lock of the connection. The task that has acquired this lock sends all submitted writes.
     pub(crate) line: Mutex<Line>,
 }
 
-/// The connection, and the writes to send next.
+/// The connection, and the submitted writes that were not sent yet.
 pub(crate) struct Line {
     submitted: mpsc::UnboundedReceiver<Submitted>,
     pub(crate) connection: Connection,
@@ -42,7 +43,7 @@ impl Group {
     /// Adds a write to the queue. The next owner of the lock sends it.
     pub(crate) fn submit(&self, command: &Cmd) -> oneshot::Receiver<Result<Value, Failure>> {
         let (reply, outcome) = oneshot::channel();
-        // The receiver is part of `self`, so that sending cannot fail.
+        // Sending cannot fail, because `self` contains the receiver.
         drop(self.submit.send(Submitted { command: command.clone(), reply }));
         outcome
     }
@@ -62,7 +63,7 @@ impl Line {
 }
 
 impl Replies {
-    /// Sends the outcome of each write.
+    /// Sends each write's outcome to the task that has submitted the write.
     pub(crate) fn send(self, outcomes: Result<Vec<Result<Value, Failure>>, Failure>) {
         let (outcomes, all) = match outcomes {
             Ok(outcomes) => (outcomes, Failure::no_answer()),
@@ -70,14 +71,15 @@ impl Replies {
         };
         let outcomes = outcomes.into_iter().chain(std::iter::repeat_with(|| Err(all.clone())));
         for (reply, outcome) in self.0.into_iter().zip(outcomes) {
-            // Sending fails if the receiver was dropped.
+            // Sending fails if the receiver was dropped, and this error is ignored.
             drop(reply.send(outcome));
         }
     }
 }
 
 impl WriteConcern {
-    /// Returns the command that waits until the earlier writes of the connection are confirmed.
+    /// Returns the command that waits until replicas or disks have confirmed the earlier writes of
+    /// the connection, at most for the time `longest`.
     pub(crate) fn wait(self, longest: Duration) -> Cmd {
         let milliseconds = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
         match self {
@@ -95,8 +97,8 @@ impl WriteConcern {
         }
     }
 
-    /// Returns the replies to writes. A write that changed data fails unless the command that
-    /// waited has confirmed it.
+    /// Returns the outcomes of writes. The last reply belongs to the command that waited. If this
+    /// command has not confirmed the writes, every write that has changed data fails.
     pub(crate) fn check(self, mut answers: Vec<Value>) -> Vec<Result<Value, Failure>> {
         let waited = answers.pop().unwrap_or(Value::Nil).extract_error();
         let safe = waited.map_err(Failure::of_waiting).and_then(|waited| self.is_met(&waited));

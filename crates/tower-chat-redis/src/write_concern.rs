@@ -1,6 +1,6 @@
 //! The durability of acknowledged writes.
 
-/// The place where a write must be stored before it is acknowledged.
+/// The servers and disks on which a write must be stored before the store acknowledges it.
 ///
 /// | | survives the end of the server's process | survives a power loss | survives the loss of the server |
 /// |---|---|---|---|
@@ -10,22 +10,22 @@
 /// | [`Replicas`](Self::Replicas) | as above | as above | if a replica with the write becomes the primary |
 /// | [`Synced`](Self::Synced) | yes | yes | if a replica with the write becomes the primary |
 ///
-/// Redis does not guarantee that a replica with all writes becomes the primary. A failover may
-/// therefore lose acknowledged writes in every row of the table.
+/// After a failover, Redis does not guarantee that the new primary is a replica with all writes.
+/// Therefore a failover may lose acknowledged writes in every row of the table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum WriteConcern {
-    /// The settings of the server decide (`appendonly`, `appendfsync`).
+    /// The settings of the server (`appendonly`, `appendfsync`) determine the durability.
     #[default]
     Server,
-    /// The write must also be in the memory of this many replicas (`WAIT`).
+    /// The write must also be in the memory of the given number of replicas (`WAIT`).
     Replicas(u32),
-    /// The write must be on the disk of the server, and on those of this many replicas (`WAITAOF`). This
-    /// concern requires Redis 7.2, or Valkey, with `appendonly yes`. With `appendfsync everysec` each
-    /// write waits for up to a second. With `appendfsync no` the server does not sync in time, and every
-    /// write fails.
+    /// The write must be on the disk of the server, and on the disks of the given number of
+    /// replicas (`WAITAOF`). This concern requires Redis 7.2 or Valkey, with `appendonly yes`. With
+    /// `appendfsync everysec`, each write waits for up to a second. With `appendfsync no`, every
+    /// write fails, because the server does not sync before the timeout.
     Synced {
-        /// The number of replicas; 0 for the server alone.
+        /// The number of replicas; 0 if only the server must confirm the write.
         replicas: u32,
     },
 }

@@ -1,5 +1,5 @@
-//! Derives directory entries from messages, for conversations that an older release without a
-//! directory has created.
+//! Derives directory entries from messages. An older release, which had no directory, has created
+//! these conversations without an entry.
 
 use std::{collections::BTreeSet, time::SystemTime};
 
@@ -28,11 +28,11 @@ pub(super) struct Derived {
     pub(super) entry: BytePairs,
     /// The life of the conversation when the entry was derived.
     life: String,
-    /// The number of writes of the conversation at that moment.
+    /// The number of writes of the conversation when the entry was derived.
     writes: String,
 }
 
-/// Adds a directory entry to a conversation, if it has none.
+/// Adds a directory entry to a conversation, unless the conversation has an entry.
 pub(crate) async fn adopt(settings: &Settings, key: &ConversationKey) -> Result<(), StoreError> {
     for _ in 0..ATTEMPTS {
         let Some(derived) = derive(settings, key).await? else { return Ok(()) };
@@ -43,8 +43,8 @@ pub(crate) async fn adopt(settings: &Settings, key: &ConversationKey) -> Result<
     Err(keeps_changing(ACTION))
 }
 
-/// Stores an entry, unless the conversation was written since it was derived. Returns whether the
-/// conversation has an entry now.
+/// Stores an entry, unless the conversation was written after the entry was derived. Returns
+/// whether the conversation has an entry now.
 pub(super) async fn store(
     settings: &Settings,
     key: &ConversationKey,
@@ -65,8 +65,8 @@ pub(super) async fn store(
     }
 }
 
-/// Derives an entry from the messages of a conversation; `None` if the conversation was deleted or
-/// written meanwhile.
+/// Derives an entry from the messages of a conversation. Returns `None` if the conversation was
+/// deleted or written during the reading.
 pub(super) async fn derive(
     settings: &Settings,
     key: &ConversationKey,
@@ -107,12 +107,12 @@ pub(super) async fn derive(
     Ok(Some(Derived { entry: runs.entry(first.fields.token()), life, writes }))
 }
 
-/// The runs of the messages so far, in order.
+/// The runs of the messages that were read, in order.
 #[derive(Default)]
 struct Runs {
     count: u64,
     last: Option<RunId>,
-    /// The number of runs and the newest run before the open run.
+    /// The number of runs, and the last run, before the open run began.
     before: Option<(u64, Option<RunId>)>,
     seen: BTreeSet<RunId>,
 }
@@ -126,7 +126,7 @@ impl Runs {
         }
     }
 
-    /// Marks all further messages as staged.
+    /// Records that all following messages belong to the open run.
     fn open(&mut self) {
         self.before.get_or_insert((self.count, self.last));
     }

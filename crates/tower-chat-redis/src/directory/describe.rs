@@ -17,7 +17,8 @@ use crate::{
 
 const ACTION: &str = "describe a conversation";
 
-/// Sets the description, if it has this version, and returns the new version.
+/// Sets the description of a conversation, if the stored description has the expected version, and
+/// returns the new version.
 pub(crate) async fn set_description(
     settings: &Settings,
     key: &ConversationKey,
@@ -27,7 +28,8 @@ pub(crate) async fn set_description(
     let json = serde_json::to_vec(description)
         .map_err(|error| StoreError::backend(ACTION, false, error))?;
     let names = settings.names.conversation(key);
-    // An id by which the script recognises a request that is repeated after its reply was lost.
+    // A random id, by which the script recognises the request when the store sends it again because
+    // the reply was lost.
     let request = random();
     for _ in 0..ATTEMPTS {
         let call = DESCRIBE

@@ -1,4 +1,4 @@
-//! The directory entry of one conversation, stored as fields of a hash.
+//! The directory entry of one conversation, which is stored as a hash.
 
 use std::{collections::HashMap, time::SystemTime};
 
@@ -10,11 +10,11 @@ use tower_chat_core::{
 use super::{run_row::RunRow, time, unreadable};
 use crate::{answer::BytePairs, conversation::Fields};
 
-/// The number of bytes of a run id. The name of the field of a run begins with its id. The names of
-/// all other fields are shorter.
+/// The number of bytes of a run id. The names of fields for runs begin with the id of the run. The
+/// names of all other fields are shorter than this.
 const RUN: usize = 16;
 
-/// The fields of an entry, with those of runs if they were requested.
+/// The fields of an entry. They include the fields of runs if these were requested.
 #[derive(Debug, Default)]
 pub(super) struct EntryFields {
     fields: HashMap<Vec<u8>, Vec<u8>>,
@@ -28,7 +28,7 @@ pub(crate) struct Entry {
     pub(crate) last_mode: Option<PersistenceMode>,
     runs: u64,
     last_run: Vec<u8>,
-    /// The number of runs and the last run, without the open run.
+    /// The number of runs, and the last run, not including the open run.
     without_open_run: Option<(u64, Vec<u8>)>,
     usage: UsageSum,
     pub(crate) description: Description,
@@ -40,8 +40,8 @@ impl EntryFields {
         Self { fields: fields.into_iter().collect() }
     }
 
-    /// Returns whether this is the entry of the conversation with this head, and not of a deleted
-    /// conversation with the same key.
+    /// Returns whether the entry belongs to the conversation with this head. The entry may also
+    /// belong to a deleted conversation with the same key.
     pub(super) fn is_of(&self, head: &Fields) -> bool {
         self.fields.get(&b"of"[..]).is_some_and(|of| of == head.token().as_bytes())
     }
@@ -50,7 +50,7 @@ impl EntryFields {
         self.entry().map_err(|reason| unreadable(key, &reason))
     }
 
-    /// Returns the rows of runs, ordered by run and model.
+    /// Returns the rows of all runs, ordered by run and model.
     pub(super) fn runs(&self, key: &ConversationKey) -> Result<Vec<RunRow>, StoreError> {
         let rows = self.fields.iter().filter(|(name, _)| name.len() >= RUN);
         let rows = rows.map(|(name, row)| RunRow::read(name, row));
@@ -111,18 +111,19 @@ impl Entry {
         summary
     }
 
-    /// Returns the number of runs of a conversation, without the open run if `is_open`, and the id
-    /// of the newest of them.
+    /// Returns the number of runs of a conversation, and the id of the last run. If `is_open` is
+    /// true, the open run is not included.
     pub(crate) fn visible_runs(&self, is_open: bool) -> (u64, &[u8]) {
         match &self.without_open_run {
             Some((runs, last)) if is_open => (*runs, last),
-            // An older release leaves the other count unchanged when it ends a run.
+            // If no run is open, `without_open_run` is ignored, because an older release does not
+            // remove it when a run ends.
             Some(_) | None => (self.runs, &self.last_run),
         }
     }
 }
 
-/// Reads the mode of a run; `None` if it is unknown.
+/// Reads the mode of a run; `None` if the mode is not known.
 pub(super) fn mode(text: &str) -> Result<Option<PersistenceMode>, String> {
     match text {
         "" | "-" => Ok(None),
@@ -130,7 +131,7 @@ pub(super) fn mode(text: &str) -> Result<Option<PersistenceMode>, String> {
     }
 }
 
-/// Returns counts in the form in which scripts add them up.
+/// Converts counts to the texts with which the scripts compute sums.
 pub(crate) fn write_counts(sum: &UsageSum) -> [String; 7] {
     let Usage { input_tokens, cached_input_tokens, output_tokens, reasoning_tokens, .. } =
         sum.tokens;
@@ -141,7 +142,7 @@ pub(crate) fn write_counts(sum: &UsageSum) -> [String; 7] {
     [calls, tools, input, cached, output, reasoning, cost]
 }
 
-/// Reads counts in the form in which scripts add them up.
+/// Parses counts from the text that the scripts store.
 pub(super) fn read_counts(text: &str) -> Result<UsageSum, String> {
     let damaged = || format!("its usage {text:?} cannot be parsed");
     let mut words = text.split(' ');

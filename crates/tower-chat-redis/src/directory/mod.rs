@@ -1,9 +1,9 @@
 //! The directory of conversations.
 //!
-//! Each conversation has an entry beside its messages, which the scripts of its writes update.
-//! There is no index of the entries by last activity: it would be on another server of a cluster,
-//! and each write would take one more round trip. A query of several conversations therefore reads
-//! the entries of all conversations on the lists.
+//! Each conversation has an entry, which the scripts of its writes update. There is no index of the
+//! entries by last activity: in a cluster, such an index would be on another server than most
+//! conversations, so that each write would take an additional round trip. A query of several
+//! conversations therefore reads the entries of all conversations on the lists of their scopes.
 
 mod adopt;
 mod describe;
@@ -46,20 +46,21 @@ use crate::{
 
 const ACTION: &str = "read the directory";
 
-/// The maximum number of times that an entry is read again because its conversation was written
-/// meanwhile.
+/// The maximum number of attempts to read an entry. An attempt fails if the conversation was
+/// written during the reading.
 const ATTEMPTS: usize = 64;
 
-/// The number of entries that are read concurrently, with their usage.
+/// The number of entries that are read concurrently with the usage of their runs.
 const CONCURRENT_READS: usize = 32;
 
-/// The number of entries that are read concurrently without their usage.
+/// The number of entries that are read concurrently without the usage of their runs.
 const PAGE: usize = 256;
 
 /// The directory data of a conversation.
 struct Conversation {
     head: Fields,
-    /// Whether the numbers of the conversation are in range and match the number of stored messages.
+    /// Whether the numbers of the conversation are in range and match the number of stored
+    /// messages.
     is_whole: bool,
     /// Whether a call waits for approval.
     waits: bool,
@@ -105,7 +106,8 @@ pub(crate) async fn entry(
     }
 }
 
-/// Makes sure that a conversation has an entry, whether or not it can be read.
+/// Adds an entry to a conversation that has none. Does not check whether an existing entry can be
+/// read.
 pub(crate) async fn ensure_entry(
     settings: &Settings,
     key: &ConversationKey,
@@ -113,8 +115,9 @@ pub(crate) async fn ensure_entry(
     conversation(settings, key, false).await.map(drop)
 }
 
-/// Returns the conversations that match a query. Reads every conversation that may match. The memory
-/// contains at most as many conversations as the limit, and those that are being read concurrently.
+/// Returns a page of the conversations that match a query. Reads every conversation that may match.
+/// At any time, the memory contains at most the conversations of the page and those that are being
+/// read concurrently.
 pub(crate) async fn conversations(
     settings: &Settings,
     query: &ConversationQuery,
@@ -137,13 +140,15 @@ pub(crate) async fn conversations(
                 }
             }
             found.sort_by_cached_key(DirectoryCursor::after);
-            // One more than the limit shows that there is another page.
+            // One conversation more than the limit is retained, because it shows that there is a
+            // next page.
             found.truncate(query.limit.saturating_add(1));
             join_all(gone.iter().map(|key| remove_from_list(settings, key, ""))).await;
         }
     }
     let mut page = ConversationPage::of_all(query, found);
-    // Unreadable conversations have no position, so that they are on the first page.
+    // Unreadable conversations are returned with the first page, because they have no position in
+    // the order of the pages.
     page.unreadable = if query.after.is_none() { unreadable } else { Vec::new() };
     Ok(page)
 }
@@ -183,7 +188,8 @@ pub(crate) async fn runs(
     Ok(run_summaries(&rows, after, limit, open))
 }
 
-/// Returns the open run of a conversation, and the rows of all runs, ordered by run and model.
+/// Returns the id of a conversation's open run, if any, and the rows of all runs, ordered by run
+/// and model.
 async fn run_rows(
     settings: &Settings,
     key: &ConversationKey,
@@ -194,7 +200,7 @@ async fn run_rows(
     Ok((conversation.head.run(), conversation.entry.runs(key)?))
 }
 
-/// Returns the scopes of a query.
+/// Returns the scopes that a query includes.
 async fn scopes(settings: &Settings, asked: Option<&str>) -> Result<BTreeSet<String>, StoreError> {
     match asked {
         Some(scope) => Ok(BTreeSet::from([scope.to_owned()])),
@@ -202,8 +208,9 @@ async fn scopes(settings: &Settings, asked: Option<&str>) -> Result<BTreeSet<Str
     }
 }
 
-/// Returns the directory data of a conversation. If an older release created the conversation, adds
-/// its entry now. If the entry cannot be stored, as on a replica, it is returned nevertheless.
+/// Returns the directory data of a conversation. If the conversation has no entry, because an older
+/// release has created it, this function derives the entry and stores it. If the entry cannot be
+/// stored, for example on a replica, the function still returns it.
 async fn conversation(
     settings: &Settings,
     key: &ConversationKey,
@@ -252,7 +259,7 @@ async fn stored(
     Ok(Some(Conversation { head, is_whole, waits, entry }))
 }
 
-/// Returns the time of a stored millisecond.
+/// Converts stored milliseconds since 1970 to a time.
 fn time(at: i64) -> Result<std::time::SystemTime, String> {
     milliseconds::time(at).ok_or_else(|| format!("there is no time {at}"))
 }

@@ -1,5 +1,5 @@
-//! The usage of a model by a run, stored as a field of a hash. The name of the field consists of
-//! the run and the model.
+//! The usage of one model in one run, which is stored as a field of a hash. The name of the field
+//! consists of the run and the model.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::{
     time,
 };
 
-/// The usage of a model by a run.
+/// The usage of one model in one run.
 #[derive(Debug)]
 pub(super) struct RunRow {
     run: RunId,
@@ -56,14 +56,14 @@ impl RunRow {
     }
 }
 
-/// Returns the row of a run whose only known property is its creation time.
+/// Returns the name and the value of the field for a run of which only the creation time is known.
 pub(super) fn unknown_run(run: RunId, at: i64) -> (Vec<u8>, Vec<u8>) {
     let counts = write_counts(&UsageSum::default()).join(" ");
     (run.to_bytes().to_vec(), format!("{at} {at} - {counts}").into_bytes())
 }
 
-/// Returns up to `limit` runs, in the descending byte order of their ids, beginning with the first
-/// id less than `after`. `open` is the open run.
+/// Combines the rows of each run. Returns up to `limit` runs, in the descending byte order of their
+/// ids, beginning with the first id less than `after`. `open` is the id of the open run, if any.
 pub(super) fn run_summaries(
     rows: &[RunRow],
     after: Option<RunId>,

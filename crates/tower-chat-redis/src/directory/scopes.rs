@@ -1,5 +1,5 @@
-//! Lists the scopes of a store. There is no list of scopes: the store finds the list of
-//! conversations of each scope among the names of all keys.
+//! Lists the scopes of a store. The server contains no list of scopes. Therefore the store finds
+//! the scopes' lists of conversations among the names of all keys.
 
 use std::{collections::BTreeSet, ops::Bound};
 
@@ -16,7 +16,8 @@ use crate::{
 /// The number of keys that a server scans in one step.
 const STEP: usize = 1000;
 
-/// Lists scopes that have a conversation, in byte order. Reads only the lists that it needs.
+/// Lists scopes that contain conversations, in byte order. Checks only as many lists as the page
+/// needs.
 pub(crate) async fn scopes_after(
     settings: &Settings,
     after: Option<&str>,
@@ -63,9 +64,9 @@ pub(crate) async fn all(settings: &Settings) -> Result<BTreeSet<String>, StoreEr
     Ok(scopes)
 }
 
-/// Returns the scope of a list. The name of a list contains only the beginning of a long scope. The
-/// heads of its conversations contain the whole scope. Returns `None` if no conversation of the
-/// list exists.
+/// Returns the scope of a list of conversations. The name of the list contains only the beginning
+/// of a long scope. In this case, the function reads the scope from the head of one of the
+/// conversations, and returns `None` if none of them exists.
 async fn scope(
     settings: &Settings,
     name: &str,

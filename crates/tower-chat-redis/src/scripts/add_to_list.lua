@@ -1,6 +1,6 @@
 #!lua
--- Adds an id to the list of its scope before the conversation is created, and registers the writer. Returns the latest
--- time at which the writer may create the conversation.
+-- Adds an id to the list of its scope, before the writer creates the conversation. Also stores the
+-- token of the writer. Returns the latest time at which the writer may create the conversation.
 redis.call('STRLEN', KEYS[2])
 redis.call('ZADD', KEYS[1], 0, ARGV[1])
 redis.call('APPEND', KEYS[2], ARGV[2])

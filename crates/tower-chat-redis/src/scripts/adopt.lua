@@ -1,5 +1,5 @@
--- Creates the directory entry of a conversation without one, unless the conversation has been written since the
--- caller read it.
+-- Creates the directory entry of a conversation that has no entry, unless the conversation was
+-- written after the caller has read it.
 local head, directory = KEYS[1], KEYS[2]
 local life, writes = ARGV[1], ARGV[2]
 local found = redis.call('HMGET', head, 'format', 'life', 'writes', 'token')
@@ -13,7 +13,7 @@ end
 if not of and redis.call('EXISTS', directory) == 1 then
     return { 'foreign' }
 end
--- Removes the entry of an earlier conversation with the same key.
+-- Removes an entry that remains from an earlier conversation with the same key.
 redis.call('UNLINK', directory)
 redis.call('HSET', directory, 'of', token)
 local CHUNK = 1000

@@ -1,5 +1,5 @@
--- Stores a write, or returns the reason for a refusal. All checks precede the first change, because the changes of a
--- script that fails remain.
+-- Stores a write, or returns the reason for a refusal. All checks precede the first change, because
+-- the server does not undo the changes of a script that fails.
 local head, messages, tools, calls, pending = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local directory = KEYS[6]
 
@@ -12,18 +12,21 @@ local expected_incarnation, expected_sequence = take(), take()
 local incarnation, sequence = take(), take()
 -- The beginning of the stored form of the write's first message, and the run of the write.
 local name, run = take(), take()
--- 'visible', 'staged', 'commit' or 'discard'; the last message that a discard keeps.
+-- The kind of the write ('visible', 'staged', 'commit' or 'discard'), and the number of the last
+-- message that a discard does not delete.
 local kind, cut = take(), take()
 local attempt, holder, renewed, held_until = take(), take(), take(), take()
--- '' for no change, otherwise '=' and the text.
+-- The change of the partial text: '' for no change, otherwise '=' and the text.
 local partial_text = take()
--- '' for no change, '!' to remove it, otherwise '=' and the id.
+-- The change of the service id: '' for no change, '!' to remove the id, otherwise '=' and the id.
 local service_id = take()
--- In milliseconds; '' for no expiry.
+-- The time to live of the conversation in milliseconds; '' for none.
 local lifetime = take()
--- '1' if a repetition of a stored write must change a field, so that replicas and disks confirm it again.
+-- '1' if the store waits for replicas or disks. The repetition of a stored write must then change a
+-- field, so that replicas and disks confirm this change.
 local is_synced = take()
--- For a write that may create the conversation: the latest time for this, and the fields of the new conversation.
+-- For a write that may create the conversation: the latest time at which it may do so, and the
+-- fields of the new conversation.
 local deadline, token, life, scope, id = take(), take(), take(), take(), take()
 local message_count, claim_count, row_count =
     tonumber(take()), tonumber(take()), tonumber(take())
@@ -31,8 +34,9 @@ local first_message = at
 local first_claim = first_message + message_count
 local first_row = first_claim + 3 * claim_count
 at = first_row + 4 * row_count
--- Whether the write updates the directory, the time of the write, the start of its run, the mode of the run ('' if
--- unknown), and the number of models in its usage, which follows.
+-- Whether the write has an activity, with which it updates the directory, the time of the write,
+-- the start of its run, the mode of the run ('' if unknown), and the number of models in the usage.
+-- The rows of the usage are the next arguments.
 local is_told, told_at, began_at = take() == '1', take(), take()
 local mode, usage_count = take(), tonumber(take())
 local before_usage = at
@@ -107,11 +111,13 @@ elseif kind == 'discard' then
     return conflict()
 end
 
--- An older release, without a directory, has created the conversation.
+-- The conversation has no directory entry, because an older release has created it. The caller must
+-- create the entry first.
 if is_there and described[1] ~= (found[12] or '') then
     return { 'undescribed' }
 end
--- The entry of an earlier conversation with the same key is ignored.
+-- If the write creates the conversation, an entry that remains from an earlier conversation with
+-- the same key is ignored.
 local entry, entry_unset = entry_after(directory, is_there and described or {}, {
     run = run, kind = kind, is_open = is_open, is_told = is_told, at = told_at, began = began_at,
     mode = mode,
@@ -157,7 +163,7 @@ if is_there and (#rows > 0 or kind == 'discard') then
     redis.call('ZCARD', calls)
     redis.call('ZCARD', pending)
 end
--- A discard removes the staged messages of its run, and no message of another run.
+-- A discard must remove only messages of its own run.
 if kind == 'discard' then
     for staged = last + 1, found_last do
         local message = redis.call('HGET', messages, number(staged))

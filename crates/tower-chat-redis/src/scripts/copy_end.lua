@@ -29,7 +29,7 @@ if now > tonumber(deadline) then
 end
 redis.call('HSET', head, 'format', '1', 'incarnation', incarnation, 'sequence', sequence,
     'pruned', pruned, 'writes', '1', 'life', life, 'token', token, 'scope', scope, 'id', id)
--- Removes the entry of an earlier conversation with the same key.
+-- Removes an entry that remains from an earlier conversation with the same key.
 redis.call('UNLINK', directory)
 redis.call('HSET', directory, 'of', token, 'created', made_at, 'active', made_at, 'mode', mode,
     'runs', runs, 'last', last_run, 'version', version, 'description', description,

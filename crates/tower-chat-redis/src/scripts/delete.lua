@@ -1,5 +1,6 @@
 #!lua flags=allow-oom
--- Deletes a conversation with all of its keys. Returns whether it existed, and the token from its creation.
+-- Deletes a conversation with all of its keys. Returns whether the conversation existed, and the
+-- token with which it was created.
 local found = redis.call('HMGET', KEYS[1], 'format', 'token')
 if not found[1] and redis.call('EXISTS', KEYS[1]) == 1 then
     return { 'foreign' }

@@ -1,5 +1,5 @@
--- Sets the description of a conversation if the description has the expected version. Recognises a repetition of the
--- same request.
+-- Sets the description of a conversation if the stored description has the expected version. If the
+-- same request is repeated, the script recognises the id of the request.
 local head, directory = KEYS[1], KEYS[2]
 local expected, request, description = ARGV[1], ARGV[2], ARGV[3]
 local found = redis.call('HMGET', head, 'format', 'token')

@@ -1,5 +1,7 @@
--- The directory entry of a conversation: a hash with the token of the conversation. A text contains seven counts:
--- service calls, tool calls, tokens (input, cached, output, reasoning) and cost, which is '-' if it is unknown.
+-- Functions that update the directory entry of a conversation. The entry is a hash, which also
+-- contains the token of the conversation. Counts are stored as a text of seven numbers: service
+-- calls, tool calls, tokens (input, cached, output, reasoning) and the cost, which is '-' if it is
+-- unknown.
 local NO_COUNTS = '0 0 0 0 0 0 -'
 
 local function text_of(value)
@@ -14,8 +16,9 @@ local function later(stored, told)
     return tonumber(stored) >= tonumber(told) and stored or told
 end
 
--- Returns the sums of the stored counts and the counts in the arguments after a position, or nil if the stored counts
--- are damaged. Sums saturate at the largest exact number.
+-- Returns the sums of the stored counts and the counts in the arguments after a position, or nil if
+-- the stored counts are damaged. A sum is at most the largest number that scripts can represent
+-- exactly.
 local function add_counts(stored, behind)
     local sum = { string.match(stored, '^(%d+) (%d+) (%d+) (%d+) (%d+) (%d+) (%S+)$') }
     if #sum ~= 7 then
@@ -36,7 +39,8 @@ local function add_counts(stored, behind)
     return table.concat(sum, ' ')
 end
 
--- Returns the row of a run and a model after a write, or nil if the stored row is damaged.
+-- Returns the row of a run and a model after a write has added its counts, or nil if the stored row
+-- is damaged.
 local function add_row(stored, write, behind)
     local began, last, mode, counts = write.began, write.at, '-', NO_COUNTS
     if stored then

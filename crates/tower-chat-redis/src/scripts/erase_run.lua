@@ -1,5 +1,5 @@
--- Erases a run if its record is the expected one.
--- KEYS: record, updates. ARGV: expected record, channel, id of the run.
+-- Erases a run if its record equals the expected one. KEYS: record, updates. ARGV: expected record,
+-- channel, id of the run.
 if redis.call('GET', KEYS[1]) ~= ARGV[1] then
     return {'changed'}
 end

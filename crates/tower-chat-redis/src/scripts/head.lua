@@ -1,4 +1,5 @@
--- Returns a conversation without its messages, and its calls that wait for approval.
+-- Returns the fields of a conversation, its calls that wait for approval, and the messages that
+-- contain these calls.
 local head, messages, pending = KEYS[1], KEYS[2], KEYS[3]
 local fields = redis.call('HGETALL', head)
 local found = redis.call('HMGET', head, 'visible', 'sequence', 'pruned')

@@ -1,6 +1,5 @@
--- Changes the entry of a run in the index.
--- KEYS: runs by time, runs by name. ARGV: run; time; 'NX' or 'GT' as in ZADD, or 'REM' to remove an entry
--- that is not later than the time.
+-- Changes the entry of a run in the index of an update log. KEYS: runs by time, runs by name. ARGV:
+-- run; time; 'NX' or 'GT' as in ZADD, or 'REM' to remove an entry that is not later than the time.
 if ARGV[3] == 'REM' then
     local time = redis.call('ZSCORE', KEYS[1], ARGV[1])
     if not time or tonumber(time) <= tonumber(ARGV[2]) then

@@ -1,5 +1,6 @@
--- Returns a page of the rows of the record that match a query, with the messages to which the rows refer. A page ends
--- between two messages, and contains the first message of the next page.
+-- Returns a page of the rows of the record that match a query, with the messages to which the rows
+-- refer. A page contains all matching rows of a message or none of them. The reply also contains
+-- the sequence number with which the next page begins.
 local head, messages, tools, calls = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local at = 0
 local function take()
@@ -7,9 +8,10 @@ local function take()
     return ARGV[at]
 end
 local life, from = take(), tonumber(take())
--- '*' for all messages, otherwise their numbers in ascending order, each followed by a comma.
+-- The messages whose rows are requested: '*' for all messages, otherwise their numbers in ascending
+-- order, each followed by a comma.
 local sequences = take()
--- '' for any, otherwise '=' and the name.
+-- The requested tool and the requested status: '' for any, otherwise '=' and the name.
 local tool, status = take(), take()
 local started_from, started_to = tonumber(take()), tonumber(take())
 local limit, most_bytes, with_messages = tonumber(take()), tonumber(take()), take() == '1'

@@ -1,5 +1,6 @@
--- Returns a page of the visible messages. The first page also contains the fields of the conversation. A later page
--- belongs to the same conversation, or reports that the conversation no longer exists.
+-- Returns a page of the visible messages. The first page also contains the fields of the
+-- conversation. For a later page, the caller passes the life of the conversation. If the life has
+-- changed, the script returns 'gone'.
 local head, messages = KEYS[1], KEYS[2]
 local life, from, last, most_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local fields, page = {}, {}
@@ -12,7 +13,7 @@ if life == '' then
         return { 'damaged' }
     end
     from, last = pruned + 1, seen
-    -- The query requests a number of messages before a given message.
+    -- The query requests only a number of messages before a given message.
     if ARGV[5] ~= '' then
         last = math.max(math.min(last, tonumber(ARGV[5]) - 1), pruned)
         from = math.max(last + 1 - tonumber(ARGV[6]), from)

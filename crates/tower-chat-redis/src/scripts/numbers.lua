@@ -1,7 +1,9 @@
--- Reads stored numbers. A script that counted to a damaged number would block the server.
+-- Functions that read and check stored numbers. Without these checks, a loop up to a damaged number
+-- could block the server.
 local LAST = 9007199254740991
 
--- Returns a stored number, or nil if scripts cannot represent all integers up to it exactly.
+-- Returns a stored number. Returns nil if the text is not a number, or if the number is larger than
+-- the largest one that scripts can represent exactly.
 local function whole(text)
     if not text or #text > 16 or not string.match(text, '^%d+$') then
         return nil
@@ -10,8 +12,9 @@ local function whole(text)
     return found <= LAST and found or nil
 end
 
--- Returns the numbers of three messages of a conversation: the last pruned one, the last visible one, and the last one.
--- Returns nil if the conversation is damaged. The caller must then not use any of these numbers.
+-- Returns the numbers of three messages of a conversation: of the last pruned message, of the last
+-- visible message, and of the last message. Returns nil for all three if the conversation is
+-- damaged.
 local function numbers(fields)
     local pruned = whole(fields.pruned or '0')
     local last = whole(fields.sequence or '0')
@@ -22,7 +25,8 @@ local function numbers(fields)
     return nil, nil, nil
 end
 
--- Returns the same numbers if the number of messages agrees with them, so that a loop over the messages is bounded.
+-- Returns the same numbers as `numbers`, if the conversation also has as many messages as they
+-- require. A loop between these numbers is then bounded by the number of stored messages.
 local function range(messages, fields)
     local pruned, seen, last = numbers(fields)
     if last and redis.call('HLEN', messages) == last - pruned then

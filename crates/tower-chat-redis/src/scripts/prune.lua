@@ -1,5 +1,5 @@
--- Removes the messages up to and including a given one, with the rows of their calls, unless the conversation has been
--- written since the caller read it.
+-- Removes all messages up to and including a given message, with the rows of their calls, unless
+-- the conversation was written after the caller has read it.
 local head, messages, tools, calls, pending = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
 local directory = KEYS[6]
 local life, writes, cut, incarnation, next_life = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
@@ -11,7 +11,8 @@ end
 if found[2] ~= life or found[3] ~= writes or found[5] then
     return { 'changed' }
 end
--- The number of runs is derived from the messages, so the directory entry must exist before messages are removed.
+-- The directory entry must exist before messages are removed, because the number of runs in a
+-- missing entry is computed from the messages.
 if redis.call('HGET', directory, 'of') ~= (found[7] or '') then
     return { 'undescribed' }
 end

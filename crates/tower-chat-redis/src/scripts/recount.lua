@@ -1,5 +1,5 @@
--- Recomputes the counts in the directory entry of a conversation. The arguments after a position are runs, each
--- followed by its number of tool calls.
+-- A function that recomputes the counts in the directory entry of a conversation. The arguments
+-- after the position `behind` are runs, each followed by its number of tool calls.
 local NAME_OF_RUN, COUNTS = 16, 7
 
 -- Returns stored counts. A damaged count becomes 0, and a damaged cost becomes unknown.
@@ -27,7 +27,8 @@ local function recounted(directory, runs, behind, run_count)
             names[#names + 1] = fields[place]
         end
     end
-    -- A run has a row for each model, and the model of a tool call is not stored. The first row gets all tool calls.
+    -- A run has a row for each model, and the record does not contain the model that has made a
+    -- call. Therefore the first row of a run gets all tool calls of the run.
     table.sort(names)
     local entry, total = { 'runs', runs }, { 0, 0, 0, 0, 0, 0, '-' }
     for _, name in ipairs(names) do

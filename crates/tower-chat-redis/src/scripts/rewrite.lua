@@ -3,7 +3,8 @@ local head, messages, tools, calls, pending = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local directory = KEYS[6]
 local expected_incarnation, expected_sequence, incarnation, life = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local message_count, row_count = tonumber(ARGV[5]), tonumber(ARGV[6])
--- The new number of runs in the directory, or '' for no change; the number of runs with a new count of tool calls.
+-- The new number of runs in the directory entry ('' for no change), and the number of runs that get
+-- a new count of tool calls.
 local runs, run_count = ARGV[7], tonumber(ARGV[8])
 local first_message = 8 + 2 * run_count
 local first_row = first_message + 2 * message_count
@@ -15,7 +16,7 @@ if not found[1] then
 elseif found[1] ~= '1' then
     return { 'newer', found[1] }
 end
--- The same request is repeated.
+-- The same request was already executed.
 if found[5] == life then
     return { 'rewritten' }
 end
@@ -29,7 +30,7 @@ end
 local rewritten = {}
 for place = first_message + 1, first_row, 2 do
     local there = redis.call('HGET', messages, ARGV[place])
-    -- A stored message begins with its id, which does not change.
+    -- A stored message begins with its id, which has 20 bytes. The rewrite does not change the id.
     if not there or #there < 20 or tonumber(ARGV[place]) > last then
         return { 'missing', ARGV[place] }
     end

@@ -1,5 +1,5 @@
--- Returns the values of fields of a hash, up to a number of bytes, unless the conversation has been written since the
--- caller read it.
+-- Returns the values of the named fields of a hash, until a number of bytes is reached, unless the
+-- conversation was written after the caller has read it.
 local head, values = KEYS[1], KEYS[2]
 local life, writes, most_bytes = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local found = redis.call('HMGET', head, 'life', 'writes')

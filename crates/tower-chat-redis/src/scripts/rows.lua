@@ -1,5 +1,6 @@
--- Returns the rows of a conversation: the fields of its head, the names of its messages, and the names of the visible
--- calls in its record, each with the number of its message. No loop depends on a stored number.
+-- Returns the rows of a conversation: the fields of its head, the names of its messages, and the
+-- names of the visible calls in its record, each with the number of its message. The script
+-- contains no loop up to a stored number, which could be damaged.
 local head, messages, calls = KEYS[1], KEYS[2], KEYS[3]
 local fields = redis.call('HGETALL', head)
 local found = redis.call('HMGET', head, 'visible', 'sequence', 'writes')

@@ -1,4 +1,5 @@
--- Returns a page of the input of a prune: the run of each message, and the status of each call.
+-- Returns a page of the data that a prune reads: the run of each message, and the status of each
+-- call.
 local head, messages, tools, calls = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local life, from, most_bytes = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local fields, rows, runs, bytes = {}, {}, {}, 0

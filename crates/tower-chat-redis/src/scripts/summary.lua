@@ -1,5 +1,5 @@
--- Returns a conversation without its messages, the number of its calls that wait for approval, and its directory entry,
--- with or without the rows of its runs.
+-- Returns the fields of a conversation, the number of its calls that wait for approval, and its
+-- directory entry. The entry contains the rows of runs only if the caller requests them.
 local head, messages, pending, directory = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local with_runs = ARGV[1] == '1'
 

@@ -1,4 +1,5 @@
-//! The contract of stores, with conversations on three servers of a cluster.
+//! Tests the store against the store contract, in a cluster of three servers, and tests of failures
+//! in a cluster.
 
 use std::{
     sync::{Arc, LazyLock, Mutex},
@@ -19,7 +20,7 @@ fn addresses() -> Vec<String> {
 }
 
 async fn open(options: RedisOptions) -> RedisStore {
-    // This server reports the others.
+    // This server reports the other servers of the cluster.
     options.connect_cluster(&[&addresses()[0]]).await.unwrap()
 }
 

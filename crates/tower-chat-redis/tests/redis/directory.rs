@@ -17,7 +17,7 @@ use tower_chat_redis::RedisStore;
 
 use crate::common::{address, append, ask, key, open, options, prefix, proxy::Proxy, raw, write};
 
-/// Returns the id of a run that was made at this millisecond since 1970.
+/// Returns the id of a run that was created at the given time, in milliseconds since 1970.
 fn run_made_at(milliseconds: u64, random: u8) -> RunId {
     let mut bytes = [random; 16];
     bytes[..6].copy_from_slice(&milliseconds.to_be_bytes()[2..]);
@@ -57,13 +57,15 @@ impl Fixture {
         format!("{}:{{scope/{id}}}:{part}", self.prefix)
     }
 
-    /// Deletes the parts of a conversation that an older release would not have stored.
+    /// Deletes the parts of a conversation that an older release, without a directory, does not
+    /// store.
     async fn age(&mut self, id: &str) {
         let name = self.name(id, "directory");
         assert_eq!(ask::<u64>(&mut self.connection, &["DEL", &name]).await.unwrap(), 1);
     }
 
-    /// Creates a conversation of an older release: three messages of two runs.
+    /// Creates a conversation as an older release would have stored it, with three messages of two
+    /// runs.
     async fn old(&mut self, id: &str) -> Revision {
         let (key, runs) = (key(id), [run_made_at(2_000, 1), run_made_at(5_000, 2)]);
         let at = write_of(&key, runs[0], 0, Revision::ABSENT, &format!("{id} a"));
@@ -254,7 +256,7 @@ async fn scopes_of_any_name_are_found() {
     let page = store.conversations(&ConversationQuery::in_all_scopes()).await.unwrap();
     let found: Vec<_> = page.conversations.iter().rev().map(|it| it.key.scope()).collect();
     assert_eq!(found, scopes);
-    // The list of a scope exists for a while after its conversations were deleted.
+    // The list of a scope still exists for some time after its conversations have expired.
     let gone = ConversationKey::new(&*long, "in 1");
     let mut connection = raw(&address()).await;
     let half = crate::common::names(&mut connection, &prefix.replace("[*]", "\\[\\*\\]")).await;
@@ -283,7 +285,8 @@ async fn a_description_whose_answer_was_lost_is_set_once_and_questions_are_one_c
     assert_eq!(store.set_description(&key, &description, 1).await.unwrap(), 2);
     assert_eq!(proxy.lost(), 1);
     let mut asked = 0;
-    // At the first request, the server may not know a script.
+    // The requests are counted in the second pass, because in the first pass the server may not
+    // have cached all scripts.
     for _ in 0..2 {
         let before = proxy.asked();
         assert_eq!(store.summary(&key).await.unwrap().unwrap().description, description);

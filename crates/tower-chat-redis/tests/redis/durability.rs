@@ -1,4 +1,5 @@
-//! Tests of the durability of acknowledged writes, and of servers without a required setting.
+//! Tests of the durability of acknowledged writes, and of servers whose settings do not permit the
+//! required durability.
 
 use std::time::Duration;
 
@@ -39,13 +40,13 @@ async fn a_write_is_in_the_memory_of_a_replica_when_it_is_acknowledged() {
         assert_eq!(length, number);
     }
 
-    // The suspended replica does not receive the write. The write is stored, but not as durable as
-    // required.
+    // The suspended replica does not confirm the write. The write is stored, but does not have the
+    // required durability.
     signal(&replica, "-STOP");
     let hasty =
         options.with_retry_timeout(Duration::ZERO).with_response_timeout(Duration::from_secs(2));
     let last = write(&key, at, &["last"]);
-    // A repetition of the write over another connection does not make the write more durable.
+    // The repeated write must fail too, although it uses another connection and is already stored.
     for _ in 0..2 {
         let hasty = hasty.clone().connect(&server.address(0)).await.unwrap();
         let error = append(&hasty, last.clone()).await.unwrap_err().source;
@@ -53,7 +54,7 @@ async fn a_write_is_in_the_memory_of_a_replica_when_it_is_acknowledged() {
         assert!(matches!(error, StoreError::Backend { .. }) && is_retryable, "{error:?}");
         assert_eq!(hasty.head(&key).await.unwrap().revision, last.result());
     }
-    // A refused write needs no confirmation.
+    // A refused write does not wait for a confirmation by the replica.
     let hasty = hasty.connect(&server.address(0)).await.unwrap();
     let error = append(&hasty, write(&key, at, &["another"])).await.unwrap_err().source;
     assert!(matches!(error, StoreError::Conflict(_)), "{error:?}");
@@ -69,8 +70,9 @@ fn signal(server: &RedisServer, signal: &str) {
     assert!(sent.unwrap().success());
 }
 
-/// Starts a server with a suspended replica, and opens a store that waits for the replica and has
-/// one connection of each kind. Each conversation has one message.
+/// Starts a server with a suspended replica, and opens a store whose writes wait for this replica.
+/// The store has one connection for these writes, and one for all other requests. Creates a
+/// conversation with one message for each id.
 async fn waiting_for_a_replica<const COUNT: usize>(
     ids: [&str; COUNT],
 ) -> (RedisServer, RedisServer, Proxy, RedisStore, [Revision; COUNT]) {
@@ -117,7 +119,7 @@ async fn readers_do_not_wait_behind_a_write_that_waits_for_a_replica() {
     waiting.await.unwrap();
 }
 
-/// The test uses one thread, so that all submitted writes are in progress when a later request is
+/// The test runs on one thread, so that all submitted writes have been sent when a later request is
 /// answered.
 #[tokio::test]
 async fn writes_that_come_while_others_wait_for_a_replica_wait_together() {
@@ -135,8 +137,8 @@ async fn writes_that_come_while_others_wait_for_a_replica_wait_together() {
     for ticket in tickets {
         ticket.await.unwrap();
     }
-    // The first write waits, then the others together. Once a second, the store reads the mark of
-    // sealed data.
+    // The first write waits for the replica, and then all other writes wait together. In addition,
+    // the store reads the mark of sealed data once a second.
     let checks = proxy.asked() - before - (ids.len() + 2);
     assert!(checks <= usize::try_from(begun.elapsed().as_secs()).unwrap(), "{checks} checks");
     for id in ids {
@@ -170,7 +172,8 @@ async fn a_write_that_came_to_a_replica_goes_where_a_new_connection_leads() {
     let options = options().with_max_connections(1).with_retry_timeout(Duration::from_secs(120));
     let store = options.connect(&address).await.unwrap();
     assert_eq!(texts(&store, &key("a")).await, Vec::<String>::new());
-    // This simulates a host name that refers to the current primary.
+    // From now on the proxy forwards to the primary, as a host name that refers to the current
+    // primary would do.
     proxy.lead_to(&server.address(0));
     append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
     assert_eq!(texts(&store, &key("a")).await, ["a"]);
@@ -222,14 +225,14 @@ async fn room_can_be_made_on_a_server_without_memory() {
     let id = MessageId { run: opening.run(), index: 1 };
     let at = append(&store, opening).await.unwrap();
 
-    // A release without the mark of sealed data has written this conversation.
+    // Without the mark of sealed data, this is a conversation of an older release.
     ask::<()>(&mut connection, &["DEL", &format!("{prefix}:sealed")]).await.unwrap();
     ask::<()>(&mut connection, &["CONFIG", "SET", "maxmemory", "1"]).await.unwrap();
     let store = options.connect(&server.address(0)).await.unwrap();
     assert!(store.delete(&key("deleted")).await.unwrap());
     assert_eq!(store.prune(&key("pruned"), Keep::Messages(1)).await.unwrap().messages, 1);
     assert_eq!(texts(&store, &key("pruned")).await, ["b"]);
-    // A run that is not resumed prevents pruning.
+    // The open run is discarded first, because an open run prevents a prune.
     let close = Some(Close::Discard { visible: 1 });
     let end = Write::new(key("open"), id, at, []).staged(Staged { close, ..staged });
     append(&store, end).await.unwrap();
@@ -238,13 +241,13 @@ async fn room_can_be_made_on_a_server_without_memory() {
     for id in ["pruned", "open"] {
         assert!(store.delete(&key(id)).await.unwrap());
     }
-    // All keys are gone, including the list of the scope.
+    // All keys were deleted, including the list of the scope.
     assert_eq!(names(&mut connection, &prefix).await, Vec::<String>::new());
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_write_is_on_the_disk_when_it_is_acknowledged_or_the_store_does_not_open() {
-    // The server itself does not wait for its disk, and syncs every second.
+    // With this setting, the server answers without waiting for its disk, and syncs once a second.
     let mut server = start(&["--appendfsync", "everysec"]);
     let options = options().with_write_concern(WriteConcern::Synced { replicas: 0 });
     let store = match options.clone().connect(&server.address(0)).await {
@@ -260,7 +263,7 @@ async fn a_write_is_on_the_disk_when_it_is_acknowledged_or_the_store_does_not_op
     server.crash();
     server.start_again();
     assert_eq!(texts(&store, &key).await.len(), 3);
-    // There is no replica to wait for.
+    // The server has no replica that could confirm the write.
     let asked = options
         .with_write_concern(WriteConcern::Synced { replicas: 1 })
         .with_retry_timeout(Duration::ZERO);

@@ -21,7 +21,7 @@ fn call(text: &str) -> (Message, ToolRecord) {
     (Message::tool_calls([ToolCall::new("id", "tool", text)]), record)
 }
 
-/// Creates a conversation with all of its possible keys and an open run.
+/// Creates a conversation that has all six keys and an open run.
 async fn whole(store: &RedisStore, id: &str, text: &str) -> Revision {
     let key = key(id);
     let (message, mut record) = call(text);
@@ -43,7 +43,7 @@ async fn type_of(connection: &mut MultiplexedConnection, name: &str) -> String {
     ask(connection, &["TYPE", name]).await.unwrap()
 }
 
-/// Returns the values of all keys with a prefix, as text.
+/// Returns the values of all keys with a prefix, as one text.
 async fn everything(connection: &mut MultiplexedConnection, prefix: &str) -> String {
     let mut all = String::new();
     for name in names(connection, prefix).await {
@@ -83,7 +83,7 @@ async fn a_conversation_ends_with_all_its_keys_and_another_may_follow() {
     }
     assert!(ends.iter().all(|end| *end == ends[0] && *end > 0), "all at one moment: {ends:?}");
 
-    // This makes the keys expire.
+    // The test makes the keys expire by setting their expiry to a time in the past.
     for name in &keys {
         ask::<()>(&mut connection, &["PEXPIREAT", name, "1"]).await.unwrap();
     }
@@ -111,7 +111,7 @@ async fn a_conversation_that_was_not_written_for_its_time_is_gone() {
     let id = MessageId { run: RunId::new(), index: 0 };
     let first = Write::new(key("short"), id, Revision::ABSENT, [Arc::new(message)]);
     let old = append(&store, first.with_tools(vec![record])).await.unwrap();
-    // The loop ends when the time to live of a millisecond has passed.
+    // The loop ends when the conversation has expired; its time to live is one millisecond.
     while store.head(&key("short")).await.unwrap().revision != Revision::ABSENT {}
     let error = append(&store, write(&key("short"), old, &["late"])).await.unwrap_err().source;
     assert!(matches!(error, StoreError::Conflict(_)), "{error:?}");
@@ -132,13 +132,14 @@ async fn the_id_of_a_conversation_that_ended_leaves_the_list_once_nobody_can_be_
         let name = format!("{prefix}:{{scope/ended}}:{part}");
         ask::<()>(&mut connection, &["DEL", &name]).await.unwrap();
     }
-    // Another process may be about to create the conversation again. The conversation is not
-    // listed, but remains on the list of the scope.
+    // The token of the writer has not expired, so that this writer might create the conversation
+    // again. The store does not return the conversation, but its id remains on the list of the
+    // scope.
     assert_eq!(store.list("scope", None, 10).await.unwrap(), []);
     assert_eq!(ask::<u64>(&mut connection, &["ZCARD", &list]).await.unwrap(), 1);
     let left: u64 = ask(&mut connection, &["PTTL", &made]).await.unwrap();
     assert!((1..=120_000).contains(&left), "{left}");
-    // This makes the note expire.
+    // Deleting the token has the same effect as its expiry.
     ask::<()>(&mut connection, &["DEL", &made]).await.unwrap();
     assert_eq!(store.list("scope", None, 10).await.unwrap(), []);
     assert_eq!(names(&mut connection, &prefix).await, Vec::<String>::new());
@@ -150,7 +151,8 @@ async fn a_writer_that_recreates_a_conversation_keeps_it_listed() {
     let store = open(options().with_prefix(&prefix)).await;
     let mut connection = raw(&address()).await;
     append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
-    // Another process has added the conversation to the list, and has not created it yet.
+    // Another process has added the conversation to the list and stored its token, and has not
+    // created the conversation yet.
     let made = format!("{prefix}:{{scope/*}}:made:a");
     ask::<()>(&mut connection, &["APPEND", &made, "0123456789abcdef"]).await.unwrap();
     assert!(store.delete(&key("a")).await.unwrap());
@@ -185,7 +187,8 @@ async fn a_store_without_a_time_to_live_lets_a_conversation_live() {
     }
 }
 
-/// Returns whether the six keys of a conversation have a time to live: all of them or none.
+/// Returns whether the six keys of a conversation have a time to live. Panics if only some of them
+/// have one.
 async fn store_is_mortal(connection: &mut MultiplexedConnection, prefix: &str) -> bool {
     let all = names(connection, &format!("{prefix}:{{scope/a}}")).await;
     assert_eq!(all.len(), 6);
@@ -198,7 +201,7 @@ async fn store_is_mortal(connection: &mut MultiplexedConnection, prefix: &str) -
     mortal == 6
 }
 
-/// Opens a store in which one key has a value of another program.
+/// Opens a store in which one key of a conversation has a value that another program has written.
 async fn with_foreign(part: &str, words: &[&str]) -> (RedisStore, MultiplexedConnection, String) {
     let prefix = prefix();
     let store = open(RedisOptions::new().with_prefix(&prefix)).await;

@@ -1,4 +1,4 @@
-//! Tests of a server that closes connections, and of replies that are lost.
+//! Tests of connections that the server closes, of lost replies, and of servers that do not answer.
 
 use std::time::{Duration, Instant, UNIX_EPOCH};
 
@@ -15,7 +15,8 @@ use tower_chat_core::{
 };
 use tower_chat_redis::RedisStore;
 
-/// Opens a store with one connection, which uses a proxy and was used for a write already.
+/// Opens a store with one connection, which goes through a proxy. The store has already stored a
+/// write.
 async fn through_a_proxy() -> (Proxy, RedisStore) {
     let (proxy, address) = Proxy::start(&address()).await;
     let store = options().with_max_connections(1).connect(&address).await.unwrap();
@@ -29,8 +30,8 @@ async fn an_append_is_one_command() {
     let key = key("one command");
     let mut revision = append(&store, write(&key, Revision::ABSENT, &["a"])).await.unwrap();
     let (before, begun) = (proxy.asked(), Instant::now());
-    // Beside these commands, the store reads the mark of sealed data: before each write that
-    // creates a conversation, and when the cached mark is a second old.
+    // In addition to these commands, the store reads the mark of sealed data: before each write
+    // that creates a conversation, and whenever the cached mark is older than a second.
     let asked_for = |commands: usize, of_new_conversations: usize| {
         let checks = proxy.asked() - before - commands;
         let max = of_new_conversations + usize::try_from(begun.elapsed().as_secs()).unwrap();
@@ -41,14 +42,15 @@ async fn an_append_is_one_command() {
         revision = append(&store, write(&key, revision, texts)).await.unwrap();
     }
     asked_for(2, 0);
-    // A conflict is one round trip too.
+    // A write that is a conflict is also one command.
     let late = Revision { sequence: 1, ..revision };
     append(&store, write(&key, late, &["x"])).await.unwrap_err();
     asked_for(3, 0);
     assert_eq!(texts(&store, &key).await, ["a", "b", "c", "d", "e"]);
-    // A short conversation is loaded by one command.
+    // The store loads a short conversation with one command.
     asked_for(4, 0);
-    // The first write of a conversation also adds it to a list.
+    // The first write of a conversation also sends a command that adds the conversation to the list
+    // of its scope.
     append(&store, write(&crate::common::key("another"), Revision::ABSENT, &["a"])).await.unwrap();
     asked_for(6, 1);
 }
@@ -92,7 +94,8 @@ async fn a_claim_whose_answer_was_lost_is_not_sent_again() {
     let error = append(&store, claiming.clone()).await.unwrap_err().source;
     assert!(matches!(error, StoreError::Backend { .. }), "{error:?}");
     assert!(!error.is_retryable(), "nobody knows whether it holds");
-    // The claim was stored: sent again, the write finds its own claim.
+    // The server has stored the claim. When the test sends the write again, the server finds the
+    // call claimed.
     let error = append(&store, claiming).await.unwrap_err().source;
     assert!(matches!(error, StoreError::Claimed { .. }), "{error:?}");
 }
@@ -117,12 +120,13 @@ async fn a_prune_whose_answer_was_lost_is_done_once_and_says_what_went() {
             at = append(&store, write(key, at, &[text])).await.unwrap();
         }
     };
-    // After this the server knows the scripts.
+    // This first prune makes the server cache the scripts, so that they are not sent again below.
     three_runs(&key("first pruned")).await;
     store.prune(&key("first pruned"), Keep::Messages(1)).await.unwrap();
     let key = key("pruned");
     three_runs(&key).await;
-    // One command reads the conversation, and the next cuts it.
+    // A prune sends two commands: the first one reads the conversation, and the second one deletes
+    // the runs.
     proxy.lose_the_answer_after(1);
     let pruned = store.prune(&key, Keep::Messages(1)).await.unwrap();
     assert_eq!((pruned.messages, proxy.lost()), (2, 1));
@@ -138,7 +142,7 @@ async fn a_question_whose_answer_was_lost_is_asked_again() {
     assert_eq!(proxy.lost(), 1);
 }
 
-/// The test uses one thread, because it pauses the clock.
+/// The test runs on one thread, because tokio's clock can be paused only there.
 #[tokio::test]
 async fn connections_that_fell_silent_are_given_up_for_a_new_one() {
     let options = options().with_max_connections(2);
@@ -152,7 +156,7 @@ async fn connections_that_fell_silent_are_given_up_for_a_new_one() {
     proxy.fall_silent();
     let (written, ()) = tokio::join!(append(&store, write(&key, at, &["b"])), async {
         proxy.swallowed().await;
-        // The clock advances past the timeout of a reply and past the retry timeout.
+        // The test advances the clock past the response timeout and the retry timeout.
         tokio::time::pause();
         tokio::time::advance(Duration::from_secs(36)).await;
         tokio::time::resume();

@@ -1,5 +1,5 @@
-//! Tests of the store on a Redis server: the rules of stores, and failures of the server and the
-//! connections.
+//! Tests of the store on a Redis server: the store contract, the update log, and failures of the
+//! server and of connections.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 

@@ -21,8 +21,8 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// Creates a conversation `c` of five messages, three of them with rows of calls, and an
-    /// unaffected conversation `d`.
+    /// Creates a conversation `c` of five messages, three of which contain recorded calls, and a
+    /// conversation `d`, which the tests must not affect.
     async fn new() -> Self {
         let prefix = prefix();
         let store = open(options().with_prefix(&prefix)).await;
@@ -120,6 +120,6 @@ async fn a_list_without_conversations_is_no_scope() {
         fixture.ask::<()>(&["ZADD", &list, "0", id]).await;
     }
     assert_eq!(fixture.store.scopes(None, 10).await.unwrap(), ["scope"]);
-    // Reading the list has removed the id.
+    // The read of the list has removed the id of the deleted conversation.
     assert_eq!(fixture.ask::<usize>(&["EXISTS", &list]).await, 0);
 }

@@ -13,7 +13,7 @@ use tower_chat_testkit::server::free_port;
 
 const SECRET: &str = "very secret";
 
-/// Returns all texts of an error and its sources.
+/// Returns the messages of an error and of all its sources.
 fn all_words(error: &dyn Error) -> String {
     let mut words = format!("{error:?} {error}");
     let mut source = error.source();
@@ -48,7 +48,7 @@ async fn a_password_is_needed_where_the_server_asks_for_one_and_never_shown() {
         assert!(matches!(error, OpenError::Address { .. }), "{error:?}");
         assert!(!all_words(&error).contains("secret"), "{}", all_words(&error));
     }
-    // The data are in the database of the address, and in no other.
+    // The data must be in the database that the address names, and in no other database.
     let mut connection = raw(&with("", SECRET)).await;
     assert!(ask::<u64>(&mut connection, &["DBSIZE"]).await.unwrap() > 0);
     let mut other = raw(&with("", SECRET).replace("/3", "/0")).await;
@@ -80,7 +80,8 @@ async fn an_address_without_a_server_can_be_tried_again() {
     assert!(error.is_retryable());
 }
 
-/// Starts a server that reports this version of Redis and accepts every command.
+/// Starts a server that reports the given version of Redis and answers every other command with a
+/// success.
 async fn server_of_version(version: &'static str) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = format!("redis://{}/", listener.local_addr().unwrap());

@@ -1,4 +1,4 @@
-//! Tests of a server that crashes during writes and restarts.
+//! Tests of a server that crashes during writes and is started again.
 
 use std::{
     sync::{Arc, Mutex},

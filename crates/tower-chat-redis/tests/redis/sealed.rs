@@ -1,4 +1,5 @@
-//! Tests that a store with sealed data accepts only changes of the wrapper that seals the data.
+//! Tests that a store with sealed data refuses changes that do not come from the store wrapper that
+//! seals the data.
 
 use std::sync::Arc;
 
@@ -22,7 +23,7 @@ async fn plain_changes_are_refused_once_a_sealed_write_is_stored() {
     store_contract::plain_changes_are_refused_once_a_sealed_write_is_stored(open).await;
 }
 
-/// A release without the mark of sealed data has sealed the conversation.
+/// An older release, which wrote no mark of sealed data, has sealed the conversation.
 #[tokio::test]
 async fn a_sealed_head_that_was_read_says_what_the_store_holds() {
     let options = options();
@@ -39,7 +40,7 @@ async fn a_sealed_head_that_was_read_says_what_the_store_holds() {
     assert_eq!(texts(&store, &key("c")).await, ["one"]);
 }
 
-/// The first format sealed messages, and had no sealed head.
+/// The first format of sealed data contains sealed messages, but no sealed head.
 #[tokio::test]
 async fn messages_of_the_first_sealed_format_are_found_by_the_first_plain_change() {
     let sealed_message = || {
@@ -61,7 +62,7 @@ async fn messages_of_the_first_sealed_format_are_found_by_the_first_plain_change
         let mark = format!("{prefix}:sealed");
         let found: String = ask(&mut connection, &["GET", &mark]).await.unwrap();
         assert_eq!(found, "0", "nothing was sealed when the first write came");
-        // A release without the mark has written all of these conversations.
+        // Without the mark, these are conversations of an older release.
         ask::<()>(&mut connection, &["DEL", &mark]).await.unwrap();
         let later = open(options.clone()).await;
         let written = append(&later, write(&key("new"), Revision::ABSENT, &["plain"])).await;

@@ -1,4 +1,4 @@
-//! Tests of several processes with one conversation, and of long conversations.
+//! Tests of several processes that use the same conversation, and of long conversations.
 
 mod damaged;
 
@@ -84,7 +84,8 @@ async fn child_races() {
     }
 }
 
-/// Returns the number of commands that the server has executed, including those of scripts.
+/// Returns the number of commands that the server has executed, including the commands that scripts
+/// call.
 async fn commands(connection: &mut MultiplexedConnection) -> u64 {
     let answer: String = ask(connection, &["INFO", "commandstats"]).await.unwrap();
     let own = ["cmdstat_info", "cmdstat_ping"];
@@ -120,7 +121,8 @@ async fn a_hundred_thousand_messages_are_appended_to_loaded_and_copied() {
         }
         done.push(commands(&mut connection).await - before);
     }
-    // When the cached mark of sealed data is a second old, the store reads it again.
+    // In addition, the store reads the mark of sealed data again whenever the cached mark is older
+    // than a second.
     let checks = 1 + begun.elapsed().as_secs();
     assert!(
         done[0].abs_diff(done[1]) <= checks,
@@ -211,8 +213,8 @@ async fn a_record_that_is_pruned_between_two_of_its_pages_is_read_from_its_begin
     assert_eq!(found.collect::<Vec<_>>(), (2..=MESSAGES).collect::<Vec<_>>());
 }
 
-/// Opens a store, and another with the same conversations through a proxy. The server knows their
-/// scripts for a fork.
+/// Opens two stores with the same prefix. The second store goes through a proxy. The server has
+/// already cached the scripts for a fork.
 async fn forking_through_a_proxy() -> (String, RedisStore, Proxy, RedisStore) {
     let prefix = prefix();
     let options = options().with_prefix(&prefix);
@@ -230,7 +232,8 @@ async fn a_fork_that_comes_too_late_leaves_nothing_behind() {
     let mut connection = raw(&address()).await;
     append(&store, write(&key("from"), Revision::ABSENT, &["a"])).await.unwrap();
     append(&store, write(&key("there"), Revision::ABSENT, &["b"])).await.unwrap();
-    // The notes of processes that create a conversation expire.
+    // The comparison ignores the tokens of processes that create a conversation, because they
+    // expire later.
     let made = format!("{prefix}:{{scope/*}}:made");
     let left = async |connection: &mut MultiplexedConnection| {
         let mut names = names(connection, &prefix).await;
@@ -242,13 +245,13 @@ async fn a_fork_that_comes_too_late_leaves_nothing_behind() {
     let asked = proxy.asked();
     let error = forking.fork(&key("from"), &key("there")).await.unwrap_err();
     assert!(matches!(error, StoreError::Exists { .. }), "{error:?}");
-    // The last request checks whether the conversation exists. The earlier requests concern the
-    // store.
+    // The last of these requests checks whether the target exists. The earlier requests read the
+    // mark of sealed data.
     let about_the_store = proxy.asked() - asked - 1;
     assert!(about_the_store <= 2, "nothing is copied first");
 
-    // The requests of a fork: the check of the target, three reads of the original, the temporary
-    // keys, the list, and the rename.
+    // A fork sends these requests: the check of the target, three reads of the original, the write
+    // of the temporary keys, the addition to the list, and the rename. The proxy delays the rename.
     proxy.hold_the_question_after(about_the_store + 6);
     let (from, meanwhile) = (key("from"), key("meanwhile"));
     let (forked, ()) = tokio::join!(forking.fork(&from, &meanwhile), async {
@@ -269,8 +272,8 @@ async fn a_fork_is_never_made_of_two_conversations() {
     let (_, store, proxy, forking) = forking_through_a_proxy().await;
     let from = key("from");
     append(&store, write(&from, Revision::ABSENT, &["old"])).await.unwrap();
-    // Between its messages and its record, the original is replaced with another conversation with
-    // as many writes.
+    // The fork has read the messages of the original, and not its record. Meanwhile the test
+    // replaces the original with another conversation that has the same number of writes.
     proxy.hold_the_question_after(3);
     let copy = key("copy");
     let (forked, ()) = tokio::join!(forking.fork(&from, &copy), async {

@@ -1,4 +1,4 @@
-//! The contract of stores, on a real server.
+//! Tests the store against the store contract, on a real server.
 
 mod for_ever {
     use tower_chat_redis::RedisStore;

@@ -14,7 +14,7 @@ use tower_chat_testkit::server::free_port;
 const ADDRESS: &str = "TOWER_CHAT_REDIS_TLS_ADDRESS";
 const IS_KNOWN: &str = "TOWER_CHAT_REDIS_TLS_IS_KNOWN";
 
-/// Creates a certificate for the loopback address, which is its own root.
+/// Creates a self-signed certificate for the loopback address.
 fn certificate(folder: &Path) {
     let made = Command::new("openssl")
         .args(["req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2"])
@@ -46,7 +46,8 @@ async fn a_server_is_spoken_to_if_its_certificate_is_known() {
         "--tls-auth-clients",
         "no",
     ]);
-    // The roots are read from the environment of a process.
+    // The test starts child processes, because a process reads the path of its root certificates
+    // from its environment.
     for (roots, is_known) in [(certificate.clone(), "1"), (path("nobody.pem"), "0")] {
         let child = Command::new(env::current_exe().unwrap())
             .args(["--exact", "tls::child_connects", "--ignored", "--nocapture"])

@@ -1,4 +1,4 @@
-//! The log of the updates of detached runs.
+//! Tests of the update log.
 
 use std::time::{Duration, Instant};
 
@@ -20,14 +20,14 @@ mod contract {
 }
 
 const LEASE: Duration = Duration::from_secs(600);
-/// The maximum time for which a test waits. If the log is correct, each wait ends long before this time.
+/// The maximum time of a wait in these tests. If the log is correct, each wait ends long before.
 const LONG: Duration = Duration::from_secs(120);
 
 async fn connect(address: &str, options: RedisOptions) -> RedisUpdateLog {
     RedisUpdateLog::connect_with(address, options, UpdateLogOptions::default()).await.unwrap()
 }
 
-/// Returns a run with one update, which has begun in the log.
+/// Begins a run in the log, appends one update, and returns the key of the run.
 async fn begun(log: &RedisUpdateLog, id: &str) -> RunKey {
     let run = RunKey::new(ConversationKey::new("alice", id), RunId::new());
     log.begin(&run, 1, LEASE).await.unwrap();
@@ -40,7 +40,8 @@ async fn append(log: &RedisUpdateLog, run: &RunKey, index: u32) {
     log.append(run, UpdatePosition::new(1, index), &[update], None).await.unwrap();
 }
 
-/// Waits until a reader receives notifications: it then no longer returns every 250 ms.
+/// Waits until the log receives notifications. From then on, waiting readers no longer return every
+/// 250 ms.
 async fn listens(log: &RedisUpdateLog, run: &RunKey) {
     let begun = Instant::now();
     while tokio::time::timeout(Duration::from_secs(2), wait(log, run)).await.is_ok() {
@@ -61,7 +62,7 @@ pub(crate) async fn check_that_a_log_wakes_readers(
     listens(reader, &run).await;
     let (other, waiting) = (begun(writer, "weather").await, wait(reader, &run));
     let mut waiting = std::pin::pin!(waiting);
-    // A change of another run does not end the wait.
+    // A change of another run must not end the wait.
     append(writer, &other, 1).await;
     assert!(tokio::time::timeout(Duration::from_secs(1), waiting.as_mut()).await.is_err());
     append(writer, &run, 1).await;
@@ -94,13 +95,14 @@ async fn a_reader_survives_the_loss_of_its_connection() {
             ask(&mut connection, &["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
         assert_eq!(killed, 1);
     };
-    // The loss of the connection ends the wait, so the reader misses no update.
+    // The loss of the connection must end the wait, because the reader could otherwise miss an
+    // update.
     let woken = async { tokio::time::timeout(LONG / 2, wait(&log, &run)).await.expect("a wait") };
     tokio::join!(woken, kill);
     listens(&log, &run).await;
 }
 
-/// A user may have the right to write keys, but not to use channels.
+/// The user has permission to write keys, but not to use channels. Readers must then poll.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_without_notifications_is_polled() {
     let server = start(&[]);
@@ -141,7 +143,7 @@ async fn the_keys_of_a_run_expire() {
     let mut expiring = 0;
     for name in names(&mut connection, &prefix).await {
         let left: i64 = ask(&mut connection, &["TTL", &name]).await.unwrap();
-        // The index is one key for all runs, which stays, and contains no updates.
+        // The index of all runs does not expire, and contains no updates.
         if !name.contains("{runs}") {
             let longest = i64::try_from((LEASE.as_secs()) + 3600).unwrap();
             assert!((1..=longest).contains(&left), "{name}: {left}");
@@ -151,7 +153,7 @@ async fn the_keys_of_a_run_expire() {
     assert_eq!(expiring, 2);
 }
 
-/// Runs whose keys have expired leave the index when another run begins.
+/// When a run begins, the log removes runs whose keys have expired from the index.
 #[tokio::test(flavor = "multi_thread")]
 async fn expired_keys_leave_the_index() {
     let prefix = prefix();

@@ -29,18 +29,19 @@ pub fn start(settings: &[&str]) -> RedisServer {
     required(RedisServer::start_with(settings), "the Redis store")
 }
 
-/// Returns the address of the shared server, which is started when it is first needed.
+/// Returns the address of the server that all tests of this program share. The first call starts
+/// it.
 pub fn address() -> String {
     SERVER.address(0)
 }
 
-/// Returns an unused prefix.
+/// Returns a new prefix.
 pub fn prefix() -> String {
     static NEXT: AtomicU32 = AtomicU32::new(0);
     format!("test-{}", NEXT.fetch_add(1, Ordering::Relaxed))
 }
 
-/// Returns options for a store with its own prefix and few connections.
+/// Returns options for a store with a new prefix and few connections.
 pub fn options() -> RedisOptions {
     RedisStore::options().with_prefix(prefix()).with_max_connections(2)
 }
@@ -49,7 +50,7 @@ pub async fn open(options: RedisOptions) -> RedisStore {
     options.connect(&address()).await.unwrap()
 }
 
-/// Opens a connection that bypasses the store, with a timeout for busy machines.
+/// Opens a connection to the server without a store. Its timeout is long enough for a busy machine.
 pub async fn raw(address: &str) -> MultiplexedConnection {
     const TIMEOUT: Duration = Duration::from_secs(120);
     let client = redis::Client::open(address).unwrap();
@@ -59,7 +60,7 @@ pub async fn raw(address: &str) -> MultiplexedConnection {
     client.get_multiplexed_async_connection_with_config(&config).await.unwrap()
 }
 
-/// Executes a command without the store.
+/// Executes a command on a connection.
 pub async fn ask<T: FromRedisValue>(
     connection: &mut MultiplexedConnection,
     words: &[&str],
@@ -69,7 +70,7 @@ pub async fn ask<T: FromRedisValue>(
     command.query_async(connection).await
 }
 
-/// Returns the names of all keys of a store, except that of the mark of sealed data.
+/// Returns the names of all keys of a store, except the key with the mark of sealed data.
 pub async fn names(connection: &mut MultiplexedConnection, prefix: &str) -> Vec<String> {
     let mut names: Vec<String> = ask(connection, &["KEYS", &format!("{prefix}:*")]).await.unwrap();
     names.retain(|name| *name != format!("{prefix}:sealed"));
@@ -111,7 +112,7 @@ pub fn key(id: &str) -> ConversationKey {
     ConversationKey::new("scope", id)
 }
 
-/// Returns a write of a new run, with these texts as user messages.
+/// Returns a write of a new run, which contains a user message for each text.
 pub fn write(key: &ConversationKey, expected: Revision, texts: &[&str]) -> Write {
     let id = MessageId { run: RunId::new(), index: 0 };
     Write::new(key.clone(), id, expected, texts.iter().map(|text| Arc::new(Message::user(*text))))

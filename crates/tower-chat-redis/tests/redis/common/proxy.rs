@@ -1,4 +1,5 @@
-//! A proxy that loses replies, delays requests or stops forwarding on command, and counts requests.
+//! A proxy between a store and the server. It counts requests, and on command it loses a reply,
+//! delays a request or stops forwarding.
 
 use std::{
     net::SocketAddr,
@@ -20,19 +21,22 @@ pub struct Proxy(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The target of new connections.
+    /// The server to which the proxy forwards new connections.
     server: Mutex<Option<SocketAddr>>,
-    /// The number of replies that are forwarded before one is lost, plus one; 0 for all.
+    /// The number of replies up to and including the reply that will be lost; 0 if no reply will be
+    /// lost.
     loses: AtomicUsize,
     lost: AtomicUsize,
     asked: AtomicUsize,
-    /// The number of requests that are forwarded before one is delayed, plus one; 0 for all.
+    /// The number of requests up to and including the request that will be delayed; 0 if no request
+    /// will be delayed.
     holds: AtomicUsize,
     held: Notify,
     let_go: Notify,
-    /// The number of connections.
+    /// The number of connections that clients have opened.
     connected: AtomicUsize,
-    /// The number of silent connections, which are the oldest ones.
+    /// The number of silent connections. The connections that were opened first are the silent
+    /// ones.
     silent: AtomicUsize,
     swallowed: Notify,
 }
@@ -54,7 +58,7 @@ impl Proxy {
         (proxy, through)
     }
 
-    /// Connects new connections to the server at an address.
+    /// From now on, forwards new connections to the server at an address.
     pub fn lead_to(&self, address: &str) {
         *self.0.server.lock().unwrap() = Some(server(address).parse().unwrap());
     }
@@ -64,7 +68,7 @@ impl Proxy {
         self.lose_the_answer_after(0);
     }
 
-    /// Loses the reply to the request after this many others.
+    /// Forwards the replies to `others` more requests, and then loses the next reply.
     pub fn lose_the_answer_after(&self, others: usize) {
         self.0.loses.store(others + 1, Ordering::SeqCst);
     }
@@ -74,7 +78,8 @@ impl Proxy {
         self.0.lost.load(Ordering::SeqCst)
     }
 
-    /// Delays the request after this many others, and all later ones on its connection.
+    /// Forwards `others` more requests, and then delays the next request and all later requests on
+    /// the same connection.
     pub fn hold_the_question_after(&self, others: usize) {
         self.0.holds.store(others + 1, Ordering::SeqCst);
     }
@@ -89,7 +94,7 @@ impl Proxy {
         self.0.let_go.notify_one();
     }
 
-    /// Stops forwarding on all existing connections, which stay open.
+    /// Makes all existing connections silent: they stay open and forward nothing.
     pub fn fall_silent(&self) {
         self.0.silent.store(self.0.connected.load(Ordering::SeqCst), Ordering::SeqCst);
     }
@@ -112,11 +117,13 @@ impl Proxy {
         let (from_server, to_server) = server.into_split();
         let asking = self.clone().carry_questions(number, from_client, to_server);
         let answering = self.carry_answers(from_server, to_client);
-        // When one end is closed, the other is closed too.
+        // When one side of the connection is closed, dropping the other future closes the other
+        // side.
         tokio::select! { () = asking => {} () = answering => {} }
     }
 
-    /// Forwards commands, which are lists of strings with their lengths.
+    /// Forwards the requests of a connection. In the Redis protocol, a command is a list of
+    /// strings, each with its length.
     async fn carry_questions(
         self,
         number: usize,
@@ -170,13 +177,13 @@ fn server(address: &str) -> &str {
     address.split(['@', '/']).find(|part| part.starts_with("127.")).unwrap()
 }
 
-/// Decrements a counter, and returns whether it has reached 0.
+/// Decrements a counter that is not 0. Returns whether the counter has become 0.
 fn is_its_turn(left: &AtomicUsize) -> bool {
     let counted = |left: usize| left.checked_sub(1);
     left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, counted) == Ok(1)
 }
 
-/// Reads a line with a length, and appends it to `kept`.
+/// Reads a line that contains a length, and returns the length. Appends the line to `kept`.
 async fn length(
     from: &mut BufReader<tcp::OwnedReadHalf>,
     kept: &mut Vec<u8>,

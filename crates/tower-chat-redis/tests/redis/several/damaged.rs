@@ -1,5 +1,5 @@
-//! Tests of values that other programs have changed: each causes a typed error, blocks no script,
-//! and makes the store delete nothing.
+//! Tests of damaged values: every operation succeeds or returns a typed error, no script runs for a
+//! long time, and the store deletes nothing because of the damage.
 
 use std::time::Duration;
 
@@ -17,10 +17,12 @@ use tower_chat_redis::RedisStore;
 
 use crate::common::{append, ask, key, open, options, raw, start, texts, write};
 
-/// The timeout is long enough for a busy machine, and far too short for a loop over 2^53 numbers.
+/// The maximum duration of an operation. It is long enough for a busy machine, and too short for a
+/// loop over 2^53 numbers.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
-/// The commands that damage the data. `{head}` and so on are replaced with the names of keys.
+/// The kinds of damage, as Redis commands. `{head}`, `{tools}` and similar words are replaced with
+/// the names of keys.
 const DAMAGES: &[&[&str]] = &[
     &["HSET", "{head}", "sequence", "9007199254740991"],
     &["HSET", "{head}", "sequence", "9007199254740993"],
@@ -77,8 +79,9 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// Creates a conversation `c` of six messages of three runs, with one recorded call, with an
-    /// open run if `is_open`, and an unaffected conversation `d`.
+    /// Creates two conversations. Conversation `c`, which the tests damage, has six messages of
+    /// three runs and one recorded call; if `is_open` is true, it also has an open run.
+    /// Conversation `d` must not be affected.
     async fn new(address: &str, prefix: &str, is_open: bool) -> Self {
         let store = RedisStore::options().with_prefix(prefix).connect(address).await.unwrap();
         let connection = raw(address).await;
@@ -125,7 +128,8 @@ fn staged(store: &RedisStore, close: Option<Close>) -> Staged {
     Staged { lease, close, service_id: None, partial_text: None }
 }
 
-/// Checks that an operation ends in time, and succeeds, is refused or reports damage.
+/// Checks that an operation ends before the timeout, and that it succeeds, is refused or reports
+/// the damage.
 async fn check<T: std::fmt::Debug>(
     what: &str,
     outcome: impl Future<Output = Result<T, StoreError>>,
@@ -197,7 +201,7 @@ async fn exercise(address: &str, number: usize, damage: &[&str], is_open: bool) 
 
 #[tokio::test]
 async fn damaged_data_keeps_no_script_busy_and_deletes_nothing() {
-    // A server of its own, because a blocked server would fail the other tests.
+    // This test has its own server, because other tests would fail if a script blocked the server.
     let server = start(&[]);
     for (number, damage) in DAMAGES.iter().enumerate() {
         for is_open in [false, true] {
