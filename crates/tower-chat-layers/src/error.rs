@@ -289,7 +289,7 @@ pub enum PersistenceError {
 }
 
 impl fmt::Display for PersistenceError {
-    #[allow(clippy::too_many_lines, reason = "it is one text for each variant")]
+    #[allow(clippy::too_many_lines, reason = "each variant has one text")]
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::NoConversation { layer } => write!(

@@ -48,13 +48,13 @@ pub(super) fn check_step(step: impl Fn(&Messages, u64) -> Messages, policy_says:
         let before = output_of(&history(seed));
         let after = step(&before, seed);
         assert_valid(&after, seed);
-        assert_eq!(after, step(&before, seed), "the same at every time, seed {seed}");
-        assert_eq!(after, step(&after, seed), "nothing more to do, seed {seed}");
+        assert_eq!(after, step(&before, seed), "the step is deterministic, seed {seed}");
+        assert_eq!(after, step(&after, seed), "the step is idempotent, seed {seed}");
         assert_nothing_new(&before, &after, policy_says, seed);
         assert_shared(&before, &after, seed);
         changed += usize::from(before != after);
     }
-    assert!(changed > 20, "the step did something in {changed} of {SEEDS} histories");
+    assert!(changed > 20, "the step changed {changed} of {SEEDS} histories");
 }
 
 fn assert_nothing_new(before: &Messages, after: &Messages, policy_says: &[&str], seed: u64) {
@@ -83,6 +83,10 @@ fn assert_shared(before: &Messages, after: &Messages, seed: u64) {
     let known: HashSet<*const Message> = before.iter().map(Arc::as_ptr).collect();
     for message in after.iter().filter(|message| message.id.is_some()) {
         let is_unchanged = before.iter().any(|old| old == message);
-        assert_eq!(is_unchanged, known.contains(&Arc::as_ptr(message)), "a copy, seed {seed}");
+        assert_eq!(
+            is_unchanged,
+            known.contains(&Arc::as_ptr(message)),
+            "an unchanged message was copied, seed {seed}"
+        );
     }
 }

@@ -107,7 +107,10 @@ impl Measured {
             (REASONING_TOKENS, None, reasoning_tokens),
         ] {
             if tokens > 0 {
-                #[expect(clippy::cast_precision_loss, reason = "of so many tokens none matters")]
+                #[expect(
+                    clippy::cast_precision_loss,
+                    reason = "the rounding error of such large numbers does not matter"
+                )]
                 self.record(metric, tokens as f64, &[(label::TOKEN_TYPE, kind)]);
             }
         }

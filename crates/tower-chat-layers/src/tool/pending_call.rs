@@ -124,7 +124,9 @@ impl PendingCall {
         match &self.0.stands {
             Stands::In(message, part) => match message.parts.get(*part) {
                 Some(Part::ToolCall(call)) => call,
-                _ => unreachable!("it was found there, and a shared message does not change"),
+                _ => unreachable!(
+                    "the part was a call when it was found, and shared messages do not change"
+                ),
             },
             Stands::Alone(call) => call,
         }

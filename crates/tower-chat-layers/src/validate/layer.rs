@@ -36,7 +36,10 @@ pub struct ValidateTranscriptLayer {
 
 impl ValidateTranscriptLayer {
     /// Creates a layer that checks every request.
-    #[allow(clippy::new_without_default, reason = "the choice between the two is to be seen")]
+    #[allow(
+        clippy::new_without_default,
+        reason = "the caller must choose between the two constructors"
+    )]
     pub fn new() -> Self {
         Self { enabled: true }
     }

@@ -230,7 +230,11 @@ async fn runs_are_reported_whatever_layers_there_are() {
         let without_persister = ToolLoopLayer::new(tools(&ToolLog::default())).layer(model);
         let client = boxed(above.layer(without_persister));
         send(&client, ask("where?", streamed)).await.unwrap();
-        assert_eq!(one_run(&store).await.usage, used_by_script(false), "no layer below the loop");
+        assert_eq!(
+            one_run(&store).await.usage,
+            used_by_script(false),
+            "no layer below the tool loop"
+        );
     }
     for streamed in BOTH_WAYS {
         let model = ScriptedModel::new([answers("from afar", finish("foreign", 50, 5))]);
@@ -238,7 +242,7 @@ async fn runs_are_reported_whatever_layers_there_are() {
         let client = boxed(PerRunPersistence::new(store.clone()).layer(model));
         send(&client, ask("where?", streamed)).await.unwrap();
         let expected = [used("foreign", (1, 0), (50, 5), None)];
-        assert_eq!(one_run(&store).await.usage, expected, "a loop of somebody else");
+        assert_eq!(one_run(&store).await.usage, expected, "no tool loop of this crate");
     }
     for streamed in BOTH_WAYS {
         let (store, model) = (store(), ScriptedModel::new(script()));
@@ -246,7 +250,7 @@ async fn runs_are_reported_whatever_layers_there_are() {
         let client = boxed(ToolLoopLayer::new(tools(&ToolLog::default())).layer(below));
         send(&client, ask("where?", streamed)).await.unwrap();
         let reported = one_run(&store).await;
-        assert_eq!(reported.usage, used_by_script(false), "no layer above the loop");
+        assert_eq!(reported.usage, used_by_script(false), "no layer above the tool loop");
         assert_eq!(reported.mode, Some(PerServiceCall));
     }
 }

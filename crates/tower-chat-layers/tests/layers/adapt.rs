@@ -113,7 +113,7 @@ async fn layers_between_their_layers_and_their_client_give_it_tools_and_a_histor
         }
         let last = asked.lock().unwrap().last().unwrap().clone();
         assert_eq!(last.lines, ["one", "", "looked", "found it", "two", "", "looked"], "{mode:?}");
-        assert!(last.has_run, "extensions reach the codec");
+        assert!(last.has_run, "the codec receives the extensions");
         let key = ConversationKey::new("theirs", "alice");
         assert_eq!(store.load(&key).await.unwrap().messages.len(), 8);
     }

@@ -192,7 +192,7 @@ pub(crate) async fn send(client: &Client, request: ChatRequest) -> Result<Answer
 
 /// Returns the persistence error with which a call failed.
 pub(crate) fn refused(result: Result<Answer, BoxError>) -> PersistenceError {
-    let error = result.expect_err("the call is refused");
+    let error = result.expect_err("the call fails");
     match error.downcast::<PersistenceError>() {
         Ok(error) => *error,
         Err(error) => panic!("not a persistence error: {error:?}"),

@@ -11,7 +11,7 @@ fn rows_by_mode(part: &str) -> Vec<Vec<&str>> {
     let mut rows: Vec<Vec<&str>> = rows.filter(|row| row.len() == 4).collect();
     let count = rows.len();
     rows.retain(|row| *row != ["event", "`PerRun`", "`PerServiceCall`", "`Journaled`"]);
-    assert!(rows.len() < count, "no table has the modes in its head");
+    assert!(rows.len() < count, "no table has a column for each mode");
     rows
 }
 
@@ -20,7 +20,7 @@ fn the_contract_says_what_happens_and_names_tests_by_event_and_mode() {
     let contract = document("contract.md");
     names(&contract).for_each(assert_exists);
     let (behaviour, tests) = contract.split_once("\n## The tests\n").expect("two parts");
-    assert_eq!(names(behaviour).next(), None, "the first part is for users");
+    assert_eq!(names(behaviour).next(), None, "the first part, for users, must not name tests");
     let (behaviour, tests) = (rows_by_mode(behaviour), rows_by_mode(tests));
     assert!(behaviour.len() >= 25, "only {} events", behaviour.len());
     let events = |rows: &[Vec<&str>]| rows.iter().map(|row| row[0].to_owned()).collect::<Vec<_>>();
@@ -30,7 +30,7 @@ fn the_contract_says_what_happens_and_names_tests_by_event_and_mode() {
     }
     for row in &tests {
         for cell in row.iter().skip(1) {
-            assert!(names(cell).next().is_some(), "no test shows a mode of: {}", row[0]);
+            assert!(names(cell).next().is_some(), "a cell names no test: {}", row[0]);
         }
     }
 }
@@ -43,7 +43,7 @@ fn every_promise_against_a_threat_names_tests_that_exist() {
     assert!(threats.len() > 25, "only {} threats", threats.len());
     for threat in threats {
         let tests = threat.trim_matches('|').split('|').nth(2).expect("a third cell");
-        assert!(names(tests).next().is_some(), "no test shows: {threat}");
+        assert!(names(tests).next().is_some(), "the row names no test: {threat}");
         names(tests).for_each(assert_exists);
     }
 }
@@ -80,7 +80,10 @@ fn tests_run_over_the_matrix_or_are_listed_with_what_they_run_over() {
         );
     }
     for row in rows {
-        assert!(outside.iter().any(|(name, _)| is_of(name, row)), "the row of {row} can go");
+        assert!(
+            outside.iter().any(|(name, _)| is_of(name, row)),
+            "the row for {row} is not needed"
+        );
     }
 }
 

@@ -321,7 +321,7 @@ async fn a_failure_is_that_of_the_service_call_and_of_the_run() {
         for span in spans.all().iter().filter(|span| span.name != "store") {
             assert_eq!(span.field("error.type"), "_OTHER");
             assert_eq!(span.field("otel.status_code"), "ERROR");
-            assert!(!format!("{span:?}").contains("overdrawn"), "an error may hold content");
+            assert!(!format!("{span:?}").contains("overdrawn"), "an error may contain content");
         }
     }
 }

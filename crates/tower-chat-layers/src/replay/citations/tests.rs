@@ -154,7 +154,11 @@ fn a_result_without_content_and_one_that_was_truncated_are_left_alone() {
     .into();
     let citations = Citations::default();
     assert_eq!(citations.apply(&messages), messages);
-    assert_eq!(citations.highest_number(&messages), Some(5), "what is whole still counts");
+    assert_eq!(
+        citations.highest_number(&messages),
+        Some(5),
+        "the complete items before the cut are included"
+    );
 }
 
 #[test]
@@ -202,7 +206,7 @@ fn a_turn_is_compacted_by_its_own_text_alone() {
     let citations = Citations::default();
     assert_eq!(results(&citations.apply(&messages)), retained);
     let first = citations.apply(&messages.take(4));
-    assert_eq!(first, citations.apply(&messages).take(4), "later turns change nothing before");
+    assert_eq!(first, citations.apply(&messages).take(4), "later turns do not change earlier ones");
 }
 
 #[test]

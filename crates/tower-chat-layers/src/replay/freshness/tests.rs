@@ -131,7 +131,7 @@ fn the_most_specific_window_counts() {
     assert_eq!(left(1010, Some(&voice)), "c0 c1");
     assert_eq!(left(1020, Some(&voice)), "", "the channel's window is shorter than the tool's");
     assert_eq!(left(1060, Some(&voice)), "");
-    assert_eq!(left(1060, Some(&email)), "c1", "a channel without its own");
+    assert_eq!(left(1060, Some(&email)), "c1", "the channel has no window");
     assert_eq!(left(1 << 40, Some(&archive)), "c1");
 }
 
@@ -147,11 +147,11 @@ fn a_window_for_a_channel_and_a_tool_comes_first_and_else_the_shorter_of_theirs(
         .with_channel_and_tool("live", "slow", seconds(700));
     let [live, archive, email] = ["live", "archive", "email"].map(Channel::new);
     let window = |channel, tool| policy.window_for(channel, tool).as_secs();
-    assert_eq!(window(Some(&live), "slow"), 700, "given for both");
-    assert_eq!(window(Some(&live), "quick"), 10, "the channel's is shorter");
-    assert_eq!(window(Some(&archive), "quick"), 50, "the tool's is shorter");
-    assert_eq!(window(Some(&archive), "look"), 1000, "the channel's alone");
-    assert_eq!(window(Some(&email), "slow"), 500, "the tool's alone");
+    assert_eq!(window(Some(&live), "slow"), 700, "a window for channel and tool together");
+    assert_eq!(window(Some(&live), "quick"), 10, "the channel's window is shorter");
+    assert_eq!(window(Some(&archive), "quick"), 50, "the tool's window is shorter");
+    assert_eq!(window(Some(&archive), "look"), 1000, "only the channel has a window");
+    assert_eq!(window(Some(&email), "slow"), 500, "only the tool has a window");
     assert_eq!(window(None, "look"), 100);
 }
 
@@ -184,7 +184,7 @@ fn a_call_that_replay_moved_behind_its_message_is_found_by_its_id() {
     assert_eq!(turn.times.of(&moved, 0), Some(at(0)));
     let mut twice = turn.times.clone();
     twice.insert(MessageId { run: RunId::from_bytes([2; 16]), index: 0 }, 0, "c0", Some(at(9)));
-    assert_eq!(twice.of(&moved, 0), None, "which of the two is meant is not known");
+    assert_eq!(twice.of(&moved, 0), None, "the id does not identify one of the two calls");
 }
 
 #[test]
@@ -377,5 +377,5 @@ fn results_of_equal_ids_are_completed_with_their_own_times() {
     for index in 0..20 {
         assert_eq!(of(3, index), Some(at(20 + index as u64)));
     }
-    assert_eq!(of(24, 0), Some(at(49)), "what is known stays");
+    assert_eq!(of(24, 0), Some(at(49)), "known times do not change");
 }

@@ -70,7 +70,7 @@ fn an_answer_that_says_nothing_is_left_out() {
     let messages = [Message::user("u"), calls(["1"]), results(["1"]), Message::assistant("")];
     assert_eq!(output_of(messages), "u:t a:c(1) T:r(1)");
     let ended = [calls(["1"]), Message::assistant(""), results(["2"])];
-    assert_eq!(output_of(ended), "", "it ends the round");
+    assert_eq!(output_of(ended), "", "the message ends the round");
 }
 
 /// Returns a history of a `MemoryStore`, into which the messages were written in several writes.
@@ -118,7 +118,7 @@ fn a_sound_history_is_not_looked_at_again() {
     let history = in_memory(&messages, 1);
     assert_eq!(history.well_formed_messages(), messages.len());
     assert_eq!(Replay::of_history(&history, DanglingCalls::Drop).view(), history.messages);
-    assert!(history.memo().get::<Replay>().is_none(), "there is nothing to keep");
+    assert!(history.memo().get::<Replay>().is_none(), "there is no replay to cache");
 }
 
 #[test]
@@ -213,7 +213,7 @@ fn calls_of_anybody_but_the_model_are_left_out() {
     assert_eq!(
         output_of([calls(["c"]), user(vec![call("c").into()]), results(["c"]), Message::user("u")]),
         "a:c(c) T:r(c) u:t",
-        "the result is late, and still the model's own call's"
+        "the late result answers the call of the model"
     );
 }
 
@@ -264,10 +264,10 @@ async fn a_long_history_is_folded_in_stretches_between_which_other_tasks_run() {
             }
         };
         assert_eq!((pending, replay.pushed()), (yields, messages), "{messages} messages");
-        let known = history.memo().get::<Replay>().expect("what the next reader need not fold");
+        let known = history.memo().get::<Replay>().expect("a cached replay for the next reader");
         Replay::of_long_history(&history, DanglingCalls::Drop).await;
         let again = history.memo().get::<Replay>().unwrap();
-        assert!(Arc::ptr_eq(&known, &again), "kept once: {messages} messages");
+        assert!(Arc::ptr_eq(&known, &again), "the replay is cached once: {messages} messages");
     }
 }
 

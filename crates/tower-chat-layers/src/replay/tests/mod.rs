@@ -132,7 +132,11 @@ fn reasoning_that_led_to_a_dropped_call_goes_with_it() {
     asking.parts.insert(0, Reasoning::new("I should look.").into());
     assert_eq!(output_of([Message::user("u"), asking.clone()]), "u:t");
     asking.parts.insert(1, Part::text(""));
-    assert_eq!(output_of([Message::user("u"), asking]), "u:t", "an empty text says nothing");
+    assert_eq!(
+        output_of([Message::user("u"), asking]),
+        "u:t",
+        "a message with an empty text is omitted"
+    );
 }
 
 #[test]
@@ -222,7 +226,7 @@ fn a_late_result_of_an_interrupted_call_is_shown_once() {
     whole.push(&late);
     assert_eq!(sketched(&whole), expected);
     whole.push(&late);
-    assert_eq!(sketched(&whole), expected, "it has its result");
+    assert_eq!(sketched(&whole), expected, "the call has its result");
 }
 
 #[test]
@@ -308,7 +312,7 @@ fn calls_of_a_run_that_ended_on_purpose_are_left_out() {
     assert_eq!(
         output_of(vec![calls(["1"])]),
         "a:c(1) T:r(1) u:t",
-        "an older version has stored it"
+        "a run without a mark is interrupted"
     );
 }
 

@@ -42,7 +42,7 @@ fn no_character_is_split() {
             assert!(cut.len() <= limit);
             let retained = cut.strip_suffix(Truncation::MARKER).unwrap_or("");
             assert!(text.starts_with(retained));
-            assert!(limit < 12 || limit - cut.len() < 4, "no more is cut than has to be");
+            assert!(limit < 12 || limit - cut.len() < 4, "the text is cut as late as possible");
         }
     }
 }

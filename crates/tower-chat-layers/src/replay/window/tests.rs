@@ -71,8 +71,8 @@ fn the_first_instructions_always_stay_and_count() {
     let output = Window::messages(4).with_low_water(4).apply(&messages);
     let texts: Vec<String> = output.iter().map(|message| message.text()).collect();
     assert_eq!(texts, ["s", "d", "question 2", "answer 2"]);
-    assert_eq!(Window::messages(1).apply(&messages), output, "the newest turn stays in any case");
-    assert_eq!(Window::turns(3).apply(&messages), messages, "they are no turn");
+    assert_eq!(Window::messages(1).apply(&messages), output, "the newest turn is never removed");
+    assert_eq!(Window::turns(3).apply(&messages), messages, "system messages are not a turn");
 }
 
 #[test]

@@ -159,7 +159,7 @@ impl Cases {
     /// Restricts the scenario to the modes in which a failed write leaves no run open.
     #[must_use]
     pub(crate) fn unless_journaled(self) -> Self {
-        let reason = "a journaled write that fails fails the call, and the run stays open";
+        let reason = "in journaled mode, a failed write fails the call, and the run remains open";
         self.only(reason, |case| case.mode != PersistenceMode::Journaled)
     }
 
@@ -168,7 +168,7 @@ impl Cases {
     /// SQLite that is about to finish.
     #[must_use]
     pub(crate) fn with_a_stopped_clock(self) -> Self {
-        self.only("tokio's clock is stopped", |case| case.backend == Backend::Memory)
+        self.only("tokio's clock is paused", |case| case.backend == Backend::Memory)
     }
 
     /// Restricts the scenario to the memory store.
@@ -192,7 +192,7 @@ impl Cases {
 
     /// Runs the scenario in each of the cases, and panics with the names of all cases that failed.
     pub(crate) async fn check(self, scenario: impl AsyncFn(Case)) {
-        assert!(!self.cases.is_empty(), "no case is left: {:?}", self.reasons);
+        assert!(!self.cases.is_empty(), "all cases are excluded: {:?}", self.reasons);
         let chosen = std::env::var("TOWER_CHAT_CASE").unwrap_or_default();
         let mut failed = Vec::new();
         for case in self.cases.iter().filter(|case| case.to_string().contains(&chosen)) {

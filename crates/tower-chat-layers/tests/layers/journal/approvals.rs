@@ -393,7 +393,7 @@ async fn cut_off_after_the_payment(
     let reply = if no { asked.reject("too dear") } else { asked.approve() };
     let request = request_with([Message::new(Role::User, vec![Part::from(reply)])], false);
     send(&setup.stack(&model, tools(tool_log)), request.clone()).await.unwrap_err();
-    assert_eq!(pending(&setup.store).await, ["c1"], "nothing of it is seen yet");
+    assert_eq!(pending(&setup.store).await, ["c1"], "readers see no message of the open run");
     (model, request)
 }
 
@@ -444,7 +444,7 @@ async fn a_payment_of_unknown_outcome_is_interrupted_where_its_run_is_committed(
 #[tokio::test]
 async fn a_dropped_run_with_an_approved_payment_is_committed_by_the_next_run() {
     Cases::all()
-        .modes([Journaled], "what a dropped response leaves open")
+        .modes([Journaled], "only a journaled run remains open after a dropped response")
         .check(async |case| {
             let (store, tool_log, gate) = (case.store().await, ToolLog::default(), Gate::closed());
             let journal = JournalPolicy::default()
@@ -455,7 +455,10 @@ async fn a_dropped_run_with_an_approved_payment_is_committed_by_the_next_run() {
             let model = ScriptedModel::new([Step::text("hello")]);
             let client = setup.stack(&model, paying(&tool_log, &gate));
             drop_when(&client, approving(&asked, case.streamed), gate.reached(1)).await;
-            assert!(open(&store).await.is_some(), "the row of the payment was not read");
+            assert!(
+                open(&store).await.is_some(),
+                "the run remains open, because the row of the payment was not read"
+            );
             send(&client, case.ask("and then?")).await.unwrap();
             let (status, begun, result) = row(&store).await;
             assert_eq!((status, begun), (ToolStatus::Interrupted, true));
@@ -605,7 +608,11 @@ async fn an_outcome_is_not_lost_with_the_claim_to_the_next_call() {
             let outcome = send(&client, request.clone()).await;
             if failing == 2 {
                 assert!(matches!(refused(outcome), PersistenceError::NotStored(_)));
-                assert_eq!(tool_log.names(), ["pay"], "the claim is not stored");
+                assert_eq!(
+                    tool_log.names(),
+                    ["pay"],
+                    "the second tool does not run, because its claim is not stored"
+                );
                 send(&client, request).await.unwrap();
             } else {
                 outcome.unwrap();

@@ -61,14 +61,18 @@ async fn approved_tools_do_not_run_in_a_stack_without_a_persister() {
         let is_missing = matches!(error, PersistenceError::PersisterMissing { .. });
         assert!(is_missing, "{error:?}");
         assert_eq!(tool_log.names(), [""; 0]);
-        assert_eq!(model.requests().len(), 0, "no result without its call");
+        assert_eq!(
+            model.requests().len(),
+            0,
+            "the model must not receive a result without its call"
+        );
         assert_eq!(stored(&store).await, before);
         assert!(open(&store).await.is_none());
 
         let model = ScriptedModel::new([Step::text("done")]);
         let client = Setup::new(&store).mode(mode).stack(&model, tools(&tool_log));
         send(&client, approving(&asked, streamed)).await.unwrap();
-        assert_eq!(tool_log.names(), ["pay"], "the approval is not used up");
+        assert_eq!(tool_log.names(), ["pay"], "the approval can be sent again");
     }
 }
 

@@ -94,7 +94,7 @@ pub(crate) fn shown(model: &ScriptedModel, service_call: usize) -> Vec<(String, 
         let results: Vec<_> = results.flat_map(|message| message.results()).collect();
         for call in message.calls() {
             let result = results.iter().find(|result| result.call_id == call.id).unwrap();
-            assert_eq!(result.call, None, "what stands behind its call needs no position");
+            assert_eq!(result.call, None, "a result directly after its call needs no position");
             shown.push((call.arguments.clone(), result.text()));
         }
     }
@@ -121,7 +121,7 @@ pub(crate) fn row(call: usize, result: &str, status: ToolStatus) -> (String, Str
 }
 
 fn loop_error(result: Result<Answer, BoxError>) -> ToolLoopError {
-    let error = result.expect_err("the call is refused");
+    let error = result.expect_err("the call fails");
     *error.downcast::<ToolLoopError>().expect("an error of the tool loop")
 }
 
@@ -205,7 +205,7 @@ async fn a_request_that_is_answered_or_unknown_is_refused_before_anything_happen
             }
             assert_eq!((executed.take().len(), model.requests().len()), (0, 1), "{case}");
             assert_eq!(stored(&store).await, before, "{case}");
-            assert!(open(&store).await.is_none(), "no run is left open: {case}");
+            assert!(open(&store).await.is_none(), "no run is open: {case}");
         }
         send(&client, approving([&asked[1]], streamed)).await.unwrap();
         assert_eq!(executed.take(), ["2"], "{case}");
@@ -617,7 +617,7 @@ async fn an_approving_run_that_is_sent_again_continues_where_the_service_keeps_t
         send(&client, request.clone()).await.unwrap_err();
         let client = setup.elsewhere().stack(&model, executed.tools());
         send(&client, request).await.unwrap();
-        assert_eq!(executed.take(), ["1"], "run once: {case}");
+        assert_eq!(executed.take(), ["1"], "the call runs once: {case}");
         assert_eq!(sent_texts(&model, 3), ["tool c=pay 1"], "{case}");
         let rows = [row(1, "pay 1", ToolStatus::Ok), row(2, "", ToolStatus::PendingApproval)];
         assert_eq!(recorded(&store).await, rows, "{case}");

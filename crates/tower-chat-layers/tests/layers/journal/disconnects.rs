@@ -94,7 +94,7 @@ async fn the_record_of_a_run_that_is_committed_by_its_drop_says_what_became_of_i
 #[tokio::test]
 async fn each_result_that_a_drop_commits_names_the_call_that_it_answers() {
     Cases::all()
-        .modes([Journaled], "what a dropped response leaves open")
+        .modes([Journaled], "only a journaled run remains open after a dropped response")
         .check(async |case| {
             for resumed in [false, true] {
                 let (store, gate) = (case.store().await, Gate::closed());
@@ -145,7 +145,7 @@ async fn a_run_that_cannot_be_read_after_it_was_taken_over_stays_open() {
         left.store(1, Ordering::SeqCst);
         let error = refused(send(&client, request.clone()).await);
         assert!(matches!(error, PersistenceError::NotLoaded { .. }), "{choice:?} {error:?}");
-        assert_eq!(open(&store).await.unwrap().open.lease.attempt, 2, "it was taken over");
+        assert_eq!(open(&store).await.unwrap().open.lease.attempt, 2, "the run was taken over");
         assert_eq!(staged(&store).await, WHOLE_RUN[..2], "{choice:?}");
         left.store(usize::MAX, Ordering::SeqCst);
         send(&client, request).await.unwrap();
@@ -196,7 +196,7 @@ async fn a_run_whose_recovery_is_dropped_is_paid_for_only_once() {
         assert_ne!(
             open(&store).await.unwrap().open.lease.until,
             LeaseEnd::Abandoned,
-            "it failed by itself"
+            "the run failed before it was dropped"
         );
         drop_when(&client, ask("one", streamed), failing.called(3)).await;
         assert_eq!(open(&store).await.unwrap().open.lease.until, LeaseEnd::Abandoned);
@@ -211,7 +211,7 @@ async fn a_run_whose_recovery_is_dropped_is_paid_for_only_once() {
 #[tokio::test]
 async fn the_policy_for_open_runs_holds_for_dropped_ones_where_it_pays_nothing() {
     Cases::all()
-        .modes([Journaled], "what becomes of an open run")
+        .modes([Journaled], "only journaled mode has open runs")
         .check(async |case| {
             for (on_open_run, kept) in [(OnOpenRun::Commit, 3), (OnOpenRun::Discard, 0)] {
                 let store = case.store().await;

@@ -53,14 +53,18 @@ async fn a_run_that_is_committed_as_it_is_is_valid_for_every_provider() {
         let client = setup.stack(&model, BookingTools::default().tools());
         if !by_policy {
             assert!(close(&store, &key(), RunEnd::Commit).await.unwrap());
-            assert!(!close(&store, &key(), RunEnd::Commit).await.unwrap(), "it is no more");
+            assert!(!close(&store, &key(), RunEnd::Commit).await.unwrap(), "no run is open");
             let history = store.inner().load(&key()).await.unwrap();
             validate_messages(history.messages.iter().map(|message| &**message)).unwrap();
             let recorded = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap();
             let recorded = recorded.found.into_iter().map(|(_, call)| call.result.unwrap().text());
             let results = history.messages.iter().flat_map(|message| message.results());
             let results: Vec<_> = results.map(|result| result.text()).collect();
-            assert_eq!(recorded.collect::<Vec<_>>(), results, "the record finds the same");
+            assert_eq!(
+                recorded.collect::<Vec<_>>(),
+                results,
+                "the record contains the same results"
+            );
         }
         send(&client, ask("hi", false)).await.unwrap();
         let history = stored(&store).await;
@@ -74,7 +78,11 @@ async fn a_run_that_is_committed_as_it_is_is_valid_for_every_provider() {
             assert_eq!(results.contains("may or may not"), step < 3, "{results}");
             assert_eq!(results.contains("was not run"), step == 1, "{results}");
         }
-        assert_eq!(sent_texts(&model, 0), history[..kept + 1], "all of it is replayed");
+        assert_eq!(
+            sent_texts(&model, 0),
+            history[..kept + 1],
+            "the model receives the whole history"
+        );
     }
 }
 
@@ -166,7 +174,7 @@ async fn a_run_that_is_gone_is_not_resumed_and_the_model_is_not_asked() {
         let PersistenceError::RunGone { key: of, run } = &refused else { panic!("{refused:?}") };
         assert_eq!((of, *run), (&key(), report.open.run));
         assert!(!refused.is_retryable());
-        assert_eq!(model.requests().len(), 0, "nothing is paid for");
+        assert_eq!(model.requests().len(), 0, "the model is not called");
         assert_eq!((stored(&store).await, staged(&store).await), before);
     }
 }
@@ -235,7 +243,7 @@ async fn a_run_that_was_committed_before_it_was_answered_is_overtaken_by_the_nex
         send(&client, ask("hi", streamed)).await.unwrap();
         let error = refused(send(&client, request).await);
         assert!(matches!(error, PersistenceError::RunOvertaken { .. }), "{error:?}");
-        assert_eq!(model.requests().len(), 2, "the model is not paid");
+        assert_eq!(model.requests().len(), 2, "the model is not called");
     }
 }
 
@@ -295,7 +303,10 @@ async fn the_text_of_an_answer_that_was_cut_off_is_kept_where_that_is_asked_for(
         };
         let kept = keep.then(|| "It rains ".to_owned());
         assert_eq!(partial(&store).await, kept);
-        assert!(store.appends() <= appends + 1, "it rides on the write that leaves the run");
+        assert!(
+            store.appends() <= appends + 1,
+            "the text is part of the write that releases the lease"
+        );
         assert_eq!(stored(&store).await, [""; 0]);
         let answer = send(&client, request).await.unwrap();
         assert_eq!(answer.text(), "It rains in Paris");

@@ -52,14 +52,18 @@ async fn a_run_is_left_alone_for_as_long_as_it_is_held() {
                 break;
             }
         }
-        assert_eq!(other.requests().len(), 0, "the model is not paid");
+        assert_eq!(other.requests().len(), 0, "the model is not called");
         clock.advance(1);
         send(&client, request).await.unwrap();
         assert_eq!(stored(&store).await, WHOLE_RUN);
         assert_eq!((other.requests().len(), booking_tools.ran().len()), (2, 3));
         held.abort();
         let _ = held.await;
-        assert_eq!(stored(&store).await, WHOLE_RUN, "whoever lost the run leaves it alone");
+        assert_eq!(
+            stored(&store).await,
+            WHOLE_RUN,
+            "the attempt that lost its lease writes nothing"
+        );
     }
 }
 
@@ -132,7 +136,7 @@ async fn an_outcome_of_a_run_that_was_taken_over_is_refused() {
         gate.open();
         fenced(late.await.unwrap());
         let history = stored(&store).await;
-        assert!(history[2].starts_with("tool c1!"), "it may or may not have run: {history:?}");
+        assert!(history[2].starts_with("tool c1!"), "c1 may or may not have run: {history:?}");
         assert_eq!(booking_tools.times("c1"), 1);
         assert_eq!(model.requests().len(), SERVICE_CALLS);
     }
@@ -310,7 +314,7 @@ async fn a_run_under_way_renews_its_lease() {
     running.await.unwrap().unwrap();
     let appends = store.appends();
     tokio::time::sleep(Duration::from_secs(60)).await;
-    assert_eq!(store.appends(), appends, "a run that has ended renews nothing");
+    assert_eq!(store.appends(), appends, "a run that has ended does not renew its lease");
     assert_eq!(stored(&store).await, WHOLE_RUN);
 }
 

@@ -23,7 +23,7 @@ async fn a_journal_needs_both_layers() {
             boxed(above.layer(ToolLoopLayer::new(booking_tools.tools()).layer(model.clone())));
         let error = refused(send(&client, ask("trip", streamed)).await);
         assert!(matches!(error, PersistenceError::PersisterMissing { .. }), "{error:?}");
-        assert_eq!(booking_tools.ran(), [""; 0], "before any tool runs");
+        assert_eq!(booking_tools.ran(), [""; 0], "the run fails before any tool runs");
         let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
         let client = boxed(ToolLoopLayer::new(booking_tools.tools()).layer(below));
         let request = ask("trip", streamed).with_extension(JOURNALED);
@@ -160,7 +160,11 @@ async fn the_id_of_a_service_that_keeps_the_history_is_seen_with_the_commit() {
         assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
         assert_eq!(sent_texts(&model, 1), ["user where?"]);
         if conflict == ConflictPolicy::Record {
-            assert_eq!(sent_texts(&model, 3), ["tool c1=looked c1"], "only what is new");
+            assert_eq!(
+                sent_texts(&model, 3),
+                ["tool c1=looked c1"],
+                "only the new messages are sent"
+            );
         }
         assert_eq!(
             model.requests()[3].service_id().unwrap().map(|id| id.to_string()).as_deref(),

@@ -55,7 +55,7 @@ async fn row(store: &Store) -> (ToolStatus, bool, Option<String>) {
 }
 
 fn is_held(outcome: Result<Answer, BoxError>) -> bool {
-    let error = outcome.expect_err("the call is held");
+    let error = outcome.expect_err("another run has claimed the call");
     matches!(error.downcast_ref(), Some(ToolLoopError::ApprovalHeld { .. }))
 }
 

@@ -96,7 +96,7 @@ async fn check(
     assert_eq!(rows, answered, "record: {about}");
 }
 
-const IN_MEMORY: &str = "which call a result answers is decided before anything is stored";
+const IN_MEMORY: &str = "results are paired with calls before anything is stored";
 
 #[tokio::test]
 async fn a_late_result_answers_the_same_call_in_every_mode_and_the_other_stays_interrupted() {

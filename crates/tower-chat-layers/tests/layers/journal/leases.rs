@@ -70,7 +70,7 @@ async fn the_error_names_the_holder_and_the_time_until_which_the_run_is_held() {
         assert!(text.contains("another process"), "{text}");
         let held = held(Err(error.into()));
         assert_eq!(held, (lease.holder, lease.until.time().unwrap()));
-        assert_eq!(model.requests().len(), 0, "the model is not paid");
+        assert_eq!(model.requests().len(), 0, "the model is not called");
     }
 }
 

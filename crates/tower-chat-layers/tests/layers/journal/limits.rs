@@ -49,8 +49,14 @@ async fn limits_count_what_earlier_attempts_have_used() {
     send(&setup.looped(&model, rounds(&booking_tools)), request.clone()).await.unwrap_err();
     send(&setup.looped(&model, rounds(&booking_tools)), request).await.unwrap();
     let requests = model.requests();
-    assert!(requests[2].options.tools.is_empty(), "the last call of the undisturbed run has none");
-    assert!(requests[3].options.tools.is_empty(), "nor has that of the resumed one");
+    assert!(
+        requests[2].options.tools.is_empty(),
+        "the last service call of an uninterrupted run declares no tools"
+    );
+    assert!(
+        requests[3].options.tools.is_empty(),
+        "the last service call of a resumed run declares no tools"
+    );
 }
 
 #[tokio::test]

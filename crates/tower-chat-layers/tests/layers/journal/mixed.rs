@@ -172,7 +172,7 @@ async fn results_may_come_before_the_approvals() {
         let results = with_options(request_with([result_of_ask()], streamed), callers);
         send(&client, results).await.unwrap();
         assert_eq!(sent_texts(&model, 0), ["user buy", "assistant ask#c3", "tool c3=blue"]);
-        assert_eq!(tool_log.names(), [""; 0], "the others go on waiting");
+        assert_eq!(tool_log.names(), [""; 0], "the other calls still wait");
         let yes = with_options(request_with([approvals(&asked)], streamed), callers);
         send(&client, yes).await.unwrap();
         assert_eq!(tool_log.names(), ["look 1", "pay 2"]);
@@ -282,7 +282,7 @@ async fn the_updates_of_a_mixed_batch_show_the_answer_once_it_is_whole() {
         }
         let expected = ["assistant one moment look#c1? pay#c2? ask#c3", "end"];
         assert_eq!(shown, expected, "{mode:?}");
-        assert_eq!(deltas_after, 0, "deltas come before the message {mode:?}");
+        assert_eq!(deltas_after, 0, "no delta follows the message {mode:?}");
     }
 }
 

@@ -107,7 +107,11 @@ async fn a_pending_call_that_a_hook_drops_fails_the_run_before_it_is_offered() {
             let expected = if sibling { ("look", "c1") } else { ("pay", "c2") };
             assert_eq!((&*tool, &*call_id), expected, "{case:?}");
             assert!(text.contains(&format!("{tool:?}")), "{text}");
-            assert_eq!(answer.tool_calls().count(), 2, "the model was paid for it");
+            assert_eq!(
+                answer.tool_calls().count(),
+                2,
+                "the error contains the answer of the model"
+            );
             assert_eq!(answer.approval_requests().count(), 0, "{case:?}");
             assert_eq!((tool_log.names().len(), model.requests().len()), (0, 1), "{case:?}");
             let kept =
@@ -183,10 +187,10 @@ async fn a_changed_argument_never_runs_and_the_model_receives_an_error() {
             let named: Vec<_> = calls.iter().map(|it| (&*it.tool, &*it.call_id)).collect();
             assert_eq!(named, [("pay", "c2")]);
             assert!(text.contains("pay") && text.contains("c2"), "{text}");
-            assert_eq!(model.requests().len(), 1, "the model is not paid");
+            assert_eq!(model.requests().len(), 1, "the model is not called");
             assert_eq!(stored(&store).await.len(), 2);
-            assert!(open(&store).await.is_none(), "no later run has to end it");
-            assert_eq!(tool_log.names(), [""; 0], "nothing of the batch has run");
+            assert!(open(&store).await.is_none(), "no run remains open");
+            assert_eq!(tool_log.names(), [""; 0], "no call of the batch has run");
             assert!(rows(&store).await[1].2.as_ref().unwrap().contains("not run"));
 
             let request = if again == "anew" { replying(yes(), streamed) } else { request };

@@ -76,7 +76,7 @@ async fn nothing_that_a_hook_hides_is_ever_staged_and_the_run_continues_with_wha
         send(&setup.stack(&model, discreet(&tool_log, &gate)), request).await.unwrap();
         let all = given(&store);
         assert!(!all.contains("swordfish") && !all.contains("psst"), "{all}");
-        assert_eq!(tool_log.names(), ["pin", "whisper"], "neither runs again");
+        assert_eq!(tool_log.names(), ["pin", "whisper"], "no call runs again");
         let history = stored(&store).await;
         assert!(history[2].starts_with("tool c1=**** c3!"), "{history:?}");
         assert!(store.inner().list("alice", None, 9).await.unwrap().len() == 1);
@@ -109,7 +109,7 @@ async fn an_outcome_of_which_nothing_is_kept_is_no_write() {
             send(&client, case.ask("go")).await.unwrap();
             let counts = [at_the_tool, at_the_model].map(|count| count.load(Ordering::SeqCst));
             assert_eq!(counts[0], counts[1]);
-            assert!(counts[0] > 0, "the input is staged before");
+            assert!(counts[0] > 0, "the input is staged before the answer");
         })
         .await;
 }
@@ -177,7 +177,7 @@ async fn a_round_of_which_no_call_is_kept_is_no_answer_after_a_service_call_that
         assert_eq!(sent_texts(&model, 2), ["user go"], "{case_name:?}");
         let again = send(&client, request).await.unwrap();
         assert_eq!(again.messages.last().unwrap().text(), "done", "{case_name:?}");
-        assert_eq!(model.requests().len(), 3, "the whole run is its answer: {case_name:?}");
+        assert_eq!(model.requests().len(), 3, "the answer contains the whole run: {case_name:?}");
     }
 }
 
@@ -359,7 +359,7 @@ async fn a_tool_that_nests_a_run_is_resumed_with_it() {
             assert!(error.downcast_ref::<NestedInAncestor>().is_some(), "{error:?}");
             let request = ChatRequest::user("sub").in_conversation(sub_key());
             let answer = send(&inner, context.nest(request)).await?;
-            assert_eq!(staged(&store).await.len(), 2, "the outer run is open all the while");
+            assert_eq!(staged(&store).await.len(), 2, "the outer run is still open");
             Ok::<_, BoxError>(ToolOutput::from(answer.text()))
         }
     });
@@ -371,7 +371,11 @@ async fn a_tool_that_nests_a_run_is_resumed_with_it() {
     send(&client, request).await.unwrap();
     let all = ["user go", "assistant delegate#c1", "tool c1=nested", "assistant done"];
     assert_eq!(stored(&store).await, all);
-    assert_eq!(stored_of(&store, &sub_key()).await.len(), 2, "it is not run again");
+    assert_eq!(
+        stored_of(&store, &sub_key()).await.len(),
+        2,
+        "the nested run is not executed again"
+    );
 }
 
 #[tokio::test]

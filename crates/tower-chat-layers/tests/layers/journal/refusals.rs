@@ -88,7 +88,7 @@ async fn a_recovery_that_is_refused_ends_the_run_and_the_new_message_is_answered
             let booking_tools = BookingTools::default();
             let client = setup.stack(&model, booking_tools.tools());
             send(&client, ask("trip", streamed)).await.unwrap_err();
-            assert_eq!(staged(&store).await, WHOLE_RUN[..2], "its caller may know better");
+            assert_eq!(staged(&store).await, WHOLE_RUN[..2], "the caller can still resume the run");
             let answer = send(&client, ask("and then?", streamed)).await.unwrap();
             assert_eq!((answer.text(), answer.finish.recovered), ("hello".into(), None));
             assert_eq!((model.requests().len(), booking_tools.ran().len()), (4, 2));
@@ -102,7 +102,7 @@ async fn a_recovery_that_is_refused_ends_the_run_and_the_new_message_is_answered
 #[tokio::test]
 async fn a_run_that_is_refused_stays_open_where_that_is_the_policy() {
     Cases::all()
-        .modes([Journaled], "what becomes of an open run")
+        .modes([Journaled], "only journaled mode has open runs")
         .check(async |case| {
             let store = case.store().await;
             let setup = Setup::new(&store).policy(on_refusal(OnRefusal::LeaveOpen));
@@ -148,7 +148,7 @@ fn seen_last(request: &tower_chat::ChatRequest) -> String {
 #[tokio::test]
 async fn an_explicit_recovery_that_is_refused_says_so_and_leaves_the_run_to_its_caller() {
     Cases::all()
-        .modes([Journaled], "what becomes of an open run")
+        .modes([Journaled], "only journaled mode has open runs")
         .check(async |case| {
             let store = case.store().await;
             let setup = Setup::new(&store);

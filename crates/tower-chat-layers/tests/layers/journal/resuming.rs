@@ -82,7 +82,11 @@ async fn take_up(
         }
     } else {
         assert_eq!(stored(store).await, expected, "{case_name}");
-        assert_eq!(shorts(&answer.messages), expected[1..], "the whole answer: {case_name}");
+        assert_eq!(
+            shorts(&answer.messages),
+            expected[1..],
+            "the answer contains the whole run: {case_name}"
+        );
         assert_eq!(answer.finish.saved.unwrap().messages, expected.len(), "{case_name}");
     }
     assert!(open(store).await.is_none(), "{case_name}");
@@ -101,11 +105,15 @@ async fn take_up(
             .iter()
             .map(|request| request.new_messages().len())
             .collect();
-        assert_eq!(new, [1, 1, 1][answered..], "what is new: {case_name}");
+        assert_eq!(new, [1, 1, 1][answered..], "new messages of each service call: {case_name}");
     }
     let keys = booking_tools.keys();
     let distinct: HashSet<_> = keys.values().flatten().collect();
-    assert_eq!(distinct.len(), keys.len(), "one key a call: {case_name} {keys:?}");
+    assert_eq!(
+        distinct.len(),
+        keys.len(),
+        "each call has one idempotency key: {case_name} {keys:?}"
+    );
 }
 
 /// Sends a new message in the conversation of an open run whose caller has disconnected. Asserts
@@ -128,7 +136,7 @@ async fn committed_first(
     assert_eq!(answer.text(), "hello", "{case_name}");
     assert_eq!(answer.finish.recovered, None, "{case_name}");
     assert_eq!(model.requests().len() - asked, 1, "one service call: {case_name}");
-    assert_eq!(booking_tools.ran(), tool_log, "no tool: {case_name}");
+    assert_eq!(booking_tools.ran(), tool_log, "no tool runs: {case_name}");
     let history = stored(store).await;
     assert_eq!(history[..before.len()], before, "{case_name}");
     assert_eq!(history[history.len() - 2..], ["user and then?", "assistant hello"], "{case_name}");
@@ -166,7 +174,7 @@ async fn after_a_service_call_that_failed() {
             let client = setup.stack(&model, booking_tools.tools());
             send(&client, request.clone()).await.unwrap_err();
             let held = open(&store).await.unwrap().open.lease.until;
-            assert_eq!(held, LeaseEnd::NotHeld, "no process holds a run that failed");
+            assert_eq!(held, LeaseEnd::NotHeld, "a failed run has released its lease");
             assert_eq!(
                 staged(&store).await,
                 WHOLE_RUN[..SHOWN[failing] - usize::from(failing > 0)]

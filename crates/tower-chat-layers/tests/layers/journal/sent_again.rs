@@ -355,7 +355,7 @@ async fn input_behind_results_that_another_mode_has_stored_is_sent_by_every_atte
             (texts(&model, call), request.new_messages().len())
         };
         assert_eq!(sent(3).0.last().map(String::as_str), Some("and go on"), "{case}");
-        assert_eq!(sent(3), sent(2), "the same is new to the model: {case}");
+        assert_eq!(sent(3), sent(2), "both attempts send the same new messages: {case}");
     }
 }
 
@@ -388,7 +388,7 @@ async fn a_final_answer_that_is_staged_behind_calls_of_another_mode_is_not_paid_
         let second = setup.elsewhere().stack(&model, tools.clone());
         send(&second, request.clone()).await.unwrap_err();
         assert_eq!(staged(&store).await, ["assistant there"], "{streamed}");
-        assert_eq!(handle.take_queued().len(), 1, "its caller has it back");
+        assert_eq!(handle.take_queued().len(), 1, "the message is in the handle again");
         let third = setup.elsewhere().stack(&model, tools.clone());
         let answer = send(&third, request).await.unwrap();
         assert_eq!((model.requests().len(), answer_text(&answer)), (3, "there".to_owned()));

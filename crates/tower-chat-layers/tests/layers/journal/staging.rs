@@ -67,11 +67,15 @@ async fn serial_tools_are_staged_one_by_one() {
             before.reached(1).await;
             assert_eq!(staged(&store).await, WHOLE_RUN[..2]);
             assert_eq!(calls_known(&store).await, ["c1 Unknown", "c2 NeverStarted"]);
-            assert_eq!(store.appends(), 2, "the start rides on the response");
+            assert_eq!(
+                store.appends(),
+                2,
+                "the write with the answer contains the start of the tool"
+            );
             before.open();
             between.reached(1).await;
             assert_eq!(calls_known(&store).await, ["c1 Done", "c2 Unknown"]);
-            assert_eq!(store.appends(), 3, "outcome and next start are one write");
+            assert_eq!(store.appends(), 3, "one write contains the outcome and the next start");
             between.open();
             after.reached(1).await;
             assert_eq!(staged(&store).await, WHOLE_RUN[..4]);
@@ -160,7 +164,7 @@ async fn the_commit_of_a_run_that_a_tool_ends_rides_on_the_outcome() {
         let outcomes = writes.iter().position(|write| write.close() == Some(Close::Commit));
         assert_eq!(outcomes, Some(3), "input, answer, first outcome, then the end");
         assert_eq!(writes.len(), 4);
-        assert_eq!(stored(&store).await.len(), 2, "its results are in the record alone");
+        assert_eq!(stored(&store).await.len(), 2, "only the record contains the results");
         let record = store.invocations(&InvocationQuery::of(&key())).await.unwrap().found;
         let statuses: Vec<_> = record.iter().map(|(_, call)| call.status).collect();
         let expected = [ToolStatus::Ok, ToolStatus::UnknownTool, ToolStatus::Ok];

@@ -118,7 +118,7 @@ async fn a_branch_continues_in_a_copy_and_stays_there_when_it_is_sent_again() {
         gate.open();
         assert_eq!(first.await.unwrap().unwrap().finish.branch, None);
         let answer = send(&client, second.clone()).await.unwrap();
-        let branch = answer.finish.branch.expect("it went on in a branch");
+        let branch = answer.finish.branch.expect("the run continued in a branch");
         assert_eq!(branch.scope(), "alice");
         let before = ["user hi", "assistant hello"];
         let main: Vec<_> = before.into_iter().chain(["user first", "assistant one"]).collect();

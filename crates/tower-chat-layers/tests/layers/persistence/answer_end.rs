@@ -118,7 +118,7 @@ async fn a_paused_answer_continues_in_the_same_run_without_a_message_of_the_user
             assert_eq!(
                 sent_texts(&model, call),
                 all[..=call],
-                "the answer so far is the last message"
+                "the paused answer is the last message"
             );
         }
         assert_eq!(stored(&store).await, all);
@@ -144,7 +144,7 @@ async fn a_run_whose_answer_is_paused_for_ever_ends() {
         assert_eq!(stored(&store).await.len(), calls + 1);
         let again = send(&client, request).await.unwrap();
         assert_eq!(shorts(&again.messages), shorts(&answer.messages));
-        assert_eq!(model.requests().len(), calls, "a run that has ended is not gone on with");
+        assert_eq!(model.requests().len(), calls, "a run that has ended is not continued");
     })
     .await;
 }

@@ -58,7 +58,7 @@ async fn row(store: &Store) -> (ToolStatus, bool, Option<String>) {
 #[tokio::test]
 async fn a_call_that_another_process_runs_is_not_called_interrupted() {
     let cases = Cases::all()
-        .modes([PerRun, PerServiceCall], "a journaled run holds its conversation with a lease");
+        .modes([PerRun, PerServiceCall], "a journaled run has a lease for the whole conversation");
     for is_same_run in [true, false] {
         cases
             .clone()
@@ -110,7 +110,7 @@ async fn a_call_that_another_process_runs_is_not_called_interrupted() {
 #[tokio::test]
 async fn the_outcome_stays_in_the_record_where_the_other_process_is_the_first_to_end() {
     let cases = Cases::all()
-        .modes([PerRun, PerServiceCall], "a journaled run holds its conversation with a lease");
+        .modes([PerRun, PerServiceCall], "a journaled run has a lease for the whole conversation");
     cases
         .check(async |case| {
             let (store, tool_log, gate) = (case.store().await, ToolLog::default(), Gate::closed());
@@ -185,14 +185,14 @@ async fn a_claim_is_withdrawn_when_the_caller_disconnects_before_the_tool_begins
                 }
             }
             store.release_appends();
-            assert_eq!(tool_log.names(), [""; 0], "it has not begun");
+            assert_eq!(tool_log.names(), [""; 0], "the tool has not started");
             assert_eq!(row(&store).await, (ToolStatus::PendingApproval, false, None));
             let request = match is_same_run {
                 true => request,
                 false => deciding(case, [asked[0].approve()]),
             };
             send(&client, request).await.unwrap();
-            assert_eq!(tool_log.names(), ["pay"], "it runs now, and once");
+            assert_eq!(tool_log.names(), ["pay"], "the tool runs once");
             let paid = (ToolStatus::Ok, true, Some("payed c1".to_owned()));
             assert_eq!(row(&store).await, paid);
         };

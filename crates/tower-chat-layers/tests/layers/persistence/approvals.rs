@@ -191,7 +191,7 @@ async fn forged_and_repeated_answers_are_refused() {
         assert_eq!(tool_log.names(), [""; 0]);
         let twice = [asked[0].approve(), asked[0].approve()];
         send(&client, replying(twice, case.streamed)).await.unwrap();
-        assert_eq!(tool_log.names(), ["pay"], "one answer counts");
+        assert_eq!(tool_log.names(), ["pay"], "one of the two decisions is applied");
         let error = send(&client, replying([asked[0].approve()], case.streamed)).await.unwrap_err();
         let error = error.downcast_ref::<ToolLoopError>();
         assert!(matches!(error, Some(ToolLoopError::ApprovalAnswered { .. })), "{error:?}");
@@ -238,10 +238,14 @@ async fn approvals_are_not_used_up_by_a_run_that_then_fails() {
         request.push(Message::user("quick"));
         send(&client, request.clone()).await.unwrap_err();
         if case.mode == PerRun {
-            assert_eq!(stored(&store).await.len(), 2, "a failed run leaves no trace");
+            assert_eq!(stored(&store).await.len(), 2, "a failed run stores no messages");
         }
         send(&client, request).await.unwrap();
-        assert_eq!(tool_log.names(), ["pay"], "what has run is known, whatever became of its run");
+        assert_eq!(
+            tool_log.names(),
+            ["pay"],
+            "the tool does not run again, although its run failed"
+        );
         let all = [
             "user buy",
             "assistant pay#c1?",
@@ -294,7 +298,7 @@ async fn a_service_that_keeps_the_history_gets_the_results_of_approved_calls() {
             assert_eq!(
                 shorts_after(&asking.messages, model.requests()[1].messages().iter()),
                 ["tool c1=payed c1"],
-                "the call is there already {case_name}"
+                "the history already contains the call {case_name}"
             );
             assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
             let again = replying([asked[0].approve()], case.streamed);

@@ -141,7 +141,7 @@ async fn results_of_tools_that_have_finished_outlive_the_cancellation_of_their_s
 #[tokio::test(start_paused = true)]
 async fn what_replay_leaves_out_of_finished_rounds_leaves_an_unfinished_one_too() {
     Cases::all()
-        .modes([PerServiceCall], "only here an unfinished round is part of the history")
+        .modes([PerServiceCall], "only in this mode is an incomplete round part of the history")
         .with_a_stopped_clock()
         .check(async |case| {
             let later = || Clock::new(|| SystemTime::now() + Duration::from_secs(301));
@@ -208,7 +208,10 @@ async fn a_stream_dropped_after_any_update_has_stored_what_it_has_shown() {
                 assert_eq!(shown.len(), taken);
                 let left = stored(&store).await;
                 if taken > last_message {
-                    assert_eq!(left, all, "{case}, after {taken}: the answer was shown");
+                    assert_eq!(
+                        left, all,
+                        "{case}, after {taken} updates: the caller has received the answer"
+                    );
                     continue;
                 }
                 match case.mode {
@@ -280,8 +283,8 @@ async fn results_that_end_a_run_are_shown_once_it_is_stored() {
 async fn a_message_that_may_be_the_last_is_not_shown_before_the_answer_has_ended() {
     Cases::all()
         .modes([PerRun], "the other modes need a persister")
-        .streamed("what is shown before the end")
-        .in_memory("an answer is polled without waiting")
+        .streamed("the test reads updates before the end of the answer")
+        .in_memory("the test polls the answer without waiting for a store")
         .check(async |case| {
             let pausing = Step::updates([
                 ChatUpdate::TextDelta("the last words".into()),
@@ -306,8 +309,8 @@ async fn a_message_that_may_be_the_last_is_not_shown_before_the_answer_has_ended
 #[tokio::test]
 async fn calls_are_shown_while_their_tools_are_running() {
     Cases::all()
-        .streamed("what is shown before the end")
-        .in_memory("an answer is polled without waiting")
+        .streamed("the test reads updates before the end of the answer")
+        .in_memory("the test polls the answer without waiting for a store")
         .check(async |case| {
             let gate = Gate::closed();
             let model = ScriptedModel::new([case.calls([("wait", "c1")]), Step::text("there")]);
@@ -316,7 +319,8 @@ async fn calls_are_shown_while_their_tools_are_running() {
             let mut response = head(&client, case.ask("go")).await.unwrap();
             loop {
                 let update = response.next().now_or_never();
-                let update = update.expect("the call is shown before its tool is done");
+                let update =
+                    update.expect("the caller receives the call before its tool has finished");
                 if matches!(update.unwrap().unwrap(), ChatUpdate::Message(_)) {
                     break;
                 }
@@ -429,7 +433,11 @@ async fn a_timeout_below_the_persister_is_an_error_of_the_service() {
             let client = case.stack(below, &store, policy(), tools(&ToolLog::default()));
             send(&client, case.ask("hi")).await.unwrap_err();
             let kept = if case.is(PerServiceCall) { &["user hi"][..] } else { &[] };
-            assert_eq!(stored(&store).await, kept, "as for a timeout above");
+            assert_eq!(
+                stored(&store).await,
+                kept,
+                "the same messages are stored as after a timeout above"
+            );
         })
         .await;
 }
@@ -591,7 +599,7 @@ async fn the_conversation_continues_after_a_cancellation() {
 async fn a_call_that_ran_when_its_caller_went_away_is_recorded_as_interrupted() {
     Cases::all()
         .with_all_ids()
-        .modes([PerServiceCall], "per run nothing is stored, and a journaled run goes on")
+        .modes([PerServiceCall], "per-run mode stores nothing, and a journaled run is resumed")
         .check(async |case| {
             let (store, gate) = (case.store().await, Gate::closed());
             let model = ScriptedModel::new([case.calls([("look", "c1"), ("wait", "c2")])]);

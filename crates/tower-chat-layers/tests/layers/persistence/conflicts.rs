@@ -101,7 +101,7 @@ async fn with_a_service_id_no_history_is_loaded_and_only_what_is_new_is_sent() {
             send(&client, case.ask("where?")).await.unwrap();
             let loads = store.loads();
             let answer = send(&client, case.ask("more")).await.unwrap();
-            assert_eq!(store.loads(), loads, "no history is loaded");
+            assert_eq!(store.loads(), loads, "the history is not loaded");
             assert_eq!(sent_texts(&model, 2), ["user more"]);
             assert_eq!(sent_texts(&model, 3), ["tool c1=looked c1"]);
             assert_eq!(sent_id(&model, 2).as_deref(), Some("s1"));
@@ -111,7 +111,7 @@ async fn with_a_service_id_no_history_is_loaded_and_only_what_is_new_is_sent() {
                 ["assistant look#c1", "tool c1=looked c1", "assistant done"]
             );
             send(&client, case.ask("ok")).await.unwrap();
-            assert_eq!(sent_id(&model, 4).as_deref(), Some("s2"), "the newest id counts");
+            assert_eq!(sent_id(&model, 4).as_deref(), Some("s2"), "the newest id is used");
             // Journaled mode has staged the input of the first run with an id before the service
             // returns this id.
             let recorded = if case.is(Journaled) { 4 } else { 2 };
@@ -142,7 +142,10 @@ async fn messages_that_are_not_recorded_have_ids_of_their_own_all_the_same() {
 #[tokio::test]
 async fn a_run_of_which_nothing_is_recorded_writes_nothing() {
     Cases::all()
-        .modes([PerRun, PerServiceCall], "a journal stages its input before it knows the id")
+        .modes(
+            [PerRun, PerServiceCall],
+            "journaled mode stages the input before the service returns an id",
+        )
         .check(async |case| {
             let store = case.store().await;
             let model = ScriptedModel::new([kept("one", "s1"), kept("two", "s1")]);
@@ -287,7 +290,7 @@ async fn background_answers_are_stored_once_at_the_end_of_the_run_in_every_mode(
         send(&client, case.ask("hi")).await.unwrap();
         let (loads, appends) = (store.loads(), store.appends());
         send(&client, background("where?", case.streamed)).await.unwrap();
-        assert_eq!(sent_texts(&model, 1), ["user where?"], "no history goes before it");
+        assert_eq!(sent_texts(&model, 1), ["user where?"], "the request contains no history");
         assert!(model.requests().iter().all(|request| request.history_owner.is_none()));
         // The run reads the history once, because a run with this id may already be stored.
         assert_eq!((store.loads() - loads, store.appends() - appends), (1, 1));
@@ -347,7 +350,7 @@ async fn two_runs_at_once_conflict_and_the_error_carries_the_answer() {
     Cases::all()
         .modes(
             [PerRun, PerServiceCall],
-            "a journaled run holds its conversation, as `journal::leases` shows",
+            "a journaled run has a lease for the conversation, as `journal::leases` shows",
         )
         .check(async |case| {
             for failure in [StoreFailure::Continue, StoreFailure::FailCall] {
@@ -368,7 +371,10 @@ async fn two_runs_at_once_conflict_and_the_error_carries_the_answer() {
                 assert_eq!(error.answer().unwrap().text(), "slow");
                 assert!(!error.is_retryable());
                 assert_eq!(stored(&store).await, ["user 2", "assistant fast"]);
-                assert!(store.handle().unsaved(&key()).is_empty(), "it is not tried again");
+                assert!(
+                    store.handle().unsaved(&key()).is_empty(),
+                    "the write is not submitted again"
+                );
             }
         })
         .await;
@@ -377,7 +383,7 @@ async fn two_runs_at_once_conflict_and_the_error_carries_the_answer() {
 #[tokio::test]
 async fn what_waits_and_can_never_be_stored_is_given_back_with_the_conflict() {
     Cases::all()
-        .modes([PerRun, PerServiceCall], "a journaled run whose write fails stays open")
+        .modes([PerRun, PerServiceCall], "a journaled run whose write fails remains open")
         .check(async |case| {
             let (store, _, client) = case.begin(["waits", "there", "fine"].map(Step::text)).await;
             store.fail_next_append(disk_full());
@@ -435,7 +441,11 @@ async fn a_request_sent_again_to_a_service_that_keeps_the_history_is_asked_and_r
             let request = case.ask("hi");
             send(&client, request.clone()).await.unwrap();
             assert_eq!(send(&client, request).await.unwrap().text(), "hello again");
-            assert_eq!(sent_texts(&model, 1), ["user hi"], "the service knows the rest");
+            assert_eq!(
+                sent_texts(&model, 1),
+                ["user hi"],
+                "the service stores the earlier messages"
+            );
             let both = ["user hi", "assistant hello", "user hi", "assistant hello again"];
             let recorded: &[&str] = match (conflict == STOP, case.is(Journaled)) {
                 (true, false) => &[],

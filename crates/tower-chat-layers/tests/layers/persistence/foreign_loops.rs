@@ -47,7 +47,8 @@ async fn without_a_tool_loop_the_calls_of_an_answer_are_returned_in_every_mode()
 
 #[tokio::test]
 async fn of_a_foreign_loop_calls_with_a_result_are_recorded_and_the_others_returned() {
-    let cases = Cases::all().modes([PerRun], "a loop without a persister below it");
+    let cases =
+        Cases::all().modes([PerRun], "the other modes need a persister below the tool loop");
     let scenario = async |case: Case| {
         let store = case.store().await;
         let first = case.call_message([("look", "c1")]);
@@ -95,7 +96,7 @@ async fn an_answer_that_no_layer_has_seen_counts_as_a_service_call_if_it_has_a_m
 #[tokio::test]
 async fn a_foreign_loop_that_sends_copies_of_all_messages_stores_each_once() {
     Cases::all()
-        .modes([PerServiceCall, Journaled], "what is stored of each service call")
+        .modes([PerServiceCall, Journaled], "per-run mode stores nothing of a single service call")
         .check(async |case| {
             let store = case.store().await;
             let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
@@ -135,7 +136,7 @@ async fn a_foreign_loop_that_sends_copies_of_all_messages_stores_each_once() {
             assert_eq!(texts, expected.map(|(role, text)| (role, text.to_owned())));
             let new: Vec<usize> =
                 model.requests().iter().map(|request| request.new_messages().len()).collect();
-            assert_eq!(new, [1, 1], "what the model has not seen before");
+            assert_eq!(new, [1, 1], "the number of messages that are new to the model");
         })
         .await;
 }
@@ -143,7 +144,7 @@ async fn a_foreign_loop_that_sends_copies_of_all_messages_stores_each_once() {
 #[tokio::test]
 async fn a_foreign_loop_may_add_a_message_that_is_equal_to_the_input_of_the_run() {
     Cases::all()
-        .modes([PerServiceCall, Journaled], "what is stored of each service call")
+        .modes([PerServiceCall, Journaled], "per-run mode stores nothing of a single service call")
         .check(async |case| {
             let store = case.store().await;
             let model = ScriptedModel::new([Step::text("one"), Step::text("two")]);

@@ -48,7 +48,7 @@ async fn an_approval_is_of_the_original_alone() {
             if first_in_copy {
                 send(&client, deciding(case, asked[0].approve(), key())).await.unwrap();
             }
-            assert_eq!(ran.names(), ["pay"], "once, in the original");
+            assert_eq!(ran.names(), ["pay"], "the tool runs once, in the original conversation");
             let rows = store.inner().invocations(&InvocationQuery::of(&copy())).await.unwrap();
             assert_eq!(rows.found[0].1.status, ToolStatus::RejectedByApproval);
             let question = ChatRequest::user("and?").in_conversation(copy());
@@ -62,7 +62,7 @@ async fn an_approval_is_of_the_original_alone() {
 
 #[tokio::test]
 async fn a_call_that_was_claimed_in_the_original_is_none_in_the_copy() {
-    let cases = Cases::all().modes([PerRun, Journaled], "per service call its result is stored");
+    let cases = Cases::all().modes([PerRun, Journaled], "per-service-call mode stores the result");
     let scenario = async |case: Case| {
         let (store, ran, _, client) = case
             .begin_with_log([case.calls([("pay", "c1")]), Step::error("down"), Step::text("paid")])

@@ -153,8 +153,8 @@ async fn a_stalled_answer_is_stored_as_a_call_that_failed_and_can_be_sent_again(
 #[tokio::test(start_paused = true)]
 async fn the_text_of_a_stalled_stream_is_kept_where_that_is_asked_for() {
     Cases::all()
-        .modes([PerServiceCall], "the text is stored when the run ends")
-        .streamed("text of a stream")
+        .modes([PerServiceCall], "only this mode stores the text as a message")
+        .streamed("only a stream has partial text")
         .with_a_stopped_clock()
         .check(async |case| {
             let store = case.store().await;

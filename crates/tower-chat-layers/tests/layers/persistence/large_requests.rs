@@ -35,7 +35,7 @@ fn many_calls() -> [Message; 4] {
 #[tokio::test]
 async fn other_tasks_run_while_a_request_of_many_calls_is_worked_on() {
     Cases::all()
-        .in_memory("a store with a thread of its own lets other tasks run by itself")
+        .in_memory("a wait for the thread of another store lets other tasks run")
         .check(async |case| {
             let (_, _, client) = case.begin([Step::text("there")]).await;
             let ticks = Arc::new(AtomicUsize::new(0));
@@ -59,7 +59,7 @@ async fn other_tasks_run_while_a_request_of_many_calls_is_worked_on() {
 #[tokio::test]
 async fn a_small_request_never_yields() {
     Cases::all()
-        .in_memory("a store with a thread of its own is waited for")
+        .in_memory("a run waits for the thread of another store")
         .check(async |case| {
             let (_, _, client) =
                 case.begin([case.calls([("look", "c1")]), Step::text("there")]).await;
@@ -72,7 +72,7 @@ async fn a_small_request_never_yields() {
 #[tokio::test]
 async fn a_request_that_is_dropped_is_not_worked_on_any_more() {
     Cases::all()
-        .in_memory("what was polled so often depends on the store")
+        .in_memory("the number of polls depends on the store")
         .check(async |case| {
             let (store, model, client) =
                 case.begin([Step::text("there"), Step::text("here")]).await;
@@ -96,7 +96,7 @@ async fn a_request_that_is_dropped_is_not_worked_on_any_more() {
 #[tokio::test]
 async fn other_tasks_run_between_tools_that_are_ready_at_once() {
     Cases::all()
-        .in_memory("a store with a thread of its own lets other tasks run by itself")
+        .in_memory("a wait for the thread of another store lets other tasks run")
         .check(async |case| {
             let store = case.store().await;
             let call = |index| case.tool_call("look", &format!("{index}"));

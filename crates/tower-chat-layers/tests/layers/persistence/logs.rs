@@ -47,7 +47,7 @@ async fn each_failure_of_a_tool_is_logged_once() {
         }
         assert_eq!(logged.lines("no disk"), 1);
         assert_eq!(logged.lines("out of range"), 1);
-        assert_eq!(logged.lines("secret"), 0, "what a tool tells the model is not logged");
+        assert_eq!(logged.lines("secret"), 0, "the text of a tool is not logged");
     })
     .await;
 }
@@ -82,14 +82,14 @@ async fn what_ends_a_run_is_said_in_the_finish() {
         let answer = send(&client, case.ask("where?")).await.unwrap();
         assert_eq!(answer.finish.ended_by, Some(EndedBy::Tool));
         let answer = send(&client, case.ask("well?")).await.unwrap();
-        assert_eq!(answer.finish.ended_by, None, "the model has ended it");
+        assert_eq!(answer.finish.ended_by, None, "the model has ended the run");
     })
     .await;
 }
 
 #[tokio::test]
 async fn a_run_that_is_taken_over_is_logged() {
-    let cases = Cases::all().modes([Journaled], "no other run stays open");
+    let cases = Cases::all().modes([Journaled], "only a journaled run remains open");
     cases
         .check(async |case| {
             let (_, _, client) = case
@@ -110,7 +110,8 @@ async fn a_run_that_is_taken_over_is_logged() {
 
 #[tokio::test]
 async fn a_call_without_a_result_is_a_warning_once() {
-    let cases = Cases::all().modes([PerServiceCall], "the other modes store no such call");
+    let cases =
+        Cases::all().modes([PerServiceCall], "the other modes store no call without a result");
     cases
         .check(async |case| {
             let (store, tool_log, gate) = (case.store().await, ToolLog::default(), Gate::closed());

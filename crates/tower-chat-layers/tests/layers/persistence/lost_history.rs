@@ -91,7 +91,7 @@ async fn a_service_that_keeps_nothing_any_more_leaves_the_history_to_the_store()
         assert_eq!(sent_texts(&model, 3), run);
         assert_eq!(service_id(&store).await, None);
         send(&client, case.ask("sure?")).await.unwrap();
-        assert_eq!(sent_texts(&model, 4).len(), 7, "the store's history is sent from now on");
+        assert_eq!(sent_texts(&model, 4).len(), 7, "requests contain the stored history again");
     })
     .await;
 }
@@ -115,7 +115,7 @@ async fn an_error_says_so_where_nothing_is_recorded_or_the_policy_is_to_fail() {
             };
             assert_eq!((&**service_id, *is_recorded), ("s1", conflict == RECORD), "{conflict:?}");
             assert!(error.to_string().contains("no longer has the history"), "{error}");
-            assert_eq!(model.requests().len(), 2, "the model is not asked again");
+            assert_eq!(model.requests().len(), 2, "the model is not called again");
         }
     })
     .await;
@@ -253,7 +253,7 @@ async fn an_error_of_a_persister_alone_says_that_nothing_is_recorded() {
                 panic!("{error:?}")
             };
             assert_eq!((&**service_id, *is_recorded), ("s1", conflict == RECORD), "{conflict:?}");
-            assert_eq!(model.requests().len(), 2, "the model is not asked again");
+            assert_eq!(model.requests().len(), 2, "the model is not called again");
         }
     }
 }

@@ -54,14 +54,14 @@ fn own_stack_without_persister(model: &ScriptedModel, tool_log: &ToolLog) -> Cli
 #[tokio::test]
 async fn row_1_own_layers_per_run_appends_once_at_the_end() {
     Cases::all()
-        .modes([PerRun], "a row of the table of modes")
+        .modes([PerRun], "this row of the table is for one mode")
         .check(async |case| {
             let (store, model) = (case.store().await, one_round());
             let builder = ChatPipeline::builder(model.clone()).tools(tools(&ToolLog::default()));
             let client = pipeline(builder.history(store.clone()));
             send(&client, case.ask("where?")).await.unwrap();
             assert_eq!(stored(&store).await, WHOLE_RUN);
-            assert_eq!(store.appends(), 1, "per run is the default");
+            assert_eq!(store.appends(), 1, "per-run mode is the default");
         })
         .await;
 }
@@ -69,7 +69,7 @@ async fn row_1_own_layers_per_run_appends_once_at_the_end() {
 #[tokio::test]
 async fn row_2_own_layers_per_service_call_appends_each_call() {
     Cases::all()
-        .modes([PerServiceCall], "a row of the table of modes")
+        .modes([PerServiceCall], "this row of the table is for one mode")
         .check(async |case| {
             let (store, model) = (case.store().await, one_round());
             let builder = ChatPipeline::builder(model.clone()).tools(tools(&ToolLog::default()));
@@ -84,7 +84,7 @@ async fn row_2_own_layers_per_service_call_appends_each_call() {
 #[tokio::test]
 async fn row_3_client_as_is_per_run_appends_once_at_the_end() {
     Cases::all()
-        .modes([PerRun], "a row of the table of modes")
+        .modes([PerRun], "this row of the table is for one mode")
         .check(async |case| {
             for holds_persister in [false, true] {
                 let (store, model, tool_log) =
@@ -101,7 +101,7 @@ async fn row_3_client_as_is_per_run_appends_once_at_the_end() {
                 assert_eq!(
                     model.requests()[0].options.tools.len(),
                     tools(&tool_log).len(),
-                    "one loop only"
+                    "the stack contains one tool loop"
                 );
             }
         })
@@ -111,7 +111,7 @@ async fn row_3_client_as_is_per_run_appends_once_at_the_end() {
 #[tokio::test]
 async fn row_4_client_as_is_per_service_call_leaves_writing_to_the_clients_own_layer() {
     Cases::all()
-        .modes([PerServiceCall], "a row of the table of modes")
+        .modes([PerServiceCall], "this row of the table is for one mode")
         .check(async |case| {
             let (store, model) = (case.store().await, one_round());
             let own = own_stack(&model, &store, &ToolLog::default());
@@ -121,7 +121,7 @@ async fn row_4_client_as_is_per_service_call_leaves_writing_to_the_clients_own_l
             let logged = logged();
             send(&client, case.ask("where?")).await.unwrap();
             assert_eq!(stored(&store).await, WHOLE_RUN);
-            assert_eq!(store.appends(), 2, "the end of the run is not appended again");
+            assert_eq!(store.appends(), 2, "the end of the run is not written again");
             assert_eq!(logged.lines("WARN"), 0);
         })
         .await;
@@ -130,7 +130,7 @@ async fn row_4_client_as_is_per_service_call_leaves_writing_to_the_clients_own_l
 #[tokio::test]
 async fn row_4_without_the_layer_warns_once_and_stores_nothing() {
     Cases::all()
-        .modes([PerServiceCall], "a row of the table of modes")
+        .modes([PerServiceCall], "this row of the table is for one mode")
         .check(async |case| {
             let (store, model, tool_log) = (case.store().await, one_round(), ToolLog::default());
             let own = own_stack_without_persister(&model, &tool_log);
@@ -141,7 +141,11 @@ async fn row_4_without_the_layer_warns_once_and_stores_nothing() {
             assert_eq!(answer.text(), "there");
             assert_eq!(stored(&store).await, [""; 0]);
             assert_eq!(logged.lines("PerServiceCallPersistence is missing below the tool loop"), 1);
-            assert_eq!(answer.finish.saved.unwrap().messages, 0, "and the answer says so");
+            assert_eq!(
+                answer.finish.saved.unwrap().messages,
+                0,
+                "the answer reports that nothing was stored"
+            );
         })
         .await;
 }
@@ -149,7 +153,7 @@ async fn row_4_without_the_layer_warns_once_and_stores_nothing() {
 #[tokio::test]
 async fn row_4_strict_without_the_layer_fails_before_any_tool_runs() {
     Cases::all()
-        .modes([PerServiceCall, Journaled], "per run no layer is needed below")
+        .modes([PerServiceCall, Journaled], "per-run mode needs no layer below the tool loop")
         .check(async |case| {
             let (store, model, tool_log) = (case.store().await, one_round(), ToolLog::default());
             let own = own_stack_without_persister(&model, &tool_log);
@@ -168,7 +172,7 @@ async fn row_4_strict_without_the_layer_fails_before_any_tool_runs() {
 #[tokio::test]
 async fn row_4_with_a_bare_model_warns_or_fails() {
     Cases::all()
-        .modes([PerServiceCall], "a row of the table of modes")
+        .modes([PerServiceCall], "this row of the table is for one mode")
         .check(async |case| {
             for missing in [MissingPersister::Warn, MissingPersister::Fail] {
                 let (store, model) =
@@ -238,7 +242,7 @@ async fn modes_may_change_from_run_to_run() {
 #[tokio::test]
 async fn without_a_store_nothing_is_kept_and_no_conversation_is_needed() {
     Cases::all()
-        .only("without a store there are no modes", |case| case.mode == PerRun)
+        .only("without a store, the mode has no effect", |case| case.mode == PerRun)
         .check(async |case| {
             let model = one_round();
             let client =
@@ -285,7 +289,7 @@ fn tools_without_a_loop_do_not_build() {
 fn a_mode_or_a_policy_without_a_store_does_not_build() {
     for mode in BOTH_MODES {
         let error = ChatPipeline::builder(one_round()).persistence(mode).build().unwrap_err();
-        assert_eq!(error, BuildError::NoStore, "a mode that was asked for is not ignored");
+        assert_eq!(error, BuildError::NoStore, "the builder does not ignore the mode");
     }
     let error = ChatPipeline::builder(one_round()).policy(policy()).build().unwrap_err();
     assert_eq!(error, BuildError::NoStore);

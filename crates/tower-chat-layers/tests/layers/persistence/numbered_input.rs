@@ -41,7 +41,7 @@ async fn a_message_of_another_conversation_is_new() {
 #[tokio::test]
 async fn a_run_continues_whose_request_repeats_messages_of_the_history() {
     Cases::all()
-        .modes([PerServiceCall, Journaled], "per run nothing is left to resume")
+        .modes([PerServiceCall, Journaled], "per-run mode stores nothing that could be resumed")
         .check(async |case| {
             let (store, ran, model, client) = case
                 .begin_with_log([

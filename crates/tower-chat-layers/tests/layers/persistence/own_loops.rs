@@ -163,7 +163,9 @@ async fn runs(store: &Store) -> usize {
 
 #[tokio::test]
 async fn a_lone_persister_stores_what_a_loop_of_other_types_adds_once() {
-    let cases = Cases::all().with_all_ids().modes([PerServiceCall], "the layer alone");
+    let cases = Cases::all()
+        .with_all_ids()
+        .modes([PerServiceCall], "a persister alone stores in this mode");
     let scenario = async |case: Case| {
         for (sends, runs_of, restarts) in cases!(SENDS, [Runs::Carried, Runs::Lost], [false, true])
         {
@@ -243,7 +245,7 @@ async fn an_edited_message_is_refused_and_the_error_says_which() {
         };
         assert_eq!((difference.position, difference.kind), (0, DifferenceKind::Text));
         assert!(text.contains("message 0 of the request has another text"), "{text}");
-        assert_eq!(model.requests().len(), 1, "the model is not paid for it");
+        assert_eq!(model.requests().len(), 1, "the model is not called again");
         assert_eq!(stored(&store).await, ["user where?", "assistant look#c1"]);
     }
 }
@@ -397,7 +399,10 @@ async fn rounds_that_no_layer_sees_are_warned_of_once() {
 async fn without_a_persister_each_service_call_of_our_loop_has_the_whole_history() {
     Cases::all()
         .with_all_ids()
-        .modes([PerServiceCall], "a journaled run fails without it, per run none is needed")
+        .modes(
+            [PerServiceCall],
+            "a journaled run fails without the layer, and per-run mode does not need it",
+        )
         .check(async |case| {
             let store = case.store().await;
             let round = || [case.calls([("look", "c1")]), Step::text("there")];
@@ -408,7 +413,7 @@ async fn without_a_persister_each_service_call_of_our_loop_has_the_whole_history
             send(&client, case.ask("where?").with_extension(PerRun)).await.unwrap();
             assert_eq!(stored(&store).await, turn);
             send(&client, case.ask("where?")).await.unwrap();
-            assert_eq!(stored(&store).await, turn, "nothing of it is stored");
+            assert_eq!(stored(&store).await, turn, "no message of the run is stored");
             assert_eq!(sent_texts(&model, 2), [&turn[..], &turn[..1]].concat());
             assert_eq!(sent_texts(&model, 3), [&turn[..], &turn[..3]].concat());
         })

@@ -79,7 +79,7 @@ async fn a_stream_dropped_after_any_update_keeps_the_text_that_was_shown() {
                 continue;
             }
             assert_eq!(left[..3], ALL[..3]);
-            assert_eq!(marked, [left[3].clone()], "it is the last");
+            assert_eq!(marked, [left[3].clone()], "the marked message is the last one");
             assert_eq!(left.len(), 4);
             let kept = left[3].strip_prefix("assistant ").unwrap();
             assert!(kept.starts_with(&text) && TEXT.starts_with(kept), "{kept:?}, shown {text:?}");
@@ -122,7 +122,8 @@ async fn every_cause_keeps_the_text_after_what_the_model_was_asked() {
 
 #[tokio::test]
 async fn the_words_of_a_whole_message_stand_before_those_of_the_one_that_is_cut_off() {
-    let cases = Cases::all().modes([PerServiceCall], "it keeps the text as a message at once");
+    let cases = Cases::all()
+        .modes([PerServiceCall], "only this mode stores the text as a message immediately");
     let cases = cases.streamed("a whole answer shows no part of its text");
     cases
         .check(async |case| {

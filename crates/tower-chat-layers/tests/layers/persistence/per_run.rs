@@ -118,7 +118,7 @@ async fn usage_is_that_of_all_service_calls() {
 #[tokio::test]
 async fn a_run_that_fails_leaves_the_store_as_it_was() {
     Cases::all()
-        .modes([PerRun], "the other modes keep the calls that were answered")
+        .modes([PerRun], "the other modes store answered service calls")
         .check(async |case| {
             for failing in [
                 Step::error("overloaded"),
@@ -167,7 +167,7 @@ async fn trailing_results_are_trimmed_and_earlier_rounds_kept() {
                 "assistant stop#c2 look#c3",
                 "tool c2=stopped c2",
             ];
-            assert_eq!(shorts(&answer.messages), all[1..], "the caller gets the results");
+            assert_eq!(shorts(&answer.messages), all[1..], "the caller receives the results");
             // Per-service-call mode has stored the results in the record before the end of the run
             // is known.
             let kept = if keep && !case.is(PerServiceCall) { 5 } else { 4 };
@@ -195,7 +195,7 @@ async fn every_mode_stores_the_same_of_a_terminated_run_and_replays_it_validly()
         assert_eq!(
             sent_texts(&model, 2),
             ["user go", "assistant look#c1", "tool c1=looked c1", "user hm"],
-            "the dangling call is not shown"
+            "the model does not receive the dangling call"
         );
     })
     .await;
@@ -278,7 +278,10 @@ async fn what_the_caller_does_to_its_request_later_changes_nothing() {
         drop(answer);
         assert_eq!(stored(&store).await, ["user hi", "assistant hello"]);
         assert_eq!(shorts(request.messages().iter()), ["user hi", "user more"]);
-        assert!(request.messages().get(0).unwrap().id.is_none(), "the caller's own is as it was");
+        assert!(
+            request.messages().get(0).unwrap().id.is_none(),
+            "the request of the caller is unchanged"
+        );
     })
     .await;
 }
@@ -314,7 +317,7 @@ async fn a_dangling_call_fails_the_run_before_the_model_is_paid_if_the_policy_sa
 
         let result = Message::tool_results([case.result("c1", "blue")]);
         send(&client, case.request_with([result])).await.unwrap();
-        assert_eq!(stored(&store).await.len(), 4, "a call that the input answers is fine");
+        assert_eq!(stored(&store).await.len(), 4, "a call is not dangling if the input answers it");
     })
     .await;
 }

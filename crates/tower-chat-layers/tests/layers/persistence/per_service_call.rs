@@ -29,7 +29,7 @@ async fn every_service_call_is_stored_before_the_next_one_is_made() {
         .with_all_ids()
         .modes(
             [PerServiceCall],
-            "the other modes write, or show, nothing before the end of the run",
+            "in the other modes, readers see nothing before the end of the run",
         )
         .check(async |case| {
             let (store, counts) = (case.store().await, Arc::new(Mutex::new(Vec::new())));
@@ -63,7 +63,7 @@ async fn each_append_holds_the_new_inputs_and_the_response_of_one_call() {
         .with_all_ids()
         .modes(
             [PerServiceCall],
-            "per run there is one append, and a journaled run stages its input first",
+            "per-run mode writes once, and journaled mode stages the input first",
         )
         .check(async |case| {
             let store = case.store().await;
@@ -161,7 +161,7 @@ impl Ids {
 #[tokio::test]
 async fn the_sentinel_is_between_persister_and_loop_and_nowhere_else() {
     Cases::all()
-        .modes([PerServiceCall, Journaled], "there is none per run, as the next test shows")
+        .modes([PerServiceCall, Journaled], "per-run mode sets no sentinel, as the next test shows")
         .check(async |case| {
             let store = case.store().await;
             let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
@@ -174,10 +174,17 @@ async fn the_sentinel_is_between_persister_and_loop_and_nowhere_else() {
             let answer = send(&client, case.ask("where?")).await.unwrap();
 
             let sentinel = Some(HistoryOwner::Local);
-            assert_eq!(ids.seen(), [sentinel.clone(), sentinel], "it is set on every response");
+            assert_eq!(
+                ids.seen(),
+                [sentinel.clone(), sentinel],
+                "every response contains the sentinel"
+            );
             assert!(model.requests().iter().all(|request| request.history_owner.is_none()));
-            assert_eq!(answer.finish.history_owner, None, "the caller never sees it");
-            assert_eq!(service_id(&store).await, None, "it is never stored");
+            assert_eq!(
+                answer.finish.history_owner, None,
+                "the caller does not receive the sentinel"
+            );
+            assert_eq!(service_id(&store).await, None, "the sentinel is not stored");
         })
         .await;
 }
@@ -185,7 +192,7 @@ async fn the_sentinel_is_between_persister_and_loop_and_nowhere_else() {
 #[tokio::test]
 async fn per_run_mode_has_no_sentinel_at_all() {
     Cases::all()
-        .modes([PerRun], "the other modes have one, as the test above shows")
+        .modes([PerRun], "the other modes set the sentinel, as the test above shows")
         .check(async |case| {
             let store = case.store().await;
             let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
@@ -217,8 +224,8 @@ async fn a_caller_who_puts_the_sentinel_on_its_request_gets_an_ordinary_run() {
 #[tokio::test]
 async fn the_append_is_done_before_the_caller_sees_the_last_update() {
     Cases::all()
-        .modes([PerRun, PerServiceCall], "a journaled run stages its input first")
-        .streamed("what is shown before the end")
+        .modes([PerRun, PerServiceCall], "journaled mode stages the input first")
+        .streamed("the test reads updates before the end of the answer")
         .check(async |case| {
             let store = case.store().await;
             let model = ScriptedModel::new([Step::text("hello")]);
@@ -230,12 +237,12 @@ async fn the_append_is_done_before_the_caller_sees_the_last_update() {
                     biased;
                     update = response.next() => match update {
                         Some(Ok(ChatUpdate::TextDelta(_))) => deltas += 1,
-                        other => panic!("shown before it is durable: {other:?}"),
+                        other => panic!("forwarded before it is durable: {other:?}"),
                     },
                     () = store.holding(1) => break,
                 }
             }
-            assert!(deltas > 0, "deltas pass through live");
+            assert!(deltas > 0, "deltas are forwarded immediately");
             store.release_appends();
             let rest: Vec<_> = response.map(Result::unwrap).collect().await;
             assert!(
@@ -252,9 +259,9 @@ async fn no_message_of_a_call_is_shown_before_the_call_is_durable() {
     Cases::all()
         .modes(
             [PerServiceCall],
-            "per run the messages are durable at the end; a journaled run stages its input first",
+            "in per-run mode, messages are durable at the end; journaled mode stages the input first",
         )
-        .streamed("what is shown before the end")
+        .streamed("the test reads updates before the end of the answer")
         .check(async |case| {
             for alone in [false, true] {
                 let store = case.store().await;
@@ -292,8 +299,8 @@ async fn no_message_of_a_call_is_shown_before_the_call_is_durable() {
 #[tokio::test]
 async fn a_whole_answer_waits_until_it_is_durable() {
     Cases::all()
-        .modes([PerRun, PerServiceCall], "a journaled run stages its input first")
-        .whole("a streamed one is shown in pieces, above")
+        .modes([PerRun, PerServiceCall], "journaled mode stages the input first")
+        .whole("the test above covers streamed answers")
         .check(async |case| {
             let store = case.store().await;
             let model = ScriptedModel::new([Step::text("hello")]);
@@ -328,7 +335,7 @@ async fn deltas_pass_through_while_the_answer_is_coming() {
 #[tokio::test]
 async fn a_call_that_fails_stores_its_question_and_keeps_the_calls_before_it() {
     Cases::all()
-        .modes([PerRun, PerServiceCall], "a journaled run stays open with its input")
+        .modes([PerRun, PerServiceCall], "a journaled run remains open with its input")
         .check(async |case| {
             let (store, _, client) =
                 case.begin([Step::error("overloaded"), Step::text("hello")]).await;
@@ -346,7 +353,7 @@ async fn a_call_that_fails_stores_its_question_and_keeps_the_calls_before_it() {
 async fn results_of_tools_that_ran_survive_a_failing_call_by_policy() {
     Cases::all()
         .with_all_ids()
-        .modes([PerServiceCall], "per run nothing is stored, and a journaled run stays open")
+        .modes([PerServiceCall], "per-run mode stores nothing, and a journaled run remains open")
         .check(async |case| {
             for (failing, keep) in cases!(
                 [
@@ -390,8 +397,8 @@ async fn results_of_tools_that_ran_survive_a_failing_call_by_policy() {
 async fn results_of_tools_that_ran_survive_a_layer_that_keeps_them_from_the_persister() {
     Cases::all()
         .with_all_ids()
-        .modes([PerServiceCall], "per run nothing is stored, and a journaled run stays open")
-        .in_memory("the run is polled once")
+        .modes([PerServiceCall], "per-run mode stores nothing, and a journaled run remains open")
+        .in_memory("the test polls the run once")
         .check(async |case| {
             for (hangs, keep) in [(false, true), (true, true), (false, false)] {
                 let (store, tool_log) = (case.store().await, ToolLog::default());
@@ -430,7 +437,7 @@ async fn results_of_tools_that_ran_survive_a_layer_that_keeps_them_from_the_pers
                 if keep {
                     send(&client, request).await.unwrap();
                     assert_eq!(sent_texts(&model, 1), start);
-                    assert_eq!(tool_log.names(), ["look"], "it is not run again");
+                    assert_eq!(tool_log.names(), ["look"], "the tool does not run again");
                 }
             }
         })
@@ -441,7 +448,7 @@ async fn results_of_tools_that_ran_survive_a_layer_that_keeps_them_from_the_pers
 async fn other_inputs_of_a_failing_call_are_not_stored_beside_the_results_by_policy() {
     Cases::all()
         .with_all_ids()
-        .modes([PerServiceCall], "per run nothing is stored, and a journaled run stays open")
+        .modes([PerServiceCall], "per-run mode stores nothing, and a journaled run remains open")
         .check(async |case| {
             let store = case.store().await;
             let mut request = case.ask("where?");
@@ -459,7 +466,7 @@ async fn other_inputs_of_a_failing_call_are_not_stored_beside_the_results_by_pol
             send(&client, request).await.unwrap_err();
             let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
             assert_eq!(stored(&store).await, all);
-            assert_eq!(handle.take_queued().len(), 1, "what was queued can be sent again");
+            assert_eq!(handle.take_queued().len(), 1, "the queued message can be sent again");
         })
         .await;
 }
@@ -468,7 +475,7 @@ async fn other_inputs_of_a_failing_call_are_not_stored_beside_the_results_by_pol
 async fn a_crash_between_calls_leaves_a_history_that_replays() {
     Cases::all()
         .with_all_ids()
-        .modes([PerServiceCall], "per run nothing is stored; `faults` kills journaled runs")
+        .modes([PerServiceCall], "per-run mode stores nothing, and `faults` kills journaled runs")
         .check(async |case| {
             let store = case.store().await;
             let gate = Gate::closed();
@@ -494,7 +501,7 @@ async fn a_crash_between_calls_leaves_a_history_that_replays() {
             assert_eq!(shown.last().unwrap(), "user well?");
             assert_eq!(shown[1], "assistant look#c1 wait#c2");
             let results = format!("tool c1=looked c1 c2!{INTERRUPTED}");
-            assert_eq!(shown[2], results, "nobody knows what has become of the second call");
+            assert_eq!(shown[2], results, "the outcome of the second call is unknown");
         })
         .await;
 }
@@ -537,7 +544,7 @@ async fn an_answer_without_messages_stores_its_input() {
 async fn the_inputs_of_a_call_without_an_answer_are_kept_by_policy() {
     let cases = Cases::all().modes(
         [PerServiceCall],
-        "per-run mode stores nothing of it, and journaled mode everything",
+        "per-run mode stores nothing of the run, and journaled mode stages all of it",
     );
     cases
         .check(async |case| {

@@ -91,7 +91,7 @@ async fn a_run_that_begins_again_has_them_once() {
 #[tokio::test]
 async fn they_outlive_a_caller_who_disconnects_and_the_end_of_the_process() {
     let cases = Cases::all()
-        .modes([PerServiceCall, Journaled], "per run nothing is stored, and the tool runs again");
+        .modes([PerServiceCall, Journaled], "per-run mode stores nothing, and the tool runs again");
     for keeps_inputs in [UnansweredInputs::All, UnansweredInputs::Results] {
         cases
             .clone()
@@ -119,7 +119,7 @@ async fn they_outlive_a_caller_who_disconnects_and_the_end_of_the_process() {
 
 #[tokio::test]
 async fn they_are_part_of_a_run_that_is_committed_as_it_stands() {
-    let cases = Cases::all().modes([Journaled], "no other run stays open");
+    let cases = Cases::all().modes([Journaled], "only a journaled run remains open");
     cases
         .check(async |case| {
             let (store, tool_log) = (case.store().await, ToolLog::default());

@@ -67,7 +67,7 @@ fn left_out(request: &ChatRequest) -> Vec<(String, ContentKind)> {
         marks.map(|mark| (short(message), mark.content)).collect::<Vec<_>>()
     };
     let found: Vec<_> = request.messages().iter().flat_map(|message| of(message)).collect();
-    assert_eq!(found.len(), marks.len(), "each mark is of a message of the request");
+    assert_eq!(found.len(), marks.len(), "the request contains the message of each mark");
     found
 }
 
@@ -97,7 +97,7 @@ async fn a_result_that_is_refused_is_left_out_of_later_requests_and_the_run_cont
             assert_eq!(
                 requests[1].messages(),
                 requests[2].messages(),
-                "the model client replaces it"
+                "the model client replaces the content"
             );
 
             // A new stack loads the marks from the store, as another process does.
@@ -134,7 +134,7 @@ async fn what_the_user_adds_is_marked_where_the_error_names_it_and_the_run_fails
             text.contains("the image in message") && text.contains("probably because of"),
             "{text}"
         );
-        assert_eq!(model.requests().len(), 1, "without it, it would be another question");
+        assert_eq!(model.requests().len(), 1, "content of the user in the request is not removed");
 
         send(&agent, case.ask("well?")).await.unwrap();
         send(&agent, case.ask("and?")).await.unwrap();
@@ -155,7 +155,7 @@ async fn what_the_user_adds_is_marked_where_the_error_names_it_and_the_run_fails
 #[tokio::test]
 async fn what_is_refused_in_the_middle_of_an_answer_is_marked_where_the_error_names_it() {
     Cases::all()
-        .modes([PerServiceCall, Journaled], "per run nothing is stored")
+        .modes([PerServiceCall, Journaled], "per-run mode stores nothing")
         .check(async |case| {
             let store = case.store().await;
             let refused = Refused(ContentRefused::by(ISSUER).naming(ContentKind::Image));
@@ -174,7 +174,7 @@ async fn what_is_refused_in_the_middle_of_an_answer_is_marked_where_the_error_na
 #[tokio::test]
 async fn a_question_that_is_refused_without_a_reason_is_left_out_of_the_next_request() {
     Cases::all()
-        .modes([PerServiceCall, Journaled], "per run nothing is stored")
+        .modes([PerServiceCall, Journaled], "per-run mode stores nothing")
         .check(async |case| {
             let store = case.store().await;
             let steps = [refusal(None), refusal(None), Step::text("hello"), Step::text("yes")];

@@ -129,7 +129,7 @@ async fn a_run_in_the_background_that_is_sent_again_is_stored_once_whatever_the_
             assert_eq!(stored(&store).await, before, "{case}: nothing is stored twice");
             let shown: Vec<_> = [0, 1, 3].map(|call| sent_texts(&model, call)).into();
             let asked = hours.map(|hour| vec![format!("user background at {hour}")]);
-            assert_eq!(shown, asked, "the history does not go before it");
+            assert_eq!(shown, asked, "the requests contain no history");
         }
     })
     .await;
@@ -138,7 +138,7 @@ async fn a_run_in_the_background_that_is_sent_again_is_stored_once_whatever_the_
 #[tokio::test]
 async fn a_run_that_was_stored_in_part_continues_in_the_background_or_is_refused() {
     Cases::all()
-        .modes([PerServiceCall], "it is stored in part in this mode alone")
+        .modes([PerServiceCall], "only this mode stores a part of the run")
         .check(async |case| {
             for is_overtaken in [false, true] {
                 let (store, model, client) = case
@@ -185,10 +185,7 @@ fn made_at_hour(hour: u8) -> RunId {
 #[tokio::test]
 async fn an_interrupted_run_is_not_resumed_behind_the_back_of_a_later_one() {
     Cases::all()
-        .modes(
-            [PerServiceCall],
-            "per run it starts anew, and a journaled run is open until it is recovered or ended",
-        )
+        .modes([PerServiceCall], "per-run mode starts again, and a journaled run remains open")
         .check(async |case| {
             let (store, model, client) = case
                 .begin([
@@ -202,7 +199,7 @@ async fn an_interrupted_run_is_not_resumed_behind_the_back_of_a_later_one() {
             send(&client, case.ask("well?")).await.unwrap();
             let error = refused(send(&client, interrupted).await);
             assert!(matches!(error, PersistenceError::RunOvertaken { .. }), "{error:?}");
-            assert_eq!(model.requests().len(), 3, "the model is not paid");
+            assert_eq!(model.requests().len(), 3, "the model is not called");
             assert_eq!(stored(&store).await.len(), 5);
         })
         .await;
@@ -211,7 +208,7 @@ async fn an_interrupted_run_is_not_resumed_behind_the_back_of_a_later_one() {
 #[tokio::test]
 async fn an_interrupted_run_resumes_without_storing_its_input_again() {
     Cases::all()
-        .modes([PerServiceCall, Journaled], "per run nothing is left to resume")
+        .modes([PerServiceCall, Journaled], "per-run mode stores nothing that could be resumed")
         .check(async |case| {
             let (store, tool_log, model, client) = case
                 .begin_with_log([
@@ -229,7 +226,7 @@ async fn an_interrupted_run_resumes_without_storing_its_input_again() {
             assert_eq!(
                 shorts(&answer.messages),
                 WHOLE_RUN[1..],
-                "the answer is that of the whole run"
+                "the answer contains the whole run"
             );
             assert_eq!(answer.finish.saved.unwrap().messages, 4);
         })
@@ -251,7 +248,7 @@ async fn a_run_that_failed_in_per_run_mode_starts_anew() {
 #[tokio::test]
 async fn a_run_resumes_in_a_new_process() {
     Cases::all()
-        .modes([PerServiceCall, Journaled], "per run nothing is left to resume")
+        .modes([PerServiceCall, Journaled], "per-run mode stores nothing that could be resumed")
         .check(async |case| {
             let store = case.store().await;
             let request = case.ask("where?");
@@ -444,7 +441,7 @@ async fn a_failed_call_that_is_retried_sees_the_results_and_stores_them_once() {
 #[tokio::test(start_paused = true)]
 async fn results_that_a_failed_call_has_left_in_the_outbox_wait_there_once() {
     Cases::all()
-        .modes([PerServiceCall], "the results of a failed call are written in this mode alone")
+        .modes([PerServiceCall], "only this mode writes the results of a failed service call")
         .with_a_stopped_clock()
         .check(async |case| {
             let (store, tool_log) = (case.store().await, ToolLog::default());
@@ -477,9 +474,9 @@ async fn an_answered_call_is_not_paid_for_again() {
     Cases::all()
         .modes(
             [PerServiceCall],
-            "the persister below the retry stores each call in this mode alone",
+            "the persister below the retry layer stores service calls only in this mode",
         )
-        .whole("a retry does not see errors inside a stream")
+        .whole("a retry layer does not receive errors inside a stream")
         .with_a_stopped_clock()
         .check(async |case| {
             let (store, tool_log) = (case.store().await, ToolLog::default());
@@ -499,8 +496,8 @@ async fn an_answered_call_is_not_paid_for_again() {
 #[tokio::test(start_paused = true)]
 async fn an_answer_whose_write_is_slow_is_not_paid_for_again() {
     Cases::all()
-        .modes([PerServiceCall], "the persister below the retry writes in this mode alone")
-        .whole("a timeout bounds a streamed answer up to its head alone")
+        .modes([PerServiceCall], "the persister below the retry layer writes only in this mode")
+        .whole("the timeout of tower does not apply to the stream of a response")
         .with_a_stopped_clock()
         .check(async |case| {
             let store = case.store().await;
@@ -537,7 +534,7 @@ async fn a_durable_answer_that_was_lost_is_given_again_and_not_written_again() {
     Cases::all()
         .modes(
             [PerServiceCall],
-            "the persister below the retry stores each call in this mode alone",
+            "the persister below the retry layer stores service calls only in this mode",
         )
         .check(async |case| {
             for is_slow in [false, true] {
@@ -572,7 +569,7 @@ async fn inputs_of_a_dropped_call_that_the_store_refused_are_submitted_with_its_
     Cases::all()
         .modes(
             [PerServiceCall],
-            "the persister below the retry stores each call in this mode alone",
+            "the persister below the retry layer stores service calls only in this mode",
         )
         .with_a_stopped_clock()
         .check(async |case| {
@@ -677,7 +674,7 @@ async fn a_call_made_twice_at_once_is_stored_once() {
 #[tokio::test]
 async fn a_retry_above_the_run_is_the_same_run() {
     Cases::all()
-        .whole("a retry does not see errors inside a stream")
+        .whole("a retry layer does not receive errors inside a stream")
         .check(async |case| {
             let (store, tool_log, _, client) = case
                 .begin_with_log([
@@ -702,7 +699,7 @@ async fn a_retry_above_the_run_is_the_same_run() {
 #[tokio::test]
 async fn a_write_that_failed_after_it_was_stored_is_recognised_by_the_retry() {
     Cases::all()
-        .whole("a retry does not see errors inside a stream")
+        .whole("a retry layer does not receive errors inside a stream")
         .check(async |case| {
             let store = case.store().await;
             let model = ScriptedModel::new([Step::text("hello")]);

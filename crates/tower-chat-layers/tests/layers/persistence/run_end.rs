@@ -308,7 +308,11 @@ async fn what_is_inserted_and_left_out_is_logged_once_without_contents() {
     let answer = Message::tool_results([ToolResult::new("c2", "blue")]);
     let client = agent(&ScriptedModel::new([looking(), looking()]), &store, PerServiceCall);
     send(&client, request_with([answer], false)).await.unwrap();
-    assert_eq!((logged.lines("wait (c1)"), logged.lines("ask (c2)")), (1, 0), "it was answered");
+    assert_eq!(
+        (logged.lines("wait (c1)"), logged.lines("ask (c2)")),
+        (1, 0),
+        "the call was answered"
+    );
     assert_eq!(logged.lines("conversation=alice/support"), 1);
     assert_eq!((logged.lines("secret"), logged.lines("blue")), (0, 0));
 }
@@ -333,7 +337,7 @@ async fn calls_that_are_left_out_are_logged_and_nothing_is_of_a_call_that_the_in
         assert_eq!(logged.lines_with(&["wait (c1)", "alice/support"]), 1);
         let late = Message::tool_results([ToolResult::new("c1", "waited after all")]);
         send(&client, case.request_with([late])).await.unwrap();
-        assert_eq!(logged.lines("alice/support"), 1, "nothing is dangling");
+        assert_eq!(logged.lines("alice/support"), 1, "no call is dangling");
     })
     .await;
 }
@@ -475,7 +479,11 @@ async fn a_run_that_failed_with_recorded_results_is_shown_them_and_continues_wit
             let client = stack(model, &store, PerServiceCall, policy(), tools(&tool_log));
             let request = ask("where?", streamed);
             send(&client, request.clone()).await.unwrap_err();
-            assert_eq!(stored(&store).await, WHOLE_RUN[..2], "the results are in the record alone");
+            assert_eq!(
+                stored(&store).await,
+                WHOLE_RUN[..2],
+                "only the record contains the results"
+            );
             (store, tool_log, request)
         };
         let (store, tool_log, request) = refused_with_results().await;
@@ -493,7 +501,11 @@ async fn a_run_that_failed_with_recorded_results_is_shown_them_and_continues_wit
         let results = pending_results(&store, &key()).await.unwrap().unwrap();
         in_mode(&model, &store, mode, &tool_log, &request_with([results], streamed)).await;
         let later = ["user where?", "user well?", "assistant well", WHOLE_RUN[1], WHOLE_RUN[2]];
-        assert_eq!(sent_texts(&model, 1), later, "{mode:?}: with its call, and once");
+        assert_eq!(
+            sent_texts(&model, 1),
+            later,
+            "{mode:?}: the result is sent once, with its call"
+        );
         assert_eq!(pending_results(&store, &key()).await.unwrap(), None, "{mode:?}");
     }
 }

@@ -79,7 +79,8 @@ async fn the_id_of_a_complete_run_is_not_used_again_with_another_input() {
 
 #[tokio::test]
 async fn the_id_of_an_interrupted_run_is_not_used_again_with_another_input() {
-    let cases = Cases::all().modes([PerServiceCall, Journaled], "per run nothing of it is stored");
+    let cases =
+        Cases::all().modes([PerServiceCall, Journaled], "per-run mode stores nothing of the run");
     for (first, other) in pairs() {
         cases
             .clone()

@@ -97,7 +97,8 @@ async fn a_persister_above_the_tool_loop_is_refused() {
 
 #[tokio::test]
 async fn a_persister_is_found_below_a_loop_that_was_called_without_being_polled() {
-    let cases = Cases::all().modes([PerServiceCall, Journaled], "per-run mode needs none");
+    let cases = Cases::all()
+        .modes([PerServiceCall, Journaled], "per-run mode needs no layer below the tool loop");
     cases
         .check(async |case| {
             let (store, model, tool_log) = (case.store().await, one_round(), ToolLog::default());
@@ -217,7 +218,7 @@ async fn a_lone_persister_serves_a_conversation_run_by_run() {
         let client =
             boxed(ToolLoopLayer::new(tools(&ToolLog::default())).layer(persister(&model, &store)));
         let answer = send(&client, ask("where?", streamed)).await.unwrap();
-        assert_eq!(answer.finish.history_owner, None, "the loop keeps the sentinel to itself");
+        assert_eq!(answer.finish.history_owner, None, "the tool loop does not return the sentinel");
         send(&client, ask("ok", streamed)).await.unwrap();
         let all = [
             "user where?",

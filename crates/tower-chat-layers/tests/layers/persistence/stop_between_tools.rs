@@ -61,7 +61,11 @@ async fn no_tool_starts_after_the_one_that_stops_the_run() {
             let stopped = (ToolStatus::Stopped, false);
             assert_eq!(statuses(&store).await, [(ToolStatus::Ok, true), stopped, stopped]);
             let again = send(&client, request).await.unwrap();
-            assert_eq!(shorts(&again.messages), all[1..], "sent again it is the same answer");
+            assert_eq!(
+                shorts(&again.messages),
+                all[1..],
+                "the same request returns the same answer"
+            );
             assert_eq!(again.finish.ended_by, Some(EndedBy::Stop));
         })
         .await;

@@ -57,7 +57,7 @@ async fn stopped_at(
     }
     // The run completes its writes while it is polled, and then waits.
     for _ in 0..10 {
-        assert!(poll!(run.as_mut()).is_pending(), "it waits there");
+        assert!(poll!(run.as_mut()).is_pending(), "the run waits at this point");
         if let Some(store) = store {
             store.inner().flush().await.unwrap();
         }
@@ -93,7 +93,7 @@ async fn a_run_that_waits_for_its_model_keeps_what_it_has() {
         assert_eq!(stored(&store).await, in_store);
         assert_eq!(statuses(&store).await, [("c1".to_owned(), ToolStatus::Ok)]);
         let again = send(&case.agent(&model, &store), request).await.unwrap();
-        assert_eq!(shorts(&again.messages), all[1..], "sent again it is the same answer");
+        assert_eq!(shorts(&again.messages), all[1..], "the same request returns the same answer");
         assert_eq!(model.requests().len(), 2);
         assert_can_continue(case, &store, &all).await;
     })
@@ -135,7 +135,7 @@ async fn the_text_of_an_answer_that_was_streamed_is_kept() {
             let all = ["user where?", answer[0], answer[1], answer[2]];
             assert_eq!(stored(&store).await, all);
             let again = send(&case.agent(&model, &store), sent).await.unwrap();
-            assert_eq!(shorts(&again.messages), answer, "sent again it is the same answer");
+            assert_eq!(shorts(&again.messages), answer, "the same request returns the same answer");
             assert_can_continue(case, &store, &all).await;
         })
         .await;
@@ -290,7 +290,7 @@ async fn what_was_queued_for_the_call_under_way_is_kept() {
         // of the run is marked by an empty message after it.
         assert_eq!(stored(&store).await, [&all[..], &["assistant"]].concat());
         let again = send(&client, request).await.unwrap();
-        assert_eq!(shorts(&again.messages), answered, "sent again it is the same answer");
+        assert_eq!(shorts(&again.messages), answered, "the same request returns the same answer");
         assert_eq!(model.requests().len(), 2);
         assert_can_continue(case, &store, &all).await;
     })
@@ -299,7 +299,10 @@ async fn what_was_queued_for_the_call_under_way_is_kept() {
 
 #[tokio::test]
 async fn an_answer_on_its_way_to_the_store_is_not_stopped_any_more() {
-    let cases = Cases::all().modes([PerServiceCall, Journaled], "per run the loop has ended then");
+    let cases = Cases::all().modes(
+        [PerServiceCall, Journaled],
+        "in per-run mode, the tool loop has ended at this point",
+    );
     cases
         .check(async |case| {
             for is_stored in [true, false] {
@@ -319,11 +322,11 @@ async fn an_answer_on_its_way_to_the_store_is_not_stopped_any_more() {
                     tokio::task::yield_now().await;
                 }
                 for _ in 0..10 {
-                    assert!(poll!(run.as_mut()).is_pending(), "it waits for the store");
+                    assert!(poll!(run.as_mut()).is_pending(), "the run waits for the store");
                 }
                 handle.stop();
                 for _ in 0..10 {
-                    assert!(poll!(run.as_mut()).is_pending(), "it still waits for the store");
+                    assert!(poll!(run.as_mut()).is_pending(), "the run still waits for the store");
                 }
                 if !is_stored {
                     store.fail_next_append(disk_full());
@@ -354,7 +357,8 @@ async fn a_stop_whose_question_is_not_stored_fails_or_reports_it() {
 
 async fn stop_without_store(on_failure: StoreFailure) {
     let modes = [PerRun, PerServiceCall];
-    let cases = Cases::all().modes(modes, "a journal has the question before the service call");
+    let cases =
+        Cases::all().modes(modes, "journaled mode stages the input before the service call");
     cases
         .check(async |case| {
             let store = case.store().await;
@@ -415,7 +419,7 @@ async fn approved_calls_of_a_stopped_run_are_answered_as_those_of_any_other() {
 #[tokio::test(start_paused = true)]
 async fn a_caller_is_shown_the_results_of_tools_while_the_model_is_still_at_work_on_them() {
     Cases::all()
-        .streamed("what a caller is shown before the answer")
+        .streamed("the test reads updates before the end of the answer")
         .with_a_stopped_clock()
         .check(async |case| {
             let script = [calls([("look", "c1")]), Step::hang()];
@@ -438,7 +442,7 @@ async fn a_caller_is_shown_the_results_of_tools_while_the_model_is_still_at_work
 #[tokio::test(start_paused = true)]
 async fn a_message_that_may_be_the_answer_is_shown_once_the_answer_is_complete() {
     Cases::all()
-        .streamed("what a caller is shown before the answer")
+        .streamed("the test reads updates before the end of the answer")
         .with_a_stopped_clock()
         .check(async |case| {
             let gate = Gate::closed();

@@ -28,13 +28,21 @@ async fn continue_keeps_the_batch_and_submits_it_in_order_with_the_next_write() 
             let answer = send(&client, case.ask("hi")).await.unwrap();
             assert_eq!(answer.text(), "hello");
             let saved = answer.finish.saved.unwrap();
-            assert_eq!((saved.messages, saved.unsaved), (0, 2), "reported at the end");
+            assert_eq!(
+                (saved.messages, saved.unsaved),
+                (0, 2),
+                "the answer reports the unsaved messages"
+            );
             assert_eq!(logged.lines("its outbox keeps 2 messages"), 1);
             assert_eq!(stored(&store).await, [""; 0]);
 
             let answer = send(&client, case.ask("where?")).await.unwrap();
             let all = ["user hi", "assistant hello", "user where?", "assistant there"];
-            assert_eq!(sent_texts(&model, 1), all[..3], "loads see what waits");
+            assert_eq!(
+                sent_texts(&model, 1),
+                all[..3],
+                "a load returns the messages in the outbox too"
+            );
             assert_eq!(stored(&store).await, all);
             let saved = answer.finish.saved.unwrap();
             assert_eq!((saved.messages, saved.unsaved), (2, 0));
@@ -46,7 +54,10 @@ async fn continue_keeps_the_batch_and_submits_it_in_order_with_the_next_write() 
 #[tokio::test]
 async fn a_failure_in_the_middle_of_a_run_is_made_good_by_its_next_call() {
     Cases::all()
-        .modes([PerServiceCall], "per run nothing is written before the end, and a journaled write that fails fails the call")
+        .modes(
+            [PerServiceCall],
+            "per-run mode writes once, and in journaled mode a failed write fails the call",
+        )
         .check(async |case| {
             let store = case.store().await;
             let model = ScriptedModel::new([case.calls([("look", "c1")]), Step::text("there")]);
@@ -95,7 +106,7 @@ async fn a_full_outbox_fails_the_call_with_the_answer_and_keeps_what_it_holds() 
             let PersistenceError::NotStored(not_stored) = error else { panic!("{error:?}") };
             assert_eq!(shorts(&not_stored.unsaved), ["user where?", "assistant there"]);
             let waiting = store.handle().unsaved(&key());
-            assert_eq!(waiting.len(), 1, "what was accepted stays");
+            assert_eq!(waiting.len(), 1, "a write that the outbox has accepted remains");
             assert_eq!(shorts(waiting[0].messages()), ["user hi", "assistant hello"]);
         })
         .await;
@@ -122,10 +133,10 @@ async fn fail_call_fails_with_the_answer_and_what_was_not_stored() {
             let error =
                 refused(send(&failing_call(&model, &store, case.mode), case.ask("hi")).await);
             assert!(error.is_retryable());
-            let answer = error.answer().expect("the model was paid").clone();
+            let answer = error.answer().expect("the error contains the answer").clone();
             assert_eq!(answer.text(), "hello");
             assert_eq!(answer.finish.usage.input_tokens, 7);
-            assert_eq!(answer.finish.history_owner, None, "no sentinel in it");
+            assert_eq!(answer.finish.history_owner, None, "the answer contains no sentinel");
             let PersistenceError::NotStored(not_stored) = error else { panic!("{error:?}") };
             assert_eq!(shorts(&not_stored.unsaved), ["user hi", "assistant hello"]);
             assert_eq!(not_stored.key, key());
@@ -184,7 +195,7 @@ async fn no_room_in_the_store_is_a_write_failure_by_policy() {
             let error =
                 refused(send(&failing_call(&model, &store, case.mode), case.ask("hi")).await);
             assert!(matches!(error, PersistenceError::NotStored(_)), "{error:?}");
-            assert_eq!(model.requests().len(), 0, "it is known before the model is paid");
+            assert_eq!(model.requests().len(), 0, "the run fails before the model is called");
             assert_eq!(stored(&store).await, [""; 0]);
 
             store.fail_next_reserve(disk_full());
@@ -235,7 +246,7 @@ async fn what_was_stored_but_reported_as_failed_is_stored_once() {
                 "user ok",
                 "assistant bye",
             ];
-            assert_eq!(sent_texts(&model, 2), all[..5], "a load does not show it twice either");
+            assert_eq!(sent_texts(&model, 2), all[..5], "a load does not return the message twice");
             assert_eq!(stored(&store).await, all);
         })
         .await;
@@ -244,7 +255,10 @@ async fn what_was_stored_but_reported_as_failed_is_stored_once() {
 #[tokio::test]
 async fn a_failure_is_noticed_although_the_caller_has_gone() {
     Cases::all()
-        .modes([PerServiceCall], "per run nothing is written before the end, and a journaled write that fails fails the call")
+        .modes(
+            [PerServiceCall],
+            "per-run mode writes once, and in journaled mode a failed write fails the call",
+        )
         .check(async |case| {
             for (failure, model_hangs) in [
                 (StoreFailure::Continue, true),
@@ -276,12 +290,19 @@ async fn a_failure_is_noticed_although_the_caller_has_gone() {
                     store.handle().unsaved(&key()).iter().map(|write| write.messages().len()).sum();
                 match failure {
                     StoreFailure::Continue => {
-                        assert_eq!(waiting, messages, "kept for the next write");
+                        assert_eq!(
+                            waiting, messages,
+                            "the outbox contains the messages for the next write"
+                        );
                         assert_eq!(logged.lines("its outbox keeps"), 1);
                     }
                     _ => {
                         assert_eq!(waiting, 0);
-                        assert_eq!(logged.lines("ERROR"), 1, "nobody else will hear of it");
+                        assert_eq!(
+                            logged.lines("ERROR"),
+                            1,
+                            "the failure is logged, because no caller receives it"
+                        );
                     }
                 }
             }
@@ -326,7 +347,10 @@ async fn settle() {
 #[tokio::test]
 async fn results_of_a_failed_call_that_cannot_be_stored_wait_or_are_logged() {
     Cases::all()
-        .modes([PerServiceCall], "per run nothing is written before the end, and a journaled write that fails fails the call")
+        .modes(
+            [PerServiceCall],
+            "per-run mode writes once, and in journaled mode a failed write fails the call",
+        )
         .check(async |case| {
             for failure in [StoreFailure::Continue, StoreFailure::FailCall] {
                 let store = case.store().await;
@@ -344,7 +368,11 @@ async fn results_of_a_failed_call_that_cannot_be_stored_wait_or_are_logged() {
                 let client = case.stack(model, &store, policy, tools(&ToolLog::default()));
                 let logged = logged();
                 let error = send(&client, case.ask("where?")).await.unwrap_err();
-                assert_eq!(error.to_string(), "overloaded", "the service's own error is the one");
+                assert_eq!(
+                    error.to_string(),
+                    "overloaded",
+                    "the caller receives the error of the service"
+                );
                 match failure {
                     StoreFailure::Continue => assert_eq!(store.handle().unsaved(&key()).len(), 1),
                     _ => assert_eq!(logged.lines("the inputs of a failed service call"), 1),
@@ -416,7 +444,7 @@ async fn each_service_id_that_could_not_be_stored_waits() {
     Cases::all()
         .modes(
             [PerServiceCall],
-            "per run there is one write, and a journaled write that fails fails the call",
+            "per-run mode writes once, and in journaled mode a failed write fails the call",
         )
         .check(async |case| {
             let conflict = ConflictPolicy::StopRecording;

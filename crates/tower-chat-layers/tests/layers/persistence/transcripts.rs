@@ -218,7 +218,7 @@ async fn a_transcript_without_the_last_answer_is_given_that_answer() {
         let answer = send(&talk.client(), talk.request(&asked)).await.unwrap();
         let expected = ["assistant look#c1", "tool c1=looked c1", "assistant two"];
         assert_eq!(shorts(&answer.messages), expected, "{mode:?} {streamed}");
-        assert_eq!(talk.model.requests().len(), 3, "the model is not asked");
+        assert_eq!(talk.model.requests().len(), 3, "the model is not called");
         assert_eq!(stored(&talk.store).await.len(), 6);
     }
 }

@@ -226,7 +226,7 @@ async fn a_late_result_of_a_tool_that_is_gone_is_withheld_if_the_tool_had_a_hook
         assert_eq!(record[1].result.as_ref().unwrap().text(), "bob said yes");
         let live = agent.model.requests()[1].messages().clone();
         let shown = live.iter().flat_map(|message| message.results()).next().unwrap().text();
-        assert_eq!(shown, "card xqz refused", "the run itself goes on with the raw result");
+        assert_eq!(shown, "card xqz refused", "the active run continues with the unchanged result");
     }
 }
 

@@ -115,7 +115,7 @@ async fn every_call_of_a_round_has_the_same_row_in_every_mode_whatever_ends_the_
 
 #[tokio::test]
 async fn a_call_behind_the_tool_that_ended_the_run_is_pending_where_its_result_is_in_the_history() {
-    let reason = "per-service-call mode keeps results at the end in the record alone";
+    let reason = "in per-service-call mode, only the record contains the last results";
     Cases::all()
         .modes([PersistenceMode::PerRun, PersistenceMode::Journaled], reason)
         .check(async |case| {

@@ -56,7 +56,7 @@ fn pairs(request: &ChatRequest) -> Vec<(String, String, String)> {
             pairs.push((name, id, result.text()));
         }
     }
-    assert_eq!(open, [], "calls without a result");
+    assert_eq!(open, [], "each call has a result");
     pairs
 }
 

@@ -298,7 +298,7 @@ async fn citations_can_be_compacted_when_a_whole_run_is_saved() {
 
 #[tokio::test]
 async fn citations_at_save_are_refused_where_results_are_stored_before_the_answer() {
-    Cases::all().modes([PersistenceMode::PerServiceCall, PersistenceMode::Journaled], "per run they are compacted, as the test above shows").check(async |case| {
+    Cases::all().modes([PersistenceMode::PerServiceCall, PersistenceMode::Journaled], "per-run mode accepts the setting, as the test above shows").check(async |case| {
             let compacting = || {
                 let citations = Citations::when(CompactionTime::AtSave);
                 replaying(ReplayPolicy::default().with_citations(citations))
@@ -317,6 +317,6 @@ async fn citations_at_save_are_refused_where_results_are_stored_before_the_answe
             assert!(
                 matches!(*error, PersistenceError::CitationsAtSave { mode: it, .. } if it == case.mode)
             );
-            assert_eq!(shop.model.requests().len(), 0, "the model is not paid");
+            assert_eq!(shop.model.requests().len(), 0, "the model is not called");
     }).await;
 }

@@ -66,9 +66,16 @@ async fn other_tasks_run_before_and_after_very_many_messages_are_taken() {
             let mut future = pin!(ask(&tool_loop, &script, request));
             for _ in 0..yields {
                 assert!(poll_immediate(&mut future).await.is_none());
-                assert_eq!(script.calls(), 0, "the model is not paid if the caller leaves now");
+                assert_eq!(
+                    script.calls(),
+                    0,
+                    "the model is not called if the caller drops the call now"
+                );
             }
-            assert!(poll_immediate(&mut future).await.is_some(), "nothing else is waited for");
+            assert!(
+                poll_immediate(&mut future).await.is_some(),
+                "the call completes without another wait"
+            );
             assert_eq!(script.texts(0).len(), messages);
         }
     }

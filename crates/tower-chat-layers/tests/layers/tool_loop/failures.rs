@@ -129,7 +129,7 @@ async fn too_many_failing_rounds_in_a_row_fail_the_run_with_all_the_errors() {
         let text = error.to_string();
         assert!(text.contains("s/c") && text.contains("secret of c0"), "{text}");
         let error = error.downcast::<ToolLoopError>().unwrap();
-        assert!(error.is_retryable(), "the tools may work the next time");
+        assert!(error.is_retryable(), "the tools may succeed in the next attempt");
         let ToolLoopError::ConsecutiveFailures { rounds, failures, .. } = *error else {
             panic!("another error")
         };

@@ -141,7 +141,11 @@ async fn results_of_the_round_that_fails_the_run_are_stored_when_the_error_is_se
             Err(error) => error,
             Ok(mut response) => loop {
                 if let Err(error) = Pin::new(&mut response).next().await.unwrap() {
-                    assert_eq!(stored(&store).await.len(), 3, "before the response is dropped");
+                    assert_eq!(
+                        stored(&store).await.len(),
+                        3,
+                        "the messages are stored before the response is dropped"
+                    );
                     break error;
                 }
             },

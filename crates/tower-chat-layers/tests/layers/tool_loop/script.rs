@@ -128,7 +128,10 @@ impl Service<ChatRequest> for Script {
     }
 
     fn call(&mut self, request: ChatRequest) -> Self::Future {
-        assert!(std::mem::take(&mut self.is_ready), "called without being ready");
+        assert!(
+            std::mem::take(&mut self.is_ready),
+            "the service was called before `poll_ready` returned ready"
+        );
         let mut shared = self.shared.lock().unwrap();
         let streamed = request.options.stream;
         shared.requests.push(request);

@@ -57,7 +57,7 @@ async fn calls_of_tools_without_consent_pass_live_and_those_that_may_wait_are_he
         let (sender, mut response) =
             fed(ToolLoopLayer::new(Tools::new().with(Log::default().tool(tool)))).await;
         sender.send(Ok(ChatUpdate::TextDelta("a".to_owned()))).unwrap();
-        assert!(next(&mut response).is_some(), "nothing is held before there is a call");
+        assert!(next(&mut response).is_some(), "updates before the first call are not delayed");
         let call = calls([("t", "")]);
         sender.send(Ok(ChatUpdate::Message(call.into()))).unwrap();
         sender.send(Ok(ChatUpdate::TextDelta("b".to_owned()))).unwrap();

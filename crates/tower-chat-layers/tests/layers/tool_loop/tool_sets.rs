@@ -57,7 +57,7 @@ async fn the_set_may_change_between_rounds() {
         assert_eq!(declared(&script.requests()[1]), ["learned"]);
         assert_eq!(texts(&answer.messages)[1], "=ok =ok");
         assert_eq!(log.take(), ["1"]);
-        assert!(results(&answer)[3].is_error, "no longer there");
+        assert!(results(&answer)[3].is_error, "the set no longer contains the tool");
         assert_eq!(shared.tools().len(), 1);
     }
 }
