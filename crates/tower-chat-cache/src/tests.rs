@@ -73,7 +73,7 @@ fn a_read_that_began_during_a_submission_is_not_cached() {
     let mut submission = conversations.submit(std::slice::from_ref(&write));
     conversations.read(&key(), now(&conversations)).record_history(&History::empty());
     submission.submitted();
-    assert_eq!(cached_revision(&conversations), None, "nothing is certain yet");
+    assert_eq!(cached_revision(&conversations), None, "the write has no outcome yet");
     submission.settled(true);
     assert_eq!(cached_revision(&conversations), Some(write.result()));
 }
@@ -90,7 +90,7 @@ fn a_read_that_began_after_a_submission_sees_its_writes() {
     assert_eq!(
         cached_revision(&conversations),
         Some(Revision::ABSENT),
-        "it was refused, and read so"
+        "the later read shows that the write was refused"
     );
 }
 
@@ -193,7 +193,7 @@ fn an_evicted_entry_is_not_used() {
     assert_eq!(conversations.size(), (0, 0));
     assert_eq!(cached_revision(&conversations), None);
     write_one(at, &["and more"]);
-    assert_eq!(cached_revision(&conversations), None, "what is known is not what was written last");
+    assert_eq!(cached_revision(&conversations), None, "the cached state lacks the last write");
 }
 
 /// The weights of moka have the type `u32`, so that a larger weight would overflow.

@@ -78,7 +78,8 @@ pub enum EncryptionError {
     },
     /// The first messages are missing, and no prune through this store has deleted them.
     #[error(
-        "messages up to {missing} of conversation {key} are missing, and the number of pruned messages is {pruned}"
+        "messages up to {missing} of conversation {key} are missing, and the number of pruned messages is {pruned}: \
+         restore them from a backup, or accept the loss with `EncryptedStore::accept_missing_beginning`"
     )]
     CutOff {
         /// The conversation.
@@ -102,7 +103,7 @@ pub enum EncryptionError {
     },
     /// A different key has the same id.
     #[error(
-        "another key has the name {id:?} already, and values that it sealed could not be decrypted any more: \
+        "the name {id:?} belongs to another key, whose values could then no longer be decrypted: \
          choose another name"
     )]
     KeyExists {

@@ -72,7 +72,7 @@ mod tests {
         let long = "y".repeat(100);
         let names = unique_names("s_", &[&one, "look", &two, &long, "a.b", "a_b"]);
         assert_eq!((&*names[1], &*names[5]), ("s_look", "s_a_b"));
-        assert_eq!(names[3], for_model("s_", &long), "only one tool has it");
+        assert_eq!(names[3], for_model("s_", &long), "only one tool has this name");
         assert_ne!(names[0], names[2]);
         assert!(names[4].starts_with("s_a_b_") && names[4] != names[5], "{names:?}");
         assert!(names.iter().all(|name| name.len() <= MAX_NAME_LENGTH), "{names:?}");

@@ -37,7 +37,7 @@ async fn the_least_recently_used_conversation_is_evicted_first() {
     let statistics = store.statistics();
     assert!((15..=20).contains(&statistics.conversations), "{statistics:?}");
     assert!(statistics.bytes >= statistics.conversations * 10_000, "{statistics:?}");
-    assert_eq!(store.inner().loads(), 100, "the one that was used all the time stayed");
+    assert_eq!(store.inner().loads(), 100, "the conversation that was always in use is cached");
     store.load(&key(1)).await.unwrap();
     assert_eq!(store.inner().loads(), 101);
 }
@@ -64,5 +64,5 @@ async fn a_conversation_that_grows_makes_others_go_and_then_goes_itself() {
         assert!(store.statistics().bytes <= MAX);
     }
     assert_eq!(store.load(&key(0)).await.unwrap().messages.len(), 26);
-    assert_eq!(store.inner().loads(), 1, "too large to be kept");
+    assert_eq!(store.inner().loads(), 1, "the conversation is too large for the cache");
 }

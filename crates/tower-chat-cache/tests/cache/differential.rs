@@ -160,5 +160,5 @@ async fn a_cache_shows_what_the_store_has() {
         }
         hits += store.statistics().hits;
     }
-    assert!(hits > 5_000, "most is answered by the cache, not {hits}");
+    assert!(hits > 5_000, "too few hits of the cache: {hits}");
 }

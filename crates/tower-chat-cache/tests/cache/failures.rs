@@ -52,7 +52,7 @@ async fn a_conflict_brings_the_cache_up_to_date() {
     let store = cache();
     texts(&store).await;
     append(store.inner(), write(Revision::ABSENT, &["theirs"])).await.unwrap();
-    assert_eq!(texts(&store).await, Vec::<String>::new(), "nobody else was expected to write");
+    assert_eq!(texts(&store).await, Vec::<String>::new(), "the cache does not revalidate");
     let error = append(&store, write(Revision::ABSENT, &["ours"])).await.unwrap_err();
     assert!(matches!(error.source, StoreError::Conflict(_)));
     assert_eq!(texts(&store).await, ["theirs"]);
@@ -73,7 +73,7 @@ async fn a_load_waits_for_a_write_that_was_submitted_before_it() {
     let loads = store.inner().loads();
     ticket.await.unwrap();
     assert_eq!(texts(&store).await, ["1"]);
-    assert_eq!(store.inner().loads(), loads, "what was read with the write is kept after it");
+    assert_eq!(store.inner().loads(), loads, "the load during the write was cached");
 }
 
 #[tokio::test]

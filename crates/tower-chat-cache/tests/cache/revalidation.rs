@@ -92,7 +92,7 @@ async fn after_a_while_it_is_compared_again() {
     assert_eq!(reads(store.inner()), (2, 2));
     at(20);
     texts(&store).await;
-    assert_eq!(reads(store.inner()), (2, 3), "compared and found as it was");
+    assert_eq!(reads(store.inner()), (2, 3), "the head shows that nothing has changed");
     at(29);
     texts(&store).await;
     assert_eq!(reads(store.inner()), (2, 3));
@@ -130,7 +130,7 @@ async fn two_processes_on_one_file_see_each_other() {
         assert_eq!(texts(&theirs).await, expected);
         let loads = store.inner().loads();
         assert_eq!(texts(&store).await, expected);
-        assert_eq!(store.inner().loads(), loads, "what was written here is known");
+        assert_eq!(store.inner().loads(), loads, "the cache contains the write of this process");
     }
     assert_eq!(texts(&alone).await, expected);
     let behind = at;
@@ -139,6 +139,6 @@ async fn two_processes_on_one_file_see_each_other() {
     let error = append(&alone, write(behind, &["too late"])).await.unwrap_err();
     assert!(matches!(error.source, StoreError::Conflict(_)));
     expected.push("last".into());
-    assert_eq!(texts(&alone).await, expected, "a conflict brings it up to date");
+    assert_eq!(texts(&alone).await, expected, "the cache reads again after a conflict");
     assert_eq!(alone.head(&key()).await.unwrap().revision, at);
 }

@@ -83,13 +83,13 @@ async fn a_slot_is_held_while_the_model_is_called() {
     for step in [look, Step::text("there")] {
         let store = store.clone();
         model.push(Step::respond(move |_| {
-            assert!(store.try_reserve().is_none(), "the only permit is the run's");
+            assert!(store.try_reserve().is_none(), "the run has the only permit");
             step
         }));
     }
     let request = ChatRequest::user("where?").in_conversation(key());
     let answer = client.oneshot(request).await.unwrap().collect().await.unwrap();
     assert_eq!(answer.text(), "there");
-    assert!(store.try_reserve().is_some(), "it is free again");
+    assert!(store.try_reserve().is_some(), "the permit is free again");
     assert_eq!(model.requests().len(), 2);
 }

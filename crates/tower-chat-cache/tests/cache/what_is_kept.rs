@@ -40,7 +40,7 @@ async fn a_history_is_read_once_and_then_grows_with_the_writes() {
     assert_eq!(reads(store.inner()), (1, 0));
     store.head(&key()).await.unwrap();
     store.head(&key()).await.unwrap();
-    assert_eq!(reads(store.inner()), (1, 1), "a load does not know the approvals");
+    assert_eq!(reads(store.inner()), (1, 1), "a load does not return the pending approvals");
 }
 
 /// A value that a reader derived from a history is available to the reader of the longer history

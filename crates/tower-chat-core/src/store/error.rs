@@ -32,7 +32,7 @@ pub enum StoreError {
     /// A tool call that a write claims was begun by another run, or no longer waits for approval.
     #[error(
         "call {} of message {} in conversation {key} was claimed by another run: load the \
-         conversation again to read its result",
+         conversation again to read the result of the call",
         call.index, call.sequence
     )]
     Claimed {

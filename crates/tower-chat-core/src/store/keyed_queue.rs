@@ -175,7 +175,7 @@ mod tests {
             waiting.await;
         }
         drop((third, elsewhere));
-        assert!(queue.state().last.is_empty(), "nothing is left behind");
+        assert!(queue.state().last.is_empty(), "no entry remains in the queue");
     }
 
     #[tokio::test]

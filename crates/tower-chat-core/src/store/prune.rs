@@ -356,7 +356,11 @@ mod tests {
         pruning.see_message(1, run_made_at(1));
         pruning.see_message(2, RunId::from_bytes([0; 16]));
         pruning.see_message(3, run_made_at(1));
-        assert_eq!(pruning.cut().unwrap().last_sequence, 1, "the time of the second is unknown");
+        assert_eq!(
+            pruning.cut().unwrap().last_sequence,
+            1,
+            "the time of the second run is unknown"
+        );
     }
 
     #[test]

@@ -159,7 +159,7 @@ mod tests {
     /// Enqueues a run. Another run is in progress, so that the returned future is pending.
     fn queued<'a>(store: &'a StoreHandle, key: &'a ConversationKey, run: RunId) -> Turn<'a> {
         let mut turn = store.begin_run(key, run, usize::MAX).boxed();
-        assert!(poll(&mut turn).is_pending(), "it has to wait");
+        assert!(poll(&mut turn).is_pending(), "the run has to wait");
         turn
     }
 
@@ -170,7 +170,7 @@ mod tests {
     fn begun(turn: &mut Turn<'_>) -> RunUnderWay {
         match poll(turn) {
             Poll::Ready(Ok(run)) => run,
-            other => panic!("it should be its turn, not {other:?}"),
+            other => panic!("the run should begin, but the result is {other:?}"),
         }
     }
 
@@ -217,7 +217,7 @@ mod tests {
         let second = queued(&store, &key, RunId::new());
         assert_eq!(busy(2).unwrap().unwrap_err().waiting, 2);
         drop(second);
-        assert!(busy(2).is_none(), "the one that gave up is not in the queue");
+        assert!(busy(2).is_none(), "a run whose future was dropped is not in the queue");
         drop(under_way);
         drop(begun(&mut first));
         drop(at_once(&store, &key, run));

@@ -94,7 +94,7 @@ fn a_message_is_shown_while_the_end_is_still_awaited() {
         stream::iter([Ok::<_, BoxError>(ChatUpdate::Message(Message::assistant("a").into()))]);
     let mut response = ChatResponse::stream(updates.chain(stream::pending()));
     let Some(Some(Ok(ChatUpdate::Message(message)))) = response.next().now_or_never() else {
-        panic!("the message was held back")
+        panic!("the message was delayed")
     };
     assert_eq!((message.text().as_str(), &message.finish_reason), ("a", &None));
 }

@@ -63,7 +63,7 @@ fn missing<T>(answer: Result<T, StoreError>) -> Capability {
     match answer {
         Err(StoreError::MissingCapability { capability }) => capability,
         Err(other) => panic!("{other}"),
-        Ok(_) => panic!("there is an answer"),
+        Ok(_) => panic!("the operation succeeded"),
     }
 }
 
@@ -137,7 +137,7 @@ fn closed<T>(answer: Result<T, StoreError>) {
     match answer {
         Err(StoreError::Closed) => {}
         Err(other) => panic!("{other}"),
-        Ok(_) => panic!("there is an answer"),
+        Ok(_) => panic!("the operation succeeded"),
     }
 }
 

@@ -172,7 +172,7 @@ fn a_history_that_is_read_is_known_to_be_sound_up_to_the_first_damage() {
     let mut history = History::collect(head, read).unwrap();
     assert_eq!((history.messages.len(), history.well_formed_messages()), (5, 3));
     history.extend([Arc::new(Message::user("on"))]);
-    assert_eq!(history.well_formed_messages(), 3, "what comes after the damage is not counted");
+    assert_eq!(history.well_formed_messages(), 3, "messages after the damage are not counted");
 }
 
 #[test]

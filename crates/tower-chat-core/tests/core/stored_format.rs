@@ -333,7 +333,10 @@ fn a_hostile_row_is_malformed_or_its_item_stays_a_text() {
         // The values of unknown fields and the items of providers are not parsed, so that their
         // nesting is not limited.
         let unknown = message(text, "{}").replace("{\"v\"", &format!(r#"{{"new":{deep},"v""#));
-        assert_eq!(decode(&unknown).expect("a message with a field more"), Message::user("deep"));
+        assert_eq!(
+            decode(&unknown).expect("a message with an additional field"),
+            Message::user("deep")
+        );
         let item = message(&format!(r#"{{"native":{{"wire":"w","item":{deep}}}}}"#), "{}");
         let message = decode(&item).expect("a message with an item");
         assert_eq!(encode(&message), item.replace(r#","metadata":{}"#, ""));

@@ -67,7 +67,10 @@ async fn what_was_pruned_with_the_key_opens_and_no_more_can_be_cut_off() {
     append(&other, write(&key(), at, [Message::user("fourth run")])).await;
     store.inner().prune(&key(), Keep::Messages(1)).await.unwrap();
     assert!(refused(&other).await.contains("messages up to 3"), "{}", refused(&other).await);
-    assert!(other.prune(&key(), Keep::Messages(1)).await.is_err(), "nor by a prune after it");
+    assert!(
+        other.prune(&key(), Keep::Messages(1)).await.is_err(),
+        "a later prune does not hide the missing messages"
+    );
 }
 
 /// Replaces rows of the record with forged ones.
@@ -90,7 +93,7 @@ async fn forged_rows(change: impl FnOnce(&mut ToolRecord)) -> (usize, Vec<(u64, 
 
 #[tokio::test]
 async fn a_row_says_what_it_said() {
-    assert_eq!(forged_rows(|_| ()).await, (3, Vec::new()), "the same row again");
+    assert_eq!(forged_rows(|_| ()).await, (3, Vec::new()), "an unchanged row still opens");
     let changes: [fn(&mut ToolRecord); 8] = [
         // The result belongs to another call.
         |row| row.result = RecordedResult::InMessage(SequencePosition { sequence: 3, index: 1 }),

@@ -43,7 +43,7 @@ async fn no_text_argument_or_result_stands_in_the_file_or_its_log() {
     let plain = tempfile::tempdir().unwrap();
     let sqlite = SqliteStore::open(plain.path().join("chat.db")).await.unwrap();
     fill(&sqlite).await;
-    assert!(!files_with(plain.path(), "secret").is_empty(), "the search finds what is there");
+    assert!(!files_with(plain.path(), "secret").is_empty(), "the search finds plaintext");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -95,7 +95,7 @@ async fn what_is_safe_to_retry_is_chosen_too_and_nothing_is_by_default() {
     }
     let safe = tools.list().await.unwrap();
     let safe = safe.iter().filter(|tool| tool.definition().safe_to_retry).count();
-    assert_eq!(safe, 5, "all but refuse and exit");
+    assert_eq!(safe, 5, "all tools except refuse and exit are safe to retry");
 }
 
 #[tokio::test]
