@@ -55,8 +55,8 @@ impl<S: HistoryStore> CachingStore<S> {
         Self(Arc::new(Shared { inner, options, conversations, counters }))
     }
 
-    /// Returns the inner store. The cache notices writes made directly to the inner store only as
-    /// it notices those of another process; see [`Revalidation`].
+    /// Returns the inner store. For the cache, a write made directly to the inner store is like a
+    /// write of another process; see [`Revalidation`].
     pub fn inner(&self) -> &S {
         &self.0.inner
     }

@@ -95,7 +95,8 @@ pub enum EncryptionError {
         /// The conversation.
         key: ConversationKey,
     },
-    /// A value has a former format, which this store is configured to refuse.
+    /// A value has a former format, or the conversation has no sealed head, and this store is
+    /// configured to refuse the former formats.
     #[error("conversation {key} has values of the former format, or its sealed head was removed")]
     FormerValues {
         /// The conversation.

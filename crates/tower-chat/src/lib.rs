@@ -91,9 +91,10 @@ pub mod error {
     };
 }
 
-/// The layers of a stack, for a stack without [`ChatPipeline`]: the persistence layers, the tool loop, and
-/// the limit on the time without updates. Their order is in the documentation of
-/// [`tower_chat_layers`], and the rules of the tool loop in that of [`tower_chat_layers::tool_loop`].
+/// The layers of a stack, for a stack without [`ChatPipeline`]: the persistence layers, the tool
+/// loop, and the limit on the time without updates. The documentation of [`tower_chat_layers`]
+/// states the order of the layers, and the documentation of [`tower_chat_layers::tool_loop`] the
+/// rules of the tool loop.
 pub mod layer {
     #[doc(no_inline)]
     pub use futures_core::future::BoxFuture;

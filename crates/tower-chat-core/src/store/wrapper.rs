@@ -13,10 +13,10 @@ use crate::ConversationKey;
 
 /// A store that wraps another store, and overrides the methods that differ.
 ///
-/// Every method forwards to the inner store until it is overridden, except those of
-/// [capabilities](super::Capability): the wrapper has only the capabilities that it returns itself.
-/// Every type that implements this trait implements [`HistoryStore`]. A wrapper overrides a method to act before or after the
-/// method of [`inner`](Self::inner):
+/// A method that the wrapper does not override forwards to the inner store. The methods that return
+/// [capabilities](super::Capability) are an exception: the wrapper has only the capabilities that
+/// it returns itself. Every type that implements this trait implements [`HistoryStore`]. A wrapper
+/// overrides a method to act before or after the method of [`inner`](Self::inner):
 ///
 /// ```
 /// use std::sync::atomic::{AtomicUsize, Ordering};
@@ -46,10 +46,11 @@ use crate::ConversationKey;
 /// }
 /// ```
 ///
-/// The methods have the names and the contract of those of [`HistoryStore`]. Name this trait by its
-/// path, as in the example: if both traits are imported, `wrapper.load(key)` is ambiguous. The same
-/// applies inside the implementation: write `self.inner().load(key)` for the inner store, and
-/// `HistoryStore::load(self, key)` for the wrapper.
+/// Each method has the name and the contract of the method of [`HistoryStore`] to which it
+/// forwards. Name this trait by its path, as in the example: if both traits are imported,
+/// `wrapper.load(key)` is ambiguous. The same applies inside the implementation: write
+/// `self.inner().load(key)` for the inner store, and `HistoryStore::load(self, key)` for the
+/// wrapper.
 ///
 /// A wrapper that returns the [`handle`](HistoryStore::handle) of the inner store counts as the
 /// same store as the inner one: both share the runs in progress and the outbox. A wrapper that
