@@ -29,12 +29,12 @@ use crate::{
 /// `PerRunPersistence`, `ToolLoopLayer`, `PerServiceCallPersistence`, `TelemetryLayer` of service
 /// calls, `ValidateTranscriptLayer`, the client.
 ///
-/// | `use_client_as_is` | mode | the pipeline |
+/// | `use_client_as_is` | mode | behaviour |
 /// |---|---|---|
-/// | no | per run | tool loop; the run is appended at its end |
-/// | no | per service call | tool loop; the layer under it appends each service call |
-/// | yes | per run | the client is not changed; the run is appended at its end. Its tool rounds are stored if a layer sees them: in the messages of the answer, as a [`ToolLoopLayer`] returns them, or by a `PerServiceCallPersistence` below the client's own loop. Otherwise the first run logs a warning |
-/// | yes | per service call | the client's own stack must contain `PerServiceCallPersistence`; otherwise the run logs a warning, or fails before the model is called ([`MissingPersister`](crate::MissingPersister)) |
+/// | no | per run | The pipeline adds a tool loop. The run is written at its end. |
+/// | no | per service call | The pipeline adds a tool loop. The layer below the tool loop writes after each service call. |
+/// | yes | per run | The pipeline does not change the client. The run is written at its end. The rounds of the client's own tool loop are stored if the answer contains their messages, like the answer of a [`ToolLoopLayer`], or if a `PerServiceCallPersistence` is below the client's tool loop. Otherwise, the first run logs a warning. |
+/// | yes | per service call | The client's own stack must contain a `PerServiceCallPersistence`. Otherwise, the run logs a warning, or fails before the model is called ([`MissingPersister`](crate::MissingPersister)). |
 ///
 /// Without a store the pipeline stores no history.
 #[must_use = "a builder does nothing until it is built"]
@@ -101,7 +101,7 @@ impl<S> ChatPipelineBuilder<S> {
         self
     }
 
-    /// Sets the tools that the model may call, with the tool loop's defaults.
+    /// Sets the tools that the model can call. The tool loop uses its default settings.
     pub fn tools(mut self, tools: impl ToolSource) -> Self {
         self.tools = Some(Arc::new(tools));
         self
@@ -120,7 +120,7 @@ impl<S> ChatPipelineBuilder<S> {
         self
     }
 
-    /// Stores the history of conversations in a store.
+    /// Sets the store that stores the history of conversations.
     pub fn history(mut self, store: impl HistoryStore) -> Self {
         self.store = Some(shared(TracedStore::new(store)));
         self
@@ -162,8 +162,8 @@ impl<S> ChatPipelineBuilder<S> {
         self
     }
 
-    /// Uses a client with its own tool loop and its own `PerServiceCallPersistence`, and adds no layer
-    /// between the client and the run.
+    /// Sets whether the client contains its own tool loop and its own `PerServiceCallPersistence`.
+    /// If it does, the pipeline adds no layer between the client and `PerRunPersistence`.
     pub fn use_client_as_is(mut self, as_is: bool) -> Self {
         self.client_as_is = as_is;
         self

@@ -15,7 +15,7 @@ use crate::ToolOutput;
 ///     .with_lease(Duration::from_secs(60))
 ///     .on_disconnect(OnDisconnect::Commit) // in this process, when the caller disconnects
 ///     .on_refusal(OnRefusal::Discard)
-///     .on_open_run(OnOpenRun::Reject); // a person decides, with `recover`
+///     .on_open_run(OnOpenRun::Reject); // an operator calls `recover`
 /// ```
 #[derive(Debug, Clone)]
 #[non_exhaustive]
@@ -98,9 +98,9 @@ impl JournalPolicy {
         self
     }
 
-    /// Sets the policy for calls that may or may not have run, unless their tool is declared [safe to
-    /// retry](tower_chat_core::ToolDefinition::safe_to_retry). A request extension of the same type
-    /// overrides the setting for one run.
+    /// Sets the policy for calls that may or may not have run. The policy does not apply to calls
+    /// of tools that are declared [safe to retry](tower_chat_core::ToolDefinition::safe_to_retry).
+    /// A request extension of the type [`UnknownCalls`] overrides the policy for one run.
     #[must_use]
     pub fn with_unknown_calls(mut self, unknown_calls: UnknownCalls) -> Self {
         self.unknown_calls = unknown_calls;
@@ -136,7 +136,8 @@ pub enum OnOpenRun {
     /// [`Commit`](Self::Commit).
     #[default]
     Recover,
-    /// Commits the open run in its current state, repaired to be valid, before the new run begins.
+    /// Commits the open run in its current state before the new run begins. A call without a result
+    /// gets a result, so that the history is valid.
     Commit,
     /// Discards the open run before the new run begins.
     Discard,
@@ -145,9 +146,9 @@ pub enum OnOpenRun {
     Reject,
 }
 
-/// The policy for a journaled run whose caller disconnects before the end of the run. Dropping the
-/// future of the call or the response counts as a disconnect. This includes an aborted task and a
-/// timeout above the layers.
+/// The policy for a journaled run whose caller disconnects before the end of the run. A caller
+/// disconnects by dropping the future of the call or the response, for example when a task is
+/// aborted or when a timeout above the layers expires.
 ///
 /// The process that executes the run applies this policy. If the process dies, the run remains
 /// open, and the next run applies [`OnOpenRun`].
@@ -167,10 +168,10 @@ pub enum OnDisconnect {
     Discard,
 }
 
-/// The policy for a journaled run after a permanent failure. A failure of the service, or of a layer
-/// below, is permanent if [`is_retryable`](tower_chat_core::is_retryable) returns `Some(false)` for its
-/// error. An error of unknown retryability is permanent at the [final
-/// attempt](JournalPolicy::with_max_unclear_attempts).
+/// The policy for a journaled run after a permanent failure. A failure of the service, or of a
+/// layer below, is permanent if [`is_retryable`](tower_chat_core::is_retryable) returns
+/// `Some(false)` for its error. An error of unknown retryability is permanent from the attempt on
+/// that [`with_max_unclear_attempts`](JournalPolicy::with_max_unclear_attempts) sets.
 ///
 /// The policy applies in two cases: a run fails before the first answer of the model, or a new
 /// request cannot resume an open run, which may contain answers. A run whose own request fails
@@ -178,8 +179,8 @@ pub enum OnDisconnect {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnRefusal {
-    /// The run is committed in its current state, including its input. The model then knows the effects
-    /// of its tools, and a reader sees the question.
+    /// The run is committed in its current state, including its input. The history then contains
+    /// the results of the tools that have run, and the question of the user.
     #[default]
     Commit,
     /// A run without an answer is discarded, including its input. A run with answers is committed in
@@ -277,7 +278,7 @@ pub struct UnknownCall {
     pub run: RunId,
     /// The name of the tool.
     pub tool: String,
-    /// The id of the call, as the model knows it.
+    /// The id of the call in the messages that the model receives.
     pub call_id: String,
     /// The text of the stored arguments.
     pub arguments: String,
@@ -294,7 +295,8 @@ pub enum UnknownAnswer {
     /// The call runs again. If its arguments were not stored, the model receives an error result that
     /// reports that the call may or may not have run.
     RunAgain,
-    /// The outcome is unknown. The model receives an error result that reports this.
+    /// The outcome is unknown. The model receives an error result, which reports that the call may
+    /// or may not have run.
     Unknown,
     /// The call has run, and returned this output.
     Output(Box<ToolOutput>),

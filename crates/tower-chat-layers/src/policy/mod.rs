@@ -26,9 +26,9 @@ use crate::{
 /// In every mode, the tool loop and `PerServiceCallPersistence` compare the service id of each
 /// answer before its tools run and before the next service call. If a later answer of the same run
 /// has no id, the run fails with [`ServiceIdMissing`](crate::PersistenceError::ServiceIdMissing).
-/// If the tool loop is of another crate, and no layer of this crate is below that tool loop,
-/// per-run persistence receives only the last answer of the run. An id that only an earlier answer
-/// had is then not detected.
+/// If the tool loop belongs to another crate, and no layer of this crate is below it, per-run
+/// persistence receives only the last answer of the run. An id that only an earlier answer had is
+/// then not detected.
 ///
 /// There is no conflict if the request or the store contains a service id, because the service then
 /// already stores the history of the conversation. The store records the messages of such a
@@ -62,8 +62,8 @@ pub enum ConflictPolicy {
     Record,
 }
 
-/// The policy for the loss of a history in the service: the response or the conversation that the store
-/// refers to was deleted there, or has expired.
+/// The policy for a service that has lost the history of a conversation. The stored service id
+/// refers to a response or a conversation that the service has deleted, or that has expired.
 ///
 /// `PerRunPersistence` applies the policy when the first service call of a run fails with
 /// [`HistoryLost`](tower_chat_core::HistoryLost). Without `PerRunPersistence`,
@@ -92,10 +92,11 @@ pub enum LostHistory {
 /// messages may be the reason. In this case the service reports the status 400, 413 or 422, for
 /// example because the service cannot read an image, or because a filter has refused a text.
 ///
-/// Without a mark, every later request of the conversation contains the same content, and is
-/// refused. A [mark](tower_chat_core::RefusalMark) is stored with the messages. Later requests to
-/// that service contain a sentence instead of the content. Requests to other services contain the
-/// content. [`lift_refusals`](crate::lift_refusals) removes marks.
+/// The layer can store a [mark](tower_chat_core::RefusalMark) for the refused content. Later
+/// requests to the same service then contain a sentence instead of the marked content. Requests to
+/// other services contain the content. Without a mark, the service would refuse every later request
+/// of the conversation, because all of them contain the content.
+/// [`lift_refusals`](crate::lift_refusals) removes marks.
 ///
 /// `PerServiceCallPersistence` applies the policy in every mode, when a service call fails with
 /// [`ContentRefused`](tower_chat_core::ContentRefused). Text and media that the user sends in the
@@ -148,7 +149,7 @@ pub enum StoreFailure {
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum MissingPersister {
-    /// Logs a warning. Nothing of the run is stored.
+    /// Logs a warning. No message of the run is stored.
     Warn,
     /// Fails the run.
     #[default]
@@ -159,8 +160,8 @@ pub enum MissingPersister {
 ///
 /// The policy applies if the other run belongs to this process, or is a journaled run of another
 /// process, because the store reports open journaled runs before a run begins. If the other run
-/// belongs to another process and is not journaled, the policy does not apply. If that run has
-/// written to the conversation, the first write of this run fails with a
+/// belongs to another process and is not journaled, the policy does not apply. If the other run
+/// writes to the conversation first, the first write of the new run fails with a
 /// [`Conflict`](crate::store::Conflict). The messages of two runs are never mixed in one history.
 ///
 /// ```
@@ -193,7 +194,7 @@ pub enum ConcurrentRuns {
 }
 
 /// The inputs that per-service-call mode stores if the service call fails. Inputs are user
-/// messages, approvals, and results of tools. The caller must send the inputs again that are not
+/// messages, approvals, and results of tools. The caller must send again all inputs that are not
 /// stored. If the caller sends the same request again, the run continues under every policy.
 ///
 /// The policy has no effect in the other modes. Per-run mode stores nothing of a run without an
@@ -325,7 +326,8 @@ impl PersistencePolicy {
         self
     }
 
-    /// Sets the policy for a run if the layer that should store the run is missing.
+    /// Sets the policy for a run in a stack that does not contain the layer which stores the run's
+    /// messages.
     #[must_use]
     pub fn on_missing_persister(mut self, policy: MissingPersister) -> Self {
         self.missing_persister = Some(policy);
@@ -376,8 +378,9 @@ impl PersistencePolicy {
         self
     }
 
-    /// Sets whether per-run mode also stores tool results at the end of a run that no service call
-    /// has sent. By default it does not, like per-service-call mode.
+    /// Sets whether per-run mode also stores the last tool results of a run if no service call has
+    /// sent them, for example because a tool ended the run. By default, these results are not
+    /// stored, as in per-service-call mode.
     #[must_use]
     pub fn with_trailing_results(mut self, keep: bool) -> Self {
         self.keep_trailing_results = keep;

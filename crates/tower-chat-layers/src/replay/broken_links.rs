@@ -1,8 +1,9 @@
 //! Removes the ids of reasoning and other items if the replay omits a call between them.
 //!
 //! OpenAI Responses links a reasoning item with the item after the reasoning. The service
-//! recognises the two items by their ids, and refuses an input that contains only one of them. The
-//! service accepts reasoning with encrypted content and calls with a `call_id` also without an id.
+//! recognises the two items by their ids, and refuses an input that contains only one of them. If
+//! reasoning has encrypted content, or if a call has a `call_id`, the service accepts the item
+//! without its id.
 
 use std::{collections::BTreeMap, ops::Range};
 

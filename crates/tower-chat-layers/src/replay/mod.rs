@@ -1,10 +1,10 @@
 //! Replay: the part of the stored history that the model receives.
 //!
-//! The stored history is complete and append-only. The replay is a pure function of it, and is
-//! always valid for every provider. The function has these steps:
+//! The stored history is complete and append-only. A pure function of the stored history returns
+//! the replay, which is valid for every provider. The function has these steps:
 //!
-//! 1. **order**: a message that contains calls and their results is split into messages that
-//!    contain either; calls in messages whose role is not assistant are omitted;
+//! 1. **order**: a message with calls and their results is split, so that each message contains
+//!    either calls or results; calls in messages whose role is not assistant are omitted;
 //! 2. **pairing**: every call is moved directly before its result; dangling calls, orphan results
 //!    and duplicate results are repaired; calls that wait for approval are omitted until they have
 //!    a result;

@@ -1,5 +1,5 @@
-//! Sets [`ToolResult::call`] of results to the positions of their calls. In this module, to *name*
-//! a call is to add its position to the result.
+//! Sets [`ToolResult::call`] of results to the positions of their calls, where this is necessary.
+//! In the modules of replay, results are *named* when this module has processed them.
 //!
 //! Without the position, two kinds of results could be matched with a wrong call. The result of an
 //! omitted call could be matched with a call of the open round. The result of a call that was

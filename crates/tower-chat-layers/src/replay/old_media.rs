@@ -16,8 +16,8 @@ use super::{
 ///
 /// The policy applies to media in messages of the user and in results of tools. Media in answers of
 /// the model, and media that are not stored yet, are always sent. When a medium is replaced for the
-/// first time, the request differs from the previous request from this message on. The prompt cache
-/// of the provider is then valid only for the messages before it.
+/// first time, the message of this medium differs from the previous request. The prompt cache of
+/// the provider is then valid only for the messages before this message.
 ///
 /// ```
 /// use tower_chat::replay::{OldMedia, ReplayPolicy};

@@ -18,7 +18,8 @@ use tower_chat_core::{
 /// report them as interrupted.
 const RESULTS_NOT_KEPT: &str = "results_not_kept";
 
-/// Stores in a message of results that the results of these calls were removed from it.
+/// Adds the ids of calls to the metadata of a message, from which the results of these calls were
+/// removed.
 pub(crate) fn mark_not_kept(message: &mut Arc<Message>, call_ids: Vec<Value>) {
     if !call_ids.is_empty() {
         let metadata = &mut Arc::make_mut(message).metadata;

@@ -41,8 +41,8 @@ pub struct ReplayPolicy {
     pub window: Option<Window>,
 }
 
-/// The input of the replay besides the messages. It is read once when a run starts, because all
-/// service calls of the run must send the same history.
+/// The input of the replay besides the messages. A run reads this input once when it starts,
+/// because all service calls of the run must send the same history.
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct ReplayContext<'a> {

@@ -37,7 +37,8 @@ enum Unit {
     Tokens(Arc<dyn TokenCounter>),
 }
 
-/// Counts the tokens of a message. Implemented by closures.
+/// Counts the tokens of a message. Closures with the signature of [`tokens`](Self::tokens)
+/// implement this trait.
 ///
 /// ```
 /// use tower_chat::{Message, replay::{TokenCounter, Window}};
@@ -149,7 +150,8 @@ impl fmt::Debug for Window {
     }
 }
 
-/// The position at which the window of a conversation begins. It is updated for each added message.
+/// The position at which the window of a conversation begins. Each added message updates the
+/// position.
 ///
 /// If the boundary is cached with a growing conversation, the cost of each added message does not
 /// depend on the number of earlier messages.

@@ -156,9 +156,9 @@ impl ToolContext {
         &self.handle
     }
 
-    /// Marks a request as the request of a run nested in this run. If the conversation of the
-    /// nested run is the conversation of this run, or of a run around this run, the nested run is
-    /// refused. It would write messages between a call and its result.
+    /// Marks a request as the request of a run nested in this run. The nested run is refused if its
+    /// conversation is the conversation of this run, or of a run around this run, because the
+    /// nested run would write messages between a call and its result.
     #[must_use]
     pub fn nest(&self, mut request: ChatRequest) -> ChatRequest {
         let mut ancestry = self.run.extensions.get::<RunAncestry>().cloned().unwrap_or_default();

@@ -24,8 +24,8 @@ use tower_chat_core::BoxError;
 /// # assert!(charge(0).is_err());
 /// ```
 ///
-/// A `ToolError` can be wrapped in another error. It is found if the [`source`](Error::source)
-/// chain of the other error contains it, as for `anyhow::Error` with and without a context.
+/// A `ToolError` can be wrapped in another error whose [`source`](Error::source) chain contains the
+/// `ToolError`, such as an `anyhow::Error` with or without a context.
 #[derive(Debug)]
 pub struct ToolError(Effect);
 

@@ -89,8 +89,8 @@ where
         self.define(ToolDefinition::accepts_stored_arguments)
     }
 
-    /// Requests from providers with support for strict schemas that the model follows the schema
-    /// strictly.
+    /// Requests that the provider enforces the schema for the arguments of each call, if the
+    /// provider supports this.
     ///
     /// The setting has no effect if the type contains a map, because providers refuse a strict
     /// schema with unnamed keys.

@@ -9,7 +9,7 @@ use tower_chat_core::{
 
 use super::{Fault, InvalidMessages, check_content};
 
-/// Checks the rules for a sequence of messages that all providers share:
+/// Checks a sequence of messages by the rules that all providers share.
 ///
 /// - The tool messages directly after the message of a call ([`Message::calls`]) contain exactly
 ///   one result for the call. Every result in a tool message answers such a call.

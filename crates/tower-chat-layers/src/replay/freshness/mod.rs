@@ -174,7 +174,8 @@ impl Freshness {
 
     /// Returns a function that tests whether the result of a call is stale. The arguments of the
     /// function are a message, the index of the call among the calls of this message, and the call.
-    /// Calls in the order of the messages are fast, because they need no search.
+    /// If the function is called in the order of the messages, it is fast, because it needs no
+    /// search.
     pub(super) fn test<'a>(
         &'a self,
         now: SystemTime,
