@@ -1,6 +1,6 @@
-//! Explains the changes that the fold makes to stored messages, and the content that a hook removed before
-//! a write. The fold is the part of a replay that always runs: it pairs calls with results, and omits
-//! what no provider accepts.
+//! Explains the changes that the fold makes to stored messages, and the content that a hook removed
+//! before the messages were stored. The fold is the part of a replay that every policy executes: it
+//! pairs calls with results, and omits content that no provider accepts.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -16,7 +16,8 @@ use crate::{
     tags::{Sent, tag, tagged_parts},
 };
 
-/// A fold of messages with marks, by which the positions of the stored messages are found in its output.
+/// A fold of messages with marks. By the marks, the stored message of each message in the output is
+/// found.
 pub(crate) struct Folded {
     pub(crate) replay: Replay,
 }
@@ -28,7 +29,7 @@ impl Folded {
         folded
     }
 
-    /// Adds the stored message at a position.
+    /// Adds the stored message with the index `position`.
     pub(crate) fn push(&mut self, message: &Message, position: usize) {
         let marked = Arc::new(tagged_parts(message, position));
         self.replay.push_marked(&marked, |piece| tag(piece, position));
@@ -39,7 +40,7 @@ impl Folded {
         self.replay.push(message);
     }
 
-    /// Adds the reasons why the output of the fold differs from the stored messages.
+    /// Adds a reason for each difference between the stored messages and the output of the fold.
     pub(crate) fn explain(&self, stored: &Messages, reasons: &mut Reasons) {
         let sent = Sent::of(&self.replay.view());
         let mut repeated = None;
@@ -84,8 +85,8 @@ impl Folded {
     }
 }
 
-/// Returns the reason for a call that is sent with a result from outside of the messages; `None` for other
-/// parts. `is_interrupted` is the value in [`Sent::completed`].
+/// Returns the reason for a call that is sent with a result that is in no stored message; `None`
+/// for any other part. `is_interrupted` is the value of the call in [`Sent::completed`].
 fn completed_as(part: &Part, is_interrupted: Option<bool>) -> Option<ReasonKind> {
     asked_call(part)?;
     is_interrupted.map(|is_interrupted| match is_interrupted {
@@ -94,7 +95,8 @@ fn completed_as(part: &Part, is_interrupted: Option<bool>) -> Option<ReasonKind>
     })
 }
 
-/// Adds the reasons that follow from the marks of hooks and of truncation in a stored message.
+/// Adds the reasons for content that was not stored or was changed before it was stored. Hooks and
+/// truncation have left marks for such content in the stored message.
 fn explain_stored_marks(message: &Message, position: usize, reasons: &mut Reasons) {
     let not_kept = NotKept::in_message(message);
     if not_kept.calls || not_kept.results.is_some() {
@@ -121,8 +123,8 @@ fn is_misplaced(role: Role, part: &Part) -> bool {
     role != Role::Assistant && matches!(part, Part::ToolCall(_) | Part::ApprovalRequest(_))
 }
 
-/// Returns whether one of the messages with results that follow the answer with a call has the mark that a
-/// hook prevented the storage of the call's result. `id` is the id of the call.
+/// Returns whether a hook prevented the storage of a call's result. The messages with results after
+/// the answer at `position` then contain a mark. `id` is the id of the call.
 fn is_forgotten(stored: &Messages, position: usize, id: Option<&str>) -> bool {
     let Some(id) = id else { return false };
     let following = stored.iter_from(position).skip_while(|it| it.role == Role::Assistant);
@@ -132,8 +134,8 @@ fn is_forgotten(stored: &Messages, position: usize, id: Option<&str>) -> bool {
     })
 }
 
-/// Returns the results whose call already has a result, each as the index of the message and the index among
-/// its results.
+/// Returns the results whose call already has a result. Each result is given as the index of its
+/// message, and its index among the results of the message.
 fn repeated_results(stored: &Messages) -> HashSet<(usize, usize)> {
     let found = mismatches(stored, 0).into_iter();
     found
@@ -146,7 +148,8 @@ fn repeated_results(stored: &Messages) -> HashSet<(usize, usize)> {
         .collect()
 }
 
-/// Converts the position of a result to the index of the message and the index among its results.
+/// Converts the position of a result to the index of its message, and its index among the results
+/// of the message.
 fn result_position(message: &Message, (position, part): (usize, usize)) -> (usize, usize) {
     let before = message.parts.iter().take(part);
     (position, before.filter(|part| part.as_tool_result().is_some()).count())

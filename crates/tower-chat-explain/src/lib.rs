@@ -1,8 +1,9 @@
-//! Explains how the model receives each stored message, and why it differs from the stored one.
+//! Explains in which form the model receives each stored message, and why this form differs from
+//! the stored one.
 //!
-//! [`explain`] explains a list of messages, and [`explain_stored`] a conversation in a store. Both run the
-//! real replay with marked messages and compare the messages before and after each step. An explanation
-//! therefore agrees with the replay of a run.
+//! [`explain`] explains a list of messages, and [`explain_stored`] a conversation in a store. Both
+//! functions execute the same replay as a run, with marked messages, and compare the messages
+//! before and after each step. Therefore an explanation agrees with the messages that a run sends.
 
 #![warn(clippy::too_many_lines)]
 
@@ -21,12 +22,14 @@ pub use self::{
     stored::explain_stored,
 };
 
-/// Returns for each message of a stored history how the model would receive the message, if the next
-/// request added only text. The entries have the order of the messages.
+/// Returns the explanation of each message of a stored history, in the order of the messages. The
+/// explanation describes how the model would receive the message if the next request added only
+/// text.
 ///
-/// Ids of calls and names of results that a replay adds are not changes. If the policy completes calls with
-/// results from the record of tool calls, this function reports these calls as interrupted, because it
-/// cannot read the record. [`explain_stored`] reads the record.
+/// If a replay adds an id to a call, or a name to a result, the message still counts as unchanged.
+/// If the policy completes calls with results from the record of tool calls, this function reports
+/// these calls as interrupted, because it cannot read the record. [`explain_stored`] reads the
+/// record.
 ///
 /// ```
 /// use std::time::SystemTime;

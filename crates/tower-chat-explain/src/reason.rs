@@ -1,4 +1,4 @@
-//! The reasons why a message is not sent as it is stored.
+//! The reasons why a model receives a message in another form than the stored one.
 
 use std::fmt;
 
@@ -6,16 +6,19 @@ use std::fmt;
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Explained {
-    /// The whole message, unchanged.
+    /// The whole message is sent, unchanged.
     Unchanged,
-    /// The message is sent in part, with changes or at another position, or it was stored incompletely.
+    /// The message is sent, but only in part, with changes or at another position. Or the message
+    /// was stored only in part.
     Changed {
-        /// The reasons that concern the whole message, followed by those of its parts in their order.
+        /// The reasons that concern the whole message, followed by those of its parts in their
+        /// order.
         reasons: Vec<Reason>,
     },
     /// The message is not sent.
     LeftOut {
-        /// The reasons that concern the whole message, followed by those of its parts in their order.
+        /// The reasons that concern the whole message, followed by those of its parts in their
+        /// order.
         reasons: Vec<Reason>,
     },
 }
@@ -56,12 +59,13 @@ impl Reason {
     }
 }
 
-/// The kind of a reason why the model receives another content than the stored one, or why content was not
-/// stored.
+/// The kind of a reason: why the model receives other content than the stored content, or why some
+/// content was not stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum ReasonKind {
-    /// A result was truncated before it was stored ([`Truncation`](tower_chat_layers::replay::Truncation)).
+    /// A result was truncated before it was stored
+    /// ([`Truncation`](tower_chat_layers::replay::Truncation)).
     Truncated,
     /// A hook changed the arguments of a call before they were stored
     /// ([`Tool::persist`](tower_chat_layers::Tool::persist)).
@@ -70,39 +74,43 @@ pub enum ReasonKind {
     NotStored,
     /// A call is in a message that is not from the model.
     Misplaced,
-    /// A call has no result and is not sent.
+    /// A call has no result, and is therefore not sent.
     Dangling,
-    /// A call has no result and is sent with a result that reports an interruption.
+    /// A call has no result, and is sent with a generated result, which reports an interruption.
     Interrupted,
-    /// A call is sent with a result that only the record of tool calls contains.
+    /// A call is sent with a result that is in the record of tool calls and in no message.
     FromRecord,
-    /// A call waits for approval. The call is not sent before it has a result.
+    /// A call waits for approval, and is not sent until it has a result.
     AwaitingApproval,
-    /// A decision about a call is not sent. The result of the call contains the outcome.
+    /// A part is a decision about a call. Decisions are never sent, because the result of the call
+    /// contains the outcome.
     Decision,
     /// A result answers no call.
     Orphan,
     /// A result answers a call that already has a result.
     Repeated,
-    /// A message or a part is sent at another position, because results must follow their calls.
+    /// A message or a part is sent at another position than the stored one, because results must
+    /// follow their calls.
     Moved,
     /// The message contains nothing that can be sent to a model.
     Empty,
-    /// Calls and results are not replayed ([`ToolHistory::Omit`](tower_chat_layers::replay::ToolHistory::Omit)).
+    /// Calls and results are not replayed
+    /// ([`ToolHistory::Omit`](tower_chat_layers::replay::ToolHistory::Omit)).
     ToolHistory,
-    /// A result is too old and is not sent, and neither is its call
+    /// A result is too old. Neither the result nor its call is sent
     /// ([`Freshness`](tower_chat_layers::replay::Freshness)).
     Stale,
-    /// The registered tools cannot answer the call
+    /// A call is not sent, because no registered tool could answer it
     /// ([`OutdatedCalls`](tower_chat_layers::replay::OutdatedCalls)).
     Outdated,
     /// Sources that the answer does not cite are removed
     /// ([`Citations`](tower_chat_layers::replay::Citations)).
     Compacted,
-    /// A sentence is sent instead of a picture or document
+    /// A sentence is sent instead of an old image or document
     /// ([`OldMedia`](tower_chat_layers::replay::OldMedia)).
     OldMedia,
-    /// The message is older than the turns in the window ([`Window`](tower_chat_layers::replay::Window)).
+    /// The message is older than the turns in the window
+    /// ([`Window`](tower_chat_layers::replay::Window)).
     OutsideWindow,
 }
 
@@ -160,7 +168,7 @@ impl fmt::Display for ReasonKind {
     }
 }
 
-/// The reasons that were found, by the index of the message in the stored messages.
+/// The reasons that were found. The index is the index of the message in the stored messages.
 #[derive(Debug)]
 pub(crate) struct Reasons(Vec<Vec<Reason>>);
 
@@ -169,7 +177,8 @@ impl Reasons {
         Self(vec![Vec::new(); messages])
     }
 
-    /// Adds a reason for the message with this index, unless it has the reason already.
+    /// Adds a reason for the message with the index `position`, unless the message already has this
+    /// reason.
     pub(crate) fn add(&mut self, position: usize, kind: ReasonKind, part: Option<usize>) {
         let reason = Reason::new(kind, part);
         if let Some(reasons) = self.0.get_mut(position).filter(|known| !known.contains(&reason)) {
@@ -181,7 +190,8 @@ impl Reasons {
         self.0.get(position).is_some_and(|reasons| !reasons.is_empty())
     }
 
-    /// Returns the explanation of each message. `is_sent` returns whether the message with an index is sent.
+    /// Returns the explanation of each message. The function `is_sent` returns whether the message
+    /// with the given index is sent.
     pub(crate) fn into_explained(self, is_sent: impl Fn(usize) -> bool) -> Vec<Explained> {
         let explained = |(position, mut reasons): (usize, Vec<Reason>)| {
             reasons.sort_unstable();

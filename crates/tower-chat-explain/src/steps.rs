@@ -12,8 +12,8 @@ use crate::{
     tags::{Sent, tagged_like, untagged},
 };
 
-/// Applies the steps of a policy one after the other, adds a reason for each change, and returns the
-/// messages and parts that are sent.
+/// Applies the steps of a policy one after the other, and adds a reason for each change. Returns
+/// the messages and parts that are sent after all steps.
 pub(crate) fn explain(
     stored: &Messages,
     replay: &mut Replay,
@@ -43,7 +43,7 @@ struct Steps<'a, 'r> {
     context: &'a ReplayContext<'a>,
     reasons: &'r mut Reasons,
     replay: &'r mut Replay,
-    /// The messages and parts that are sent after the steps that were taken.
+    /// The messages and parts that are sent after the steps that were already applied.
     sent: Sent,
 }
 
@@ -55,9 +55,9 @@ impl Steps<'_, '_> {
             self.take(&fresh, ReasonKind::Stale);
         }
         if policy.outdated_calls != OutdatedCalls::keep() {
-            // The two settings together decide which calls of an open round are removed. Both settings
-            // are therefore applied in one edit, and the edit above only finds the parts that are too
-            // old.
+            // Both settings together determine which calls of an open round are removed. Therefore
+            // this edit applies both settings to the messages before the edit above, whose only
+            // purpose is to find the parts that are too old.
             *self.replay = before;
             let both = fresh.with_outdated_calls(policy.outdated_calls);
             self.take(&both, ReasonKind::Outdated);
@@ -68,7 +68,8 @@ impl Steps<'_, '_> {
         }
     }
 
-    /// Applies a policy, and adds a reason of this kind for each part and message that is no longer sent.
+    /// Applies a policy, and adds a reason of the given kind for each part and message that is no
+    /// longer sent.
     fn take(&mut self, policy: &ReplayPolicy, kind: ReasonKind) {
         policy.edit(self.replay, self.context);
         let sent = Sent::of(&self.replay.view());
@@ -89,7 +90,8 @@ impl Steps<'_, '_> {
         self.sent = sent;
     }
 
-    /// Applies a step that changes parts, and adds a reason of this kind for each changed part.
+    /// Applies a step that changes parts, and adds a reason of the given kind for each changed
+    /// part.
     fn change(&mut self, kind: ReasonKind, step: impl FnOnce(&Messages) -> Messages) {
         let mut changed = Vec::new();
         self.replay.edit_closed(|closed| {
@@ -106,8 +108,8 @@ impl Steps<'_, '_> {
         let (stored, context) = (self.stored, self.context);
         let policy = ReplayPolicy::default().with_window(window.clone());
         self.replay.edit_closed(|closed| {
-            // A token counter of the window must count the native items, and not the marks that replace
-            // them.
+            // The window is applied to messages without marks, because its token counter must count
+            // the native items instead of the marks.
             let as_sent: Messages =
                 closed.iter().map(|message| Arc::new(untagged(message, stored))).collect();
             let inside = policy.apply(&as_sent, context);

@@ -13,11 +13,12 @@ use tower_chat_layers::{
 
 use crate::{Explained, explain_folded, folded::Folded};
 
-/// Returns for each visible message of a stored conversation its number, and how the model would receive
-/// the message, if the next request added only text.
+/// Returns the sequence number and the explanation of each visible message of a stored
+/// conversation. The explanation describes how the model would receive the message if the next
+/// request added only text.
 ///
-/// Reads the same data as a run: results that only the record of tool calls contains, and the finish times
-/// of tools, if the policy needs them and the context has none.
+/// The function reads the same data as a run. If the policy needs them, it reads results from the
+/// record of tool calls. It also reads the finish times of tools, unless the context contains them.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -34,7 +35,7 @@ use crate::{Explained, explain_folded, folded::Folded};
 ///
 /// # Errors
 ///
-/// Fails if the store, or one of the messages, cannot be read.
+/// Returns an error if the store or one of the messages cannot be read.
 pub async fn explain_stored(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -53,7 +54,8 @@ pub async fn explain_stored(
     Ok(history.numbered().map(|(number, _)| number).zip(explained).collect())
 }
 
-/// Folds a history, completed with results from the record of tool calls.
+/// Adds results from the record of tool calls to a history, if the policy requires this, and folds
+/// the history.
 async fn completed(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -68,8 +70,8 @@ async fn completed(
     })
 }
 
-/// Folds the messages of `completed`: messages of the history, and between them messages with results
-/// from the record. Only messages of the history get marks.
+/// Folds the messages of `completed`, which are the messages of the history and, between them,
+/// messages with results from the record. Only the messages of the history get marks.
 fn fold(history: &History, completed: &Messages, dangling_calls: DanglingCalls) -> Folded {
     let mut folded = Folded::of(&Messages::new(), dangling_calls);
     let mut stored = history.messages.iter().enumerate().peekable();
@@ -82,8 +84,8 @@ fn fold(history: &History, completed: &Messages, dangling_calls: DanglingCalls) 
     folded
 }
 
-/// Returns whether a completed message is this stored message. The completed message may be a copy with a
-/// further mark in its metadata, and then has the same id.
+/// Returns whether a message of the completed history is the given stored message. It is the same
+/// message, or a copy with the same id and an additional mark in its metadata.
 fn is_same(stored: &Arc<Message>, message: &Arc<Message>) -> bool {
     Arc::ptr_eq(stored, message) || (stored.id.is_some() && stored.id == message.id)
 }

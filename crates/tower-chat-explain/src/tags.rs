@@ -9,14 +9,15 @@ use serde_json::Value;
 use tower_chat_core::{Message, Messages, Native, Part, RawJson, Role, pairing::asked_call};
 use tower_chat_layers::replay::INTERRUPTED;
 
-/// The key of a mark in metadata, and the wire of a native item that is a mark.
+/// The key of a message's mark in its metadata. Also the wire of a native item that is the mark of
+/// a part.
 const TAG: &str = "tower-chat.explained";
 
 /// The index of a message in the stored messages, and the index of a part in the message.
 pub(crate) type Position = (usize, usize);
 
-/// Returns a message with marks on its calls and results. A mark is a native item in place of the part's
-/// own, because a replay does not read native items.
+/// Returns a copy of a message with marks on its calls and results. The mark replaces the native
+/// item of the part. This does not affect a replay, because a replay does not read native items.
 pub(crate) fn tagged_parts(message: &Message, position: usize) -> Message {
     let mut tagged = message.clone();
     for (index, part) in tagged.parts.iter_mut().enumerate() {
@@ -27,12 +28,13 @@ pub(crate) fn tagged_parts(message: &Message, position: usize) -> Message {
     tagged
 }
 
-/// Marks a message in its metadata.
+/// Adds a mark to the metadata of a message.
 pub(crate) fn tag(message: &mut Message, position: usize) {
     message.metadata.insert(TAG.to_owned(), Value::from(position));
 }
 
-/// Returns the message without marks, and with the stored native items of its calls and results.
+/// Returns a copy of a message without marks. Its calls and results have their stored native items
+/// again.
 pub(crate) fn untagged(message: &Message, stored: &Messages) -> Message {
     let mut message = message.clone();
     message.metadata.remove(TAG);
@@ -46,9 +48,9 @@ pub(crate) fn untagged(message: &Message, stored: &Messages) -> Message {
     message
 }
 
-/// Restores the marks after a step that may change messages and parts, but does not add or remove any.
-/// Returns the messages `after` the step with the marks of those `before`, and the stored positions of the
-/// changed parts.
+/// Restores the marks after a step that changes messages and parts, but neither adds nor removes
+/// any. `before` and `after` are the messages before and after the step. Returns the messages of
+/// `after` with the marks of `before`, and the stored positions of the changed parts.
 pub(crate) fn tagged_like(before: &Messages, after: &Messages) -> (Messages, Vec<Position>) {
     let mut changed = Vec::new();
     let messages = before.iter().zip(after.iter()).map(|(before, after)| {
@@ -75,11 +77,11 @@ pub(crate) fn tagged_like(before: &Messages, after: &Messages) -> (Messages, Vec
 pub(crate) struct Sent {
     messages: BTreeSet<usize>,
     parts: BTreeSet<Position>,
-    /// The calls that are sent with a result from outside of the messages. The value is `true` if the
-    /// result reports an interruption.
+    /// The calls that are sent with a result that is in no stored message. The value is `true` if
+    /// the result reports an interruption.
     pub(crate) completed: BTreeMap<Position, bool>,
-    /// The messages and parts that are sent in another order than they are stored in: the index of the
-    /// message, and the index of the part; `None` for the message itself.
+    /// The messages and parts that are sent at another position than the stored one. An entry is
+    /// the index of the message, and the index of the part, or `None` for the whole message.
     pub(crate) moved: BTreeSet<(usize, Option<usize>)>,
 }
 
@@ -129,9 +131,10 @@ impl Sent {
     }
 }
 
-/// Returns the messages and parts that are sent in another order than they are stored in. `order` lists the
-/// sent messages, and the parts that are sent in another message than their own, in the order in which they
-/// are sent. If a part and a message have changed their order, the part has moved, not the message.
+/// Returns the messages and parts that are sent at another position than the stored one. `order`
+/// contains the sent messages, and those parts that are sent in another message than the stored
+/// one, in the order in which they are sent. If a part and a message have changed their order, the
+/// function returns the part, and not the message.
 fn moved(order: &[(usize, Option<usize>)]) -> BTreeSet<(usize, Option<usize>)> {
     let mut moved = BTreeSet::new();
     let mut greatest = 0;
@@ -160,13 +163,13 @@ fn position_of(native: &Native) -> Option<Position> {
     native.item.parse().ok().filter(|_| &*native.wire == TAG)
 }
 
-/// Returns the position in the mark of a message.
+/// Returns the position of a message, as its mark contains it.
 fn position_of_message(message: &Message) -> Option<usize> {
     usize::try_from(message.metadata.get(TAG)?.as_u64()?).ok()
 }
 
-/// Returns the position in the mark of a part. An approval request has no mark in the output, because it is
-/// sent as a call.
+/// Returns the position of a part, as its mark contains it. Approval requests are not read, because
+/// a replay sends them as calls.
 fn position_of_part(part: &Part) -> Option<Position> {
     match part {
         Part::ToolCall(call) => call.native.as_ref().and_then(position_of),
@@ -175,7 +178,8 @@ fn position_of_part(part: &Part) -> Option<Position> {
     }
 }
 
-/// Returns the native item of a part that can be marked: a call, an approval request or a result.
+/// Returns the native item of a part that can have a mark: a call, an approval request or a result.
+/// Returns `None` for any other part.
 fn tagged_native(part: &mut Part) -> Option<&mut Option<Native>> {
     match part {
         Part::ToolCall(call) => Some(&mut call.native),

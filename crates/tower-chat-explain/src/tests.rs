@@ -1,4 +1,4 @@
-//! Tests explanations of single cases, and of random damaged histories.
+//! Tests of explanations, of single cases and of randomly damaged histories.
 
 use std::{
     collections::HashSet,
@@ -27,8 +27,8 @@ const SEEDS: u64 = 400;
 
 const NOW: SystemTime = SystemTime::UNIX_EPOCH;
 
-/// Formats the explanation of each message as `=` unchanged, `~` changed or `-` omitted, followed by the
-/// reasons and their parts.
+/// Formats the explanation of each message as a text. The text begins with `=` for an unchanged
+/// message, `~` for a changed one and `-` for an omitted one. The reasons and their parts follow.
 fn sketch(explained: &[Explained]) -> Vec<String> {
     let sketch = |explained: &Explained| {
         let sign = match explained {
@@ -250,7 +250,7 @@ fn each_step_says_what_it_leaves_out() {
     assert_eq!(results, calls);
 }
 
-/// Returns policies with each step alone, and with all steps together.
+/// Returns one policy for each step, and a policy with all steps.
 fn policies() -> Vec<ReplayPolicy> {
     let fresh = Freshness::within(Duration::MAX).with_tool("look", Duration::ZERO);
     let outdated = OutdatedCalls::keep().drop_unreadable_arguments().drop_unregistered();

@@ -1,4 +1,4 @@
-//! Appends to one conversation of the target, in writes of bounded size.
+//! Appends messages and rows to one conversation of the target, in writes of bounded size.
 //!
 //! Terms of this module, which `tower_chat_core::store` defines:
 //!
@@ -6,10 +6,11 @@
 //! - *Activity*: the part of a write that changes the directory: the time of the write, and the
 //!   start, mode and usage of its run. A write without an activity does not change the directory.
 //! - *Stage*: to store messages durably for an open run. Readers do not see them until the run is
-//!   committed. If the run is discarded, they are deleted, and the directory keeps the run's usage.
-//! - *Visible*: the messages that readers see, which are all but the staged ones.
-//! - *Attempt*: one execution of a run. Each resumption of an open run is a new attempt with a
-//!   higher number, and the store refuses later writes of the previous attempt.
+//!   committed. If the run is discarded, the store deletes the messages, but the directory still
+//!   contains the usage of the run.
+//! - *Visible*: all messages except the staged ones; readers see only these.
+//! - *Attempt*: one execution of a run. Resuming an open run begins a new attempt with a higher
+//!   number. From then on the store refuses writes of the previous attempt.
 
 use std::{collections::HashSet, mem, sync::Arc, time::SystemTime};
 
@@ -25,22 +26,23 @@ use crate::{TransferError, TransferRefusal, runs::Runs};
 
 /// The maximum number of messages in one write.
 const WRITE_MESSAGES: usize = 100;
-/// The maximum size of the messages of one write, in bytes of their stored form. A larger message
-/// is the only one of its write.
+/// The maximum size of the messages of one write, in bytes of their stored form. A message that is
+/// larger than this is written alone.
 const WRITE_BYTES: usize = 256 * 1024;
 
-/// The number of added writes at which they are submitted to the store.
+/// The number of added writes at which the appender submits them to the store.
 const SUBMISSION_WRITES: usize = 64;
-/// The size of the messages in the added writes, in bytes of their stored form, at which the writes
-/// are submitted to the store.
+/// The size of the messages in the added writes, in bytes of their stored form, at which the
+/// appender submits the writes to the store.
 const SUBMISSION_BYTES: usize = 1024 * 1024;
 
 /// Appends to one conversation.
 ///
-/// A write has messages of one run, because their ids count from the id of the write. A write also has
-/// the rows of the record of tool calls that were added since the previous write. A whole conversation
-/// cannot be staged, because an open run has the messages of one run only. While a conversation is
-/// written, readers therefore see the messages of the completed writes.
+/// Each write contains messages of one run, because the ids of its messages are counted from the id
+/// of the write. A write also contains the rows of the record of tool calls that were added after
+/// the previous write. Readers of the target see the messages of completed writes while the
+/// conversation is still being written. Staging cannot prevent this, because an open run contains
+/// only messages of one run.
 pub(crate) struct Appender<'a> {
     store: &'a dyn HistoryStore,
     key: ConversationKey,
@@ -49,7 +51,7 @@ pub(crate) struct Appender<'a> {
     /// The time at which the conversation was created in the source.
     created_at: SystemTime,
     pub(crate) runs: Runs,
-    /// The runs that have messages at the target, including those in added writes.
+    /// The runs that have messages at the target, or in added writes.
     with_messages: HashSet<RunId>,
     /// The run of the most recent message that was appended or [found](Self::found).
     last_run: Option<RunId>,
@@ -61,13 +63,13 @@ pub(crate) struct Appender<'a> {
     writes: Vec<Write>,
     /// The size of the messages in `writes`, in bytes of their stored form.
     bytes: usize,
-    /// The properties with which all further writes are staged, if any.
+    /// The properties with which all following writes are staged; `None` if they are not staged.
     staged: Option<Staged>,
-    /// Whether the next staged write is the first of an attempt.
+    /// Whether the next staged write is the first write of an attempt.
     begins_attempt: bool,
     /// The open run of the target. While it is set, [`submit`](Self::submit) refuses all writes.
     open_run: Option<RunId>,
-    /// The reason why nothing more is written to the conversation.
+    /// The reason why the conversation was refused. If it is set, no further write is submitted.
     pub(crate) refusal: Option<TransferRefusal>,
     /// The number of appended messages, including staged ones.
     pub(crate) added: u64,
@@ -75,7 +77,8 @@ pub(crate) struct Appender<'a> {
     pub(crate) is_changed: bool,
 }
 
-/// Consecutive messages of a run, which become one write. `first` is the id of the first message.
+/// Consecutive messages of one run, which will be one write. `first` is the id of the first
+/// message.
 struct Segment {
     first: MessageId,
     messages: Vec<Arc<Message>>,
@@ -116,7 +119,7 @@ impl<'a> Appender<'a> {
         self.open_run = open_run;
     }
 
-    /// Returns the open run of the target, if it was neither discarded nor continued.
+    /// Returns the open run of the target, unless this appender has discarded or continued it.
     pub(crate) fn open_run(&self) -> Option<RunId> {
         self.open_run
     }
@@ -138,18 +141,18 @@ impl<'a> Appender<'a> {
         self.submit_if_full().await
     }
 
-    /// Notes the run of a message that the target already has.
+    /// Records the run of a message that the target already has.
     pub(crate) fn found(&mut self, message: &Message) {
         self.last_run = message.id.map(|id| id.run).or(self.last_run);
         self.with_messages.extend(self.last_run);
     }
 
-    /// Appends a message, whose stored form has this many bytes. Ignores a message without an id.
+    /// Appends a message, whose stored form has `bytes` bytes. Ignores a message without an id.
     ///
-    /// If the message is of another run than the previous message, ends that run first. If the
-    /// message is the first of a new conversation, first writes the run that created the
-    /// conversation, if that is another run: a store derives the time of the creation from the
-    /// first write.
+    /// If the previous message belongs to another run, first ends that run. A store takes the
+    /// creation time of a conversation from its first write. Therefore, if the message is the first
+    /// one of a new conversation, and another run has created the conversation in the source, first
+    /// writes the data of that run.
     pub(crate) async fn message(
         &mut self,
         message: Arc<Message>,
@@ -177,14 +180,14 @@ impl<'a> Appender<'a> {
         Ok(())
     }
 
-    /// Adds a row of the record. The row is part of the write of the most recently appended message, or
-    /// of the next write if that write was already added.
+    /// Adds a row of the record. The next write to be added contains the row.
     pub(crate) fn row(&mut self, row: ToolRecord) {
         self.rows.push(row);
     }
 
-    /// Adds the write of the current segment. If the source wrote the run later than the target
-    /// knows, adds a write without messages that sets the time.
+    /// Adds the write of the current segment. If the last write of the run in the source is later
+    /// than the time that the target knows, also adds a write without messages, which sets this
+    /// time.
     async fn end_run(&mut self) -> Result<(), TransferError> {
         self.end_segment().await?;
         let Some(run) = self.last_run else { return Ok(()) };
@@ -208,8 +211,8 @@ impl<'a> Appender<'a> {
         Write::new(self.key.clone(), MessageId { run, index: 0 }, self.revision, [])
     }
 
-    /// Adds the writes that follow the visible messages: of rows without a new message, of the runs
-    /// with [missing](Runs::missing) directory data, and of the service id.
+    /// Adds the writes that follow the visible messages: of runs whose directory data are
+    /// [missing](Runs::missing), of rows without a new message, and of the service id.
     pub(crate) async fn end_visible(
         &mut self,
         service_id: Option<ServiceIdChange>,
@@ -230,10 +233,12 @@ impl<'a> Appender<'a> {
         self.add(write, 0).await
     }
 
-    /// Writes the directory data of a run that the target is missing, without adding a message.
+    /// Writes the directory data of a run that are missing at the target, without adding a visible
+    /// message.
     ///
-    /// A store adds usage only with messages. Therefore a message is staged and discarded: the
-    /// directory keeps the usage of a discarded run, and does not count the run.
+    /// A store adds usage only in a write with messages. Therefore this function stages a message
+    /// and discards it. The directory then contains the usage of the discarded run, and does not
+    /// count the run.
     async fn supplement(&mut self, run: RunId) -> Result<(), TransferError> {
         let lease = Lease {
             attempt: 1,
@@ -254,7 +259,8 @@ impl<'a> Appender<'a> {
         let discards = Write::new(self.key.clone(), id, opens.result(), [])
             .with_activity(RunActivity::new(last).with_mode(mode))
             .staged(staged(Some(Close::Discard { visible })));
-        // The second write sets the time of the run's final write, so no further write has to.
+        // The discarding write sets the time of the run's last write. This call records that, so
+        // that no further write is added for the time.
         let _ = self.runs.last_activity(run);
         self.revision = discards.result();
         self.push(opens, 0);
@@ -263,15 +269,16 @@ impl<'a> Appender<'a> {
     }
 
     /// Adds writes without messages, so that the number of runs in the directory increases by
-    /// `missing`. Each write is of a run of the source that has no messages at the target. If there
-    /// is no such run, adds nothing.
+    /// `missing`. Each write belongs to a run of the source that has no messages at the target. If
+    /// the source has no such run, adds nothing.
     pub(crate) async fn count_runs(&mut self, missing: u64) -> Result<(), TransferError> {
         let without_messages = self.runs.in_order().into_iter();
         let without_messages = without_messages.map(|run| (run.run, run.last_written_at));
         let uncounted: Vec<_> =
             without_messages.filter(|(run, _)| !self.with_messages.contains(run)).collect();
-        // A store counts a run again if the previous write was of another run. The writes therefore
-        // cycle through the runs. A single run is counted at most once.
+        // A store counts a run again if the previous write belonged to another run. Therefore
+        // consecutive writes belong to different runs. If there is only one such run, the store
+        // counts it once.
         let counted = if uncounted.len() > 1 { missing } else { missing.min(1) };
         let counted = usize::try_from(counted).unwrap_or(usize::MAX);
         for (run, at) in uncounted.into_iter().cycle().take(counted) {
@@ -281,15 +288,15 @@ impl<'a> Appender<'a> {
         Ok(())
     }
 
-    /// Stages all writes that are added from now on. The first of them begins an attempt.
+    /// Makes all following writes staged writes. The first of them begins an attempt.
     pub(crate) fn stage(&mut self, staged: Staged) {
         self.staged = Some(staged);
         self.begins_attempt = true;
         self.open_run = None;
     }
 
-    /// Ends the staged part. If no write of it was added, because there were no messages, adds a
-    /// write without messages that opens the run or begins the attempt.
+    /// Ends the staged part of the conversation. If the staged part has no messages, adds a write
+    /// without messages, which opens the run or begins the attempt.
     pub(crate) async fn end_staged(&mut self, run: RunId) -> Result<(), TransferError> {
         self.end_run().await?;
         if self.begins_attempt {
@@ -325,9 +332,10 @@ impl<'a> Appender<'a> {
 
     /// Submits all added writes, and waits until they are durable.
     ///
-    /// Drops the added writes if the conversation is refused. A conversation is refused if the target has
-    /// an open run, if another process wrote to the conversation, or if the target reports an error that
-    /// concerns this conversation only. The transfer then continues with the other conversations.
+    /// If the conversation is refused, drops the added writes instead. A conversation is refused if
+    /// the target has an open run, if another process has written to the conversation, or if the
+    /// target reports an error that concerns only this conversation. The transfer then continues
+    /// with the other conversations.
     pub(crate) async fn submit(&mut self) -> Result<(), TransferError> {
         let writes = mem::take(&mut self.writes);
         self.bytes = 0;
@@ -348,7 +356,7 @@ impl<'a> Appender<'a> {
                     self.refusal = Some(TransferRefusal::Conflict);
                     Ok(())
                 }
-                // The error concerns this conversation only.
+                // These errors concern only this conversation.
                 error @ (StoreError::Backend { retryable: false, .. }
                 | StoreError::Corrupt { .. }
                 | StoreError::Undecodable { .. }) => {
@@ -362,7 +370,7 @@ impl<'a> Appender<'a> {
     }
 }
 
-/// Returns the texts of an error and its causes.
+/// Returns the messages of an error and of all its sources, separated by colons.
 fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut cause = error.source();

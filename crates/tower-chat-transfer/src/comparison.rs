@@ -1,4 +1,5 @@
-//! The state of a comparison of a conversation with that of the target.
+//! The comparison of a conversation of the source with the conversation of the target that has the
+//! same key.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -15,14 +16,15 @@ use crate::{
     record::Record,
 };
 
-/// Reads the conversation from the target, while the [`Writer`](crate::writer::Writer) receives it
-/// from the source. The writer compares the messages, and this type the rows of tool calls.
+/// Reads the conversation of the target, while the [`Writer`](crate::writer::Writer) receives the
+/// conversation of the source. The writer compares the messages, and this type compares the rows of
+/// tool calls.
 pub(crate) struct Comparison<'a> {
     /// `None` if the target does not have the conversation.
     reader: Option<Reader<'a>>,
     /// Whether the target was read to its end.
     is_read: bool,
-    /// A record that was read. The next call returns it.
+    /// A record that was read too early. The next read returns it.
     peeked: Option<Record>,
     /// The rows of the target that were read and have not matched a row of the source yet.
     rows: HashMap<SequencePosition, ToolRecord>,
@@ -94,8 +96,8 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Returns the next visible message of the target; `None` at the end. The whole target has then
-    /// been read.
+    /// Returns the next visible message of the target. Returns `None` when the whole conversation
+    /// has been read.
     pub(crate) async fn next_message(&mut self) -> Result<Option<Arc<Message>>, ReadError> {
         while let Some(record) = self.next().await? {
             match record {
@@ -123,9 +125,9 @@ impl<'a> Comparison<'a> {
         Ok(record)
     }
 
-    /// Compares a row of the source with that of the target. The target must have the message of
-    /// the row's call. If the row of the target was not read yet, or differs, stores the row for
-    /// [`missing_rows`](Self::missing_rows).
+    /// Compares a row of the source with the row of the target for the same call. The target must
+    /// have the message that contains the call. If the row of the target differs or was not read
+    /// yet, [`missing_rows`](Self::missing_rows) compares the row again.
     pub(crate) fn row(&mut self, row: ToolRecord) {
         if self.rows.get(&row.call) == Some(&row) {
             self.rows.remove(&row.call);
@@ -134,8 +136,9 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Returns the rows of the source, since the previous call, that are missing or different at
-    /// the target. The whole target must have been read.
+    /// Returns the rows of the source that are missing or different at the target, of those that
+    /// were passed to [`row`](Self::row) since the previous call. The whole conversation of the
+    /// target must have been read.
     pub(crate) fn missing_rows(&mut self) -> Vec<ToolRecord> {
         let asked = std::mem::take(&mut self.asked).into_iter();
         asked.filter(|row| self.rows.get(&row.call) != Some(row)).collect()

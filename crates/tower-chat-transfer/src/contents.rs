@@ -13,14 +13,14 @@ use crate::{
     record::{Beginning, Record},
 };
 
-/// The contents of an exported file. Every line was read and checked.
+/// A summary of an exported file, all of whose lines were read and checked.
 ///
 /// See [`export`](crate::export()).
 #[derive(Debug, Clone)]
 pub struct ExportContents {
-    /// The counts over all complete conversations.
+    /// The sum of the counts of all complete conversations.
     counts: Counts,
-    /// The final complete conversation.
+    /// The last complete conversation in the file, with its counts.
     last: Option<(ConversationKey, Counts)>,
     whole_bytes: u64,
     /// The digest of the first `whole_bytes` bytes.
@@ -30,7 +30,8 @@ pub struct ExportContents {
     is_complete: bool,
     /// The number of lines.
     lines: u64,
-    /// The number of the first line of each abandoned conversation, from 1, in ascending order.
+    /// The numbers of the first lines of abandoned conversations, counted from 1, in ascending
+    /// order.
     abandoned: Vec<u64>,
 }
 
@@ -39,9 +40,10 @@ impl ExportContents {
     ///
     /// # Errors
     ///
-    /// [`TransferError::File`], if the first line is incomplete or not that of an export, or if a
-    /// line is damaged; [`TransferError::Io`], if the file cannot be read. A file that is truncated
-    /// after its first line is not an error: see [`is_complete`](Self::is_complete).
+    /// Returns [`TransferError::File`] if the first line is incomplete or is not the first line of
+    /// an export, or if a line is damaged. Returns [`TransferError::Io`] if the file cannot be
+    /// read. A file that ends too early, but not within its first line, is not an error: see
+    /// [`is_complete`](Self::is_complete).
     pub async fn read<R: AsyncBufRead + Unpin>(reader: R) -> Result<Self, TransferError> {
         let mut lines = Lines::new(reader);
         let mut contents = Self {
@@ -77,13 +79,13 @@ impl ExportContents {
         Ok(contents)
     }
 
-    /// Records that an export can continue the file after the line that was just read.
+    /// Records that an export could continue the file after the most recently read line.
     fn is_whole_at<R>(&mut self, lines: &Lines<R>) {
         self.whole_bytes = lines.bytes;
         self.sum = lines.sum.clone();
     }
 
-    /// Returns the counts over all complete conversations.
+    /// Returns the sum of the counts of all complete conversations.
     pub fn counts(&self) -> Counts {
         self.counts
     }
@@ -93,39 +95,38 @@ impl ExportContents {
         self.counts.conversations
     }
 
-    /// Returns the final complete conversation. A continued export begins
-    /// [after](crate::Selection::after) this conversation.
+    /// Returns the last complete conversation in the file. To continue the export, select the
+    /// conversations [after](crate::Selection::after) this one.
     pub fn last(&self) -> Option<&ConversationKey> {
         self.last.as_ref().map(|(key, _)| key)
     }
 
-    /// Returns the step that the export has reported, or would have reported, for the
-    /// [final complete conversation](Self::last), without its open run.
+    /// Returns the step of the [last complete conversation](Self::last), without its open run. The
+    /// export may have stopped before it reported this step.
     pub fn last_step(&self) -> Option<TransferStep> {
         self.last
             .as_ref()
             .map(|(key, counts)| TransferStep::new(key, TransferOutcome::Exported, *counts))
     }
 
-    /// Returns the number of bytes up to the end of the final conversation that is complete or
-    /// abandoned. Before an export continues the file, its caller truncates the file to this size.
+    /// Returns the number of bytes up to the end of the last conversation that is complete or
+    /// abandoned. A caller that continues the export must first truncate the file to this size.
     pub fn whole_bytes(&self) -> u64 {
         self.whole_bytes
     }
 
-    /// Returns whether the file has the line that completes it, without which it cannot be
-    /// imported.
+    /// Returns whether the file has its last line, `complete`. An import refuses a file without
+    /// this line.
     pub fn is_complete(&self) -> bool {
         self.is_complete
     }
 
-    /// Returns the SHA-256 of all lines of the file, without an incomplete last line, in
-    /// hexadecimal digits.
+    /// Returns the SHA-256 of all complete lines of the file, in hexadecimal digits.
     pub fn sha256(&self) -> String {
         self.file_sum.hex()
     }
 
-    /// Returns the number of lines, without an incomplete last line.
+    /// Returns the number of complete lines.
     pub(crate) fn lines(&self) -> u64 {
         self.lines
     }
@@ -153,11 +154,11 @@ pub(crate) enum Entry {
 pub(crate) struct Lines<R> {
     reader: R,
     buffer: Vec<u8>,
-    /// The number of the most recent line, from 1; 0 before the first one.
+    /// The number of the most recently read line, counted from 1; 0 before the first line was read.
     pub(crate) line: u64,
     /// The size of all lines that were read, in bytes.
     bytes: u64,
-    /// The digest of these lines.
+    /// The digest of all lines that were read.
     sum: Sum,
     /// The number of complete conversations that were read.
     conversations: u64,
@@ -174,11 +175,12 @@ struct Section {
     counts: Counts,
     /// The expected sequence number of the next message.
     next: u64,
-    /// The sequence number of the last visible message, as the first line states it.
+    /// The sequence number of the last visible message, as the first line of the conversation
+    /// states it.
     visible: u64,
-    /// The number of pruned messages, as the first line states it.
+    /// The number of pruned messages, as the first line of the conversation states it.
     pruned: u64,
-    /// The number of runs, as the first line states it.
+    /// The number of runs, as the first line of the conversation states it.
     runs: u64,
     /// The number of records that were read: runs, messages, rows, and the open run.
     records: u64,
@@ -295,7 +297,8 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
         if next <= visible {
             return Err(format!("message {next} of the conversation is missing before it"));
         }
-        // Each run has at least one message, possibly a pruned one, or a line `run`.
+        // The sum bounds the number of runs, because each run has a message, which may have been
+        // pruned, or a line `run`.
         if runs > pruned.saturating_add(records) {
             return Err(format!(
                 "the number of runs, {runs}, is larger than that of its messages and run lines"

@@ -14,16 +14,16 @@ use crate::{
 
 /// Copies conversations from one store to another, with one page of messages in memory at a time.
 ///
-/// The copy can be repeated. A copy compares each conversation with the one that the target has under the
-/// same key, if any. If the target has the whole conversation, nothing is written. If the target has only
-/// its beginning, or less data about the runs, the rest is written. If the target has a different
-/// conversation, the conversation is refused and nothing of it is written. After a failure, or if the
-/// future was dropped, call the function again, with all conversations or with those
-/// [after](Selection::after) the last finished one.
+/// A copy can be repeated, because it compares each conversation with the conversation of the
+/// target that has the same key. If the target has the whole conversation, the copy writes nothing.
+/// If the target has only the beginning of the conversation, or less data about its runs, the copy
+/// writes the missing data. If the target has a different conversation, the copy refuses the
+/// conversation and writes nothing of it. After a failure, or after its future was dropped, call
+/// the function again, with the same selection or with the conversations [after](Selection::after)
+/// the last finished one.
 ///
-/// While a conversation is written, readers of the target see the messages of the completed writes,
-/// because a store can stage the messages of one run only. The [crate's documentation](crate) lists the
-/// preserved data.
+/// While a conversation is being written, readers of the target see the messages of the completed
+/// writes. The [crate's documentation](crate) lists the preserved data.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -47,7 +47,7 @@ use crate::{
 ///
 /// # Errors
 ///
-/// If a store or the callback fails.
+/// Returns an error if a store or the callback fails.
 pub async fn copy(
     from: &dyn HistoryStore,
     to: &dyn HistoryStore,

@@ -13,16 +13,16 @@ use crate::{
     TransferStep, progress::report,
 };
 
-/// The maximum number of conversations on a page of a list or of the directory.
+/// The maximum number of conversations on a page of a list, or on a page of the directory.
 const PAGE: usize = 100;
 
-/// Deletes all conversations of a scope, one after the other, including those without visible
-/// messages. The messages of such a conversation are staged or were discarded.
+/// Deletes all conversations of a scope, one after the other. This includes conversations without
+/// visible messages, whose messages are staged or were discarded.
 ///
-/// Call the function again to continue a deletion that failed, or after its future was dropped. Before a
-/// conversation is deleted, [`Event::Begins`] reports its counts. A callback that stores the events, such
-/// as a [`ReceiptLog`](crate::ReceiptLog), therefore has a record of every deleted conversation, at each
-/// point at which the process stops.
+/// Call the function again to continue a deletion that failed, or after its future was dropped.
+/// Before each deletion, [`Event::Begins`] reports the counts of the conversation. Therefore a
+/// callback that stores the events, such as a [`ReceiptLog`](crate::ReceiptLog), has a record of
+/// every deleted conversation, even if the process ends in the middle of the transfer.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -42,7 +42,7 @@ const PAGE: usize = 100;
 ///
 /// # Errors
 ///
-/// If the store or the callback fails.
+/// Returns an error if the store or the callback fails.
 pub async fn delete_scope(
     store: &dyn HistoryStore,
     scope: &str,
@@ -58,10 +58,10 @@ pub async fn delete_scope(
             receipt.add(&delete(store, &key, summary.as_ref(), progress).await?);
         }
     }
-    // The remaining conversations have no visible messages or were written meanwhile. The directory
-    // includes these conversations. The directory is queried only now, because in a store without an
-    // index of the directory, each page reads the whole scope. An active conversation moves between the
-    // pages, so the first page is read until it is empty.
+    // The remaining conversations have no visible messages, or were written during the deletion.
+    // The directory contains them. It is queried only now, because a store without an index of the
+    // directory reads the whole scope for each page. A write moves its conversation to another
+    // page, so this loop reads the first page again until it is empty.
     loop {
         let query = ConversationQuery::in_scope(scope).with_limit(PAGE);
         let found = store.conversations(&query).await?;
@@ -80,11 +80,12 @@ pub async fn delete_scope(
     }
 }
 
-/// Deletes one conversation, like [`delete_scope`]. If there is none, the receipt is empty.
+/// Deletes one conversation, and reports it as [`delete_scope`] does. If the conversation does not
+/// exist, the receipt is empty.
 ///
 /// # Errors
 ///
-/// If the store or the callback fails.
+/// Returns an error if the store or the callback fails.
 pub async fn delete_conversation(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -100,8 +101,8 @@ pub async fn delete_conversation(
     Ok(receipt.end())
 }
 
-/// Returns `None` if the directory data are damaged, because the conversation can be deleted
-/// nevertheless.
+/// Returns `None` instead of an error if the directory data are damaged, because the deletion does
+/// not need them.
 fn if_readable(
     summary: Result<Option<ConversationSummary>, StoreError>,
 ) -> Result<Option<ConversationSummary>, StoreError> {
@@ -134,7 +135,8 @@ async fn delete(
     Ok(step)
 }
 
-/// Returns the number of calls in the record, also of a store without queries of tool calls.
+/// Returns the number of calls in the record of a conversation. This function also supports stores
+/// without queries of tool calls.
 async fn count_calls(store: &dyn HistoryStore, key: &ConversationKey) -> Result<u64, StoreError> {
     match store.tool_calls() {
         Some(queries) => {
@@ -154,8 +156,8 @@ async fn count(store: &dyn HistoryStore, scope: &str) -> Result<u64, StoreError>
     Ok(count)
 }
 
-/// Returns the next page of conversations with visible messages; `None` at the end. `after` is the
-/// id after which the page begins, and is set to the last id of the page.
+/// Returns the next page of conversations with visible messages; `None` at the end. The page begins
+/// after the id `after`, which is then set to the last id of the page.
 async fn listed_after(
     store: &dyn HistoryStore,
     scope: &str,

@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-/// The digest of the bytes so far.
+/// The digest of all bytes that were added.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Sum(Sha256);
 

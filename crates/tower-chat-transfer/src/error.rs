@@ -2,7 +2,8 @@
 
 use tower_chat_core::{BoxError, store::StoreError};
 
-/// A transfer failed. Its finished steps stay in effect, and repeating the call continues it.
+/// A transfer failed. The conversations that it has finished remain transferred. Call the function
+/// again to continue the transfer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {
@@ -20,7 +21,7 @@ pub enum TransferError {
         /// The operating system's error.
         source: std::io::Error,
     },
-    /// The callback returned an error, which stops the transfer.
+    /// The callback returned an error, which has stopped the transfer.
     #[error("the transfer was stopped by its caller")]
     Stopped(#[source] BoxError),
 }
@@ -35,11 +36,11 @@ impl TransferError {
     }
 }
 
-/// A file is not a complete export. Nothing of it is imported.
+/// A file is not a complete export. The import has written nothing.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum FileError {
-    /// The first line is not that of an export.
+    /// The first line is not the first line of an export.
     #[error(
         "line 1 is not the first line of an export of tower-chat, which is \
          {{\"format\":\"tower-chat\",\"version\":1}}: give a file that `export` has written, or name the format of \
@@ -68,7 +69,7 @@ pub enum FileError {
         /// A description of the damage.
         reason: String,
     },
-    /// The file ends before the line that completes an export.
+    /// The file ends before the line `complete`, which is the last line of an export.
     #[error(
         "the file ends at line {line}, and the export is not complete: continue the export (`--resume`), or copy the \
          file again"

@@ -17,17 +17,17 @@ use crate::{
     selection::Keys,
 };
 
-/// The maximum number of times that a conversation is read. If it changes while it is read, it is
-/// read again.
+/// The maximum number of attempts to read a conversation. An attempt fails if the conversation
+/// changes while it is read.
 pub(crate) const ATTEMPTS: u32 = 8;
 
-/// The size in bytes at which the buffer is written to the file.
+/// The size of the buffer, in bytes, at which it is written to the file.
 const BUFFER: usize = 64 * 1024;
 
 /// A file that [`export`] writes.
 ///
-/// If the export stops, the file may end within a conversation or within a line. Another export can
-/// continue it; see [`resume`](Self::resume).
+/// If the export stops, the file may end in the middle of a conversation or of a line. Another
+/// export can continue the file: see [`resume`](Self::resume).
 pub struct ExportFile<W> {
     writer: W,
     buffer: Vec<u8>,
@@ -37,7 +37,7 @@ pub struct ExportFile<W> {
     section: Sum,
     /// The number of complete conversations in the file.
     conversations: u64,
-    /// Whether the file has its first line.
+    /// Whether the first line of the file was written.
     is_begun: bool,
 }
 
@@ -60,8 +60,8 @@ impl<W: AsyncWrite + Unpin> ExportFile<W> {
         }
     }
 
-    /// Continues a file. The caller has truncated it to its
-    /// [whole bytes](ExportContents::whole_bytes), and positioned the writer at its end.
+    /// Continues a file. The caller must have truncated the file to its [whole
+    /// bytes](ExportContents::whole_bytes), and positioned the writer at the end of the file.
     pub fn resume(writer: W, contents: &ExportContents) -> Self {
         Self {
             sum: contents.sum().clone(),
@@ -106,7 +106,7 @@ impl<W: AsyncWrite + Unpin> ExportFile<W> {
         self.flush().await
     }
 
-    /// Writes the last line. Returns the digest of the whole file.
+    /// Writes the last line of the file. Returns the digest of the whole file.
     async fn complete(&mut self) -> Result<String, TransferError> {
         let line = CompleteLine { conversations: self.conversations, sha256: self.sum.hex() };
         self.put(&Line::Complete(line)).await?;
@@ -140,15 +140,16 @@ impl<W: AsyncWrite + Unpin> ExportFile<W> {
     }
 }
 
-/// Writes conversations to a file, each from one snapshot, with one page of messages in memory at a
-/// time.
+/// Writes conversations to a file. Each conversation is in a consistent state, and one page of
+/// messages is in memory at a time.
 ///
-/// A conversation that changes while it is read is read again. Its earlier lines remain in the
-/// file, are marked as abandoned, and an import ignores them. A conversation that cannot be read is
-/// refused, and the others are exported. The file is complete when the future has returned `Ok`.
+/// If a conversation changes while the export reads it, the export reads it again. The earlier
+/// lines of the conversation remain in the file. They are marked as abandoned, so that an import
+/// ignores them. A conversation that cannot be read is refused, and the export continues with the
+/// other conversations. The file is complete when the function has returned `Ok`.
 ///
-/// To continue an export that failed or whose future was dropped, use [`ExportContents::read`],
-/// [`ExportFile::resume`] and [`Selection::after`].
+/// To continue an export after a failure, or after its future was dropped, use
+/// [`ExportContents::read`], [`ExportFile::resume`] and [`Selection::after`].
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -171,7 +172,7 @@ impl<W: AsyncWrite + Unpin> ExportFile<W> {
 ///
 /// # Errors
 ///
-/// If the store cannot be read, the file cannot be written, or the callback fails.
+/// Returns an error if the store cannot be read, the file cannot be written, or the callback fails.
 pub async fn export<W: AsyncWrite + Unpin + Send>(
     store: &dyn HistoryStore,
     selection: &Selection,

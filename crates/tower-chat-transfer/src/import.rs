@@ -15,9 +15,9 @@ use crate::{
 
 /// Imports a file that [`export`](crate::export()) has written, with one line in memory at a time.
 ///
-/// The whole file is read and checked before anything is written, then read again. Only
-/// conversations in the selection are imported. The import can be repeated, and compares
-/// conversations that the store has already, like [`copy`](crate::copy()).
+/// The import first reads and checks the whole file, and then reads the file again and writes the
+/// conversations. It imports only conversations in the selection. An import can be repeated: it
+/// compares each conversation with that of the store, as [`copy`](crate::copy()) does.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -44,8 +44,9 @@ use crate::{
 ///
 /// # Errors
 ///
-/// [`TransferError::File`], with nothing written, if a line of the file is damaged or missing;
-/// otherwise, if the file cannot be read, or the store or the callback fails.
+/// Returns [`TransferError::File`] if a line of the file is damaged or missing. In this case the
+/// import has written nothing. Returns another error if the file cannot be read, or if the store or
+/// the callback fails.
 pub async fn import<R: AsyncBufRead + AsyncSeek + Unpin + Send>(
     store: &dyn HistoryStore,
     mut file: R,

@@ -1,8 +1,9 @@
 //! Copies whole conversations between stores and files, and deletes whole scopes.
 //!
-//! Use it to change the store of an application, or to export or delete the data of a user. Every
-//! transfer works in bounded memory, reports its [progress](Event), can be stopped at any await and
-//! continued, and ends with a [`Receipt`].
+//! Use this crate to move an application to another store, or to export or delete the data of a
+//! user. Every transfer needs a bounded amount of memory, reports its [progress](Event) to a
+//! callback, and returns a [`Receipt`]. A transfer may be stopped at any await, and a later call
+//! continues it.
 //!
 //! ```
 //! # futures_util::FutureExt::now_or_never(async {
@@ -34,23 +35,25 @@
 //!
 //! # What is preserved
 //!
-//! The following data of an imported or copied conversation are preserved: its messages with their ids,
-//! the record of tool calls, its description, times, service id and number of runs, and the times, mode
-//! and usage of every run, including pruned and discarded ones. An open run is open at the target too,
-//! with all its staged messages, and its lease has ended. The run can then be resumed in both stores, but
-//! should be in only one, because its tools would run in both.
+//! An import and a copy preserve the following data of a conversation: its messages with their ids,
+//! the record of tool calls, its description, times, service id and number of runs, and the times,
+//! mode and usage of every run, including pruned and discarded runs. An open run is also open at
+//! the target, with all its staged messages and with an expired lease. Resume such a run in only
+//! one of the two stores, because otherwise its tools run twice.
 //!
-//! The following data are not preserved. The [receipt](TransferStep::differences) of each affected
-//! conversation reports them:
+//! The following data are not preserved. The [step](TransferStep::differences) of each affected
+//! conversation reports the difference:
 //!
-//! - the sequence numbers after pruned messages, because a store numbers the messages from 1;
-//! - in a conversation that [`fork`] created, the directory has no rows for the copied runs. The
-//!   target has a row for each of them, without usage, with the time of the copy;
+//! - the sequence numbers of a conversation whose oldest messages were pruned, because the target
+//!   numbers the messages from 1;
+//! - the runs of a conversation that [`fork`] has created. The directory of the source has no rows
+//!   for the copied runs. The target gets a row for each of these runs, without usage and with the
+//!   time of the copy;
 //! - the mode of the last run, if no row of a run contains it.
 //!
-//! The version of the description and the incarnation of the conversation are never preserved. A
-//! conversation without visible messages and without an open run, because all its runs were
-//! discarded, is not copied; [`delete_scope`] deletes it.
+//! The version of the description and the incarnation of the conversation are never preserved. If
+//! all runs of a conversation were discarded, so that it has neither visible messages nor an open
+//! run, it is not copied. [`delete_scope`] deletes such a conversation too.
 //!
 //! # The file
 //!
@@ -61,15 +64,17 @@
 //! - a line `conversation`;
 //! - a line `run` for each run of the directory;
 //! - a line `message` for each message, with its sequence number, its id and its [stored
-//!   form](tower_chat_core::format). This line is followed by a line `tool` for each row of the record of
-//!   tool calls whose call and result are in this message or earlier ones;
-//! - a line `tool` for each row with a result that is in no message;
-//! - if a run is open, a line `open_run`, and its messages and rows, marked `"staged":true`;
+//!   form](tower_chat_core::format). The next lines are a line `tool` for each row of the record of
+//!   tool calls whose call and result are in this message or in earlier messages;
+//! - a line `tool` for each row whose result is in no message;
+//! - if a run is open, a line `open_run`, followed by the staged messages and rows of this run,
+//!   which are marked with `"staged":true`;
 //! - a line `end` with the counts and the SHA-256 of the conversation's lines.
 //!
-//! If a conversation changes while it is read, or cannot be read to its end, its lines end with
-//! `abandoned` instead of `end`, and an import ignores them. A conversation that changed is read
-//! again, and its lines follow again. Times are in milliseconds since 1970.
+//! If a conversation changes while the export reads it, or cannot be read to its end, the last line
+//! of the conversation is `abandoned` instead of `end`. An import ignores all lines of such a
+//! conversation. A conversation that has changed is read again, and written again after the line
+//! `abandoned`. Times are in milliseconds since 1970.
 //!
 //! [`fork`]: tower_chat_core::store::Maintenance::fork
 

@@ -18,7 +18,7 @@ use crate::{
     record::{Beginning, Record},
 };
 
-/// The version of the format that this release writes, and the only one that it reads.
+/// The version of the format. This release writes and reads only this version.
 pub(crate) const VERSION: u64 = 1;
 
 /// The maximum number of attempts at a run. The reader refuses a file with a larger number.
@@ -27,8 +27,8 @@ const MAX_ATTEMPTS: u32 = 1_000_000;
 /// The maximum sequence number of a message. The reader refuses a file with a larger number.
 const MAX_MESSAGES: u64 = u32::MAX as u64;
 
-/// The end of the year 9999, in milliseconds since 1970. The reader refuses later times, and times
-/// that are further before 1970.
+/// The end of the year 9999, in milliseconds since 1970. The reader refuses times whose distance
+/// from 1970 is larger.
 const LAST_TIME: i64 = 253_402_300_799_999;
 
 /// The name of the format in the first line.
@@ -133,7 +133,7 @@ pub(crate) struct ToolLine {
 enum ResultLine {
     /// The sequence number of a message, and the index of the result among its results, from 0.
     InMessage { message: u64, index: u32 },
-    /// The result itself, which is in no message.
+    /// The content of the result, because no message contains it.
     Apart(Box<ToolResult>),
 }
 
@@ -163,24 +163,24 @@ pub(crate) struct EndLine {
     pub(crate) messages: u64,
     pub(crate) tool_calls: u64,
     pub(crate) runs: u64,
-    /// The SHA-256 of the lines of the conversation, without this one.
+    /// The SHA-256 of the lines of the conversation before this line.
     pub(crate) sha256: String,
 }
 
-/// The last line of a conversation that changed while it was read, or could not be read to its end.
-/// An import ignores the lines of the conversation.
+/// The last line of a conversation that changed while the export read it, or that could not be read
+/// to its end. An import ignores all lines of this conversation.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AbandonedLine {
     pub(crate) reason: String,
 }
 
-/// The last line.
+/// The last line of the file.
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct CompleteLine {
     pub(crate) conversations: u64,
-    /// The SHA-256 of all lines before this one.
+    /// The SHA-256 of all lines before this line.
     pub(crate) sha256: String,
 }
 
@@ -234,7 +234,7 @@ impl ConversationLine {
     }
 }
 
-/// Checks the size of a description from a file, which may exceed the maximum size.
+/// Checks that a description from a file does not exceed the maximum size.
 fn within_bounds(
     read: &Description,
 ) -> Result<Description, tower_chat_core::store::DescriptionTooLarge> {
@@ -352,8 +352,8 @@ impl OpenRunLine {
         }
     }
 
-    /// Returns the open run, with an expired lease. `visible` is the number of visible messages of
-    /// the conversation.
+    /// Converts the line to an open run with an expired lease. `visible` is the sequence number of
+    /// the last visible message of the conversation.
     pub(crate) fn read(self, visible: u64) -> Result<Record, String> {
         if self.attempt > MAX_ATTEMPTS {
             return Err(format!("a run cannot have {} attempts", self.attempt));
@@ -375,7 +375,7 @@ impl OpenRunLine {
     }
 }
 
-/// Limits the counts from a file, which may be too large for a store to add up.
+/// Limits the counts from a file to the largest count that a store can add to another one.
 fn within_count(usage: ModelUsage) -> ModelUsage {
     let UsageSum { service_calls, tool_calls, tokens, cost_nanos, .. } = usage.sum;
     let sum = UsageSum::of_calls(service_calls, tool_calls);

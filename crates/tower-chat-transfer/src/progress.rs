@@ -10,19 +10,19 @@ use crate::{Counts, TransferError, TransferStep};
 #[non_exhaustive]
 pub enum Event {
     /// The number of conversations to transfer. An import reports the number of conversations in
-    /// the file, including those that are not selected. A deletion reports a new number when it
-    /// finds more conversations.
+    /// the file, including those that are not selected. A deletion reports a larger number when it
+    /// finds further conversations.
     Total {
         /// The number of conversations.
         conversations: u64,
     },
-    /// A conversation is about to be transferred. The transfer waits until the callback has
+    /// The transfer of a conversation begins. The transfer continues when the callback has
     /// returned.
     Begins {
         /// The conversation.
         key: ConversationKey,
-        /// The counts of the conversation. Only a deletion sets them, from the directory; other
-        /// transfers do not know them yet, and report 0.
+        /// The counts of the conversation. Only a deletion sets these counts, from the directory.
+        /// Other transfers report 0, because they have not read the conversation yet.
         counts: Counts,
     },
     /// A conversation is finished, or refused.

@@ -16,23 +16,24 @@ use crate::{
     waiting_results::WaitingResults,
 };
 
-/// The maximum number of messages, or runs, on a page.
+/// The maximum number of messages, or of runs, on a page.
 const PAGE: usize = 100;
 
 /// The reason why a conversation could not be read.
 #[derive(Debug)]
 pub(crate) enum ReadError {
-    /// The conversation changed while it was read. The records do not belong to one state.
+    /// The conversation changed while it was read, so that the records do not belong to one state
+    /// of the conversation.
     Changed,
-    /// The stored data of the conversation cannot be read, for this reason.
+    /// The stored data of the conversation cannot be read. The text is the reason.
     Unreadable(String),
     /// An error that ends the whole transfer.
     Failed(TransferError),
 }
 
 impl ReadError {
-    /// Converts the error into a refusal of the conversation, or returns an error of the whole
-    /// transfer. `attempts` is the number of times that the conversation was read.
+    /// Converts the error to a refusal of the conversation. Returns an error if the whole transfer
+    /// has failed. `attempts` is the number of attempts to read the conversation.
     pub(crate) fn into_refusal(self, attempts: u32) -> Result<TransferRefusal, TransferError> {
         match self {
             Self::Changed => Ok(TransferRefusal::Changing { attempts }),
@@ -57,8 +58,8 @@ impl From<StoreError> for ReadError {
     }
 }
 
-/// Reads a conversation record by record, with one page in memory at a time. At the end it checks
-/// that the conversation has not changed since the beginning.
+/// Reads a conversation record by record, with one page in memory at a time. At the end, the reader
+/// checks that the conversation has not changed since the beginning.
 pub(crate) struct Reader<'a> {
     store: &'a dyn HistoryStore,
     key: ConversationKey,
@@ -68,8 +69,8 @@ pub(crate) struct Reader<'a> {
     waiting: WaitingResults,
 }
 
-/// The state of a conversation at one moment. If it is equal at the end of the reading, the
-/// conversation was not changed meanwhile.
+/// The state of a conversation at one time. The reader compares the states at its beginning and at
+/// its end. If they are equal, the conversation has not changed between them.
 #[derive(Debug, Clone, PartialEq)]
 struct Moment {
     head: Head,
@@ -91,8 +92,8 @@ impl Moment {
     }
 }
 
-/// The next page to read: the runs that follow the run `after`, or the messages from the sequence
-/// number `number` on.
+/// The next page to read: runs after the run `after`, messages from the sequence number `number`
+/// on, or the open run.
 enum Next {
     Runs { after: Option<RunId> },
     Message { number: u64 },
@@ -101,7 +102,7 @@ enum Next {
 }
 
 impl<'a> Reader<'a> {
-    /// Begins to read a conversation; `None` if it does not exist.
+    /// Begins to read a conversation. Returns `None` if the conversation does not exist.
     pub(crate) async fn begin(
         store: &'a dyn HistoryStore,
         key: &ConversationKey,
@@ -143,8 +144,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Returns the next record; `None` at the end. If the conversation has changed since
-    /// [`begin`](Self::begin), returns [`ReadError::Changed`] instead, at the latest at the end.
+    /// Returns the next record; `None` at the end. Returns [`ReadError::Changed`] if the
+    /// conversation has changed since [`begin`](Self::begin); this may be detected only at the end.
     pub(crate) async fn next(&mut self) -> Result<Option<Record>, ReadError> {
         loop {
             if let Some(record) = self.records.pop_front() {
@@ -185,7 +186,8 @@ impl<'a> Reader<'a> {
         let before = number.saturating_add(PAGE as u64).min(end);
         let limit = usize::try_from(before - number).unwrap_or(PAGE);
         let page = self.store.messages_before(&self.key, Some(before), limit).await?.messages;
-        // A copy of encrypted messages would not be marked as sealed at the target.
+        // Encrypted messages must not be copied, because the target would not be marked as
+        // containing sealed data.
         if page.iter().any(|(_, message)| is_sealed_message(message)) {
             return Err(ReadError::Unreadable("it is encrypted: read it with its keys".to_owned()));
         }
@@ -198,13 +200,15 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Queues each message of a page, followed by the rows of the record that are complete with it.
+    /// Adds each message of a page to the queue, followed by the rows of the record that are
+    /// complete with this message, as [`Record`] defines.
     async fn read_tools(&mut self, page: &[(u64, Arc<Message>)]) -> Result<(), ReadError> {
         let asking = page.iter().filter(|(_, message)| message.asked_calls().next().is_some());
         let asking = asking.map(|(number, _)| *number);
         let invocations = self.store.calls(&self.key, &CallSelection::in_messages(asking)).await?;
         if let Some(unreadable) = invocations.unreadable.first() {
-            // A row that is newer than the messages may refer to a later message.
+            // A row that was written after the messages were read may refer to a message that was
+            // not read.
             let is_same = self.store.head(&self.key).await? == self.moment.head;
             return Err(match is_same {
                 true => ReadError::Unreadable(unreadable.to_string()),
@@ -249,7 +253,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns all runs of a conversation in the directory.
+/// Returns all runs that the directory contains of a conversation.
 pub(crate) async fn runs_of(
     store: &dyn HistoryStore,
     key: &ConversationKey,

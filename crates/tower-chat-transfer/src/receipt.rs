@@ -24,8 +24,8 @@ pub enum Operation {
 
 /// The receipt of a transfer: a summary of all its [`TransferStep`]s, which can be serialized.
 ///
-/// The steps themselves are passed to the callback. A [`ReceiptLog`](crate::ReceiptLog) writes them
-/// to a file, and sums up all attempts at one transfer.
+/// The transfer passes each step to its callback. A [`ReceiptLog`](crate::ReceiptLog) writes the
+/// steps to a file, and adds up the counts of all attempts at one transfer.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Receipt {
@@ -39,12 +39,14 @@ pub struct Receipt {
     pub ended_at: i64,
     /// The counts by scope and outcome.
     pub scopes: BTreeMap<String, BTreeMap<OutcomeKind, Counts>>,
-    /// The refused conversations with their reasons: the first [`LISTED`](Self::LISTED) of them.
+    /// The refused conversations with their reasons. The list contains at most the first
+    /// [`LISTED`](Self::LISTED) conversations.
     pub refused: Vec<TransferStep>,
-    /// The conversations that differ at the target after the transfer, with their differences: the
-    /// first [`LISTED`](Self::LISTED) of them.
+    /// The conversations that differ at the target after the transfer, with their differences. The
+    /// list contains at most the first [`LISTED`](Self::LISTED) conversations.
     pub differing: Vec<TransferStep>,
-    /// The SHA-256 of the whole file that was written or read, in hexadecimal digits.
+    /// The SHA-256 of the exported or imported file, in hexadecimal digits; `None` in transfers
+    /// without a file.
     pub sha256: Option<String>,
 }
 
@@ -106,14 +108,14 @@ pub struct TransferStep {
     pub id: String,
     /// The outcome.
     pub outcome: TransferOutcome,
-    /// The counts of the conversation at the source, or in the store of a deletion. If the
-    /// conversation could not be read, only the number of conversations is counted.
+    /// The counts of the conversation in the source, or in the store from which it is deleted. If
+    /// the conversation could not be read, all counts except the number of conversations are 0.
     pub counts: Counts,
     /// The differences that remain at the target.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<Difference>,
-    /// The open run of the conversation, which was transferred with it. The run can be resumed in the
-    /// source and at the target, but should be in only one of them.
+    /// The open run of the conversation, if there is one. It was transferred too. Resume the run
+    /// either in the source or at the target, and not in both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_run: Option<RunId>,
 }
@@ -136,21 +138,20 @@ impl TransferStep {
 pub struct Counts {
     /// The number of conversations.
     pub conversations: u64,
-    /// The number of their messages, including staged ones. A deletion counts visible messages
-    /// only.
+    /// The number of messages, including staged messages. A deletion counts only visible messages.
     pub messages: u64,
     /// The number of rows of the record of tool calls.
     pub tool_calls: u64,
-    /// The number of runs that the directory has data of, including pruned and discarded ones. A
-    /// deletion does not count discarded runs.
+    /// The number of runs in the directory, including pruned and discarded runs. A deletion does
+    /// not count discarded runs.
     pub runs: u64,
-    /// The size of the messages in stored form, in bytes: 0 in a deletion, which does not read the
-    /// messages.
+    /// The size of the messages in stored form, in bytes; 0 in a deletion, because it does not read
+    /// the messages.
     pub bytes: u64,
 }
 
 impl Counts {
-    /// Returns the counts of one conversation without further counts.
+    /// Returns counts with one conversation, in which all other counts are 0.
     pub(crate) fn one() -> Self {
         Self { conversations: 1, ..Self::default() }
     }
@@ -172,24 +173,24 @@ impl AddAssign<&Self> for Counts {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum TransferOutcome {
-    /// The conversation is in the file.
+    /// The conversation was written to the file.
     Exported,
-    /// The target did not have the conversation, and now has it.
+    /// The target did not have the conversation, and the transfer has written it.
     Written,
-    /// The target had the beginning of the conversation, or all messages but not all other data,
-    /// and now has all of it.
+    /// The target had the beginning of the conversation, or all of its messages but not all other
+    /// data. The transfer has written the missing data.
     Extended {
         /// The number of added messages, which may be 0.
         messages: u64,
     },
     /// The target already had the conversation and was not changed.
     Unchanged,
-    /// The conversation is deleted.
+    /// The conversation was deleted.
     Deleted,
-    /// Another process deleted the conversation before it was read or deleted.
+    /// Another process deleted the conversation before the transfer could read or delete it.
     Gone,
-    /// The conversation was refused. The [`TransferRefusal`] documents whether earlier messages of the
-    /// conversation may have been written.
+    /// The conversation was refused. The documentation of each [`TransferRefusal`] says whether
+    /// messages of the conversation may have been written.
     Refused(TransferRefusal),
 }
 
@@ -255,21 +256,21 @@ pub enum TransferRefusal {
         if source_id == target_id { ", with other content" } else { "" }
     )]
     Differs {
-        /// The sequence number of the first message that differs, in the source.
+        /// The sequence number, in the source, of the first message that differs.
         message: u64,
         /// The id of the message in the source.
         source_id: MessageId,
         /// The id of the message at the target.
         target_id: MessageId,
     },
-    /// The target has all visible messages of the conversation, and further ones. Nothing was
-    /// written.
+    /// The target has all visible messages of the conversation, and additional messages. Nothing
+    /// was written.
     #[error(
         "the target has more messages than the source (by {messages}), because it was continued there: no action is \
          needed, unless the conversation should continue in the source"
     )]
     TargetHasMore {
-        /// The number of further messages.
+        /// The number of additional messages.
         messages: u64,
     },
     /// A run is open at the target, and the transfer can neither continue nor discard it. Nothing
@@ -282,32 +283,33 @@ pub enum TransferRefusal {
         /// The run.
         run: RunId,
     },
-    /// Another process wrote to the conversation at the target meanwhile. Earlier messages of the
-    /// conversation may be stored.
+    /// Another process wrote to the conversation at the target during the transfer. The transfer
+    /// may have written some messages of the conversation before.
     #[error(
         "another process wrote to the conversation at the target during the transfer: repeat the transfer"
     )]
     Conflict,
-    /// The conversation changed in the source each time it was read. A copy may have stored earlier
-    /// messages of it.
+    /// The conversation changed in the source during each attempt to read it. A copy may have
+    /// written some messages of the conversation.
     #[error(
         "the conversation was changed in the source during each of {attempts} attempts to read it: \
          repeat the transfer when fewer programs write to it"
     )]
     Changing {
-        /// The number of times it was read.
+        /// The number of attempts to read the conversation.
         attempts: u32,
     },
-    /// The target does not accept the conversation. Earlier messages of it may be stored.
+    /// The target does not accept the conversation. The transfer may have written some messages of
+    /// the conversation before.
     #[error("the target refuses it ({reason}): change it in the source, and repeat the transfer")]
-    // The name in receipts that earlier versions wrote.
+    // Receipts that earlier versions have written contain this name.
     #[serde(rename = "not_taken")]
     RejectedByTarget {
         /// The error of the target.
         reason: String,
     },
     /// The stored conversation cannot be read, in the source or at the target. A copy may have
-    /// stored earlier messages of it.
+    /// written some messages of the conversation.
     #[error("it cannot be read ({reason}): see `tower-chat verify` and `tower-chat repair`")]
     Unreadable {
         /// A description of the damage.
@@ -320,9 +322,9 @@ pub enum TransferRefusal {
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
 pub enum Difference {
-    /// The source and the target have pruned different numbers of messages. Equal messages
-    /// therefore have different sequence numbers. In a conversation that a transfer has created,
-    /// the numbers begin with 1, because each store assigns its own.
+    /// The source and the target have pruned different numbers of messages, so that equal messages
+    /// have different sequence numbers. In a conversation that a transfer has created, the numbers
+    /// begin with 1.
     #[error(
         "the sequence numbers differ, because the source has pruned its messages up to {pruned}"
     )]
@@ -333,7 +335,7 @@ pub enum Difference {
     /// The time of the creation, or of the last activity, of the conversation.
     #[error("the times of the conversation differ")]
     Times,
-    /// The number of runs, or the mode of the last one.
+    /// The number of runs, or the mode of the last run.
     #[error("the number of runs, or the last mode, differs")]
     RunCount,
     /// The directory data of the runs.

@@ -1,4 +1,4 @@
-//! A receipt that is written step by step.
+//! A receipt that is written to a file step by step.
 
 use std::{
     fs::{File, OpenOptions},
@@ -11,13 +11,14 @@ use tower_chat_core::{ConversationKey, store::author::milliseconds};
 
 use crate::{Counts, Event, Operation, Receipt, Selection, TransferOutcome, TransferStep};
 
-/// A file with the receipt of a transfer, over all attempts at it. A line is written when a
-/// conversation begins and when it is finished, before the transfer continues.
+/// A file with the receipt of a transfer, which includes all attempts at the transfer. A line is
+/// written when the transfer of a conversation begins, and another one when it is finished. The
+/// transfer continues when the line was written.
 ///
 /// Each line is a JSON object: `{"transfer":…}` at the beginning of every attempt, `{"begins":…}`
-/// and `{"done":…}` for a conversation, and `{"receipt":…}` with the sum of all attempts when the
-/// transfer is complete. After a complete transfer, the same transfer can begin again in the same
-/// file.
+/// and `{"done":…}` for each conversation, and `{"receipt":…}` with the sums of all attempts when
+/// the transfer is complete. When a transfer is complete, the same file can be used for another
+/// execution of the same transfer.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -42,9 +43,9 @@ use crate::{Counts, Event, Operation, Receipt, Selection, TransferOutcome, Trans
 #[derive(Debug)]
 pub struct ReceiptLog {
     file: File,
-    /// The sum of all attempts since the file was created or a transfer was last completed.
+    /// The sums of all attempts since the last completed transfer, or since the file was created.
     total: Receipt,
-    /// The conversation that was begun and is not finished, if any.
+    /// The conversation whose transfer has begun and is not finished, if any.
     begun: Option<(ConversationKey, Counts)>,
     /// The last finished conversation.
     last: Option<ConversationKey>,
@@ -67,20 +68,21 @@ pub struct Transfer {
 }
 
 impl Transfer {
-    /// Creates a transfer of these conversations. Removes the restriction of the selection by
-    /// [`after`](Selection::after), because all attempts at a transfer have the same parameters.
+    /// Creates a transfer of the selected conversations. All attempts at a transfer must have equal
+    /// parameters. Therefore this function removes a restriction by [`after`](Selection::after)
+    /// from the selection.
     pub fn new(operation: Operation, selection: Selection) -> Self {
         Self { operation, selection: selection.from_the_first(), from: None, to: None }
     }
 
-    /// Sets the name of the store or file of the source, without passwords.
+    /// Sets the name of the store or file that is the source. The name must not contain passwords.
     #[must_use]
     pub fn from(mut self, from: impl Into<String>) -> Self {
         self.from = Some(from.into());
         self
     }
 
-    /// Sets the name of the store or file of the target, without passwords.
+    /// Sets the name of the store or file that is the target. The name must not contain passwords.
     #[must_use]
     pub fn to(mut self, to: impl Into<String>) -> Self {
         self.to = Some(to.into());
@@ -129,12 +131,12 @@ enum Entry {
 }
 
 impl ReceiptLog {
-    /// Opens the receipt of a transfer: a new file, or that of earlier attempts at the same
-    /// transfer. Writes the line at the beginning of an attempt.
+    /// Opens the receipt of a transfer. The file is created, or continued if it contains earlier
+    /// attempts at the same transfer. Writes the first line of the new attempt.
     ///
     /// # Errors
     ///
-    /// [`ReceiptLogError`].
+    /// Returns a [`ReceiptLogError`] if the receipt cannot be continued.
     pub fn open(path: &Path, transfer: Transfer) -> Result<Self, ReceiptLogError> {
         let file = OpenOptions::new().read(true).append(true).create(true).open(path)?;
         let mut log = Self {
@@ -171,7 +173,8 @@ impl ReceiptLog {
             }
             self.take(entry, transfer)?;
         }
-        // An incomplete line is removed only if it is the beginning of a line of a receipt.
+        // An incomplete line is removed only if it has the beginning of a line of a receipt.
+        // Otherwise the file may belong to another program.
         if !text.is_empty() && !is_beginning(&text, line == 0) {
             return Err(ReceiptLogError::NotAReceipt);
         }
@@ -205,34 +208,36 @@ impl ReceiptLog {
         self.total.add(step);
     }
 
-    /// Returns the last finished conversation. The transfer continues [after](Selection::after) it.
+    /// Returns the last finished conversation. A transfer that is continued selects the
+    /// conversations [after](Selection::after) this one.
     pub fn last(&self) -> Option<&ConversationKey> {
         self.last.as_ref()
     }
 
-    /// Returns the conversation that was begun and is not recorded as finished. An earlier attempt
-    /// may have finished it and stopped before it wrote the line.
+    /// Returns the conversation whose transfer has begun and was not recorded as finished. An
+    /// earlier attempt may have finished the conversation, and stopped before it wrote the line.
     pub fn begun(&self) -> Option<&ConversationKey> {
         self.begun.as_ref().map(|(key, _)| key)
     }
 
-    /// Records that the [begun](Self::begun) conversation is deleted. If there is none, does
-    /// nothing.
+    /// Records that the [begun](Self::begun) conversation was deleted. Does nothing if there is no
+    /// begun conversation.
     ///
     /// # Errors
     ///
-    /// If the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn was_deleted(&mut self) -> io::Result<()> {
         let Some((key, counts)) = self.begun.take() else { return Ok(()) };
         self.record(&Event::Done(TransferStep::new(&key, TransferOutcome::Deleted, counts)))
     }
 
-    /// Writes an event to the file, for a callback. When the method returns, the operating system
-    /// has the line; if a deletion begins, the disk has it. [`Event::Total`] is not written.
+    /// Writes an event to the file. Call this method in the callback of the transfer. When the
+    /// method returns, the line was written to the operating system. A line for the beginning of a
+    /// deletion was also synced to the disk. The method writes nothing for [`Event::Total`].
     ///
     /// # Errors
     ///
-    /// If the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn record(&mut self, event: &Event) -> io::Result<()> {
         match event {
             Event::Total { .. } => Ok(()),
@@ -240,8 +245,8 @@ impl ReceiptLog {
                 self.begun = Some((key.clone(), *counts));
                 let (scope, id) = (key.scope().to_owned(), key.id().to_owned());
                 self.write(&Entry::Begins { scope, id, counts: *counts })?;
-                // The deletion that follows cannot be undone, so the line must survive a power
-                // loss.
+                // The line must survive a power loss, because the deletion after it cannot be
+                // undone.
                 match self.total.operation {
                     Operation::Delete => self.file.sync_data(),
                     Operation::Export | Operation::Import | Operation::Copy => Ok(()),
@@ -254,21 +259,21 @@ impl ReceiptLog {
         }
     }
 
-    /// Writes the sum of all attempts to the file, and returns it.
+    /// Writes the receipt with the sums of all attempts to the file, and returns it.
     ///
     /// # Errors
     ///
-    /// If the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn complete(self) -> io::Result<Receipt> {
         self.complete_with(None)
     }
 
-    /// Completes the receipt of an export or an import. `sha256` is that of the exported or
+    /// Completes the receipt of an export or an import. `sha256` is the digest of the exported or
     /// imported file.
     ///
     /// # Errors
     ///
-    /// If the file cannot be written.
+    /// Returns an error if the file cannot be written.
     pub fn complete_with(mut self, sha256: Option<String>) -> io::Result<Receipt> {
         let mut receipt = self.total.clone().end();
         receipt.sha256 = sha256;

@@ -9,12 +9,12 @@ use tower_chat_core::{
 
 use crate::Counts;
 
-/// The data of a conversation besides its records.
+/// The data of a conversation that are not in its records.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Beginning {
     pub(crate) created_at: SystemTime,
     pub(crate) last_active_at: SystemTime,
-    /// The number of runs, including the open one, without discarded ones.
+    /// The number of runs, including the open run, and not including discarded runs.
     pub(crate) runs: u64,
     /// The mode of the most recent run that has a mode.
     pub(crate) last_mode: Option<PersistenceMode>,
@@ -30,9 +30,10 @@ pub(crate) struct Beginning {
 /// run.
 ///
 /// The records have this order: the runs; the messages, each followed by the rows that are complete
-/// with it; the rows whose result is in no message; and the open run, followed by its staged
-/// messages and then their rows. A row is complete with a message if the message contains its
-/// result, or contains its call and the row has no result.
+/// with this message; the rows whose result is in no message; the open run; its staged messages;
+/// and the rows of the staged messages. A row is complete with a message if the message contains
+/// the result of the row. A row without a result is complete with the message that contains its
+/// call.
 ///
 /// The `number` of a message is its sequence number in the source.
 #[derive(Debug, Clone, PartialEq)]

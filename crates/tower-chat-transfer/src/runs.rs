@@ -1,4 +1,5 @@
-//! The directory data of the runs of one conversation, and the part that the target is missing.
+//! The directory data of the runs of one conversation, and the part of these data that is missing
+//! at the target.
 
 use std::{collections::HashMap, time::SystemTime};
 
@@ -7,8 +8,8 @@ use tower_chat_core::{
     store::{ModelUsage, RunActivity, RunSummary, UsageSum},
 };
 
-/// The runs of a conversation in the source and at the target. The state at the target includes the
-/// activities that were returned for writes.
+/// The runs of a conversation in the source and at the target. The runs at the target include the
+/// activities that the methods have returned for writes.
 #[derive(Default)]
 pub(crate) struct Runs {
     source: HashMap<RunId, RunSummary>,
@@ -29,18 +30,19 @@ impl Runs {
         self.source.get(&run)
     }
 
-    /// Returns whether these runs are equal to those of the source, in any order.
+    /// Returns whether the given runs equal the runs of the source, in any order.
     pub(crate) fn are(&self, runs: &[RunSummary]) -> bool {
         runs.len() == self.source.len()
             && runs.iter().all(|run| self.source.get(&run.run) == Some(run))
     }
 
-    /// Returns the activity for a write of messages: the start, mode and time of the final write of
-    /// its run, and the usage that the target is missing. The first write of a run contains its
-    /// whole usage, because a store counts the usage on the day of the start.
+    /// Returns the activity for a write of messages: the start and the mode of the run, the time of
+    /// its last write in the source, and the usage that is missing at the target. The first write
+    /// of a run contains the whole usage of the run, because a store counts all usage of a run on
+    /// the day on which the run began.
     ///
-    /// A run without a summary in the source was copied by a fork. Its activity has the time of the
-    /// copy, which is `created_at`.
+    /// If the source has no summary of a run, a fork has copied the messages of the run. The
+    /// activity then has the time of the fork, which is `created_at`.
     pub(crate) fn next_activity(&mut self, run: RunId, created_at: SystemTime) -> RunActivity {
         let summary = self.source.get(&run).cloned();
         let summary = summary.unwrap_or_else(|| RunSummary::new(run, created_at));
@@ -54,8 +56,9 @@ impl Runs {
         activity.with_mode(summary.mode).with_usage(usage)
     }
 
-    /// Returns the activity for a write without messages that sets the time of the final write of a
-    /// run; `None` if the target has this time already, or if either side does not know the run.
+    /// Returns the activity for a write without messages that sets the time of a run's last write.
+    /// Returns `None` if the target already has this time, or if the source or the target does not
+    /// know the run.
     pub(crate) fn last_activity(&mut self, run: RunId) -> Option<RunActivity> {
         let summary = self.source.get(&run)?;
         let known = self.target.get_mut(&run)?;
@@ -66,9 +69,9 @@ impl Runs {
         })
     }
 
-    /// Returns the runs that the target does not know, or knows with less usage or an earlier time,
-    /// in the order of their start, without the open run. After all messages were appended, these
-    /// are mostly runs without messages, which were pruned or discarded.
+    /// Returns the runs that are missing at the target, or have less usage or an earlier time
+    /// there, in the order of their start. The open run is not included. After all messages were
+    /// appended, these are mostly runs without messages, which were pruned or discarded.
     pub(crate) fn missing(&self) -> Vec<RunId> {
         let is_missing = |run: &&RunSummary| {
             let known = self.target.get(&run.run);
@@ -80,8 +83,8 @@ impl Runs {
         missing.into_iter().map(|run| run.run).collect()
     }
 
-    /// Returns the run that created the conversation: the one that began at `created_at`. Returns
-    /// `None` if this is `first`, the run of the first message, or if there is no such run.
+    /// Returns the run that created the conversation, which is the run that began at `created_at`.
+    /// Returns `None` if there is no such run, or if it is `first`, the run of the first message.
     pub(crate) fn creator(&self, created_at: SystemTime, first: Option<RunId>) -> Option<RunId> {
         let began_then = |run: &&RunSummary| run.began_at == created_at && !run.is_open;
         if first.and_then(|first| self.source.get(&first)).as_ref().is_some_and(began_then) {
@@ -90,7 +93,7 @@ impl Runs {
         self.source.values().filter(began_then).map(|run| run.run).min()
     }
 
-    /// Returns the runs of the source, without the open one, in the order of their start.
+    /// Returns all runs of the source except the open run, in the order of their start.
     pub(crate) fn in_order(&self) -> Vec<&RunSummary> {
         let mut runs: Vec<_> = self.source.values().filter(|run| !run.is_open).collect();
         runs.sort_unstable_by_key(|run| (run.began_at, run.run));
@@ -98,7 +101,8 @@ impl Runs {
     }
 }
 
-/// Returns the part of a run's usage that the target is missing. `known` is the run at the target.
+/// Returns the part of a run's usage that is missing at the target. `known` is the summary of the
+/// run at the target.
 fn missing_usage(run: &RunSummary, known: Option<&RunSummary>) -> Vec<ModelUsage> {
     let known = |usage: &ModelUsage| {
         known?.usage.iter().find(|known| known.model == usage.model).map(|known| known.sum)

@@ -24,10 +24,10 @@ const PAGE: usize = 500;
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Selection {
-    /// The selected scopes, in ascending order; `None` selects all.
+    /// The selected scopes, in ascending order; `None` selects all scopes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     scopes: Option<Vec<String>>,
-    /// The selected id in each scope; `None` selects all.
+    /// The selected id in each scope; `None` selects all ids.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     id: Option<String>,
     /// The scope and id of the conversation after which the selection begins.
@@ -59,15 +59,15 @@ impl Selection {
         Self { scopes: None, id: None, after: None }
     }
 
-    /// Restricts the selection to the conversation with this id in each scope.
+    /// Restricts the selection to the conversation with the given id in each scope.
     #[must_use]
     pub fn with_id(mut self, id: impl Into<String>) -> Self {
         self.id = Some(id.into());
         self
     }
 
-    /// Restricts the selection to the conversations that follow this one in the byte order of scope
-    /// and id. Replaces an earlier restriction of this kind.
+    /// Restricts the selection to the conversations after `key`, in the byte order of scope and id.
+    /// Replaces an earlier restriction of this kind.
     #[must_use]
     pub fn after(mut self, key: ConversationKey) -> Self {
         self.after = Some((key.scope().to_owned(), key.id().to_owned()));
@@ -100,7 +100,7 @@ pub(crate) struct Keys<'a> {
     selection: Selection,
     /// The scope that is being listed.
     current: Option<ListedScope>,
-    /// The most recent scope.
+    /// The scope that was listed most recently.
     last_scope: Option<String>,
 }
 
@@ -143,7 +143,7 @@ impl<'a> Keys<'a> {
         }
     }
 
-    /// Returns the selected scope that follows the most recent one; `None` at the end.
+    /// Returns the selected scope after the most recently listed one; `None` at the end.
     async fn next_scope(&mut self) -> Result<Option<String>, StoreError> {
         let after = self.selection.after.as_ref().map(|(scope, _)| scope.as_str());
         let last = self.last_scope.as_deref();
@@ -186,9 +186,10 @@ impl ListedScope {
         Self { scope, visible: ListedIds::after(after.clone()), open: ListedIds::after(after) }
     }
 
-    /// Removes and returns the lesser of the next conversations of both lists; `None` at the end of
-    /// both. A conversation that is in both lists is returned once. The lists are read in large
-    /// pages, because a store may have to read all conversations for one page of open runs.
+    /// Removes and returns the next conversation of both lists in the order of ids; `None` at the
+    /// end of both lists. A conversation that is in both lists is returned once. The pages of the
+    /// lists are large, because a store may have to read all conversations for one page of open
+    /// runs.
     async fn next(
         &mut self,
         store: &dyn HistoryStore,

@@ -1,4 +1,4 @@
-//! Finds the messages that contain the results of tool calls.
+//! The search for the messages that contain the results of tool calls.
 
 use std::collections::HashMap;
 
@@ -10,18 +10,18 @@ use tower_chat_core::{
     },
 };
 
-/// The rows of the record with a result that was not found in a message yet.
+/// The rows of the record whose results were not found in a message yet.
 ///
-/// A query of the record returns each result itself, and not the message that contains it. If a
-/// message contains an equal result, the transferred row refers to this message. Otherwise the
-/// transferred row contains the result.
+/// A query of the record returns the content of each result, but not the position of the message
+/// that contains the result. If a message contains an equal result, the transferred row refers to
+/// this message. Otherwise the transferred row contains the result itself.
 #[derive(Default)]
 pub(crate) struct WaitingResults {
     by_call_id: HashMap<Option<String>, Vec<(ToolRecord, ToolResult)>>,
 }
 
 impl WaitingResults {
-    /// Adds a row with a result. Returns a row without a result, because it is complete already.
+    /// Adds a row that has a result. A row without a result is complete, and is returned instead.
     pub(crate) fn add(&mut self, invocation: ToolInvocation) -> Option<ToolRecord> {
         let call =
             SequencePosition { sequence: invocation.sequence, index: invocation.sequence_index };
@@ -40,8 +40,8 @@ impl WaitingResults {
         }
     }
 
-    /// Removes and returns the rows whose results are in this message. `number` is the sequence
-    /// number of the message.
+    /// Removes and returns the rows whose results are in a message. `number` is the sequence number
+    /// of the message.
     pub(crate) fn find_in(&mut self, number: u64, message: &Message) -> Vec<ToolRecord> {
         let mut complete = Vec::new();
         for (index, result) in (0..).zip(message.results()) {

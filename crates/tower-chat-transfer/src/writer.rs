@@ -1,4 +1,4 @@
-//! Writing one conversation to the target.
+//! Writes one conversation to the target.
 
 use std::{collections::VecDeque, mem, sync::Arc};
 
@@ -18,12 +18,14 @@ use crate::{
     record::{Beginning, Record},
 };
 
-/// Compares a conversation with the one that the target has, and writes the part that is missing.
+/// Compares a conversation of the source with the conversation of the target, and writes the part
+/// that is missing at the target.
 ///
-/// The caller passes the records in order. As long as the target has messages, the writer compares each
-/// message with that of the target and writes nothing. The writer appends the messages that follow. A
-/// target with a different conversation is therefore not changed, and one with the beginning of this
-/// conversation is continued.
+/// The caller passes the records of the source in order. The writer compares each message with the
+/// message of the target at the same position, and writes nothing while the target has further
+/// messages. The writer appends all later messages of the source. Therefore a different
+/// conversation at the target is not changed, and a conversation that is the beginning of the
+/// source's conversation is continued.
 pub(crate) struct Writer<'a> {
     store: &'a dyn HistoryStore,
     key: ConversationKey,
@@ -34,17 +36,18 @@ pub(crate) struct Writer<'a> {
     refusal: Option<TransferRefusal>,
     /// Whether the target was read to its end.
     is_compared: bool,
-    /// The sequence number, at the target, of the final message that was found equal; the number of
-    /// the target's pruned messages if there is none.
+    /// The sequence number, at the target, of the last message that was found equal. If no message
+    /// was found equal, this is the number of pruned messages at the target.
     compared: u64,
     /// The open run of the source.
     open: Option<StagedRun>,
-    /// The records of the source that follow the visible messages of the target. These records are stored
-    /// here while the target has an open run, because they must be compared with its staged messages.
+    /// The records of the source after the visible messages of the target. While the target has an
+    /// open run, these records are stored here, because the writer must compare them with the
+    /// staged messages of that run.
     delayed: VecDeque<DelayedRecord>,
 }
 
-/// A record of the source that is not written yet.
+/// A record of the source that was not written yet.
 enum DelayedRecord {
     /// A message, and the size of its stored form in bytes.
     Message(Arc<Message>, usize),
@@ -54,14 +57,14 @@ enum DelayedRecord {
 /// The staged part of the source's open run.
 struct StagedRun {
     open: OpenRun,
-    /// Each message with the size of its stored form in bytes.
+    /// The staged messages, each with the size of its stored form in bytes.
     messages: Vec<(Arc<Message>, usize)>,
     rows: Vec<ToolRecord>,
 }
 
 impl<'a> Writer<'a> {
-    /// Reads the head and the runs that the target has of the conversation. If they cannot be read,
-    /// the conversation is refused when the writer [ends](Self::end).
+    /// Reads the head and the runs of the conversation at the target. If they cannot be read,
+    /// [`end`](Self::end) returns a refusal of the conversation.
     pub(crate) async fn begin(
         store: &'a dyn HistoryStore,
         key: &ConversationKey,
@@ -102,8 +105,8 @@ impl<'a> Writer<'a> {
         })
     }
 
-    /// Counts the next record of the source. Unless the conversation is refused, compares or writes
-    /// the record, or stores it until the end.
+    /// Processes the next record of the source: counts it, and compares it, writes it, or stores it
+    /// until [`end`](Self::end). If the conversation was refused, only counts the record.
     pub(crate) async fn take(&mut self, record: Record) -> Result<(), TransferError> {
         let bytes = record.count(&mut self.counts);
         if self.refusal.is_some() || self.appender.refusal.is_some() {
@@ -159,12 +162,13 @@ impl<'a> Writer<'a> {
         self.take_over().await
     }
 
-    /// Discards the open run of the target, and appends the delayed records, if the target's open run is
-    /// an earlier copy of a run that has ended in the source. Otherwise does nothing.
+    /// If the open run of the target is an earlier copy of a run that has ended in the source,
+    /// discards the open run of the target and appends the delayed records. Otherwise does nothing.
     ///
-    /// The source must know the run, and the lease of the run at the target must have expired. If the
-    /// first delayed message is of this run, the run was committed in the source, and the delayed
-    /// messages must begin with all staged messages of the target. Otherwise the run was discarded in the
+    /// The directory of the source must contain the run, and the lease of the run at the target
+    /// must have expired. If the first delayed message belongs to this run, the run was committed
+    /// in the source. In this case, the delayed messages must begin with all staged messages of the
+    /// target. If the first delayed message belongs to another run, the run was discarded in the
     /// source.
     async fn take_over(&mut self) -> Result<(), TransferError> {
         let Some(open) = self.target.open_run() else { return Ok(()) };
@@ -196,8 +200,8 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Returns the next message of the target, an inner `None` at its end, or an outer `None` if it
-    /// cannot be read.
+    /// Returns the next message of the target. The inner option is `None` at the end of the
+    /// conversation, and the outer option is `None` if the conversation cannot be read.
     async fn next_of_target(&mut self) -> Result<Option<Option<Arc<Message>>>, TransferError> {
         match self.target.next_message().await {
             Ok(found) => Ok(Some(found)),
@@ -229,7 +233,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Converts the sequence numbers of the source to those of the target.
+    /// Converts the sequence numbers in a row from those of the source to those of the target.
     fn renumber(&self, row: &mut ToolRecord) {
         let (pruned, target) = (self.source.pruned, self.target.pruned());
         let renumber = |sequence: u64| sequence.saturating_sub(pruned).saturating_add(target);
@@ -293,8 +297,8 @@ impl<'a> Writer<'a> {
             None => 0,
         };
         if self.appender.open_run().is_none() && counted < self.source_runs() {
-            // The number of runs in a file may be wrong. The number of records in the file limits the
-            // number of writes for the runs.
+            // The number of writes is limited by the number of records that were read, because the
+            // number of runs that a file states may be wrong.
             let Counts { messages, tool_calls, runs, .. } = self.counts;
             let contained = messages.saturating_add(tool_calls).saturating_add(runs);
             let missing = self.source_runs() - counted;
@@ -303,7 +307,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Returns the number of runs of the source, without the open one.
+    /// Returns the number of runs of the source, not including the open run.
     fn source_runs(&self) -> u64 {
         self.source.runs - self.source.runs.min(u64::from(self.open.is_some()))
     }
@@ -317,9 +321,10 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// Returns the change that gives the target the service id of the source; `None` if they are
-    /// equal. A service id refers to messages that the service stores. The target therefore keeps
-    /// its own service id if it existed before and no messages were added.
+    /// Returns the change after which the target has the service id of the source; `None` if no
+    /// change is needed. A service id refers to messages that the service stores. Therefore, if the
+    /// conversation existed at the target and no messages were added, the target keeps a service id
+    /// that it already has.
     fn service_id_change(&self) -> Option<ServiceIdChange> {
         let (source, target) = (self.source.service_id.as_ref(), self.target.service_id());
         let is_new = !self.target.exists() || self.appender.added > 0;
@@ -338,8 +343,8 @@ impl<'a> Writer<'a> {
         }
         let found = self.target.open_run().filter(|_| self.appender.open_run().is_some()).cloned();
         let Some(staged) = &self.open else {
-            // The visible messages are equal, and the target has an open run that the source does
-            // not have.
+            // If `found` is set, the visible messages are equal, and the target has an open run
+            // that the source does not have.
             self.refusal = found.map(|open| TransferRefusal::OpenRun { run: open.run });
             return Ok(());
         };
@@ -374,8 +379,9 @@ impl<'a> Writer<'a> {
 
     /// Returns the attempt number under which the open run is staged.
     ///
-    /// `None` if the target has a different open run, or other staged messages of this one, or if
-    /// staged messages are missing there and the lease of the run has not expired.
+    /// Returns `None` if the target has a different open run, or an open run with different staged
+    /// messages. Also returns `None` if the target lacks some of the staged messages, and the lease
+    /// of its run has not expired.
     fn next_attempt(&self, staged: &StagedRun, found: Option<&OpenRun>) -> Option<u32> {
         let Some(found) = found else { return Some(staged.open.lease.attempt.max(1)) };
         let had = self.target.staged();
@@ -387,7 +393,8 @@ impl<'a> Writer<'a> {
         (is_beginning && (is_whole || !is_held)).then(|| found.lease.attempt.saturating_add(1))
     }
 
-    /// Sets the description, if the target never had one. Returns whether it was set.
+    /// Sets the description, if the conversation at the target never had one. Returns whether the
+    /// description was set.
     async fn describe(&mut self) -> Result<bool, TransferError> {
         let description = &self.source.description;
         let version = self.target.summary().map_or(0, |summary| summary.description_version);
@@ -401,8 +408,8 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Reads the directory data of the conversation from the target, and returns how they differ
-    /// from those of the source.
+    /// Compares the data of the conversation at the target with those of the source, and returns
+    /// the differences.
     async fn differences(&self) -> Result<Vec<Difference>, TransferError> {
         let Some(summary) = self.store.summary(&self.key).await? else { return Ok(Vec::new()) };
         let head = self.store.head(&self.key).await?;
@@ -426,8 +433,8 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Returns the refusal of a conversation that cannot be read at the target, or the error of the
-/// whole transfer.
+/// Converts an error of reading the target to a refusal of the conversation. Returns an error if
+/// the whole transfer has failed.
 fn refused(error: ReadError) -> Result<TransferRefusal, TransferError> {
     match error {
         ReadError::Changed => Ok(TransferRefusal::Conflict),

@@ -1,5 +1,5 @@
-//! A test of the memory that a transfer allocates. The test needs its own process, because it counts all
-//! allocations.
+//! A test of the memory that a transfer allocates. This test has its own process, because it counts
+//! all allocations of the process.
 
 #![allow(clippy::unwrap_used, reason = "a panic is a failing test")]
 
@@ -19,11 +19,13 @@ static MEMORY: PeakAlloc = PeakAlloc;
 
 const MESSAGES: u32 = 10_000;
 const BYTES: usize = 1_000;
-/// For a conversation of 10 MB. A submission has 1 MiB of messages, which are in memory as
-/// messages, as JSON and as rows.
+/// The maximum number of bytes that a transfer of a conversation of 10 MB may allocate at a time. A
+/// submission contains 1 MiB of messages, which are in memory in three forms: as messages, as JSON
+/// and as rows.
 const LIMIT: usize = 5 * 1024 * 1024;
 
-/// Returns the maximum number of bytes that a future allocates, minus those that were allocated before.
+/// Returns the output of a future, and the maximum number of bytes that were allocated while it
+/// ran, without the bytes that were allocated before.
 async fn peak_of<T>(future: impl Future<Output = T>) -> (T, usize) {
     MEMORY.reset_peak_usage();
     let before = MEMORY.current_usage();

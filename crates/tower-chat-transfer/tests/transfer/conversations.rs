@@ -1,4 +1,4 @@
-//! Conversations of the tests.
+//! The conversations that the tests transfer.
 
 use std::{
     io::Cursor,
@@ -21,7 +21,7 @@ use tower_chat::{
     transfer::{ExportFile, Receipt, Selection, export, import},
 };
 
-/// Returns a time in the past, with milliseconds.
+/// Returns a time in the past, which is not a whole second.
 pub(crate) fn at(second: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(1_700_000_000_123 + second * 1000)
 }
@@ -34,7 +34,7 @@ pub(crate) fn id(run: RunId, index: u32) -> MessageId {
     MessageId { run, index }
 }
 
-/// Returns the id of a run that was made at this time.
+/// Returns the id of a run that was created at the given time.
 pub(crate) fn run_at(second: u64) -> RunId {
     RunId::at(at(second))
 }
@@ -59,7 +59,7 @@ pub(crate) async fn revision(store: &dyn HistoryStore, key: &ConversationKey) ->
     store.head(key).await.unwrap().revision
 }
 
-/// Adds a run with these messages, in one write.
+/// Adds a run with the given messages, in one write.
 pub(crate) async fn add_run(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -74,9 +74,9 @@ pub(crate) async fn add_run(
     run
 }
 
-/// Writes a conversation with all kinds of data: three runs, one of them long, with two models and
-/// with calls that succeeded, failed or wait for approval, or whose result is in no message; a
-/// description; a service id.
+/// Writes a conversation with all kinds of data. It has a description, a service id and three runs.
+/// One of the runs is long and uses two models. The runs contain calls that succeeded, that failed,
+/// that wait for approval, and whose result is in no message.
 pub(crate) async fn fill(store: &dyn HistoryStore, key: &ConversationKey) {
     add_run(store, key, 1, &["Good day.", "Quotes \" and \u{1F9E5} and \\u0000 and \u{2028}."])
         .await;
@@ -136,7 +136,7 @@ pub(crate) async fn fill(store: &dyn HistoryStore, key: &ConversationKey) {
     store.change_description(key, &patch).await.unwrap();
 }
 
-/// Stages a run and discards it, so that only its usage remains.
+/// Stages a run and discards it, so that only the usage of the run remains.
 pub(crate) async fn discard_run(store: &dyn HistoryStore, key: &ConversationKey, second: u64) {
     let run = run_at(second);
     let visible = revision(store, key).await.sequence;
@@ -176,7 +176,7 @@ pub(crate) async fn all_runs(store: &dyn HistoryStore, key: &ConversationKey) ->
     store.runs(key, None, 10_000).await.unwrap()
 }
 
-/// Exports the conversations of alice to a file.
+/// Exports the conversations of the scope `alice` to a file in memory.
 pub(crate) async fn export_alice(store: &dyn HistoryStore) -> Vec<u8> {
     let mut file = Vec::new();
     let alice = Selection::scope("alice");
@@ -188,13 +188,13 @@ pub(crate) async fn import_file(store: &dyn HistoryStore, file: &[u8]) -> Receip
     import(store, Cursor::new(file), &Selection::everything(), &mut |_| Ok(())).await.unwrap()
 }
 
-/// Returns the lines of a file, without the one that completes it.
+/// Returns all lines of a file except the last line, `complete`.
 pub(crate) fn lines(file: &[u8]) -> Vec<&str> {
     let text = std::str::from_utf8(file).unwrap();
     text.lines().filter(|line| !line.starts_with(r#"{"complete""#)).collect()
 }
 
-/// Checks that both stores have the same visible conversation.
+/// Checks that both stores have the same visible data of a conversation.
 pub(crate) async fn assert_same(
     left: &dyn HistoryStore,
     right: &dyn HistoryStore,

@@ -20,7 +20,7 @@ async fn file() -> Vec<u8> {
     export_alice(&*store).await
 }
 
-/// Returns the reason why the file is refused. Nothing of it must be in the store.
+/// Imports a damaged file, and returns the error. Panics if the import succeeds or writes anything.
 async fn refused(file: &[u8]) -> FileError {
     let store = MemoryStore::new();
     let error =
@@ -62,7 +62,7 @@ async fn a_bit_that_is_flipped_in_any_byte_is_noticed_in_its_line_or_where_its_c
         damaged[position] ^= 1 << (position % 8);
         let error = refused(&damaged).await;
         let line = 1 + file[..position].iter().filter(|byte| **byte == b'\n').count() as u64;
-        // Without its line end, the last line is incomplete.
+        // If the last byte is removed, the last line is incomplete.
         let expected = if position + 1 == file.len() { line - 1 } else { line };
         assert!(line_of(&error) >= expected, "{error} at line {line}");
     }

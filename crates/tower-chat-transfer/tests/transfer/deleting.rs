@@ -41,7 +41,7 @@ async fn all_of_a_scope_goes_and_nothing_of_another() {
     }
 }
 
-/// A store without queries of tool calls.
+/// A store that does not support queries of tool calls.
 struct WithoutQueries(MemoryStore);
 
 impl store::author::StoreWrapper for WithoutQueries {

@@ -1,5 +1,5 @@
-//! Tests of transfers that stop at every await, or whose store fails at every operation, and are
-//! continued.
+//! Tests of transfers that are stopped at each await, or whose store fails at each operation, and
+//! that are then continued.
 
 use std::{
     io::{self, Cursor},
@@ -36,12 +36,13 @@ async fn source() -> MemoryStore {
     store
 }
 
-/// Returns a store in which all operations are delayed before and after.
+/// Returns a store that waits before and after each operation.
 fn waiting(store: &MemoryStore) -> FaultyStore<MemoryStore> {
     FaultyStore::with_injector(store.clone(), |_: Operation| Injection::none().delayed(1, 1))
 }
 
-/// Drops a future after it was polled this many times. Returns its output if it has completed.
+/// Polls a future at most `polls` times, and then drops it. Returns the output if the future has
+/// completed.
 async fn stop_after<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     for _ in 0..polls {
@@ -54,7 +55,8 @@ async fn stop_after<T>(polls: usize, future: impl Future<Output = T>) -> Option<
     None
 }
 
-/// Checks that the target has the beginning of every conversation, or all of it.
+/// Checks that the target has, of every conversation of the source, nothing, its beginning or all
+/// of it.
 async fn assert_beginnings(source: &MemoryStore, target: &MemoryStore) {
     for name in KEYS {
         let (all, some) = (
@@ -159,7 +161,7 @@ async fn a_transfer_whose_store_fails_at_any_operation_is_repeated() {
     }
 }
 
-/// A writer that accepts a few bytes at a time, and is pending every other time.
+/// A writer that accepts a few bytes at a time. Every other poll returns `Pending`.
 #[derive(Default)]
 struct SlowFile {
     bytes: Vec<u8>,

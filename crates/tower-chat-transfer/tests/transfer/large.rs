@@ -1,4 +1,4 @@
-//! Tests of large conversations, and of those that change while they are read.
+//! Tests of large conversations, and of conversations that change while they are read.
 
 use std::sync::{
     Arc,
@@ -45,8 +45,8 @@ async fn ten_thousand_messages_are_the_same_in_every_store() {
     }
 }
 
-/// Returns a store that adds a run to the conversation `busy` before each of the first `times` reads of a
-/// page of messages.
+/// Returns a store that adds a run to the conversation `busy` before each of the first `times`
+/// reads of a page of messages.
 fn changing(store: &MemoryStore, times: usize) -> FaultyStore<MemoryStore> {
     let (inner, count) = (store.clone(), Arc::new(AtomicUsize::new(0)));
     FaultyStore::with_injector(store.clone(), move |operation: Operation| {
@@ -91,7 +91,8 @@ async fn a_conversation_that_changes_whenever_it_is_read_is_refused_and_the_othe
     let (target, store) = (MemoryStore::new(), changing(&source, usize::MAX));
     let alice = Selection::scope("alice");
     let mut file = Vec::new();
-    // The export and the copy read each message as a page of its own, so each read finds a new run.
+    // Before every read of a page, the store adds another run, so that no attempt to read the
+    // conversation succeeds.
     let receipt =
         export(&store, &alice, ExportFile::new(&mut file), &mut |_| Ok(())).await.unwrap();
     assert_eq!(receipt.total(OutcomeKind::Exported).conversations, 1);

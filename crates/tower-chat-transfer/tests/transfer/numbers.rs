@@ -1,4 +1,4 @@
-//! Tests of files whose numbers exceed their contents.
+//! Tests of files that state larger numbers than their contents permit.
 
 use std::io::Cursor;
 
@@ -19,7 +19,7 @@ fn sha256(bytes: &[u8]) -> String {
     Sha256::digest(bytes).iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the file with a change, and with matching digests.
+/// Replaces a text in a file, and corrects the digests in the file.
 fn changed(file: &str, from: &str, to: &str) -> Vec<u8> {
     assert!(file.contains(from), "{from} is not in {file}");
     let file = file.replacen(from, to, 1);
@@ -34,7 +34,7 @@ fn changed(file: &str, from: &str, to: &str) -> Vec<u8> {
             if let Some(end) = value.get_mut(name) {
                 end["sha256"] = sha256(text.as_bytes()).into();
                 let end = end.to_string();
-                // The order of fields is irrelevant.
+                // The fields may be in another order than in the exported line.
                 written = format!("{{\"{name}\":{end}}}");
             }
         }

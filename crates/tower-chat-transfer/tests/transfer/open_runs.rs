@@ -17,7 +17,7 @@ use crate::{
     stores::Kind,
 };
 
-/// Opens a run after the visible messages, and stages two writes of it.
+/// Opens a run after the visible messages, and stages two writes of this run.
 pub(crate) async fn open_run(
     store: &dyn HistoryStore,
     conversation: &str,
@@ -83,7 +83,7 @@ async fn an_open_run_is_open_at_the_target_with_all_that_it_has_staged() {
         let again = import_file(&*to, &file).await;
         assert_eq!(again.total(OutcomeKind::Unchanged).conversations, 2, "{again:?}");
 
-        // The staged messages at the target can be committed there.
+        // The copied run can be committed at the target.
         let key = key("coats");
         let open = to.open_run(&key).await.unwrap().unwrap();
         let close = Write::new(key.clone(), id(run, 3), open.head.revision, [])
@@ -106,7 +106,7 @@ async fn a_run_that_is_open_at_the_target_alone_is_left_alone() {
         let run = open_run(&*to, "hats").await;
         let before = export_alice(&*to).await;
 
-        // The source first has no new messages, then one.
+        // In the first pass the source has no new messages, and in the second pass it has one.
         for second in [80, 81] {
             let receipt = copy(&*from, &*to, &alice, &mut |_| Ok(())).await.unwrap();
             let step = &receipt.refused[0];
@@ -120,7 +120,8 @@ async fn a_run_that_is_open_at_the_target_alone_is_left_alone() {
     }
 }
 
-/// The run is copied while it is open, and then ends in the source in several ways.
+/// The test copies a conversation with an open run. Then the run ends in the source, in several
+/// ways, and the copy is repeated.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_run_that_was_copied_while_it_was_open_is_followed_to_its_end_in_the_source() {
     for kind in Kind::all() {
@@ -158,7 +159,8 @@ async fn a_run_that_was_copied_while_it_was_open_is_followed_to_its_end_in_the_s
     }
 }
 
-/// The run at the target is no longer a copy of the source's run.
+/// The open run of the target was continued at the target, so that it is no longer a copy of the
+/// source's run.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_run_that_went_another_way_at_the_target_is_left_alone() {
     let (from, to) = (Kind::Memory.open().await, Kind::Memory.open().await);

@@ -1,4 +1,4 @@
-//! Tests of receipts that are written step by step.
+//! Tests of receipts that are written to a file step by step.
 
 use std::{fs, path::Path};
 
@@ -25,8 +25,8 @@ fn deletion() -> Transfer {
     Transfer::new(Operation::Delete, Selection::scope("alice")).from("a store")
 }
 
-/// Continues a deletion until an event at which the process dies, before or after the event is
-/// written.
+/// Continues a deletion, and stops it at an event as if the process died. `is_written` determines
+/// whether the event is written to the receipt before.
 async fn delete_until(
     store: &MemoryStore,
     path: &Path,
@@ -85,7 +85,7 @@ async fn a_copy_continues_after_the_last_conversation_of_its_receipt() {
         if done == 2 { Err("that is enough".into()) } else { Ok(()) }
     };
     copy(&from, &to, &alice, &mut progress).await.unwrap_err();
-    // The last line is truncated.
+    // The test truncates the last line, as a crash could do.
     let bytes = fs::read(&path).unwrap();
     fs::write(&path, &bytes[..bytes.len() - 5]).unwrap();
 
@@ -95,7 +95,7 @@ async fn a_copy_continues_after_the_last_conversation_of_its_receipt() {
     copy(&from, &to, &rest, &mut |event| Ok(log.record(event)?)).await.unwrap();
     let receipt = log.complete().unwrap();
     assert_eq!(receipt.total(OutcomeKind::Written).conversations, 3);
-    assert_eq!(receipt.total(OutcomeKind::Unchanged).conversations, 1); // finished, and not recorded
+    assert_eq!(receipt.total(OutcomeKind::Unchanged).conversations, 1); // finished before, but its line was truncated
     for id in ["a", "b", "c", "d"] {
         assert_same(&from, &to, &key(id)).await;
     }
@@ -154,7 +154,8 @@ async fn a_file_that_is_no_receipt_is_refused_and_left_as_it_is() {
         assert!(matches!(opened, Err(ReceiptLogError::NotAReceipt)), "{shown}");
         assert_eq!(fs::read(&path).unwrap(), contents, "{shown}");
     }
-    // A first line that a killed process has written in part is recognised.
+    // A killed process may have written only a part of the first line. Opening the receipt must
+    // accept this part.
     for length in 0..whole.len() {
         fs::write(&path, &whole[..length]).unwrap();
         ReceiptLog::open(&path, deletion()).unwrap().complete().unwrap();

@@ -1,4 +1,4 @@
-//! Tests of refused conversations and their reasons.
+//! Tests of conversations that a transfer refuses, and of the reasons.
 
 use tower_chat::{
     MemoryStore, Message,
@@ -118,12 +118,12 @@ async fn what_the_target_does_not_take_is_refused_and_the_others_are_written() {
         );
         let stored = target.list("alice", None, 9).await.unwrap();
         assert_eq!(stored, [key("coats"), key("hats")]);
-        // A second copy writes the missing conversation.
+        // When the target accepts writes again, a second copy writes the missing conversation.
         let receipt = copy(&*from, &refusing, &selection, &mut |_| Ok(())).await.unwrap();
         assert_eq!(receipt.total(OutcomeKind::Written).conversations, 1);
         assert!(receipt.refused.is_empty());
     }
-    // A retryable error ends the copy.
+    // A retryable error of the target must end the whole copy.
     let passing = FaultyStore::new(MemoryStore::new());
     passing.fail_next_append(StoreError::backend("append", true, "too busy"));
     let outcome = copy(&*from, &passing, &Selection::scope("alice"), &mut |_| Ok(())).await;

@@ -1,4 +1,5 @@
-//! Tests that marks of refused content are stored by every store, and contained in files.
+//! Tests that every store and every exported file contains the marks of content that a service has
+//! refused.
 
 use std::sync::Arc;
 
@@ -20,7 +21,7 @@ use crate::{
 };
 
 const ISSUER: &str = "openai";
-/// The end of the sentence in place of refused content.
+/// The end of the sentence that is sent instead of refused content.
 const SENTENCE: &str = "the service has refused it";
 
 #[derive(Debug, thiserror::Error)]
@@ -45,7 +46,7 @@ fn draw() -> Tools {
     }))
 }
 
-/// Sends a question, and returns the requests that the model received.
+/// Sends a question, and returns the requests that the model has received.
 async fn ask(
     store: &Arc<dyn HistoryStore>,
     mode: PersistenceMode,
@@ -59,7 +60,7 @@ async fn ask(
     model.requests()
 }
 
-/// Returns whether the request that the service receives has a sentence in place of the image.
+/// Returns whether the service would receive the sentence instead of the image.
 fn has_sentence(request: &ChatRequest) -> bool {
     let rules = ServiceRules::named(BodyWire::OpenAiChat, ISSUER).unwrap();
     let fitted = fit(request, &rules);
@@ -89,7 +90,7 @@ async fn marks_of_refused_content_stay_in_every_store_and_file_until_they_are_re
             let later = ask(store, mode, [Step::text("Still there.")]).await;
             assert!(has_sentence(&later[0]), "{kind:?} {mode:?}");
         }
-        // The mark is removed in the copy alone.
+        // Removing the mark in the copy must not remove it in the source.
         assert_eq!(lift_refusals(&*copy, &key("map"), Some(ISSUER)).await.unwrap(), 1);
         for (store, expected) in [(&store, true), (&copy, false)] {
             let later = ask(store, mode, [Step::text("Still there.")]).await;

@@ -50,7 +50,7 @@ async fn a_copy_from_store_to_store_is_the_same_and_is_repeated_without_effect()
         }
         assert_same(&*from, &*to, &key("coats")).await;
 
-        // The conversation continues in the source, and the copy is repeated.
+        // The source adds messages to the conversation, and the copy is repeated.
         add_run(&*from, &key("coats"), 90, &["And shoes?", "Brown ones."]).await;
         let receipt =
             copy(&*from, &*to, &Selection::scope("alice"), &mut |_| Ok(())).await.unwrap();
@@ -73,7 +73,8 @@ async fn runs_that_were_pruned_or_discarded_leave_their_usage_and_messages_are_n
         assert_eq!(all_runs(&*to, &key).await.len(), 5);
         let again = import_file(&*to, &file).await;
         assert_eq!(again.total(OutcomeKind::Unchanged).conversations, 1, "{again:?}");
-        // Apart from the sequence numbers, the file of the copy is the same.
+        // An export of the target must equal the export of the source, except for the sequence
+        // numbers.
         let second = export_alice(&*to).await;
         assert_eq!(lines(&file).len(), lines(&second).len());
         let third = Kind::Memory.open().await;
@@ -91,8 +92,8 @@ async fn a_fork_keeps_its_times_and_gets_a_row_of_each_run() {
         from.fork(&key("coats"), &key("fork")).await.unwrap();
         let receipt = import_file(&*to, &export_alice(&*from).await).await;
         if source == Kind::Encrypted {
-            // Forks of an encrypted store have a row for each run, and a separate write creates
-            // them.
+            // A fork of an encrypted store has a row for each run, because the encrypting wrapper
+            // writes these rows separately.
             let differences: Vec<_> =
                 receipt.differing.iter().map(|step| &*step.differences).collect();
             assert!(
@@ -145,7 +146,8 @@ async fn all_scopes_are_taken_in_order_and_continued_after_any_conversation() {
     }
 }
 
-/// Returns every store as source and as target, each paired with the store in memory.
+/// Returns pairs of a source and a target. Every kind of store is a target and a source, with the
+/// store in memory as the other one.
 fn pairs() -> Vec<(Kind, Kind)> {
     let all = Kind::all();
     let targets = all.iter().map(|kind| (Kind::Memory, *kind));

@@ -30,7 +30,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Returns the kinds whose servers are installed.
+    /// Returns all kinds of stores whose servers are installed on this machine.
     pub(crate) fn all() -> Vec<Self> {
         let all = [Self::Memory, Self::Sqlite, Self::Encrypted, Self::Postgres, Self::Redis];
         let is_there = |kind: &Self| {

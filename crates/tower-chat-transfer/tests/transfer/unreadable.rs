@@ -1,4 +1,4 @@
-//! Tests of conversations that cannot be opened, among others that can.
+//! Tests of transfers in which some conversations cannot be decrypted.
 
 use tower_chat::{
     HistoryStore, MemoryStore,
@@ -11,7 +11,7 @@ use crate::conversations::{add_run, export_alice, fill, key};
 
 const IDS: [&str; 3] = ["erased", "hats", "scarves"];
 
-/// Creates a store with three conversations, and erases the key of one.
+/// Creates a store with three conversations, and erases the encryption key of one of them.
 async fn with_erased_key() -> EncryptedStore<MemoryStore> {
     let keys = ErasableKeys::new();
     let store = EncryptedStore::new(MemoryStore::new(), keys.clone());
@@ -28,7 +28,7 @@ async fn with_erased_key() -> EncryptedStore<MemoryStore> {
 #[tokio::test]
 async fn one_conversation_that_does_not_open_stops_no_other() {
     let store = with_erased_key().await;
-    // The result is the same when the export is repeated.
+    // A repeated export must have the same result.
     for _ in 0..2 {
         let exported = String::from_utf8(export_alice(&store).await).unwrap();
         assert!(exported.contains("hats") && exported.contains("scarves"), "{exported}");
@@ -43,7 +43,7 @@ async fn one_conversation_that_does_not_open_stops_no_other() {
         assert_eq!(step.key(), key("erased"));
         assert!(format!("{:?}", step.outcome).contains("key"), "{:?}", step.outcome);
     }
-    // Only the conversation that cannot be compared at the target is refused.
+    // The copy must refuse only the conversation that cannot be decrypted at the target.
     let receipt = copy(&other, &store, &alice, &mut |_| Ok(())).await.unwrap();
     assert_eq!(receipt.total(OutcomeKind::Unchanged).conversations, 2, "{receipt:?}");
     assert_eq!(store.list("alice", None, 9).await.unwrap(), IDS.map(key));
@@ -61,8 +61,8 @@ async fn a_conversation_that_does_not_open_can_be_deleted_by_itself() {
     assert_eq!(store.list("alice", None, 9).await.unwrap(), ["hats", "scarves"].map(key));
 }
 
-/// Encrypted data are not copied without their keys, because the target would not know that they
-/// are encrypted.
+/// Encrypted data must not be copied without their keys, because the target would not be marked as
+/// containing encrypted data.
 #[tokio::test]
 async fn encrypted_conversations_are_not_copied_without_their_keys() {
     let store = with_erased_key().await;
