@@ -103,8 +103,8 @@ pub enum PersistenceError {
         key: ConversationKey,
         /// The service, the message and its content.
         mark: tower_chat_core::RefusalMark,
-        /// Whether the content is marked. If it is, later requests to the service contain a
-        /// sentence instead of the content.
+        /// Whether the content is marked. Later requests to the service contain a sentence instead
+        /// of marked content.
         is_marked: bool,
         /// The error with which the service refused the request.
         source: BoxError,

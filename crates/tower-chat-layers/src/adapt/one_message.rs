@@ -9,11 +9,11 @@ use tower_chat_core::{
 
 /// Returns an answer as one message, for callers that expect one message of the model.
 ///
-/// The returned message is the last message of the model, with two changes. Its text consists of
-/// the texts of all messages of the model in the run, separated by blank lines. Its calls are the
-/// calls of all messages of the last answer, except calls with a result and calls that wait for
-/// approval. Each call has the id by which its result must refer to the call, which is generated if
-/// the model set no id.
+/// The returned message is the last message of the model, with another text and other calls. The
+/// text consists of the texts of all messages of the model in the run, separated by blank lines.
+/// The calls are the calls of all messages of the last answer, except calls with a result and calls
+/// that wait for approval. Each call has the id by which its result must refer to the call, which
+/// is generated if the model set no id.
 ///
 /// ```
 /// use tower_chat::{adapt::as_one_message, *};

@@ -17,9 +17,9 @@
 //! ```
 //!
 //! After the timeout, the store contains the same messages as after any failed service call. A
-//! retry layer above this layer repeats a call that returned no response in time. It does not
-//! repeat a call that stalled during the stream of its answer. If the caller sends the same request
-//! again, the run continues after the stored messages.
+//! retry layer above this layer repeats a call that returned no response in time. The retry layer
+//! does not repeat a call that stalled during the stream of its answer. If the caller sends the
+//! same request again, the run continues after the stored messages.
 //!
 //! If this layer is above `PerServiceCallPersistence`, a timeout is a disconnected caller for the
 //! persister, instead of a failed service call. If this layer is above the tool loop, the time in

@@ -88,8 +88,8 @@ impl CallRules<'_> {
         let mut planned = Vec::with_capacity(calls.len());
         let (mut is_returned, mut needs_approval) = (false, false);
         for call in calls {
-            // The tool loop answers a call that was cut off with an error result, even if the
-            // caller executes the tool.
+            // For a call that was cut off, the tool loop adds an error result, even if the caller
+            // executes the tool.
             if !settled(&call) && !call.call().is_cut_off {
                 is_returned |= self.is_callers(call.name());
                 needs_approval |= self.needs_approval(call.name());

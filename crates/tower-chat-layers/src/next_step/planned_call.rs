@@ -41,7 +41,7 @@ pub(crate) enum Refusal {
 
 impl PlannedCall {
     /// Plans a call. The call runs if the set contains its tool and the call was not cut off.
-    /// Otherwise it is refused.
+    /// Otherwise, the call is refused.
     pub(crate) fn run(pending: PendingCall, tools: &Tools) -> Self {
         if pending.call().is_cut_off {
             return Self { pending, action: Action::Refuse(Refusal::CutOff) };

@@ -180,8 +180,8 @@ fn discarding(
     last_write(store, key, content, Vec::new(), close)
 }
 
-/// Returns the write that ends an open run. It is the first write of a new attempt, so that the
-/// store refuses later writes of earlier attempts.
+/// Returns the write that ends an open run. This write is the first write of a new attempt, so that
+/// the store refuses later writes of earlier attempts.
 fn last_write(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,

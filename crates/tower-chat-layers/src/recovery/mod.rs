@@ -17,11 +17,11 @@
 //!
 //! [`recover`] resumes, commits or discards the open run of a conversation in one call.
 //!
-//! [`OnOpenRun`] decides what a new run of the conversation does before it begins: it resumes,
-//! commits or discards the open run, or it fails. If the caller of the open run has disconnected,
-//! the new run makes no paid service call for the open run ([`OnDisconnect`]). If the service
-//! refuses the open run permanently, [`OnRefusal`] decides how the open run ends, so that it does
-//! not block the conversation. [`sweep`] ends all open runs of a scope that are older than a limit.
+//! [`OnOpenRun`] decides whether a new run of the conversation first resumes, commits or discards
+//! the open run, or fails. If the caller of the open run has disconnected, the new run makes no
+//! paid service call for the open run ([`OnDisconnect`]). If the service refuses the open run
+//! permanently, [`OnRefusal`] decides how the open run ends, so that the conversation is not
+//! blocked. [`sweep`] ends all open runs of a scope that are older than a limit.
 
 mod close;
 mod open_runs;

@@ -59,9 +59,9 @@ impl TelemetryLayer {
         Self { operation, name: None, records_content: false }
     }
 
-    /// Sets a name in the spans. For runs, it is the name of the agent, `gen_ai.agent.name`. For
-    /// service calls, it is the name of the provider, `gen_ai.provider.name`, such as `openai`,
-    /// `anthropic`, `aws.bedrock` or `gcp.gemini`.
+    /// Sets a name in the spans. A layer for runs sets the name of the agent, `gen_ai.agent.name`.
+    /// A layer for service calls sets the name of the provider, `gen_ai.provider.name`, such as
+    /// `openai`, `anthropic`, `aws.bedrock` or `gcp.gemini`.
     #[must_use]
     pub fn with_name(mut self, name: impl Into<Arc<str>>) -> Self {
         self.name = Some(name.into());

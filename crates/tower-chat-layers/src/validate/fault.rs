@@ -65,7 +65,7 @@ pub enum Fault {
     /// A message contains an approval request or an approval response, which no provider accepts.
     #[error("message {message} contains a part about approval request {request_id:?}")]
     Approval {
-        /// The message.
+        /// The position of the message.
         message: usize,
         /// The id of the approval request.
         request_id: String,
@@ -73,7 +73,7 @@ pub enum Fault {
     /// An assistant message has no content.
     #[error("assistant message {message} is empty")]
     EmptyAssistant {
-        /// The message.
+        /// The position of the message.
         message: usize,
     },
     /// The sequence has no messages.
@@ -82,13 +82,13 @@ pub enum Fault {
     /// A message whose role is not assistant has no content.
     #[error("message {message} has no content")]
     EmptyMessage {
-        /// The message.
+        /// The position of the message.
         message: usize,
     },
     /// A message whose role is not assistant contains a call.
     #[error("message {message} calls tool {tool:?}, but is not an assistant message")]
     MisplacedCall {
-        /// The message.
+        /// The position of the message.
         message: usize,
         /// The name of the tool.
         tool: String,
@@ -99,7 +99,7 @@ pub enum Fault {
         named(call_id.as_deref())
     )]
     MisplacedResult {
-        /// The message.
+        /// The position of the message.
         message: usize,
         /// The id in the result, if it has one.
         call_id: Option<String>,
