@@ -1,14 +1,15 @@
-//! Codecs between async-openai's chat types and the types of this project, for the layers of
-//! [`tower_chat_layers::adapt`]. The feature `async-openai`.
+//! Codecs that convert between async-openai's chat types and the types of this project, for the
+//! layers of [`tower_chat_layers::adapt`] (feature `async-openai`).
 //!
-//! [`ChatTypes`] turns a `Service<CreateChatCompletionRequest>` into a model client, and a stack into a
-//! `Service<CreateChatCompletionRequest>`. [`ChatStream`] does the same for services whose response is a
-//! [`ChatCompletionResponseStream`].
+//! With [`ChatTypes`], a `Service<CreateChatCompletionRequest>` becomes a model client, and a stack
+//! becomes a `Service<CreateChatCompletionRequest>`. [`ChatStream`] is for services whose response
+//! is a [`ChatCompletionResponseStream`].
 //!
-//! async-openai's types have no extensions, so an adapted client does not see the run. The types have
-//! the fields of one version of OpenAI's API: a request with another option is refused, and fields that
-//! other services add to messages are dropped. An application that needs these options or fields uses
-//! `JsonClient` of `tower-chat-wire`, or [`OpenAiChat`](crate::OpenAiChat).
+//! async-openai's types have no extensions, so a client with these types does not receive the run
+//! of a request. The types have the fields of one version of OpenAI's API: a request with any other
+//! option fails, and fields that only other services add to messages are lost. An application that
+//! needs these options or fields uses `JsonClient` of `tower-chat-wire`, or
+//! [`OpenAiChat`](crate::OpenAiChat).
 
 use std::{
     fmt,
@@ -38,7 +39,7 @@ use tower_chat_wire::{
 
 use crate::error::{Errors, ProviderError};
 
-/// A codec for async-openai's request type and its type of a whole answer.
+/// A codec for async-openai's request type and its type of whole answers.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -70,13 +71,13 @@ pub struct ChatTypes {
 type KeyRule = dyn Fn(&CreateChatCompletionRequest) -> Option<ConversationKey> + Send + Sync;
 
 impl ChatTypes {
-    /// Creates a codec. `model` is the model of requests that name none, because async-openai's request
-    /// type requires a model.
+    /// Creates a codec. async-openai's request type requires a model: `model` is used for requests
+    /// that name no model.
     pub fn new(model: impl Into<String>) -> Self {
         Self { model: model.into(), key: Arc::new(|_| None) }
     }
 
-    /// Returns the codec for the same requests with a streamed answer.
+    /// Returns a codec for the same request type and streamed answers.
     pub fn streamed(self) -> ChatStream {
         ChatStream { types: self }
     }
@@ -90,8 +91,8 @@ impl ChatTypes {
         })
     }
 
-    /// As a [`ServerCodec`]: sets the function that returns the key of the conversation in which a
-    /// request begins a run.
+    /// Sets the function that returns the key of a request's conversation. The request begins a new
+    /// run in this conversation. Only the [`ServerCodec`] uses the function.
     #[must_use]
     pub fn keyed_by(
         mut self,
@@ -146,8 +147,8 @@ impl ServerCodec for ChatTypes {
             let message = as_one_message(&answer);
             let mut body = BodyWire::OpenAiChat.render_answer(&message, &answer.finish);
             if let Some(fields) = body.as_object_mut() {
-                // async-openai's type requires these fields; they are filled in if the model client did
-                // not set them.
+                // async-openai's type requires these fields, so they are added if the model client
+                // has not set them.
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 let id = || json!(format!("chatcmpl-{}", RunId::new()));
                 fields.entry("id").or_insert_with(id);
@@ -159,13 +160,13 @@ impl ServerCodec for ChatTypes {
     }
 }
 
-/// A codec for async-openai's request type and its type of a streamed answer; made by
+/// A codec for async-openai's request type and its type of streamed answers. Created by
 /// [`ChatTypes::streamed`].
 ///
-/// As a [`ClientCodec`], sends every request with `stream: true`, because the response type is a stream
-/// of events. If no choice of the client's stream has a `finish_reason`, the response fails as
-/// [`Truncated`](crate::ProviderErrorKind::Truncated). As a [`ServerCodec`], adds the usage of the
-/// answer to the final event of the stream.
+/// The [`ClientCodec`] sends every request with `stream: true`, because the response type is a
+/// stream of events. If the stream of the client ends and no choice had a `finish_reason`, the
+/// response fails with [`Truncated`](crate::ProviderErrorKind::Truncated). The [`ServerCodec`] adds
+/// the usage of the answer to the last event of the stream.
 #[derive(Debug, Clone)]
 pub struct ChatStream {
     types: ChatTypes,
@@ -187,8 +188,9 @@ impl ClientCodec for ChatStream {
         &self,
         events: ChatCompletionResponseStream,
     ) -> BoxFuture<'static, Result<ChatResponse, BoxError>> {
-        // async-openai's stream consumes the `[DONE]` event. If a choice had a `finish_reason`, `[DONE]`
-        // is appended at the end of the stream. Otherwise `updates` reports the answer as truncated.
+        // async-openai's stream does not yield the `[DONE]` event. If a choice had a
+        // `finish_reason`, this codec appends `[DONE]` at the end of the stream. Otherwise
+        // `updates` reports that the answer is truncated.
         let state = Some((events, false));
         let frames = stream::unfold(state, |state| async move {
             let (mut events, has_ended) = state?;
@@ -218,7 +220,7 @@ impl ServerCodec for ChatStream {
         let mut request = self.types.request(&request)?;
         let options = Arc::make_mut(&mut request.options);
         options.stream = true;
-        // The option applies to the stream of the outer caller. The model client sets its own
+        // This option is for the stream that the caller receives. The model client sets its own
         // `stream_options`.
         options.extra.remove("stream_options");
         Ok(request)
@@ -240,8 +242,8 @@ impl ServerCodec for ChatStream {
     }
 }
 
-/// Converts an `AnswerError` to the error of a response. If the error is `Truncated` and its source is a
-/// `ProviderError`, returns the source.
+/// Converts an `AnswerError` to the error of a response. If the error is `Truncated` with a
+/// `ProviderError` as its source, returns this source.
 fn ours(error: AnswerError) -> BoxError {
     match error {
         AnswerError::Truncated { source: Some(source), .. } if source.is::<ProviderError>() => {
@@ -266,7 +268,7 @@ fn answer_error(error: OpenAIError) -> AnswerError {
     }
 }
 
-/// The error of a request with a field that async-openai's type does not have.
+/// The error of a request with fields that async-openai's request type does not have.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the request was not sent: async-openai's chat request has no field for {fields:?}: send the \
@@ -278,8 +280,8 @@ pub struct UnknownFields {
     pub fields: Vec<String>,
 }
 
-/// Renders a request as async-openai's type. Fails with [`UnknownFields`] if the type has dropped a
-/// top-level field of the body.
+/// Converts a request to async-openai's type. Fails with [`UnknownFields`] if the type does not
+/// have a top-level field of the request.
 fn encode(request: &ChatRequest, model: &str) -> Result<CreateChatCompletionRequest, BoxError> {
     let mut body = BodyWire::OpenAiChat.render_request(request)?;
     if let Some(fields) = body.as_object_mut() {

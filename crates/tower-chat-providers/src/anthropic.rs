@@ -1,4 +1,4 @@
-//! Anthropic Messages.
+//! A client of Anthropic Messages.
 
 use http::{HeaderName, HeaderValue};
 use tower_chat_core::ChatRequest;
@@ -20,10 +20,11 @@ use crate::{
 
 /// A client of Anthropic's Messages API.
 ///
-/// Thinking blocks with their signatures, redacted thinking and ids are sent back unchanged. If a request
-/// continues a round of tool calls that has no thinking block at its beginning, the client omits the
-/// option `thinking`, because the service refuses it there. The API requires a token limit: if a request
-/// sets none, the client sends the maximum output of the model.
+/// Thinking blocks with their signatures, redacted thinking and ids are sent back unchanged. The
+/// service refuses the option `thinking` in a request that continues a round of tool calls without
+/// a thinking block at its beginning, so the client omits the option in such a request. The API
+/// requires a token limit: if the caller sets no limit, the client sends the maximum number of
+/// output tokens of the model.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -50,8 +51,8 @@ pub struct AnthropicApi;
 const VERSION: (&str, &str) = ("anthropic-version", "2023-06-01");
 
 impl<T> Anthropic<T> {
-    /// Creates a client that sends its requests through `transport`. The transport, or a layer of it,
-    /// must add the key.
+    /// Creates a client that sends its requests through `transport`. The transport, or a layer
+    /// around it, must add the key.
     pub fn new(transport: T) -> Self {
         Self::with_provider(AnthropicApi, "https://api.anthropic.com/v1", transport)
     }
@@ -59,13 +60,13 @@ impl<T> Anthropic<T> {
 
 #[cfg(feature = "reqwest")]
 impl Anthropic<Auth<ReqwestTransport>> {
-    /// Creates a client with the key in `ANTHROPIC_API_KEY`. If `ANTHROPIC_BASE_URL` is set, the client
-    /// uses that address (without `/v1`), as Anthropic's own SDK does.
+    /// Creates a client with the key in `ANTHROPIC_API_KEY`. If `ANTHROPIC_BASE_URL` is set, the
+    /// client sends requests to this URL (without `/v1`), like Anthropic's own SDK.
     ///
     /// # Errors
     ///
-    /// If `ANTHROPIC_API_KEY` is not set, if the address is not valid, or if the TLS settings of this
-    /// system cannot be used.
+    /// If `ANTHROPIC_API_KEY` is not set, if the base URL is not valid, or if the TLS settings of
+    /// this system cannot be used.
     pub fn from_env() -> Result<Self, ProviderError> {
         Anthropic::new(ReqwestTransport::new()?)
             .with_base_url_from_env(&["ANTHROPIC_BASE_URL"], "/v1")?

@@ -1,4 +1,4 @@
-//! Amazon Bedrock's Converse API.
+//! A client of Amazon Bedrock's Converse API.
 
 use tower_chat_core::ChatRequest;
 use tower_chat_wire::{bedrock_converse::render_request, body::BodyWire, rules::ServiceRules};
@@ -15,10 +15,11 @@ use crate::{
     provider::{Exchange, Provider, Settings, in_path, json_bytes},
 };
 
-/// A client of Bedrock's Converse API, with a Bedrock API key or with signed requests (feature `sigv4`).
+/// A client of Bedrock's Converse API. Requests contain a Bedrock API key, or are signed (feature
+/// `sigv4`).
 ///
-/// The model is the id of a model (`anthropic.claude-sonnet-4-5-20250929-v1:0`), of an inference
-/// profile (`us.anthropic.…`), or the ARN of either.
+/// The name of the model is the id of a model (`anthropic.claude-sonnet-4-5-20250929-v1:0`), the id
+/// of an inference profile (`us.anthropic.…`), or the ARN of a model or a profile.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), tower_chat_providers::ProviderError> {
@@ -36,17 +37,17 @@ pub type Bedrock<T> = ProviderClient<BedrockApi, T>;
 #[non_exhaustive]
 pub struct BedrockApi;
 
-/// The environment variables from which AWS's SDKs read the address of the endpoint.
+/// The environment variables from which AWS's SDKs read the URL of the endpoint.
 #[cfg(feature = "reqwest")]
 const ENDPOINTS: [&str; 2] = ["AWS_ENDPOINT_URL_BEDROCK_RUNTIME", "AWS_ENDPOINT_URL"];
 
-/// The region that is used if no variable names another.
+/// The region that is used if no environment variable names a region.
 #[cfg(feature = "reqwest")]
 const DEFAULT_REGION: &str = "us-east-1";
 
 impl<T> Bedrock<T> {
-    /// Creates a client of a region that sends its requests through `transport`. The transport, or a
-    /// layer of it, must add the key or the signature.
+    /// Creates a client for a region that sends its requests through `transport`. The transport, or
+    /// a layer around it, must add the key or the signature.
     pub fn new(region: &str, transport: T) -> Self {
         let url = format!("https://bedrock-runtime.{region}.amazonaws.com");
         Self::with_provider(BedrockApi, &url, transport)
@@ -55,15 +56,15 @@ impl<T> Bedrock<T> {
 
 #[cfg(feature = "reqwest")]
 impl Bedrock<Auth<ReqwestTransport>> {
-    /// Creates a client with the Bedrock API key in `BEDROCK_API_KEY` or `AWS_BEARER_TOKEN_BEDROCK`. The
-    /// region is in `AWS_REGION` or `AWS_DEFAULT_REGION`; the default is `us-east-1`. If
-    /// `AWS_ENDPOINT_URL_BEDROCK_RUNTIME` or `AWS_ENDPOINT_URL` is set, the client uses that address, as
-    /// AWS's SDKs do.
+    /// Creates a client with the Bedrock API key in `BEDROCK_API_KEY` or
+    /// `AWS_BEARER_TOKEN_BEDROCK`. The region is read from `AWS_REGION` or `AWS_DEFAULT_REGION`.
+    /// The default is `us-east-1`. If `AWS_ENDPOINT_URL_BEDROCK_RUNTIME` or `AWS_ENDPOINT_URL` is
+    /// set, the client sends requests to this URL, like AWS's SDKs.
     ///
     /// # Errors
     ///
-    /// If neither variable of the key is set, if the address is not valid, or if the TLS settings of
-    /// this system cannot be used.
+    /// If neither variable with a key is set, if the base URL is not valid, or if the TLS settings
+    /// of this system cannot be used.
     pub fn from_env() -> Result<Self, ProviderError> {
         let own = "BEDROCK_API_KEY";
         let key = if variable(own).is_some() { own } else { "AWS_BEARER_TOKEN_BEDROCK" };
@@ -76,13 +77,13 @@ impl Bedrock<Auth<ReqwestTransport>> {
 #[cfg(all(feature = "reqwest", feature = "sigv4"))]
 impl Bedrock<SigV4<ReqwestTransport>> {
     /// Creates a client that signs its requests with the credentials in `AWS_ACCESS_KEY_ID`,
-    /// `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`. The region and the address are read from the same
-    /// variables as in `from_env`.
+    /// `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`. The region and the base URL are read from
+    /// the same variables as in `from_env`.
     ///
     /// # Errors
     ///
-    /// If `AWS_ACCESS_KEY_ID` or `AWS_SECRET_ACCESS_KEY` is not set, if the address is not valid, or if
-    /// the TLS settings of this system cannot be used.
+    /// If `AWS_ACCESS_KEY_ID` or `AWS_SECRET_ACCESS_KEY` is not set, if the base URL is not valid,
+    /// or if the TLS settings of this system cannot be used.
     pub fn signed_from_env() -> Result<Self, ProviderError> {
         let region = region_from_env();
         let layer = SigV4Layer::from_env(&region, "bedrock")?;

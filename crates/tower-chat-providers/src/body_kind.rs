@@ -1,5 +1,5 @@
-//! Determines the kind of a response body from its first bytes, because some services send a wrong
-//! content type.
+//! Determines the format of a response body from its first bytes, because some services send a
+//! wrong content type.
 
 use std::pin::Pin;
 
@@ -13,7 +13,7 @@ use tower_chat_wire::body::BodyWire;
 
 use crate::frames::StreamFraming;
 
-/// The kind of a body, determined from its first bytes.
+/// The format of a body, determined from its first bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum BodyKind {
     /// A JSON object or array, or several of them, one per line.
@@ -27,20 +27,20 @@ pub(crate) enum BodyKind {
     Text,
 }
 
-/// A body from which [`peek`] has read the first pieces, and which returns these pieces again.
+/// A body from which [`peek`] has read the first pieces. The body yields these pieces again.
 pub(crate) type PeekedBody = StreamBody<Pieces>;
 
 type Pieces = Pin<Box<dyn Stream<Item = Result<Frame<Bytes>, BoxError>> + Send>>;
 
-/// The beginnings of lines of server-sent events, and `error:`, with which llama.cpp begins the line of
-/// an error.
+/// The possible beginnings of a line in server-sent events, and `error:`, the beginning of
+/// llama.cpp's lines with errors.
 const LINES: [&str; 6] = ["data:", "event:", "id:", "retry:", ":", "error:"];
 
-/// The number of bytes of the longest text in [`LINES`].
+/// The length of the longest text in [`LINES`], in bytes.
 const MAX_PREFIX_BYTES: usize = 6;
 
-/// Reads pieces of a body until they show its kind, or until the body ends or fails. Returns their
-/// bytes, and a body that returns the same pieces or error again.
+/// Reads pieces of a body until they determine its kind, or until the body ends or fails. Returns
+/// the bytes that were read, and a body that yields the same pieces, or the same error, again.
 pub(crate) async fn peek<B>(body: B) -> (Vec<u8>, PeekedBody)
 where
     B: Body<Data = Bytes> + Send + 'static,
@@ -62,18 +62,18 @@ where
     (beginning, StreamBody::new(Box::pin(pieces)))
 }
 
-/// Returns the bytes without a byte order mark and white space at the beginning.
+/// Removes a byte order mark and white space from the beginning of the bytes.
 fn trimmed(beginning: &[u8]) -> &[u8] {
     const MARK: &[u8] = "\u{feff}".as_bytes();
     beginning.strip_prefix(MARK).unwrap_or(beginning).trim_ascii_start()
 }
 
-/// Returns whether the bytes begin with the text, or are a prefix of the text.
+/// Returns whether the bytes begin with the text, or are the beginning of the text.
 fn begin_alike(bytes: &[u8], text: &str) -> bool {
     bytes.starts_with(text.as_bytes()) || text.as_bytes().starts_with(bytes)
 }
 
-/// Returns whether the bytes are enough to know the kind of the body.
+/// Returns whether the bytes are enough to determine the kind of the body.
 fn is_enough(beginning: &[u8]) -> bool {
     let bytes = trimmed(beginning);
     match bytes.first() {
@@ -85,7 +85,7 @@ fn is_enough(beginning: &[u8]) -> bool {
     }
 }
 
-/// The number of bytes of white space after which [`peek`] stops; the kind of the body is then
+/// The number of bytes of white space after which [`peek`] stops, and the kind of the body is
 /// [`BodyKind::Other`]. Some services send white space while they wait for the model.
 const MAX_BLANK_BYTES: usize = 64 * 1024;
 
@@ -100,8 +100,8 @@ impl BodyKind {
         }
     }
 
-    /// Returns the format that divides the body into frames; `None` if it is read as a whole. `expected`
-    /// is the framing that the request required.
+    /// Returns the format that divides the body into frames, or `None` if the body is read as a
+    /// whole. `expected` is the framing that the request required.
     pub(crate) fn framing(self, expected: Option<StreamFraming>) -> Option<StreamFraming> {
         match (self, expected) {
             (_, None) | (Self::Text, Some(_)) => None,
@@ -113,9 +113,10 @@ impl BodyKind {
     }
 }
 
-/// Returns the format that divides a body that was read as a whole into frames: as events if it does not
-/// begin like JSON and one of its lines is that of an event; as lines if the wire is Ollama's and its
-/// first two lines are JSON objects. `None` for any other body, such as one JSON value.
+/// Returns the format that divides the text of a whole body into frames. The text contains
+/// server-sent events if it does not begin like JSON, and one of its lines begins like an event. On
+/// the wire Ollama, the text contains lines if the first two lines are JSON objects. Returns `None`
+/// for any other text, such as a single JSON value.
 pub(crate) fn framing_of_text(text: &str, wire: BodyWire) -> Option<StreamFraming> {
     let kind = BodyKind::of(text.as_bytes());
     let is_event = |line: &str| line.starts_with("data:");

@@ -1,4 +1,4 @@
-//! The generic client that all providers share.
+//! The generic client of all providers.
 
 use std::{
     fmt,
@@ -21,18 +21,20 @@ use crate::{
     provider::{Provider, Settings},
 };
 
-/// A client of one provider's API, over an HTTP transport. A client is the innermost service of a stack.
+/// A client of one provider's API, which sends its requests through an HTTP transport. A client is
+/// the innermost service of a stack.
 ///
-/// The transport is a service of HTTP requests whose responses have streaming bodies. HTTP layers can
-/// therefore be added between the client and the network: see [`with_layer`](Self::with_layer). Cloning
-/// is cheap; clones share connections if the clones of the transport do.
+/// The transport is a service of HTTP requests whose responses have streaming bodies. HTTP layers
+/// can therefore be added between the client and the network: see [`with_layer`](Self::with_layer).
+/// Cloning a client is cheap. Clones share their connections if clones of the transport share
+/// theirs.
 ///
 /// The client sends each request once. Dropping the future or the response of a call drops the body of
 /// the HTTP response, which closes or resets its connection.
 ///
-/// The fields of `extra` in the [options](tower_chat_core::ChatOptions) are merged into the JSON body. A
-/// field of `extra` replaces the field that a named option has set, and a `null` in `extra` removes the
-/// field. The option `instructions` is sent before the system messages.
+/// The fields of the option [`extra`](tower_chat_core::ChatOptions::extra) are added to the JSON
+/// body. A field of `extra` replaces the field of a named option, and a `null` in `extra` removes
+/// the field. The option `instructions` is sent before the system messages.
 #[derive(Clone)]
 pub struct ProviderClient<P, T> {
     provider: P,
@@ -41,7 +43,7 @@ pub struct ProviderClient<P, T> {
 }
 
 impl<P: Provider, T> ProviderClient<P, T> {
-    /// Creates a client of a provider's API at this address.
+    /// Creates a client of a provider's API at this base URL.
     pub fn with_provider(provider: P, base_url: &str, transport: T) -> Self {
         let settings = Settings::new(provider.name(), base_url);
         Self { provider, settings, transport }
@@ -54,7 +56,7 @@ impl<P: Provider, T> ProviderClient<P, T> {
         self
     }
 
-    /// Sets the address of the service. The address includes the path of the API's version, such as
+    /// Sets the base URL of the service. The URL includes the version of the API, such as
     /// `https://api.anthropic.com/v1`.
     #[must_use]
     pub fn with_base_url(mut self, url: &str) -> Self {
@@ -62,11 +64,11 @@ impl<P: Provider, T> ProviderClient<P, T> {
         self
     }
 
-    /// Checks an address, and sets it as the address of the service.
+    /// Checks a URL, and sets it as the base URL of the service.
     ///
     /// # Errors
     ///
-    /// If the address does not begin with `http://` or `https://` and a host.
+    /// If the URL does not begin with `http://` or `https://` and a host.
     #[cfg(feature = "reqwest")]
     pub(crate) fn with_checked_base_url(self, url: &str) -> Result<Self, ProviderError> {
         let uri = url.parse::<http::Uri>().ok();
@@ -87,9 +89,10 @@ impl<P: Provider, T> ProviderClient<P, T> {
         }
     }
 
-    /// Sets the address of the service to the value of the first of these environment variables that is
-    /// set. If none is set, the address does not change. `variables` are those that the provider's own
-    /// SDK reads, and `version` is the path that the SDK appends to the address.
+    /// Sets the base URL of the service to the value of the first of these environment variables
+    /// that is set. If no variable is set, does not change the base URL. `variables` are the
+    /// variables that the provider's own SDK reads, and `version` is the path that the SDK appends
+    /// to their value.
     #[cfg(feature = "reqwest")]
     #[allow(dead_code, reason = "not every provider's SDK reads a variable")]
     pub(crate) fn with_base_url_from_env(
@@ -105,7 +108,7 @@ impl<P: Provider, T> ProviderClient<P, T> {
         }
     }
 
-    /// Adds a header to every request, and replaces a header of the same name.
+    /// Sets a header of every request. An existing header of the same name is replaced.
     ///
     /// # Errors
     ///
@@ -115,8 +118,8 @@ impl<P: Provider, T> ProviderClient<P, T> {
         Ok(self)
     }
 
-    /// Sets the rules of the service. By default they are
-    /// [chosen](tower_chat_wire::rules::ServiceRules::choose) by the provider, the address and the
+    /// Sets the rules of the service. By default, they are
+    /// [chosen](tower_chat_wire::rules::ServiceRules::choose) by the provider, the base URL and the
     /// model.
     #[must_use]
     pub fn with_rules(mut self, rules: ServiceRules) -> Self {
@@ -124,17 +127,19 @@ impl<P: Provider, T> ProviderClient<P, T> {
         self
     }
 
-    /// Sets the limits on the size of an answer: see [`Limits`]. A larger answer is an error.
+    /// Sets the limits on the size of an answer: see [`Limits`]. The call fails if its answer
+    /// exceeds a limit.
     #[must_use]
     pub fn with_limits(mut self, limits: Limits) -> Self {
         self.settings.limits = limits;
         self
     }
 
-    /// Adds a layer between the client and its transport: a timeout, a trace, a limit, a signature. The
-    /// layer that is added last is the outermost, so requests pass it first.
+    /// Adds a layer between the client and its transport, such as a timeout, a trace, a limit or a
+    /// signature. The layer that is added last receives a request first.
     ///
-    /// A layer that changes bodies must be beneath a layer that signs them.
+    /// A layer that signs bodies must receive a request after all layers that change its body, so
+    /// it must be added before them.
     pub fn with_layer<L: Layer<T>>(self, layer: L) -> ProviderClient<P, L::Service> {
         let Self { provider, settings, transport } = self;
         ProviderClient { provider, settings, transport: layer.layer(transport) }
@@ -149,7 +154,7 @@ impl<P: Provider, T> ProviderClient<P, T> {
     ///
     /// # Errors
     ///
-    /// If the key cannot be the value of a header.
+    /// If the key is not a valid header value.
     pub fn with_key(self, key: &str) -> Result<ProviderClient<P, Auth<T>>, ProviderError> {
         let layer = AuthLayer::new(self.provider.auth_header(), key)
             .map_err(|error| error.of_provider(self.provider.name()))?;
@@ -157,11 +162,11 @@ impl<P: Provider, T> ProviderClient<P, T> {
     }
 
     /// Adds a layer that sends the key in an environment variable, in the header that the provider
-    /// expects. The variable is read now.
+    /// expects. The variable is read by this method, and not for each request.
     ///
     /// # Errors
     ///
-    /// If the variable is not set, or if its value cannot be the value of a header. The error names the
+    /// If the variable is not set, or if its value is not a valid header value. The error names the
     /// provider and the variable.
     pub fn with_key_from_env(
         self,
@@ -200,7 +205,8 @@ where
 
     fn call(&mut self, request: ChatRequest) -> Self::Future {
         let clone = self.transport.clone();
-        // The call uses the transport that was polled to readiness; a clone of it is not ready.
+        // The call must use the transport that was polled to readiness, because a clone of this
+        // transport may not be ready.
         let transport = std::mem::replace(&mut self.transport, clone);
         let (provider, settings) = (self.provider.clone(), self.settings.clone());
         Box::pin(exchange::answer(provider, settings, transport, request))
@@ -208,7 +214,7 @@ where
 }
 
 impl<P: fmt::Debug, T> fmt::Debug for ProviderClient<P, T> {
-    /// Prints no key and no value of a header, because the value may contain a key.
+    /// Prints neither keys nor the values of headers, which may contain a key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ProviderClient")
             .field("provider", &self.provider)

@@ -1,4 +1,4 @@
-//! Cohere's chat API, version 2.
+//! A client of Cohere's chat API, version 2.
 
 use tower_chat_core::ChatRequest;
 use tower_chat_wire::{body::BodyWire, cohere::render_request, rules::ServiceRules};
@@ -32,8 +32,8 @@ pub type Cohere<T> = ProviderClient<CohereApi, T>;
 pub struct CohereApi;
 
 impl<T> Cohere<T> {
-    /// Creates a client that sends its requests through `transport`. The transport, or a layer of it,
-    /// must add the key.
+    /// Creates a client that sends its requests through `transport`. The transport, or a layer
+    /// around it, must add the key.
     pub fn new(transport: T) -> Self {
         Self::with_provider(CohereApi, "https://api.cohere.com/v2", transport)
     }
@@ -41,12 +41,12 @@ impl<T> Cohere<T> {
 
 #[cfg(feature = "reqwest")]
 impl Cohere<Auth<ReqwestTransport>> {
-    /// Creates a client with the key in `COHERE_API_KEY`. If `CO_API_URL` is set, the client uses that
-    /// address (without `/v2`), as Cohere's own SDK does.
+    /// Creates a client with the key in `COHERE_API_KEY`. If `CO_API_URL` is set, the client sends
+    /// requests to this URL (without `/v2`), like Cohere's own SDK.
     ///
     /// # Errors
     ///
-    /// If `COHERE_API_KEY` is not set, if the address is not valid, or if the TLS settings of this
+    /// If `COHERE_API_KEY` is not set, if the base URL is not valid, or if the TLS settings of this
     /// system cannot be used.
     pub fn from_env() -> Result<Self, ProviderError> {
         Cohere::new(ReqwestTransport::new()?)

@@ -1,4 +1,4 @@
-//! The errors of a provider's client.
+//! The error type of all clients.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -13,11 +13,11 @@ use tower_chat_wire::{
 
 use crate::refused_content::content_refused;
 
-/// The reason why a call of a provider returned no answer, or an incomplete one.
+/// The error of a call to a provider that returned no answer, or an incomplete answer.
 ///
-/// One type serves all providers. [`kind`](Self::kind) distinguishes the failures. The other methods
-/// return what retry policies, logs and users need, for every kind. Neither `Debug` nor `Display` prints
-/// a key: a key that the service repeats in its error is replaced.
+/// The clients of all providers return this type. [`kind`](Self::kind) returns what failed. The
+/// other methods return values that retry policies, logs and users need, for every kind of failure.
+/// Neither `Debug` nor `Display` prints a key, even if the service repeats the key in its error.
 ///
 /// ```
 /// use tower_chat_providers::{ProviderError, ProviderErrorKind};
@@ -35,9 +35,9 @@ use crate::refused_content::content_refused;
 pub struct ProviderError {
     provider: &'static str,
     request_id: Option<Box<str>>,
-    /// Set if the service no longer stores the history that the request refers to.
+    /// Set if the request refers to a history that the service no longer stores.
     history_lost: Option<HistoryLost>,
-    /// Set if the service has refused the request, and the content of its messages may be the reason.
+    /// Set if the service has refused the request, possibly because of the content of its messages.
     content_refused: Option<ContentRefused>,
     kind: Box<ProviderErrorKind>,
 }
@@ -46,13 +46,15 @@ pub struct ProviderError {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ProviderErrorKind {
-    /// The request promises a local history, but no layer above the client keeps one.
+    /// The request has the history owner [`Local`](tower_chat_core::HistoryOwner::Local), but no
+    /// layer above the client stores the history.
     Sentinel(SentinelAtClient),
-    /// The client's key, address or a header is not valid in HTTP, or a required setting is missing.
+    /// The key, the base URL or a header of the client is not valid in HTTP, or a required setting
+    /// is missing.
     Configuration {
         /// The setting that is not valid or missing.
         what: String,
-        /// The error of the library that reported it, if there is one.
+        /// The error of the library that checks the setting, if any.
         source: Option<BoxError>,
     },
     /// The API cannot express the request.
@@ -60,9 +62,10 @@ pub enum ProviderErrorKind {
         /// The part of the request that the API does not have.
         what: String,
     },
-    /// The request adds media that the service does not accept. The request was not sent.
+    /// The new messages of the request contain media that the service does not accept. The request
+    /// was not sent.
     UnsupportedMedia(UnsupportedMedia),
-    /// The transport, or a layer of it, failed before the response arrived.
+    /// The transport, or a layer around it, failed before the client received a response.
     Transport {
         /// The error of the transport.
         source: BoxError,
@@ -71,22 +74,20 @@ pub enum ProviderErrorKind {
     Refused(Refusal),
     /// The service sent a body that is not an answer of its API.
     Malformed {
-        /// The fault of the body.
+        /// A description of the fault, for the error message.
         what: String,
         /// The part of the body that is wrong, as the service sent it.
         body: String,
-        /// The error of the parser that reported the fault, if there is one.
+        /// The error of the parser, if the parser found the fault.
         source: Option<BoxError>,
     },
-    /// The answer is larger, or is nested more deeply, than the client's
-    /// [`Limits`](tower_chat_wire::stream::Limits) allow.
+    /// The answer exceeds one of the client's [`Limits`](tower_chat_wire::stream::Limits).
     Limit(LimitExceeded),
-    /// A streamed answer ended, or its connection broke, before the service had marked the answer as
-    /// complete.
+    /// A streamed answer ended, or its connection failed, before the answer was complete.
     Truncated {
-        /// The text that was received.
+        /// The text that was received before the stream ended.
         text: String,
-        /// The way in which the stream ended.
+        /// A description of how the stream ended, for the error message.
         reason: String,
     },
 }
@@ -95,15 +96,16 @@ pub enum ProviderErrorKind {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refusal {
-    /// The HTTP status. For an error inside an answer: the status that the error names, if there is one.
+    /// The HTTP status of the response. An error inside an answer has the HTTP status 200; this
+    /// field is then the status that the error itself contains, if any.
     pub status: Option<u16>,
-    /// The service's error code, or its error type if it has no code: `context_length_exceeded`,
-    /// `overloaded_error`, `RESOURCE_EXHAUSTED`, `ThrottlingException`.
+    /// The service's code for the error, or the type of the error if it has no code:
+    /// `context_length_exceeded`, `overloaded_error`, `RESOURCE_EXHAUSTED`, `ThrottlingException`.
     pub code: Option<String>,
-    /// The service's message, or the body if there is no message. If the body could not be read to its
-    /// end, the reason.
+    /// The service's error message, or the whole body if it contains no message. If the client
+    /// could not read the whole body, the reason.
     pub message: String,
-    /// The wait that the service requests before the next attempt.
+    /// How long the client has to wait before the next attempt, if the service has sent this time.
     pub retry_after: Option<Duration>,
     /// The error as the service sent it, up to
     /// [`max_error_bytes`](tower_chat_wire::stream::Limits::max_error_bytes).
@@ -111,27 +113,28 @@ pub struct Refusal {
 }
 
 impl ProviderError {
-    /// Creates an error, for providers and layers outside this crate. If the source of `kind` has no
-    /// retryability, or one that differs from [`is_retryable`](Self::is_retryable), wraps the source in
-    /// a [`Classified`] with the same retryability as the error.
+    /// Creates an error. Providers and layers outside this crate need this function. If the source
+    /// in `kind` has no retryability, or another retryability than
+    /// [`is_retryable`](Self::is_retryable) returns, the source is wrapped in a [`Classified`] with
+    /// the retryability of this error.
     pub fn new(provider: &'static str, kind: ProviderErrorKind) -> Self {
         let (request_id, history_lost, content_refused) = (None, None, None);
         let kind = Box::new(kind.classified());
         Self { provider, request_id, history_lost, content_refused, kind }
     }
 
-    /// Returns the same error with another provider name. The errors of a layer get the name of the
-    /// client above.
+    /// Returns the same error with another provider name. A client sets its own name in the errors
+    /// of the layers below it.
     pub(crate) fn of_provider(self, provider: &'static str) -> Self {
         Self { provider, ..self }
     }
 
-    /// Returns the kind of the failure.
+    /// Returns what failed.
     pub fn kind(&self) -> &ProviderErrorKind {
         &self.kind
     }
 
-    /// Returns the kind of the failure by value.
+    /// Returns what failed, and consumes the error.
     pub fn into_kind(self) -> ProviderErrorKind {
         *self.kind
     }
@@ -142,30 +145,31 @@ impl ProviderError {
         self.provider
     }
 
-    /// Returns the HTTP status with which the service refused the request, or the status that an error
-    /// inside its answer names.
+    /// Returns the HTTP status of a refusal, or the status that an error inside an answer contains.
     pub fn status(&self) -> Option<u16> {
         self.refusal()?.status
     }
 
-    /// Returns the service's own error code.
+    /// Returns the service's code for the error.
     pub fn code(&self) -> Option<&str> {
         self.refusal()?.code.as_deref()
     }
 
-    /// Returns the service's id of the request, which its support needs; `None` if the service sent none.
+    /// Returns the id that the service has assigned to the request, which the service's support
+    /// needs. Returns `None` if the service sent no id.
     pub fn request_id(&self) -> Option<&str> {
         self.request_id.as_deref()
     }
 
-    /// Returns the wait that the service requests before the same request is sent again: from
-    /// `retry-after-ms`, from `retry-after` (seconds or a date), from Google's `retryDelay`, or from the
-    /// headers with the reset times of exhausted rate limits. `None` if the service sent none of them.
+    /// Returns how long the client has to wait before the next attempt. The time is read from
+    /// `retry-after-ms`, from `retry-after` (seconds or a date), from Google's `retryDelay`, or
+    /// from the headers with the reset times of rate limits. Returns `None` if the service sent
+    /// none of them.
     pub fn retry_after(&self) -> Option<Duration> {
         self.refusal()?.retry_after
     }
 
-    /// Returns the service's refusal, if the failure is one.
+    /// Returns the refusal, if the service refused the request.
     pub fn refusal(&self) -> Option<&Refusal> {
         match &*self.kind {
             ProviderErrorKind::Refused(refusal) => Some(refusal),
@@ -175,16 +179,17 @@ impl ProviderError {
 
     /// Returns whether the same request may succeed later.
     ///
-    /// `true` for broken connections and streams, for the statuses 408, 409, 429 and 5xx, and for errors
-    /// inside an answer that have no status, unless their code blames the request. `false` for an
-    /// exhausted quota, because waiting does not restore it. An error of the transport that is
-    /// classified ([`tower_chat_core::is_retryable`]) has its own retryability. `false` too for a
-    /// refusal that reports a lost history or blames the content of the messages.
+    /// `true` for broken connections and streams, for the statuses 408, 409, 429 and 5xx, and for
+    /// errors inside an answer that have no status, unless the code of the error shows that the
+    /// request is the cause. `false` for an exhausted quota, because waiting does not restore it,
+    /// and for a refusal because of a lost history or because of the content of the messages. For
+    /// an error of the transport, returns the result of [`tower_chat_core::is_retryable`] if that
+    /// is not `None`.
     pub fn is_retryable(&self) -> bool {
         match &*self.kind {
             ProviderErrorKind::Truncated { .. } => true,
             ProviderErrorKind::Transport { source } => is_retryable(&**source).unwrap_or(true),
-            // A repetition would name the same lost history, or send the same refused content.
+            // A retry would refer to the same lost history, or send the same refused content.
             ProviderErrorKind::Refused(_)
                 if self.history_lost.is_some() || self.content_refused.is_some() =>
             {
@@ -200,13 +205,13 @@ impl ProviderError {
         }
     }
 
-    /// If the error is a refusal, and the request had a service id: records whether the service no
-    /// longer stores the history with this id. [`tower_chat_core::is_history_lost`] then returns `true`
-    /// for the error.
+    /// Records whether the service has refused the request because it no longer stores the history
+    /// with this id. [`tower_chat_core::is_history_lost`] then returns `true` for the error. Does
+    /// nothing if the request had no service id, or if the error is not a refusal.
     ///
-    /// A history is lost if the code is `previous_response_not_found`. A history is also lost if the
-    /// message contains the id and "not found", with the status 400 or 404 or without a status, as
-    /// OpenAI, Azure and xAI report it.
+    /// The history is lost if the code of the refusal is `previous_response_not_found`. It is also
+    /// lost if the message contains the id and "not found", and the status is 400, 404 or missing.
+    /// OpenAI, Azure and xAI send such messages.
     pub(crate) fn with_service_id(mut self, service_id: Option<&str>) -> Self {
         if let (ProviderErrorKind::Refused(refusal), Some(id)) = (&*self.kind, service_id) {
             let is_named = refusal.code.as_deref() == Some("previous_response_not_found");
@@ -218,9 +223,9 @@ impl ProviderError {
         self
     }
 
-    /// If the error is a refusal: records whether the content of the messages may be the reason.
-    /// `issuer` is the name of the service. [`tower_chat_core::content_refused`] then returns the
-    /// record.
+    /// Records whether the service may have refused the request because of the content of its
+    /// messages. [`tower_chat_core::content_refused`] then returns this record. `issuer` is the
+    /// name of the service. Does nothing if the error is not a refusal.
     pub(crate) fn with_issuer(mut self, issuer: Option<&Arc<str>>) -> Self {
         if let (ProviderErrorKind::Refused(refusal), Some(issuer)) = (&*self.kind, issuer) {
             self.content_refused = content_refused(refusal, issuer);
@@ -235,8 +240,8 @@ impl ProviderError {
         self
     }
 
-    /// Applies a function to the texts of the error that may repeat a text of the service's error or
-    /// body. The text of a partial answer is not changed.
+    /// Applies a function to the texts of the error that may contain text from the service's error
+    /// or body. The text of an incomplete answer is not changed.
     pub(crate) fn map_texts(mut self, change: impl Fn(&mut String)) -> Self {
         match &mut *self.kind {
             ProviderErrorKind::Refused(refusal) => {
@@ -261,7 +266,7 @@ impl ProviderError {
 }
 
 impl ProviderErrorKind {
-    /// Returns the same kind. Its source, if it has one, has the same retryability as the kind.
+    /// Returns the same kind, whose source has the retryability of the kind.
     fn classified(self) -> Self {
         let classify = |retryability, source: BoxError| match is_retryable(&*source) {
             Some(is_retryable) if Retryability::from_retryable(is_retryable) == retryability => {
@@ -369,7 +374,7 @@ impl std::error::Error for ProviderError {
     }
 }
 
-/// Makes errors of one provider.
+/// Creates the errors of one provider.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Errors(pub(crate) &'static str);
 
@@ -378,7 +383,7 @@ impl Errors {
         ProviderError::new(self.0, kind)
     }
 
-    /// Converts an error of the reader of an answer.
+    /// Converts the error of reading an answer.
     pub(crate) fn answer(self, error: AnswerError) -> ProviderError {
         self.make(match error {
             AnswerError::Malformed { what, body, source, .. } => {
@@ -392,8 +397,8 @@ impl Errors {
         })
     }
 
-    /// Returns the refusal in an `AnswerError`. For another error: a refusal with the text of the error
-    /// and with `body`.
+    /// Returns the refusal in an `AnswerError`. For any other error, returns a refusal with the
+    /// text of the error as its message, and with `body`.
     pub(crate) fn refusal(self, error: AnswerError, body: String) -> Refusal {
         match error {
             AnswerError::Refused { status, code, message, retry_after, body, .. } => {

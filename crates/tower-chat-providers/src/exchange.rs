@@ -1,5 +1,4 @@
-//! One call of a provider: sends the request, reads the answer, and adds the data of the response to
-//! errors.
+//! Executes one call: sends the request, reads the answer, and adds data of the response to errors.
 
 use std::{future::poll_fn, pin::pin, sync::Arc, time::SystemTime};
 
@@ -25,8 +24,8 @@ use crate::{
     streamed,
 };
 
-/// Sends a request through a transport that was polled to readiness, and returns the answer. If the
-/// exchange has two HTTP requests, sends both.
+/// Sends a request and returns the answer. `transport` must have been polled to readiness. If the
+/// exchange consists of two HTTP requests, sends both.
 pub(crate) async fn answer<P, T, B>(
     provider: P,
     settings: Settings,
@@ -49,7 +48,7 @@ where
     let fitted = rules.map(|rules| fitted(&request, &rules, errors)).transpose()?;
     let (request, of_request) = fitted.unwrap_or_else(|| (request, AnswerContext::default()));
     let mut exchange = provider.exchange(&request, &settings)?;
-    // The history is not needed while the answer is read.
+    // Frees the history, which is not needed while the answer is read.
     drop(request);
     loop {
         let Exchange { request, step } = exchange;
@@ -77,8 +76,9 @@ where
     }
 }
 
-/// Makes the request fit the rules of its service. Returns the request, and the data about the changes
-/// that the reader of the answer needs. Fails if the service does not accept a new message of the user.
+/// Fits the request to the rules of the service. Returns the fitted request, and the data about the
+/// changes that are needed to read the answer. Fails if a new message contains media that the
+/// service does not accept.
 fn fitted(
     request: &ChatRequest,
     rules: &ServiceRules,
@@ -95,7 +95,7 @@ fn fitted(
 #[derive(Debug, Clone)]
 pub(crate) struct Expected {
     pub(crate) wire: BodyWire,
-    /// The format that divides a streamed answer into frames; `None` if the request asked for a whole
+    /// The format that divides a streamed answer into frames. `None` if the request is for a whole
     /// answer.
     pub(crate) framing: Option<StreamFraming>,
     pub(crate) context: AnswerContext,
@@ -114,8 +114,9 @@ where
     let read = async {
         let body = accepted(response, &context, wire).await?;
         let (beginning, body) = body_kind::peek(body).await;
-        // The first bytes of the body decide, not its content type: services that cannot stream send a
-        // whole answer, and some services send a stream with the content type of JSON.
+        // The first bytes of the body determine its format, and not the content type. Services that
+        // do not support streams send a whole answer, and some services send a stream with the
+        // content type of JSON.
         let frames = match BodyKind::of(&beginning).framing(framing) {
             Some(framing) => framing.frames(body, context.limits),
             None => {
@@ -138,22 +139,22 @@ where
     }
 }
 
-/// The data of a request and its response that are added to every error of the response.
+/// Data of a request and its response that are added to the errors of the response.
 #[derive(Debug)]
 pub(crate) struct ResponseContext {
     pub(crate) errors: Errors,
     limits: Limits,
     headers: HeaderMap,
     request_id: Option<String>,
-    /// The id under which the service stores the history that the request refers to.
+    /// The service id of the request: the id of the history that the service stores.
     service_id: Option<Arc<str>>,
-    /// The name of the service; `None` if the client has no rules of the service.
+    /// The name of the service. `None` if the client has no rules for the service.
     issuer: Option<Arc<str>>,
     secrets: SentSecrets,
 }
 
-/// The headers in which services send the id of a request: OpenAI and others, Anthropic, AWS, Azure,
-/// Mistral, DeepSeek, Cohere.
+/// The headers in which services send the id of a request. In this order: OpenAI and others,
+/// Anthropic, AWS, Azure, Mistral, DeepSeek, Cohere.
 const REQUEST_ID: [&str; 7] = [
     "x-request-id",
     "request-id",
@@ -186,9 +187,9 @@ impl ResponseContext {
         }
     }
 
-    /// Adds the id of the request to the error, and removes the secrets that the request contained. In a
-    /// refusal, also records whether the service has lost the history, or blames the content of the
-    /// messages.
+    /// Adds the id of the request to an error, and removes the secrets of the request from its
+    /// texts. For a refusal, also records whether the history is lost, and whether the content of
+    /// the messages may be the reason.
     pub(crate) fn complete(&self, error: ProviderError) -> ProviderError {
         error
             .with_request_id(self.request_id.as_deref())
@@ -198,7 +199,7 @@ impl ResponseContext {
     }
 }
 
-/// Returns the body of a response. Fails if the status is not a success, or if the body is compressed.
+/// Returns the body of a response. Fails if the status is not 2xx, or if the body is compressed.
 async fn accepted<B>(
     response: Response<B>,
     context: &ResponseContext,
@@ -211,7 +212,7 @@ where
     if !response.status().is_success() {
         return Err(refused(response, context, wire).await);
     }
-    // A layer that decompresses the body also removes the header.
+    // If a layer has decompressed the body, it has also removed this header.
     let encoding = response.headers().get(CONTENT_ENCODING).map(|name| name.to_str());
     match encoding {
         None | Some(Ok("identity")) => Ok(response.into_body()),
@@ -223,8 +224,8 @@ where
     }
 }
 
-/// Reads the error in a response whose status is not a success. If the body breaks off or exceeds a
-/// limit, the error contains the part that was read, and its message names the reason.
+/// Reads the error in a response whose status is not 2xx. If the body ends early or exceeds a
+/// limit, the error contains the part that was read, and its message is the reason.
 async fn refused<B>(
     response: Response<B>,
     context: &ResponseContext,
@@ -242,7 +243,7 @@ where
     if let Some(error) = cut_off {
         refusal.message = format!("its error message was cut off: {error}");
     }
-    // Bedrock sends the error's name in a header, followed by a colon and more text.
+    // Bedrock sends the code of the error in this header, followed by a colon and more text.
     let named = context.headers.get("x-amzn-errortype").and_then(|value| value.to_str().ok());
     if let Some(code) = named.and_then(|name| name.split(':').next()) {
         refusal.code = Some(code.to_owned());
@@ -267,8 +268,8 @@ where
     Ok(text)
 }
 
-/// Reads a body as text, up to the limit of its reader. The second value is the reason if the text is
-/// not the whole body.
+/// Reads a body as text, up to the limit of the reader. If the text is not the whole body, the
+/// second value is the reason.
 async fn read<B>(body: B, mut reader: BodyReader, errors: Errors) -> (String, Option<ProviderError>)
 where
     B: Body<Data = Bytes>,

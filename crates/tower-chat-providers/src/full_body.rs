@@ -1,4 +1,4 @@
-//! Converts requests for layers and transports that need an `http_body::Body`.
+//! A layer that converts requests for layers and transports that need an `http_body::Body`.
 
 use std::task::{Context, Poll};
 
@@ -10,8 +10,8 @@ use tower_service::Service;
 
 /// A layer that converts the body of requests from `Bytes` to `Full<Bytes>`.
 ///
-/// Some layers and transports accept only requests whose body is an `http_body::Body`, such as
-/// tower-http's `TraceLayer` and `FollowRedirectLayer`, and hyper's clients.
+/// Some layers and transports accept only requests whose body implements `http_body::Body`.
+/// Examples are tower-http's `TraceLayer` and `FollowRedirectLayer`, and hyper's clients.
 ///
 /// ```
 /// use tower::ServiceBuilder;
@@ -30,7 +30,7 @@ use tower_service::Service;
 pub struct FullBodyLayer;
 
 impl FullBodyLayer {
-    /// Creates the layer, which has no settings.
+    /// Creates the layer.
     pub fn new() -> Self {
         Self
     }

@@ -1,4 +1,4 @@
-//! The Gemini API.
+//! A client of the Gemini API.
 
 use http::HeaderName;
 use tower_chat_core::ChatRequest;
@@ -17,8 +17,8 @@ use crate::{
 /// A client of the Gemini API.
 ///
 /// Thought signatures are sent back unchanged. Gemini 3 and later models refuse calls without a
-/// signature, so calls that another provider made get the placeholder that Google documents for this
-/// case.
+/// signature. Calls that another provider made are therefore sent with the value that Google's
+/// documentation defines for this case.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -42,8 +42,8 @@ pub type Gemini<T> = ProviderClient<GeminiApi, T>;
 pub struct GeminiApi;
 
 impl<T> Gemini<T> {
-    /// Creates a client that sends its requests through `transport`. The transport, or a layer of it,
-    /// must add the key.
+    /// Creates a client that sends its requests through `transport`. The transport, or a layer
+    /// around it, must add the key.
     pub fn new(transport: T) -> Self {
         let url = "https://generativelanguage.googleapis.com/v1beta";
         Self::with_provider(GeminiApi, url, transport)
@@ -52,12 +52,12 @@ impl<T> Gemini<T> {
 
 #[cfg(feature = "reqwest")]
 impl Gemini<Auth<ReqwestTransport>> {
-    /// Creates a client with the key in `GEMINI_API_KEY`. If `GOOGLE_GEMINI_BASE_URL` is set, the client
-    /// uses that address (without `/v1beta`), as Google's own SDK does.
+    /// Creates a client with the key in `GEMINI_API_KEY`. If `GOOGLE_GEMINI_BASE_URL` is set, the
+    /// client sends requests to this URL (without `/v1beta`), like Google's own SDK.
     ///
     /// # Errors
     ///
-    /// If `GEMINI_API_KEY` is not set, if the address is not valid, or if the TLS settings of this
+    /// If `GEMINI_API_KEY` is not set, if the base URL is not valid, or if the TLS settings of this
     /// system cannot be used.
     pub fn from_env() -> Result<Self, ProviderError> {
         Gemini::new(ReqwestTransport::new()?)
@@ -90,7 +90,7 @@ impl Provider for GeminiApi {
     }
 }
 
-/// Builds a request to a model's `generateContent` method, for the Gemini API and for Vertex AI.
+/// Creates a request to the `generateContent` method of a model, in the Gemini API or in Vertex AI.
 /// `models` is the path of the list of models, such as `/models`.
 pub(crate) fn generate_content(
     models: &str,

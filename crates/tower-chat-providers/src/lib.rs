@@ -1,10 +1,12 @@
-//! Model clients for `tower-chat` stacks: OpenAI, Anthropic, Gemini, Vertex AI, Bedrock, Cohere, Ollama,
-//! Mistral and compatible services. Needed by programs that have no model client of their own.
+//! Model clients for `tower-chat` stacks: OpenAI, Anthropic, Gemini, Vertex AI, Bedrock, Cohere,
+//! Ollama, Mistral and compatible services. Programs that do not have their own model client need
+//! this crate.
 //!
-//! A [`ProviderClient`] is a `tower` service of [`ChatRequest`](tower_chat_core::ChatRequest)s over a
-//! transport: a service of HTTP requests whose responses have streaming bodies. [`ReqwestTransport`] is
-//! the default transport. HTTP layers can be added beneath a client: those of [`auth`], those of
-//! tower-http, and the application's.
+//! A [`ProviderClient`] is a `tower` service of [`ChatRequest`](tower_chat_core::ChatRequest)s. It
+//! sends HTTP requests through a transport: a service of HTTP requests whose responses have
+//! streaming bodies. [`ReqwestTransport`] is the default transport. HTTP layers can be added
+//! between a client and its transport: the layers of [`auth`], layers of tower-http, and an
+//! application's own layers.
 //!
 //! ```
 //! # async fn run() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -39,24 +41,25 @@
 //!
 //! # What a client does and does not do
 //!
-//! - It sends each request once. A retry layer above it calls [`ProviderError::is_retryable`] and
-//!   [`ProviderError::retry_after`].
-//! - It returns ready when its transport is ready.
-//! - Dropping the future or the response of a call closes or resets the HTTP response's connection. A
-//!   stream is read only when its reader polls it, and never earlier.
-//! - It has no timeout; a layer adds one. `tower_chat_layers::idle_timeout::IdleTimeoutLayer` above
-//!   a client limits the time until the beginning of an answer and the time between two updates.
-//!   tower-http's `ResponseBodyTimeoutLayer` beneath the client, as in the example, limits the time
-//!   between two pieces of the body. `tower::timeout` limits only the time until the response, so
-//!   it does not notice a stream that stalls.
-//! - If a streamed call is refused, the call fails and returns no response, even if the refusal is the
-//!   first event of an answer with the status 200.
-//! - A streamed answer is complete when its end has been received together with the finish reason. Any
-//!   other end is [`ProviderErrorKind::Truncated`], with the text that was received.
-//! - [`tower_chat_wire`] reads and writes messages and answers, and keeps every field.
-//! - Every answer has [limits](tower_chat_wire::stream::Limits): on the bytes of bodies, lines, events
-//!   and errors, and on the depth of JSON. A compressed answer is refused, unless a layer beneath the
-//!   client decompresses it.
+//! - A client sends each request once. A retry layer above the client calls
+//!   [`ProviderError::is_retryable`] and [`ProviderError::retry_after`].
+//! - A client is ready when its transport is ready.
+//! - Dropping the future or the response of a call closes or resets the connection of the HTTP
+//!   response. The client reads a streamed body only when the caller polls the stream of updates.
+//! - A client has no timeout. `tower_chat_layers::idle_timeout::IdleTimeoutLayer` above a client
+//!   limits the time until the beginning of an answer and the time between two updates.
+//!   tower-http's `ResponseBodyTimeoutLayer` below the client, as in the example, limits the time
+//!   between two pieces of the body. `tower::timeout` limits only the time until the response, and
+//!   does not detect a stream that stalls.
+//! - If the service refuses a streamed call, the call fails and returns no response. This also
+//!   applies if the refusal is the first event of a response with the status 200.
+//! - A streamed answer is complete when its finish reason and its end were received. If the stream
+//!   ends in any other way, it yields the error [`ProviderErrorKind::Truncated`] with the text that
+//!   was received.
+//! - [`tower_chat_wire`] reads and writes messages and answers. No field is lost.
+//! - [Limits](tower_chat_wire::stream::Limits) apply to every answer: to the number of bytes of
+//!   bodies, lines, events and errors, and to the nesting depth of JSON. If an answer is
+//!   compressed, the call fails, unless a layer below the client decompresses the body.
 
 #[cfg(feature = "async-openai")]
 pub mod adapt;

@@ -1,4 +1,4 @@
-//! Mistral's chat API.
+//! A client of Mistral's chat API.
 
 use tower_chat_core::ChatRequest;
 use tower_chat_wire::rules::ServiceRules;
@@ -13,8 +13,8 @@ use crate::{
     provider::{Exchange, Provider, Settings},
 };
 
-/// A client of Mistral's Chat Completions. Mistral accepts only call ids of nine letters and digits, so
-/// the client maps the ids of calls that another provider made to such ids.
+/// A client of Mistral's Chat Completions. Mistral accepts only call ids of nine letters and
+/// digits, so the client replaces the ids of calls that another provider made.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), tower_chat_providers::ProviderError> {
@@ -32,8 +32,8 @@ pub type Mistral<T> = ProviderClient<MistralApi, T>;
 pub struct MistralApi(OpenAiChatApi);
 
 impl<T> Mistral<T> {
-    /// Creates a client that sends its requests through `transport`. The transport, or a layer of it,
-    /// must add the key.
+    /// Creates a client that sends its requests through `transport`. The transport, or a layer
+    /// around it, must add the key.
     pub fn new(transport: T) -> Self {
         let api = MistralApi(OpenAiChatApi::compatible("mistral").with_mistral_ids());
         Self::with_provider(api, "https://api.mistral.ai/v1", transport)

@@ -1,4 +1,4 @@
-//! Ollama's native chat API.
+//! A client of Ollama's native chat API.
 
 use tower_chat_core::ChatRequest;
 use tower_chat_wire::{body::BodyWire, ollama::render_request, rules::ServiceRules};
@@ -33,7 +33,8 @@ pub struct OllamaApi;
 
 impl<T> Ollama<T> {
     /// Creates a client of the Ollama server on this machine that sends its requests through
-    /// `transport`. [`with_base_url`](ProviderClient::with_base_url) sets the address of another server.
+    /// `transport`. [`with_base_url`](ProviderClient::with_base_url) sets the URL of another
+    /// server.
     pub fn new(transport: T) -> Self {
         Self::with_provider(OllamaApi, "http://localhost:11434", transport)
     }
@@ -50,23 +51,25 @@ impl Ollama<ReqwestTransport> {
         Ok(Ollama::new(ReqwestTransport::new()?))
     }
 
-    /// Creates a client of an Ollama server on another machine: `gpu`, `gpu:11434` or
-    /// `https://gpu.example.com/ollama`. Without a scheme, the scheme is `http` and the default port is
-    /// 11434.
+    /// Creates a client of an Ollama server. `host` is a host, a host and a port, or a URL: `gpu`,
+    /// `gpu:11434` or `https://gpu.example.com/ollama`. If `host` has no scheme, the scheme is
+    /// `http` and the default port is 11434.
     ///
     /// # Errors
     ///
-    /// If `host` is not a host or an address, or the TLS settings of this system cannot be used.
+    /// If `host` is neither a valid host nor a valid URL, or if the TLS settings of this system
+    /// cannot be used.
     pub fn at(host: &str) -> Result<Self, ProviderError> {
         Self::local()?.with_checked_base_url(&address(host))
     }
 
-    /// Creates a client of the Ollama server in `OLLAMA_HOST`, which Ollama's own programs read too. If
-    /// the variable is not set, the server is the one on this machine.
+    /// Creates a client of the Ollama server in `OLLAMA_HOST`, the environment variable that
+    /// Ollama's own programs use. If the variable is not set, creates a client of the server on
+    /// this machine.
     ///
     /// # Errors
     ///
-    /// See [`at`](Self::at).
+    /// The errors of [`at`](Self::at).
     pub fn from_env() -> Result<Self, ProviderError> {
         match variable("OLLAMA_HOST") {
             Some(host) => Self::at(&host),
@@ -102,8 +105,8 @@ impl Provider for OllamaApi {
     }
 }
 
-/// Returns the address that a value of `OLLAMA_HOST` names. If it has no scheme, the scheme is `http`,
-/// and the defaults are the host `localhost` and the port 11434.
+/// Converts a value of `OLLAMA_HOST` to a URL. If the value has no scheme, the scheme is `http`,
+/// the default host is `localhost`, and the default port is 11434.
 #[cfg(feature = "reqwest")]
 fn address(host: &str) -> String {
     let host = host.trim();

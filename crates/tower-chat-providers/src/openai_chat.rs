@@ -1,4 +1,4 @@
-//! OpenAI Chat Completions and compatible services.
+//! A client of OpenAI Chat Completions and of compatible services.
 
 use http::{HeaderName, Uri};
 use tower_chat_core::ChatRequest;
@@ -36,13 +36,13 @@ use crate::{
 /// # }
 /// ```
 ///
-/// Chat Completions stores no conversations. The client therefore refuses a request that has a service
-/// id, or that asks for a background answer, before it sends anything. A conversation continues with one
-/// answer, so the call fails as [`Malformed`](crate::ProviderErrorKind::Malformed) if the service
-/// returns several choices (`n`).
+/// Chat Completions stores no conversations. If a request has a service id, or is for a background
+/// answer, the call therefore fails before the client sends the request. A conversation can
+/// continue with only one answer, so the call fails with
+/// [`Malformed`](crate::ProviderErrorKind::Malformed) if the service returns several choices (`n`).
 pub type OpenAiChat<T> = ProviderClient<OpenAiChatApi, T>;
 
-/// The address of OpenAI's API.
+/// The base URL of OpenAI's API.
 pub(crate) const OPENAI: &str = "https://api.openai.com/v1";
 
 /// The [`Provider`](crate::Provider) of an [`OpenAiChat`] client.
@@ -50,11 +50,11 @@ pub(crate) const OPENAI: &str = "https://api.openai.com/v1";
 pub struct OpenAiChatApi {
     name: &'static str,
     auth_header: AuthHeader,
-    /// The name of the field that limits the tokens of an answer.
+    /// The name of the field with the maximum number of output tokens.
     token_limit: &'static str,
-    /// Whether the ids of calls are mapped to nine letters and digits.
+    /// Whether call ids are converted to nine letters and digits.
     mistral_ids: bool,
-    /// The query that follows the path of the method.
+    /// The query of the request URL, including the question mark.
     query: String,
 }
 
@@ -74,7 +74,7 @@ impl OpenAiChatApi {
     }
 }
 
-/// A service whose API is compatible with Chat Completions.
+/// A well-known service whose API is compatible with Chat Completions.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), tower_chat_providers::ProviderError> {
@@ -89,18 +89,18 @@ impl OpenAiChatApi {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum CompatibleService {
-    /// DeepSeek; its key is `DEEPSEEK_API_KEY`.
+    /// DeepSeek. The key is in `DEEPSEEK_API_KEY`.
     DeepSeek,
-    /// Groq; its key is `GROQ_API_KEY`.
+    /// Groq. The key is in `GROQ_API_KEY`.
     Groq,
-    /// OpenRouter; its key is `OPEN_ROUTER_API_KEY`.
+    /// OpenRouter. The key is in `OPEN_ROUTER_API_KEY`.
     OpenRouter,
-    /// xAI; its key is `XAI_API_KEY`.
+    /// xAI. The key is in `XAI_API_KEY`.
     XAi,
 }
 
 impl CompatibleService {
-    /// Returns the name in errors, the address, and the environment variable of the key.
+    /// Returns the name in errors, the base URL, and the environment variable with the key.
     fn description(self) -> (&'static str, &'static str, &'static str) {
         match self {
             Self::DeepSeek => ("deepseek", "https://api.deepseek.com/v1", "DEEPSEEK_API_KEY"),
@@ -114,30 +114,30 @@ impl CompatibleService {
 }
 
 impl<T> OpenAiChat<T> {
-    /// Creates a client of OpenAI that sends its requests through `transport`. The transport, or a layer
-    /// of it, must add the key.
+    /// Creates a client of OpenAI that sends its requests through `transport`. The transport, or a
+    /// layer around it, must add the key.
     pub fn new(transport: T) -> Self {
         let api = OpenAiChatApi::compatible("openai");
         Self::with_provider(api, OPENAI, transport).with_token_limit_field("max_completion_tokens")
     }
 
-    /// Creates a client of a compatible service that sends its requests through `transport`. `base_url`
-    /// is the address without `/chat/completions`, such as `http://localhost:8000/v1`.
+    /// Creates a client of a compatible service that sends its requests through `transport`.
+    /// `base_url` is the URL without `/chat/completions`, such as `http://localhost:8000/v1`.
     pub fn compatible_over(base_url: &str, transport: T) -> Self {
         Self::with_provider(OpenAiChatApi::compatible("openai-compatible"), base_url, transport)
     }
 
-    /// Creates a client of a well-known compatible service that sends its requests through `transport`.
-    /// The transport, or a layer of it, must add the key.
+    /// Creates a client of a well-known compatible service that sends its requests through
+    /// `transport`. The transport, or a layer around it, must add the key.
     pub fn service_over(service: CompatibleService, transport: T) -> Self {
         let (name, url, _) = service.description();
         Self::with_provider(OpenAiChatApi::compatible(name), url, transport)
     }
 
-    /// Creates a client of a deployment of Azure OpenAI that sends its requests through `transport`.
-    /// `endpoint` is `https://<resource>.openai.azure.com`. [`with_key`](ProviderClient::with_key) sends
-    /// the key as `api-key`; a token of Microsoft Entra ID is sent as a [bearer
-    /// token](AuthHeader::Bearer).
+    /// Creates a client of a deployment of Azure OpenAI that sends its requests through
+    /// `transport`. `endpoint` is `https://<resource>.openai.azure.com`.
+    /// [`with_key`](ProviderClient::with_key) sends the key in the header `api-key`. A token of
+    /// Microsoft Entra ID must be sent as a [bearer token](AuthHeader::Bearer).
     pub fn azure(endpoint: &str, deployment: &str, api_version: &str, transport: T) -> Self {
         let endpoint = endpoint.trim_end_matches('/');
         let url = format!("{endpoint}/openai/deployments/{}", in_path(deployment));
@@ -155,16 +155,17 @@ impl<T> OpenAiChat<T> {
         self.map_provider(|api| OpenAiChatApi { auth_header: AuthHeader::Named(name), ..api })
     }
 
-    /// Sets the name of the field for [`max_output_tokens`](tower_chat_core::ChatOptions). The default is
-    /// `max_completion_tokens` for OpenAI and Azure, and `max_tokens` for other services.
+    /// Sets the name of the field in which the client sends the option
+    /// [`max_output_tokens`](tower_chat_core::ChatOptions). The default is `max_completion_tokens`
+    /// for OpenAI and Azure, and `max_tokens` for other services.
     #[must_use]
     pub fn with_token_limit_field(self, field: &'static str) -> Self {
         self.map_provider(|api| OpenAiChatApi { token_limit: field, ..api })
     }
 
-    /// Maps the ids of calls to nine letters and digits in every request. Mistral's models refuse other
-    /// ids, which the history of another provider may contain. Stored messages keep their ids. For
-    /// addresses of `mistral.ai`, the ids are always mapped.
+    /// Converts call ids to nine letters and digits in every request. Mistral's models refuse other
+    /// ids, such as ids from another provider. The ids in stored messages do not change. For URLs
+    /// of `mistral.ai`, the client always converts the ids.
     #[must_use]
     pub fn with_mistral_ids(self) -> Self {
         self.map_provider(OpenAiChatApi::with_mistral_ids)
@@ -173,12 +174,12 @@ impl<T> OpenAiChat<T> {
 
 #[cfg(feature = "reqwest")]
 impl OpenAiChat<Auth<ReqwestTransport>> {
-    /// Creates a client of OpenAI with the key in `OPENAI_API_KEY`. If `OPENAI_BASE_URL` is set, the
-    /// client uses that address, as OpenAI's own SDKs do.
+    /// Creates a client of OpenAI with the key in `OPENAI_API_KEY`. If `OPENAI_BASE_URL` is set,
+    /// the client sends requests to this URL, like OpenAI's own SDKs.
     ///
     /// # Errors
     ///
-    /// If `OPENAI_API_KEY` is not set, if the address is not valid, or if the TLS settings of this
+    /// If `OPENAI_API_KEY` is not set, if the base URL is not valid, or if the TLS settings of this
     /// system cannot be used.
     pub fn from_env() -> Result<Self, ProviderError> {
         OpenAiChat::new(ReqwestTransport::new()?)
@@ -186,13 +187,14 @@ impl OpenAiChat<Auth<ReqwestTransport>> {
             .with_key_from_env("OPENAI_API_KEY")
     }
 
-    /// Creates a client of a well-known compatible service with the key in its variable. For Groq, the
-    /// client uses the address in `GROQ_BASE_URL` if that is set, as Groq's own SDK does.
+    /// Creates a client of a well-known compatible service, with the key in the environment
+    /// variable that [`CompatibleService`] names. For Groq, if `GROQ_BASE_URL` is set, the client
+    /// sends requests to this URL, like Groq's own SDK.
     ///
     /// # Errors
     ///
-    /// If the variable of the key is not set, if the address is not valid, or if the TLS settings of
-    /// this system cannot be used.
+    /// If the variable with the key is not set, if the base URL is not valid, or if the TLS
+    /// settings of this system cannot be used.
     pub fn service_from_env(service: CompatibleService) -> Result<Self, ProviderError> {
         let (_, _, variable) = service.description();
         let client = OpenAiChat::service_over(service, ReqwestTransport::new()?);
@@ -210,14 +212,14 @@ impl OpenAiChat<Auth<ReqwestTransport>> {
 
 #[cfg(feature = "reqwest")]
 impl OpenAiChat<ReqwestTransport> {
-    /// Creates a client of a compatible service, without a key; [`with_key`](ProviderClient::with_key)
-    /// adds one. `base_url` is the address without `/chat/completions`, such as
-    /// `http://localhost:8000/v1`.
+    /// Creates a client of a compatible service that sends no key, until
+    /// [`with_key`](ProviderClient::with_key) sets a key. `base_url` is the URL without
+    /// `/chat/completions`, such as `http://localhost:8000/v1`.
     ///
     /// # Errors
     ///
-    /// If the address does not begin with `http://` or `https://` and a host, or the TLS settings of this
-    /// system cannot be used.
+    /// If the URL does not begin with `http://` or `https://` and a host, or if the TLS settings of
+    /// this system cannot be used.
     pub fn compatible(base_url: &str) -> Result<Self, ProviderError> {
         let client = OpenAiChat::compatible_over(base_url, ReqwestTransport::new()?);
         client.with_checked_base_url(base_url)

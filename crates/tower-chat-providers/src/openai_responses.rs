@@ -1,4 +1,4 @@
-//! OpenAI Responses and compatible services.
+//! A client of OpenAI Responses and of compatible services.
 
 use std::sync::Arc;
 
@@ -24,16 +24,17 @@ use crate::{
 /// A client of OpenAI's Responses, or of a compatible service: xAI, DeepSeek, OpenRouter, Ollama, vLLM,
 /// Azure and others.
 ///
-/// The model's output is sent back unchanged: ids, phases, summaries and encrypted content of reasoning,
-/// and items of the provider's own tools. [`HistoryStorage`] sets who stores the history; by default the
-/// caller does.
+/// The output of the model is sent back unchanged, including ids, phases, summaries and encrypted
+/// content of reasoning, and items of tools that the provider runs. [`HistoryStorage`] determines
+/// whether the caller or the service stores the history. By default, the caller stores it.
 ///
-/// Tools are sent with `strict: false`, so that their schemas apply as they are written; tools in the
-/// `extra` options may set `strict` themselves. With the option `background`, the call only starts the
-/// answer, and the answer is never streamed. The call returns a token,
-/// [`Finish::continuation`](tower_chat_core::Finish). A request with this token in the option
-/// `continuation` returns the state of the answer, any number of times. Dropping a call does not cancel
-/// a background answer.
+/// Tools are sent with `strict: false`, so that the service does not change their schemas. Tools in
+/// the `extra` options may set `strict` themselves.
+///
+/// With the option `background`, a call only starts the answer and returns a token,
+/// [`Finish::continuation`](tower_chat_core::Finish). The answer is never streamed. A request with
+/// this token in the option `continuation` returns the current state of the answer, and can be
+/// repeated. Dropping a call does not cancel a background answer.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -53,17 +54,18 @@ use crate::{
 /// # }
 /// ```
 ///
-/// A service that stores the history learns the results of tools from the next request. If a run stops
-/// between an answer that calls tools and that request, OpenAI refuses requests that continue from that
-/// answer without the results. With [`HistoryStorage::Response`] and the per-run mode, the next run
-/// continues from the answer of the previous run.
+/// If the service stores the history, it receives the results of tools with the next request. If a
+/// run stops after an answer with calls and before this request, OpenAI refuses any request that
+/// continues from this answer without the results. With [`HistoryStorage::Response`] and the
+/// per-run mode, the next run continues from the last answer of the previous run instead.
 pub type OpenAiResponses<T> = ProviderClient<OpenAiResponsesApi, T>;
 
-/// The place where the history of a new conversation of an [`OpenAiResponses`] client is stored.
+/// Selects who stores the history of a new conversation of an [`OpenAiResponses`] client: the
+/// caller or the service.
 ///
-/// The setting applies to requests without a service id. For a request with a service id, the id names
-/// where the history is stored: an id that begins with `conv_` is a conversation of the Conversations
-/// API, and any other id is a response.
+/// The setting applies to requests without a service id. If a request has a service id, the service
+/// stores the history: an id that begins with `conv_` is the id of a conversation of the
+/// Conversations API, and any other id is the id of a response.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), tower_chat_providers::ProviderError> {
@@ -82,23 +84,23 @@ pub enum HistoryStorage {
     /// The caller stores the history, in a history store or elsewhere. Every request contains the whole
     /// history.
     ///
-    /// The client sends `store: false`, and asks for the [encrypted
-    /// reasoning](OpenAiResponses::with_encrypted_reasoning), because reasoning can be sent back only in
-    /// this form.
+    /// The client sends `store: false`, and requests [encrypted
+    /// reasoning](OpenAiResponses::with_encrypted_reasoning), because reasoning can be sent back
+    /// only in this form.
     #[default]
     Caller,
-    /// The service stores the history as a chain of responses. A request names the response that it
-    /// continues from (`previous_response_id`).
+    /// The service stores the history as a chain of responses. Each request contains the id of the
+    /// response from which it continues (`previous_response_id`).
     ///
     /// The service id of the conversation is the id of its newest response, so it changes with each
-    /// call. The service deletes responses after some time; OpenAI after 30 days (OpenAI guide,
-    /// Conversation state).
+    /// call. The service deletes responses after some time. OpenAI deletes them after 30 days
+    /// (OpenAI guide, Conversation state).
     Response,
     /// The service stores the history in a conversation of the Conversations API. The client creates the
     /// conversation before the first request. The service id of the conversation does not change.
     ///
-    /// If the first request fails, an empty conversation remains at the service. Its id is lost, because
-    /// only an answer would have returned it.
+    /// If the first request fails, an empty conversation remains at the service. The caller does
+    /// not receive its id, because only an answer contains the service id.
     Conversation,
 }
 
@@ -108,7 +110,7 @@ pub struct OpenAiResponsesApi {
     name: &'static str,
     auth_header: AuthHeader,
     storage: HistoryStorage,
-    /// Whether the client asks for encrypted reasoning. If `None`, the name of the model decides.
+    /// Whether the client requests encrypted reasoning. If `None`, the name of the model decides.
     encrypted_reasoning: Option<bool>,
 }
 
@@ -120,22 +122,23 @@ impl OpenAiResponsesApi {
 }
 
 impl<T> OpenAiResponses<T> {
-    /// Creates a client of OpenAI that sends its requests through `transport`. The transport, or a layer
-    /// of it, must add the key.
+    /// Creates a client of OpenAI that sends its requests through `transport`. The transport, or a
+    /// layer around it, must add the key.
     pub fn new(transport: T) -> Self {
         Self::with_provider(OpenAiResponsesApi::named("openai"), OPENAI, transport)
     }
 
-    /// Creates a client of a compatible service that sends its requests through `transport`. `base_url`
-    /// is the address without `/responses`, such as `http://localhost:11434/v1`.
+    /// Creates a client of a compatible service that sends its requests through `transport`.
+    /// `base_url` is the URL without `/responses`, such as `http://localhost:11434/v1`.
     pub fn compatible_over(base_url: &str, transport: T) -> Self {
         let api = OpenAiResponsesApi::named("openai-compatible");
         Self::with_provider(api, base_url, transport)
     }
 
-    /// Creates a client of Azure OpenAI's v1 API that sends its requests through `transport`. `endpoint`
-    /// is `https://<resource>.openai.azure.com`, and the model is the name of a deployment.
-    /// [`with_key`](ProviderClient::with_key) sends the key as `api-key`.
+    /// Creates a client of Azure OpenAI's v1 API that sends its requests through `transport`.
+    /// `endpoint` is `https://<resource>.openai.azure.com`, and the name of the model is the name
+    /// of a deployment. [`with_key`](ProviderClient::with_key) sends the key in the header
+    /// `api-key`.
     pub fn azure(endpoint: &str, transport: T) -> Self {
         let url = format!("{}/openai/v1", endpoint.trim_end_matches('/'));
         let auth_header = AuthHeader::Named(HeaderName::from_static("api-key"));
@@ -143,18 +146,18 @@ impl<T> OpenAiResponses<T> {
         Self::with_provider(api, &url, transport)
     }
 
-    /// Sets the place where the history of requests without a service id is stored.
+    /// Sets where the history of requests without a service id is stored.
     #[must_use]
     pub fn with_history_storage(self, storage: HistoryStorage) -> Self {
         self.map_provider(|api| OpenAiResponsesApi { storage, ..api })
     }
 
-    /// Sets whether the client asks for encrypted reasoning if the caller stores the history.
+    /// Sets whether the client requests encrypted reasoning if the caller stores the history.
     ///
-    /// By default the client requests encrypted reasoning from every model, except OpenAI's models
-    /// without reasoning, such as `gpt-4o`, which refuse the option. The client recognises these by their
-    /// names. Set the option if the name of a deployment does not contain the name of the model, or if a
-    /// service does not support the option.
+    /// By default, the client requests encrypted reasoning from every model except OpenAI's models
+    /// without reasoning, such as `gpt-4o`. OpenAI refuses the request for these models, and the
+    /// client recognises them by their names. Call this method if the name of a deployment does not
+    /// contain the name of the model, or if a service does not support encrypted reasoning.
     #[must_use]
     pub fn with_encrypted_reasoning(self, ask: bool) -> Self {
         self.map_provider(|api| OpenAiResponsesApi { encrypted_reasoning: Some(ask), ..api })
@@ -163,12 +166,12 @@ impl<T> OpenAiResponses<T> {
 
 #[cfg(feature = "reqwest")]
 impl OpenAiResponses<Auth<ReqwestTransport>> {
-    /// Creates a client of OpenAI with the key in `OPENAI_API_KEY`. If `OPENAI_BASE_URL` is set, the
-    /// client uses that address, as OpenAI's own SDKs do.
+    /// Creates a client of OpenAI with the key in `OPENAI_API_KEY`. If `OPENAI_BASE_URL` is set,
+    /// the client sends requests to this URL, like OpenAI's own SDKs.
     ///
     /// # Errors
     ///
-    /// If `OPENAI_API_KEY` is not set, if the address is not valid, or if the TLS settings of this
+    /// If `OPENAI_API_KEY` is not set, if the base URL is not valid, or if the TLS settings of this
     /// system cannot be used.
     pub fn from_env() -> Result<Self, ProviderError> {
         OpenAiResponses::new(ReqwestTransport::new()?)
@@ -179,13 +182,14 @@ impl OpenAiResponses<Auth<ReqwestTransport>> {
 
 #[cfg(feature = "reqwest")]
 impl OpenAiResponses<ReqwestTransport> {
-    /// Creates a client of a compatible service, without a key; [`with_key`](ProviderClient::with_key)
-    /// adds one. `base_url` is the address without `/responses`, such as `http://localhost:11434/v1`.
+    /// Creates a client of a compatible service that sends no key, until
+    /// [`with_key`](ProviderClient::with_key) sets a key. `base_url` is the URL without
+    /// `/responses`, such as `http://localhost:11434/v1`.
     ///
     /// # Errors
     ///
-    /// If the address does not begin with `http://` or `https://` and a host, or the TLS settings of this
-    /// system cannot be used.
+    /// If the URL does not begin with `http://` or `https://` and a host, or if the TLS settings of
+    /// this system cannot be used.
     pub fn compatible(base_url: &str) -> Result<Self, ProviderError> {
         let client = OpenAiResponses::compatible_over(base_url, ReqwestTransport::new()?);
         client.with_checked_base_url(base_url)
@@ -233,7 +237,7 @@ impl Provider for OpenAiResponsesApi {
 }
 
 impl OpenAiResponsesApi {
-    /// Returns the place where the history of a request is stored.
+    /// Returns the location of the history of a request.
     fn history(&self, service_id: Option<&Arc<str>>) -> HistoryLocation {
         match (service_id, self.storage) {
             (Some(id), _) => HistoryLocation::of_service_id(id.clone()),
@@ -264,8 +268,8 @@ impl OpenAiResponsesApi {
     }
 }
 
-/// Returns the continuation token if it has the form of a response id. Fails otherwise, because other
-/// characters would change the path of the request.
+/// Checks that a continuation token has the form of a response id, and returns it. Other characters
+/// would change the path of the request.
 fn response_id<'a>(token: &'a str, settings: &Settings) -> Result<&'a str, ProviderError> {
     let is_id = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if token.is_empty() || !token.chars().all(is_id) {

@@ -1,4 +1,4 @@
-//! The trait that describes a provider's API to the client.
+//! The trait that a provider's API implements for the generic client.
 
 use std::{fmt, sync::Arc};
 
@@ -18,12 +18,11 @@ use crate::{
     frames::StreamFraming,
 };
 
-/// A provider's API: converts a [`ChatRequest`] to an HTTP request.
+/// A provider's API, which converts a [`ChatRequest`] to an HTTP request.
 ///
-/// [`ProviderClient`](crate::ProviderClient) implements everything else, in the same way for all
-/// providers.
+/// [`ProviderClient`](crate::ProviderClient) implements the rest of a call for all providers.
 ///
-/// An example: a gateway that has OpenAI's wire format at its own address.
+/// This example implements a gateway that uses OpenAI's wire format.
 ///
 /// ```
 /// use tower_chat_core::ChatRequest;
@@ -80,16 +79,16 @@ pub trait Provider: Clone + fmt::Debug + Send + Sync + 'static {
     /// Returns the header in which the service expects its key.
     fn auth_header(&self) -> AuthHeader;
 
-    /// Returns the service's rules: its requirements for requests that its wire format does not express.
-    /// The client makes each request fit the rules before it calls [`exchange`](Self::exchange), and
-    /// refuses new messages of the user that the service does not accept. If the result is `None`, which
-    /// is the default, the request is not changed.
+    /// Returns the rules of the service: its requirements that the wire format does not express.
+    /// Before the client calls [`exchange`](Self::exchange), it changes the request so that it
+    /// complies with the rules, and fails if a new message contains media that the service does not
+    /// accept. If this method returns `None`, which is the default, the client does neither.
     fn rules(&self, request: &ChatRequest, settings: &Settings) -> Option<ServiceRules> {
         let _ = (request, settings);
         None
     }
 
-    /// Writes a request as an HTTP request.
+    /// Converts a request to an HTTP request.
     ///
     /// # Errors
     ///
@@ -101,32 +100,34 @@ pub trait Provider: Clone + fmt::Debug + Send + Sync + 'static {
     ) -> Result<Exchange, ProviderError>;
 }
 
-/// An HTTP request, and how its answer is read.
+/// An HTTP request, and how the client reads its response.
 #[derive(Debug)]
 pub struct Exchange {
     pub(crate) request: Request<Bytes>,
     pub(crate) step: Step,
 }
 
-/// The purpose of the answer to an HTTP request.
+/// What the client does with the response to an HTTP request.
 pub(crate) enum Step {
-    /// The answer of the model.
+    /// The response contains the answer of the model.
     Answer(Expected),
-    /// The next HTTP request needs the body of this answer.
+    /// The next HTTP request is created from the body of the response.
     First { wire: BodyWire, then: Then },
 }
 
-/// Makes the next HTTP request from the body of an answer.
+/// Creates the next HTTP request from the body of a response.
 type Then = Box<dyn FnOnce(&str) -> Result<Exchange, ProviderError> + Send>;
 
 impl Exchange {
-    /// Creates an exchange whose answer is a whole body in the format of `wire`.
+    /// Creates an exchange of one HTTP request, whose response is a whole answer in the format of
+    /// `wire`.
     pub fn new(wire: BodyWire, request: Request<Bytes>) -> Self {
         let expected = Expected { wire, framing: None, context: AnswerContext::default() };
         Self { request, step: Step::Answer(expected) }
     }
 
-    /// Creates an exchange of two HTTP requests: the second is made from the body of the first answer.
+    /// Creates an exchange of two HTTP requests. `then` creates the second request from the body of
+    /// the first response.
     pub fn first(
         wire: BodyWire,
         request: Request<Bytes>,
@@ -135,10 +136,10 @@ impl Exchange {
         Self { request, step: Step::First { wire, then: Box::new(then) } }
     }
 
-    /// Sets the format that divides a streamed answer into frames; `None` if the answer is not streamed.
-    /// Has no effect on an exchange of two requests. If a service answers a streamed request with one
-    /// JSON value, the value is read as a whole answer: the first bytes of the body decide, not its
-    /// content type.
+    /// Sets the format that divides a streamed answer into frames, or `None` if the answer is not
+    /// streamed. Has no effect on an exchange of two requests. The first bytes of the body
+    /// determine whether the answer is streamed, and not the content type: if the service sends one
+    /// JSON value instead of a stream, the value is read as a whole answer.
     #[must_use]
     pub fn with_framing(mut self, framing: Option<StreamFraming>) -> Self {
         if let Step::Answer(expected) = &mut self.step {
@@ -147,8 +148,8 @@ impl Exchange {
         self
     }
 
-    /// Sets the information about the request that the reader of the answer needs. Has no effect on an
-    /// exchange of two requests.
+    /// Sets the information about the request that is needed to read the answer. Has no effect on
+    /// an exchange of two requests.
     #[must_use]
     pub fn with_context(mut self, context: AnswerContext) -> Self {
         if let Step::Answer(expected) = &mut self.step {
@@ -169,7 +170,7 @@ impl fmt::Debug for Step {
     }
 }
 
-/// The settings of a client, which all providers share.
+/// The settings of a client, which are the same for all providers.
 #[derive(Clone)]
 pub struct Settings {
     pub(crate) errors: Errors,
@@ -177,7 +178,7 @@ pub struct Settings {
     pub(crate) model: Option<Arc<str>>,
     pub(crate) headers: HeaderMap,
     pub(crate) limits: Limits,
-    /// The rules that the application has set; `None` if the provider chooses them.
+    /// The rules that the application has set. If `None`, the provider chooses the rules.
     pub(crate) rules: Option<Arc<ServiceRules>>,
 }
 
@@ -193,16 +194,16 @@ impl Settings {
         }
     }
 
-    /// Returns the model of the request, or else the model of the client.
+    /// Returns the model of the request, or the model of the client if the request names no model.
     pub fn model<'a>(&'a self, request: &'a ChatRequest) -> Option<&'a str> {
         request.options.model.as_deref().or(self.model.as_deref())
     }
 
-    /// Returns the model of the request, or else the model of the client, for an API that requires one.
+    /// Returns the same model as [`model`](Self::model), for an API that requires a model.
     ///
     /// # Errors
     ///
-    /// If neither the request nor the client names one.
+    /// If neither the request nor the client names a model.
     pub fn required_model<'a>(
         &'a self,
         request: &'a ChatRequest,
@@ -211,16 +212,17 @@ impl Settings {
         self.model(request).ok_or_else(|| self.errors.missing(missing))
     }
 
-    /// Chooses the rules of the service by the provider, the address and the model.
+    /// Returns the rules that the application has set, or chooses rules by the provider, the base
+    /// URL and the model.
     pub fn rules(&self, wire: BodyWire, request: &ChatRequest) -> ServiceRules {
         ServiceRules::choose(wire, self.errors.0, &self.base_url, self.model(request))
     }
 
-    /// Fails if only a service that stores conversations can answer the request.
+    /// Returns an error if the request needs a service that stores conversations.
     ///
     /// # Errors
     ///
-    /// If the request has a service id, or asks for a background answer.
+    /// If the request has a service id, or is for a background answer.
     pub fn refuse_stored(&self, request: &ChatRequest) -> Result<(), ProviderError> {
         let sentinel = |error| self.errors.make(ProviderErrorKind::Sentinel(error));
         if request.service_id().map_err(sentinel)?.is_some() {
@@ -232,8 +234,8 @@ impl Settings {
         Ok(())
     }
 
-    /// Adds the secrets in the client's headers. A header contains a secret if its name contains `auth`,
-    /// `key`, `secret` or `token`.
+    /// Adds the secrets in the client's headers to `secrets`. A header contains a secret if its
+    /// name contains `auth`, `key`, `secret` or `token`.
     pub(crate) fn collect_secrets(&self, secrets: &mut SentSecrets) {
         let names_secret = |name: &HeaderName| {
             ["auth", "key", "secret", "token"].iter().any(|part| name.as_str().contains(part))
@@ -245,22 +247,22 @@ impl Settings {
         }
     }
 
-    /// Creates a `GET` request to a path beneath the base address.
+    /// Creates a `GET` request. `path` is appended to the base URL.
     ///
     /// # Errors
     ///
-    /// If the base address with the path is not a valid HTTP address.
+    /// If the base URL and the path together are not a valid HTTP URL.
     pub fn get(&self, path: &str) -> Result<Request<Bytes>, ProviderError> {
         let mut request = Request::new(Bytes::new());
         *request.uri_mut() = self.uri(path)?;
         Ok(self.with_headers(request))
     }
 
-    /// Creates a `POST` request with a JSON body to a path beneath the base address.
+    /// Creates a `POST` request with a JSON body. `path` is appended to the base URL.
     ///
     /// # Errors
     ///
-    /// If the base address with the path is not a valid HTTP address.
+    /// If the base URL and the path together are not a valid HTTP URL.
     pub fn post(
         &self,
         path: &str,
@@ -274,7 +276,7 @@ impl Settings {
         Ok(self.with_headers(request))
     }
 
-    /// Adds the headers of the client, which replace headers of the same name.
+    /// Adds the headers of the client. Existing headers of the same name are replaced.
     fn with_headers(&self, mut request: Request<Bytes>) -> Request<Bytes> {
         for (name, value) in &self.headers {
             request.headers_mut().insert(name.clone(), value.clone());
@@ -309,7 +311,7 @@ impl Settings {
                 error,
             )
         })?;
-        // The value may be a key.
+        // The value is marked as sensitive, because it may be a key.
         value.set_sensitive(true);
         self.headers.insert(name, value);
         Ok(())
@@ -317,8 +319,8 @@ impl Settings {
 }
 
 impl fmt::Debug for Settings {
-    /// Prints headers without their values, and the address without its user, password and query. Each
-    /// of these may contain a key.
+    /// Prints headers without their values, and the base URL without its user, password and query,
+    /// because these may contain a key.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let headers: Vec<&str> = self.headers.keys().map(HeaderName::as_str).collect();
         f.debug_struct("Settings")
@@ -330,7 +332,7 @@ impl fmt::Debug for Settings {
     }
 }
 
-/// Returns the address without user, password, query and fragment.
+/// Removes user, password, query and fragment from a URL.
 pub(crate) fn without_secrets(url: &str) -> String {
     let url = url.split(['?', '#']).next().unwrap_or_default();
     let (scheme, rest) = url.split_at(url.find("://").map_or(0, |end| end + 3));
@@ -353,9 +355,8 @@ pub(crate) fn json_bytes(object: &tower_chat_wire::stream::Object) -> Bytes {
     serde_json::to_vec(object).expect("the object has a JSON form").into()
 }
 
-/// Encodes a text as a segment of a path. The ids of Bedrock's models contain colons, and those of
-/// inference profiles contain slashes. The ids of Claude models in Vertex AI contain an `@`, which is
-/// not encoded.
+/// Percent-encodes the name of a model as a segment of a path. Names at Bedrock contain colons and
+/// slashes. Names of Claude models in Vertex AI contain an `@`, which is not encoded.
 #[cfg(any(feature = "bedrock", feature = "gemini", feature = "openai"))]
 pub(crate) fn in_path(segment: &str) -> String {
     let mut path = String::with_capacity(segment.len());

@@ -7,9 +7,10 @@ use tower_chat_core::{ContentKind, ContentRefused};
 
 use crate::error::Refusal;
 
-/// If the code or the message of an error contains one of these texts, the error blames something other
-/// than the messages: the model, an option, a schema, or the account. In lower case; from errors of
-/// OpenAI, Azure, Anthropic, Gemini, Bedrock and Mistral.
+/// Texts of errors whose cause is not the messages, but the model, an option, a schema or the
+/// account. An error has such a cause if its code or its message contains one of these texts. The
+/// texts are in lower case, and are from errors of OpenAI, Azure, Anthropic, Gemini, Bedrock and
+/// Mistral.
 const OTHER_REASONS: [&str; 38] = [
     "anthropic-beta",
     "anthropic_version",
@@ -51,11 +52,12 @@ const OTHER_REASONS: [&str; 38] = [
     "unsupported_parameter",
 ];
 
-/// If an error contains one of these texts and the word "model", the service does not have the model. In
-/// lower case.
+/// Texts, in lower case, of errors about an unknown model. An error has this cause if it contains
+/// one of these texts and the word "model".
 const NO_MODEL: [&str; 4] = ["does not exist", "not found", "not exist", "not available"];
 
-/// If an error contains one of these texts, a content filter has refused a text. In lower case.
+/// Texts, in lower case, of errors of a content filter. The filter has refused a text if the error
+/// contains one of these texts.
 const FILTERED: [&str; 6] = [
     "content_filter",
     "content_policy",
@@ -65,13 +67,13 @@ const FILTERED: [&str; 6] = [
     "responsibleaipolicyviolation",
 ];
 
-/// The names of the fields of a request that contain messages. If an OpenAI error names a parameter that
-/// begins with none of them, it blames something other than the messages.
+/// The names of the fields of a request that contain messages. If an error of OpenAI names a
+/// parameter that does not begin with one of these names, the cause is not the messages.
 const MESSAGES: [&str; 4] = ["messages", "input", "contents", "prompt"];
 
-/// Returns the content that a refusal may blame, with its kind if the refusal names one. `None` if the
-/// refusal blames something else, if its status is not 400, 413 or 422, or if it has no status and the
-/// same request may be accepted later.
+/// Returns a [`ContentRefused`] if the content of the messages may be the cause of a refusal, with
+/// the kind of content if the refusal names it. Returns `None` if the refusal names another cause,
+/// if its status is not 400, 413 or 422, or if it has no status and is retryable.
 pub(crate) fn content_refused(refusal: &Refusal, issuer: &Arc<str>) -> Option<ContentRefused> {
     let may_be_content = match refusal.status {
         Some(status) => matches!(status, 400 | 413 | 422),
@@ -89,8 +91,8 @@ pub(crate) fn content_refused(refusal: &Refusal, issuer: &Arc<str>) -> Option<Co
     })
 }
 
-/// Returns whether a refusal blames something other than the messages. `text` is its code and message in
-/// lower case; `body` is the error as the service sent it.
+/// Returns whether a refusal names another cause than the messages. `text` is the code and the
+/// message of the refusal in lower case. `body` is the error as the service sent it.
 fn blames_something_else(text: &str, body: &str) -> bool {
     let has_one_of = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
     let is_of_messages = |param: &str| MESSAGES.iter().any(|start| param.starts_with(start));
@@ -99,15 +101,15 @@ fn blames_something_else(text: &str, body: &str) -> bool {
         || parameter(body).is_some_and(|param| !is_of_messages(&param))
 }
 
-/// Returns the parameter (`param`) that an error of OpenAI, or of a compatible service, names. `None` if
-/// it names none, or if `body` is not JSON.
+/// Returns the parameter that an error of OpenAI or of a compatible service names in `param`.
+/// Returns `None` if the error names no parameter, or if `body` is not JSON.
 fn parameter(body: &str) -> Option<String> {
     let body: Value = serde_json::from_str(body).ok()?;
     let param = body.get("error").unwrap_or(&body).get("param")?.as_str()?;
     (!param.is_empty()).then(|| param.to_owned())
 }
 
-/// Returns the first kind of content that an error names. `text` is in lower case.
+/// Returns the first kind of content that an error names. `text` must be in lower case.
 fn named_kind(text: &str) -> Option<ContentKind> {
     if FILTERED.iter().any(|part| text.contains(part)) {
         return Some(ContentKind::Text);

@@ -4,18 +4,19 @@ use std::time::{Duration, SystemTime};
 
 use http::HeaderMap;
 
-/// Returns the wait before the next attempt, from the headers of a refusal. Returns the first of these
-/// that the headers contain:
+/// Returns the wait before the next attempt, from the headers of a refusal. The first of these
+/// values that the headers contain is used:
 ///
 /// 1. `retry-after-ms`;
 /// 2. `retry-after` (RFC 9110, section 10.2.3: seconds or a date);
-/// 3. the latest reset of the exhausted rate limits;
-/// 4. the earliest reset of the other rate limits.
+/// 3. the reset time of the exhausted rate limit that is reset last;
+/// 4. the reset time of the rate limit that is reset first, if no rate limit is exhausted.
 pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     explicit_retry_after(headers, now).or_else(|| reset_after(headers, now))
 }
 
-/// Returns the wait from `retry-after-ms` or else from `retry-after`, without the rate limits.
+/// Returns the wait from `retry-after-ms`, or from `retry-after` if there is no `retry-after-ms`.
+/// Does not read the headers of rate limits.
 pub(crate) fn explicit_retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let millis = text(headers, "retry-after-ms").and_then(|text| seconds(text, 1_000.0));
     millis.or_else(|| {
@@ -24,8 +25,9 @@ pub(crate) fn explicit_retry_after(headers: &HeaderMap, now: SystemTime) -> Opti
     })
 }
 
-/// Returns the latest reset of the exhausted rate limits in the headers. If none is exhausted, returns
-/// the earliest reset of the others. A limit is exhausted if its remaining amount is 0 or less.
+/// Returns the longest time until an exhausted rate limit is reset. If no rate limit is exhausted,
+/// returns the shortest time until a rate limit is reset. A limit is exhausted if its remaining
+/// amount is 0 or less.
 fn reset_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let (mut exhausted, mut others) = (None, None);
     for name in headers.keys() {
@@ -42,15 +44,16 @@ fn reset_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     exhausted.or(others)
 }
 
-/// A rate limit, recognised by the header with its reset time.
+/// A rate limit that is reported in the headers.
 struct RateLimit {
-    /// The name of the header with the remaining amount of the same limit.
+    /// The name of the header with the remaining amount of the limit.
     remaining: String,
 }
 
-/// Returns the rate limit if `name` is a header with a reset time: `x-ratelimit-reset-requests` and
-/// similar names (OpenAI, Groq, Azure), `x-ratelimit-reset` (OpenRouter),
-/// `anthropic-ratelimit-requests-reset` and similar names.
+/// Returns the rate limit whose reset time is in the header `name`. Such headers are
+/// `x-ratelimit-reset-requests` and similar names (OpenAI, Groq, Azure), `x-ratelimit-reset`
+/// (OpenRouter), and `anthropic-ratelimit-requests-reset` and similar names. Returns `None` for any
+/// other header.
 fn rate_limit(name: &str) -> Option<RateLimit> {
     let remaining = if let Some(rest) = name.strip_prefix("anthropic-ratelimit-") {
         format!("anthropic-ratelimit-{}-remaining", rest.strip_suffix("-reset")?)
@@ -61,14 +64,14 @@ fn rate_limit(name: &str) -> Option<RateLimit> {
     Some(RateLimit { remaining })
 }
 
-/// Returns the time until a reset. `text` is a duration (`1s`, `6m0s`, `88ms`), a number of seconds, a
-/// Unix time in seconds or milliseconds, or a time in the format of RFC 3339; otherwise the result is
-/// `None`.
+/// Returns the time until a reset. `text` is a duration (`1s`, `6m0s`, `88ms`), a number of
+/// seconds, a Unix time in seconds or milliseconds, or a time in the format of RFC 3339. Returns
+/// `None` for any other text.
 pub(crate) fn reset(text: &str, now: SystemTime) -> Option<Duration> {
-    /// From this number on, a number is a Unix time in seconds (September 2001). A smaller number is a
+    /// The smallest number that is a Unix time in seconds (September 2001). A smaller number is a
     /// duration in seconds.
     const POINT_IN_SECONDS: f64 = 1e9;
-    /// From this number on, a number is a Unix time in milliseconds (September 2001).
+    /// The smallest number that is a Unix time in milliseconds (September 2001).
     const POINT_IN_MILLISECONDS: f64 = 1e12;
     if let Ok(number) = text.parse::<f64>() {
         let point = match number {
@@ -85,8 +88,8 @@ pub(crate) fn reset(text: &str, now: SystemTime) -> Option<Duration> {
     text.parse::<jiff::SignedDuration>().ok()?.try_into().ok()
 }
 
-/// Returns the time from `now` until a point in time; zero if the point has passed. Never returns
-/// `None`.
+/// Returns the time from `now` until a point in time, or zero if the point has passed. Never
+/// returns `None`.
 fn until(point: SystemTime, now: SystemTime) -> Option<Duration> {
     Some(point.duration_since(now).unwrap_or_default())
 }
@@ -96,8 +99,8 @@ fn seconds(text: &str, per_second: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(text.parse::<f64>().ok()? / per_second).ok()
 }
 
-/// Returns the value of a header without white space around it; `None` if there is no such header, or if
-/// its value is not visible ASCII.
+/// Returns the value of a header without leading and trailing white space. Returns `None` if there
+/// is no such header, or if its value is not visible ASCII.
 pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok().map(str::trim)
 }

@@ -1,4 +1,4 @@
-//! The beginning of a streamed answer.
+//! Reads the beginning of a streamed answer before the call returns a response.
 
 use std::{
     pin::Pin,
@@ -25,17 +25,18 @@ pub(crate) enum Begun {
     Stream(BegunStream),
 }
 
-/// A streamed answer whose first frame has been read. If this frame contains a refusal, the call fails
-/// before it returns a stream.
+/// A streamed answer whose first frame has been read. If this frame contains a refusal, the call
+/// fails instead of returning a stream.
 pub(crate) struct BegunStream {
-    /// The first update or error; `None` if the first frame contains none, or if there is no frame.
+    /// The first update or error. `None` if the first frame contains neither, or if there is no
+    /// frame.
     first: Option<Result<ChatUpdate, AnswerError>>,
     remaining_updates: Updates,
 }
 
 type Updates = Pin<Box<dyn Stream<Item = Result<ChatUpdate, AnswerError>> + Send>>;
 
-/// Waits for the first frame, and reads the update in it.
+/// Waits for the first frame, and reads its first update or error.
 pub(crate) async fn begin(
     mut frames: Frames,
     accumulator: Box<dyn ResponseAccumulator>,
@@ -44,7 +45,8 @@ pub(crate) async fn begin(
     let frames = stream::iter(first).chain(frames);
     let frames = frames.map(|frame| frame.map_err(answer_error));
     let mut remaining_updates: Updates = Box::pin(updates(frames, accumulator));
-    // Polls once: the first frame has arrived, and the second is not awaited, because it may take long.
+    // Polls once, because the first frame has already been received. Waiting for the next frame
+    // could take a long time.
     let first = match futures_util::poll!(remaining_updates.next()) {
         Poll::Ready(first) => first,
         Poll::Pending => None,
@@ -53,7 +55,7 @@ pub(crate) async fn begin(
 }
 
 impl BegunStream {
-    /// Returns the response, or the error with which the stream begins.
+    /// Returns the response. If the stream begins with an error, returns this error.
     pub(crate) fn into_response(
         self,
         context: ResponseContext,

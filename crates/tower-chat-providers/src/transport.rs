@@ -1,4 +1,4 @@
-//! The default transport.
+//! The default transport of clients.
 
 use std::{
     fmt,
@@ -14,13 +14,13 @@ use tower_service::Service;
 
 use crate::error::{Errors, ProviderError};
 
-/// An HTTP transport by [reqwest](https://docs.rs/reqwest), the default transport of clients.
+/// An HTTP transport that uses [reqwest](https://docs.rs/reqwest).
 ///
-/// Clones share their connections. The transport does not request or decompress compressed answers,
-/// unless it is created by `with_gzip` (feature `gzip`). The transport follows up to 5 redirects, only to
-/// the same scheme, host and port, and only if the redirect repeats the request unchanged (307, 308). A
-/// key is therefore never sent to another server. The transport has no timeout: the documentation of the
-/// crate lists the layers that limit the time of an answer.
+/// Clones share their connections. A transport requests and decompresses compressed answers only if
+/// it was created by `with_gzip` (feature `gzip`). It follows up to 5 redirects, only to the same
+/// scheme, host and port, and only with the statuses 307 and 308, with which the request is sent
+/// again unchanged. A key is therefore never sent to another server. The transport has no timeout.
+/// The [documentation of the crate](crate) lists layers that limit the time of an answer.
 ///
 /// ```
 /// use tower_chat_providers::ReqwestTransport;
@@ -32,11 +32,11 @@ pub struct ReqwestTransport {
     client: reqwest::Client,
 }
 
-/// The largest number of redirects that one request follows.
+/// The maximum number of redirects that are followed for one request.
 const MAX_REDIRECTS: usize = 5;
 
 impl ReqwestTransport {
-    /// Creates a transport with its own connections.
+    /// Creates a transport with its own connection pool.
     ///
     /// # Errors
     ///
@@ -45,8 +45,8 @@ impl ReqwestTransport {
         Self::build(|builder| builder)
     }
 
-    /// Creates a transport with its own connections that requests and decompresses gzip. Limits on
-    /// answers count decompressed bytes.
+    /// Creates a transport with its own connection pool that requests answers in gzip and
+    /// decompresses them. Limits on answers apply to the decompressed bytes.
     ///
     /// # Errors
     ///
@@ -56,12 +56,12 @@ impl ReqwestTransport {
         Self::build(|builder| builder.gzip(true))
     }
 
-    /// Creates a transport that uses the application's client, with its proxies, certificates and
-    /// timeouts.
+    /// Creates a transport that uses the application's reqwest client, with its proxies,
+    /// certificates and timeouts.
     ///
-    /// The client then decides about redirects and decompression. By default reqwest follows redirects to
-    /// other hosts. reqwest then removes the header `authorization`, but not a header such as
-    /// `x-api-key`.
+    /// The settings of this client also determine redirects and decompression. By default, reqwest
+    /// follows redirects to other hosts. It removes the header `authorization` from the redirected
+    /// request, but not headers such as `x-api-key`.
     pub fn from_client(client: reqwest::Client) -> Self {
         Self { client }
     }
@@ -69,8 +69,8 @@ impl ReqwestTransport {
     fn build(
         configure: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> Result<Self, ProviderError> {
-        // Turns decompression off: another crate of the program may have enabled reqwest's features for
-        // decompression, which turn it on for every client.
+        // Disables decompression explicitly. If another crate of the program enables reqwest's
+        // features for decompression, reqwest enables it for every client.
         let builder = reqwest::Client::builder().no_gzip().no_brotli().no_deflate().no_zstd();
         let client = configure(builder.redirect(redirect::Policy::custom(redirect))).build();
         let client = client.map_err(|error| {
@@ -80,9 +80,9 @@ impl ReqwestTransport {
     }
 }
 
-/// Follows up to [`MAX_REDIRECTS`] redirects that go to the same server and repeat the request
-/// unchanged. Any other redirect is returned as the response, and the client reports its status as an
-/// error.
+/// Follows up to [`MAX_REDIRECTS`] redirects to the same server with which the request is sent
+/// again unchanged. Any other redirect is returned as the response, and the model client reports
+/// its status as an error.
 fn redirect(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let repeats_request =
         matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);
@@ -101,7 +101,8 @@ impl ReqwestTransport {
     fn send(&self, request: Request<Body>) -> Answer {
         let client = self.client.clone();
         Box::pin(async move {
-            // The address may contain a password, and errors are printed.
+            // The URL is removed from errors, because it may contain a password and errors are
+            // printed.
             let request = request.try_into().map_err(reqwest::Error::without_url)?;
             let response = client.execute(request).await;
             response.map(Into::into).map_err(reqwest::Error::without_url)
@@ -123,7 +124,7 @@ impl Service<Request<Bytes>> for ReqwestTransport {
     }
 }
 
-/// The implementation for a transport beneath a [`FullBodyLayer`](crate::FullBodyLayer).
+/// Accepts the requests of a [`FullBodyLayer`](crate::FullBodyLayer).
 impl Service<Request<Full<Bytes>>> for ReqwestTransport {
     type Response = Response<Body>;
     type Error = reqwest::Error;

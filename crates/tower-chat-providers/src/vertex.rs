@@ -1,4 +1,4 @@
-//! Gemini and Claude in Google's Vertex AI.
+//! A client of Gemini and Claude in Google's Vertex AI.
 
 use tower_chat_core::ChatRequest;
 use tower_chat_wire::{
@@ -21,8 +21,8 @@ use crate::{
 /// A client of Vertex AI. The client uses Claude's API if the name of the model begins with `claude`, and
 /// Gemini's API otherwise.
 ///
-/// Google's tokens expire after an hour. An application provides a
-/// [`TokenSource`](crate::auth::TokenSource) that obtains new ones.
+/// Google's tokens expire after an hour. The application must provide a
+/// [`TokenSource`](crate::auth::TokenSource) that obtains new tokens.
 ///
 /// ```
 /// use tower_chat_core::BoxError;
@@ -46,8 +46,9 @@ pub type Vertex<T> = ProviderClient<VertexApi, T>;
 pub struct VertexApi;
 
 impl<T> Vertex<T> {
-    /// Creates a client of a project in a location (`us-east5`, `europe-west1`, `global`) that sends its
-    /// requests through `transport`. The transport, or a layer of it, must add the token.
+    /// Creates a client of a project in a location (`us-east5`, `europe-west1`, `global`) that
+    /// sends its requests through `transport`. The transport, or a layer around it, must add the
+    /// token.
     pub fn new(project: &str, location: &str, transport: T) -> Self {
         let (project, region) = (in_path(project), in_path(location));
         let host = match location {
@@ -61,16 +62,16 @@ impl<T> Vertex<T> {
 
 #[cfg(feature = "reqwest")]
 impl Vertex<Auth<ReqwestTransport>> {
-    /// Creates a client of the project in `VERTEX_PROJECT_ID`, with the token in `VERTEX_API_KEY`. The
-    /// location is in `VERTEX_LOCATION`; the default is `global`. The token expires after an hour: a
-    /// process that runs longer needs a [`TokenSource`](crate::auth::TokenSource). If
-    /// `GOOGLE_VERTEX_BASE_URL` is set, the client uses that address (without `/v1`), as Google's own
-    /// SDK does.
+    /// Creates a client of the project in `VERTEX_PROJECT_ID`, with the token in `VERTEX_API_KEY`.
+    /// The location is read from `VERTEX_LOCATION`. The default is `global`. The token expires
+    /// after an hour, so a process that runs longer needs a
+    /// [`TokenSource`](crate::auth::TokenSource). If `GOOGLE_VERTEX_BASE_URL` is set, the client
+    /// sends requests to this URL (without `/v1`), like Google's own SDK.
     ///
     /// # Errors
     ///
-    /// If the project or the token is not set, if the address is not valid, or if the TLS settings of
-    /// this system cannot be used.
+    /// If the variable with the project or the token is not set, if the base URL is not valid, or
+    /// if the TLS settings of this system cannot be used.
     pub fn from_env() -> Result<Self, ProviderError> {
         let errors = crate::error::Errors("vertex");
         let project = crate::provider::variable("VERTEX_PROJECT_ID").ok_or_else(|| {

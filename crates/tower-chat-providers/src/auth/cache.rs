@@ -1,4 +1,5 @@
-//! A cache of one token or one set of credentials, which is fetched again shortly before it expires.
+//! A cache for one token or one set of credentials. The value is fetched again shortly before it
+//! expires.
 
 use std::{
     fmt,
@@ -13,7 +14,7 @@ use futures_util::future::BoxFuture;
 use tokio::sync::Mutex;
 use tower_chat_core::BoxError;
 
-/// A source of tokens or credentials failed.
+/// The error of a source of tokens or credentials.
 #[derive(Debug, Clone)]
 pub struct AuthError {
     source: Arc<BoxError>,
@@ -50,18 +51,19 @@ impl Expiring for super::source::Token {
 
 type Fetch<V> = dyn Fn() -> BoxFuture<'static, Result<V, BoxError>> + Send + Sync;
 
-/// A source of tokens or credentials, and its newest value.
+/// A source of tokens or credentials, and the newest value that it returned.
 pub(super) struct Cache<V> {
     fetch: Box<Fetch<V>>,
-    /// The number of fetches that have ended.
+    /// The number of completed fetches.
     fetches: AtomicU64,
-    /// The newest value or error. The lock is held during a fetch, so that there is one fetch at a time.
+    /// The newest value or error. A request holds the lock during its fetch, so that at most one
+    /// fetch runs at a time.
     newest: Mutex<Option<Result<Fetched<V>, AuthError>>>,
 }
 
 struct Fetched<V> {
     value: Arc<V>,
-    /// The time at which the source must be called again.
+    /// The time from which the value is no longer returned, and the source is called again.
     renew_at: Option<SystemTime>,
 }
 
@@ -72,13 +74,13 @@ impl<V: Expiring> Cache<V> {
         Self { fetch: Box::new(fetch), fetches: AtomicU64::new(0), newest: Mutex::new(None) }
     }
 
-    /// Returns the cached value while it is valid, and fetches a new one otherwise.
+    /// Returns the cached value if it is valid. Otherwise fetches a new value.
     pub(super) async fn get(&self) -> Result<Arc<V>, AuthError> {
         self.other_than(None).await
     }
 
-    /// Returns a value other than `refused`, which a service has refused. Fetches a new value, unless
-    /// another request has already fetched one.
+    /// Returns a value that differs from `refused`, the value that a service has refused. Fetches a
+    /// new value, unless another request has already fetched one.
     pub(super) async fn renew(&self, refused: &Arc<V>) -> Result<Arc<V>, AuthError> {
         self.other_than(Some(refused)).await
     }
@@ -93,8 +95,8 @@ impl<V: Expiring> Cache<V> {
             {
                 return Ok(fetched.value.clone());
             }
-            // The fetch of another request failed while this request waited for the lock. Another fetch
-            // would likely fail too.
+            // The fetch of another request failed while this request waited for the lock. This
+            // request does not fetch again, because its fetch would probably fail too.
             Some(Err(error)) if fetches != self.fetches.load(Ordering::Acquire) => {
                 return Err(error.clone());
             }
@@ -122,5 +124,5 @@ impl<V: Expiring> Fetched<V> {
     }
 }
 
-/// The longest time before its expiry at which a value is renewed.
+/// The longest time before its expiry from which a value is renewed.
 const MAX_MARGIN: Duration = Duration::from_secs(60);

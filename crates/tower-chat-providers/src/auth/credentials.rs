@@ -34,9 +34,9 @@ impl AwsCredentials {
         self
     }
 
-    /// Sets the time at which the credentials expire. The first request that is sent shortly before this
-    /// time fetches new ones from the source: when less than a tenth of their lifetime remains, and at
-    /// most a minute before they expire.
+    /// Sets the time at which the credentials expire. The source is called for new credentials by
+    /// the first request after nine tenths of their lifetime, or in the last minute before they
+    /// expire, whichever is later.
     #[must_use]
     pub fn expires_at(mut self, expiry: SystemTime) -> Self {
         self.expires_at = Some(expiry);
@@ -58,11 +58,11 @@ impl fmt::Debug for AwsCredentials {
 /// Implemented by every function that returns a future of [`AwsCredentials`].
 pub trait CredentialsSource: Send + Sync + 'static {
     /// Obtains credentials. A request calls this method if there are no credentials yet, or if the
-    /// newest ones expire shortly; at most one request calls it at a time.
+    /// newest credentials expire shortly. Requests never call this method at the same time.
     ///
     /// # Errors
     ///
-    /// The reason why the source has no credentials.
+    /// The reason why the source cannot return credentials.
     fn credentials(&self) -> BoxFuture<'_, Result<AwsCredentials, BoxError>>;
 }
 

@@ -1,4 +1,4 @@
-//! A key or a token in a header.
+//! A layer that sends a key or a token in a header.
 
 use std::{
     fmt,
@@ -26,11 +26,13 @@ use crate::error::{Errors, ProviderError};
 pub enum AuthHeader {
     /// `Authorization: Bearer <token>`.
     Bearer,
-    /// The key without a scheme, in a header of this name: `x-api-key`, `x-goog-api-key`, `api-key`.
+    /// The key without a scheme, in a header with this name, such as `x-api-key`, `x-goog-api-key`
+    /// or `api-key`.
     Named(HeaderName),
 }
 
-/// A layer that adds a key or a token to every request, and replaces a header of the same name.
+/// A layer that adds a header with a key or a token to every request. An existing header of the
+/// same name is replaced.
 ///
 /// ```
 /// use tower_chat_providers::auth::{AuthHeader, AuthLayer};
@@ -55,7 +57,7 @@ impl AuthLayer {
     ///
     /// # Errors
     ///
-    /// If the key cannot be the value of a header. The error does not contain the key.
+    /// If the key is not a valid header value. The error does not contain the key.
     pub fn new(header: AuthHeader, key: &str) -> Result<Self, ProviderError> {
         let token = Token::new(key);
         header.value(&token.value).map_err(|error| {
@@ -64,11 +66,12 @@ impl AuthLayer {
         Ok(Self { header, tokens: Tokens::Fixed(token) })
     }
 
-    /// Creates a layer that sends the key in an environment variable. The variable is read now.
+    /// Creates a layer that sends the key in an environment variable. The variable is read by this
+    /// function, and not for each request.
     ///
     /// # Errors
     ///
-    /// If the variable is not set, is empty, or has a value that cannot be the value of a header.
+    /// If the variable is not set, is empty, or does not contain a valid header value.
     pub fn from_env(header: AuthHeader, variable: &str) -> Result<Self, ProviderError> {
         let missing = || {
             Errors("auth")
@@ -79,7 +82,7 @@ impl AuthLayer {
         if key.is_empty() { Err(missing()) } else { Self::new(header, key) }
     }
 
-    /// Creates a layer that sends the tokens of a source.
+    /// Creates a layer that obtains the tokens from a source.
     pub fn from_source(header: AuthHeader, source: impl TokenSource) -> Self {
         let renews_refused = source.renews_refused_tokens();
         let source = Arc::new(source);
@@ -197,7 +200,8 @@ impl AuthLayer {
     }
 }
 
-/// Adds the token to the secrets of the response, which the client removes from the texts of errors.
+/// Adds the token to the secrets in the extensions of the response. The client removes these
+/// secrets from the texts of errors.
 fn with_secret<B>(mut response: Response<B>, token: &Token) -> Response<B> {
     let secrets = response.extensions_mut().get_or_insert_default::<SentSecrets>();
     secrets.push(token.value.clone());

@@ -1,14 +1,16 @@
 //! Authentication, as layers between a client and its transport.
 //!
-//! [`AuthLayer`] sends a key or a token in a header; `SigV4Layer` (feature `sigv4`) signs requests for
-//! AWS. Both accept a fixed value, or an asynchronous source: a [`TokenSource`] or a
-//! `CredentialsSource`. A source is called for the first request, and again shortly before its value
-//! expires. A source of tokens is also called again if the service refuses a token with the status 401.
-//! Requests that need a new value at the same time wait for one call of the source.
+//! [`AuthLayer`] sends a key or a token in a header. `SigV4Layer` (feature `sigv4`) signs requests
+//! for AWS. Both layers accept a fixed value, or an asynchronous source of values: a
+//! [`TokenSource`] or a `CredentialsSource`. The layer calls the source for the first request, and
+//! again shortly before the value expires. A source of tokens is also called again if the service
+//! refuses a token with the status 401. If several requests need a new value at the same time, the
+//! source is called once, and all of them wait for the result.
 //!
-//! Secrets are wiped from memory when they are dropped, and `Debug` does not print them. The headers with
-//! secrets are marked as sensitive (tower-http and hyper print `Sensitive` in their place). A service may
-//! repeat a secret in the text of an error; the client replaces it with `[redacted]`.
+//! Secrets are overwritten in memory when they are dropped, and `Debug` does not print them.
+//! Headers with secrets are marked as sensitive: tower-http and hyper print `Sensitive` instead of
+//! their values. If a service repeats a secret in the text of an error, the client replaces the
+//! secret with `[redacted]`.
 //!
 //! ```
 //! use std::time::{Duration, SystemTime};

@@ -1,10 +1,11 @@
-//! Secrets: strings that `Debug` does not print.
+//! Strings with secrets, which `Debug` does not print.
 
 use std::{fmt, sync::Arc};
 
 use zeroize::Zeroizing;
 
-/// A string that `Debug` does not print, and that is wiped from memory when its last clone is dropped.
+/// A string that `Debug` does not print, and that is overwritten in memory when its last clone is
+/// dropped.
 #[derive(Clone, PartialEq, Eq)]
 pub(crate) struct Secret(Arc<Zeroizing<String>>);
 
@@ -24,12 +25,13 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The secrets that a request contained, as an extension of its response. A service may repeat them in
-/// the text of an error; [`redact`](Self::redact) replaces them.
+/// The extension of a response that contains the secrets of its request. A service may repeat a
+/// secret in the text of an error, where [`redact`](Self::redact) replaces it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SentSecrets(Vec<Secret>);
 
-/// Shorter secrets are not replaced, because ordinary words would contain them.
+/// The minimum length of a secret that is replaced. A shorter secret could be part of an ordinary
+/// word.
 const MIN_SECRET_BYTES: usize = 6;
 
 impl SentSecrets {
@@ -37,14 +39,15 @@ impl SentSecrets {
         self.0.push(secret);
     }
 
-    /// Adds the secret in the value of a header: the text after the final space, without a scheme such
-    /// as `Bearer`.
+    /// Adds the secret in the value of a header: the text after the last space, without a scheme
+    /// such as `Bearer`.
     pub(crate) fn push_header(&mut self, value: &str) {
         let secret = value.rsplit(' ').next().unwrap_or_default();
         self.push(Secret::new(secret));
     }
 
-    /// Replaces the secrets in a text with `[redacted]`, except those shorter than [`MIN_SECRET_BYTES`].
+    /// Replaces the secrets in a text with `[redacted]`. Secrets that are shorter than
+    /// [`MIN_SECRET_BYTES`] are not replaced.
     pub(crate) fn redact(&self, text: &mut String) {
         for secret in &self.0 {
             let secret = secret.expose();

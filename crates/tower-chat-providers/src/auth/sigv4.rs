@@ -25,11 +25,11 @@ use super::{
     secret::SentSecrets,
 };
 
-/// A layer that signs every request, with its whole body, by AWS [Signature Version
+/// A layer that signs every request, including its whole body, with AWS [Signature Version
 /// 4](https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html).
 ///
-/// The layer signs the address, the body and the headers that the request has when it arrives at the
-/// layer. Put it beneath every layer that changes one of them. Beneath a retry layer, it signs each
+/// The layer signs the URL, the body and the headers of the request that it receives. It must
+/// therefore be below every layer that changes one of them. Below a retry layer, it signs each
 /// attempt again.
 ///
 /// ```
@@ -47,17 +47,18 @@ pub struct SigV4Layer {
     region: Arc<str>,
     service: Arc<str>,
     cache: Arc<Cache<AwsCredentials>>,
-    /// The clock, which tests replace.
+    /// The clock. Tests replace it.
     now: fn() -> SystemTime,
 }
 
 impl SigV4Layer {
-    /// Creates a layer that signs with these credentials, for a service (`bedrock`) in a region.
+    /// Creates a layer that signs requests with these credentials. `service` is the AWS name of the
+    /// service, such as `bedrock`.
     pub fn new(region: &str, service: &str, credentials: AwsCredentials) -> Self {
         Self::from_source(region, service, move || std::future::ready(Ok(credentials.clone())))
     }
 
-    /// Creates a layer that signs with the credentials of a source.
+    /// Creates a layer that signs requests with credentials that it obtains from a source.
     pub fn from_source(region: &str, service: &str, source: impl CredentialsSource) -> Self {
         let source = Arc::new(source);
         let cache = Cache::new(move || {
@@ -68,12 +69,13 @@ impl SigV4Layer {
         Self { region, service, cache: Arc::new(cache), now: SystemTime::now }
     }
 
-    /// Creates a layer that signs with the credentials in `AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`
-    /// and `AWS_SESSION_TOKEN`. The variables are read now.
+    /// Creates a layer that signs requests with the credentials in `AWS_ACCESS_KEY_ID`,
+    /// `AWS_SECRET_ACCESS_KEY` and `AWS_SESSION_TOKEN`. The variables are read by this function,
+    /// and not for each request.
     ///
     /// # Errors
     ///
-    /// If one of the first two is not set or is empty.
+    /// If `AWS_ACCESS_KEY_ID` or `AWS_SECRET_ACCESS_KEY` is not set or is empty.
     pub fn from_env(region: &str, service: &str) -> Result<Self, crate::ProviderError> {
         let required = |name: &str| {
             let missing = || {
@@ -117,8 +119,8 @@ impl SigV4Layer {
             headers.filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
         let body = SignableBody::Bytes(request.body());
         let signable = SignableRequest::new(request.method().as_str(), uri, headers, body)?;
-        // aws-sigv4 traces the signed request, which contains the session token, so it signs without a
-        // trace subscriber.
+        // aws-sigv4 writes the signed request, which contains the session token, to the trace. The
+        // request is therefore signed without a trace subscriber.
         let untraced = tracing::subscriber::NoSubscriber::new();
         let signed = tracing::subscriber::with_default(untraced, || sign(signable, &params))?;
         let (headers, _) = signed.into_parts().0.into_parts();
@@ -181,8 +183,8 @@ where
             let credentials = layer.cache.get().await?;
             layer.apply(&mut request, &credentials).map_err(AuthError::new)?;
             let mut response = inner.call(request).await.map_err(Into::into)?;
-            // If AWS refuses a signature, its error repeats the canonical request, which contains the
-            // session token. The client redacts these secrets in the error.
+            // If AWS refuses a signature, its error contains the canonical request with the session
+            // token. The client replaces the secrets of this extension in the error.
             let secrets = response.extensions_mut().get_or_insert_default::<SentSecrets>();
             secrets.push(credentials.secret_access_key.clone());
             if let Some(token) = &credentials.session_token {
@@ -200,7 +202,7 @@ mod tests {
 
     use super::*;
 
-    /// 2015-08-30T12:36:00Z, the time in AWS's test vectors.
+    /// Returns the time in AWS's test vectors, 2015-08-30T12:36:00Z.
     fn time_of_vectors() -> SystemTime {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_440_938_160)
     }

@@ -20,9 +20,9 @@ impl Token {
         Self { value: Secret::new(value), expires_at: None }
     }
 
-    /// Sets the time at which the token expires. The first request that is sent shortly before this time
-    /// fetches a new token from the source: when less than a tenth of the lifetime remains, and at most a
-    /// minute before the token expires.
+    /// Sets the time at which the token expires. The source is called for a new token by the first
+    /// request after nine tenths of the token's lifetime, or in the last minute before it expires,
+    /// whichever is later.
     #[must_use]
     pub fn expires_at(mut self, expiry: SystemTime) -> Self {
         self.expires_at = Some(expiry);
@@ -36,20 +36,22 @@ impl Token {
 pub trait TokenSource: Send + Sync + 'static {
     /// Obtains a token.
     ///
-    /// A request calls this method if there is no token yet, if the newest one expires shortly, or if
-    /// the service has refused the newest one (see
-    /// [`renews_refused_tokens`](Self::renews_refused_tokens)). At most one request calls it at a time.
-    /// If the caller drops the request's future, this method's future is dropped too.
+    /// A request calls this method if there is no token yet, if the newest token expires shortly,
+    /// or if the service has refused the newest token (see
+    /// [`renews_refused_tokens`](Self::renews_refused_tokens)). Requests never call this method at
+    /// the same time. If the caller drops the future of the request, the future of this method is
+    /// dropped too.
     ///
     /// # Errors
     ///
-    /// The reason why there is no token. Every request that waits for the token fails with this error.
-    /// The error counts as retryable unless it states otherwise: see [`tower_chat_core::Retryability`].
+    /// The reason why the source cannot return a token. Every request that waits for the token
+    /// fails with this error. The error is retryable unless its
+    /// [`Retryability`](tower_chat_core::Retryability) is permanent.
     fn token(&self) -> BoxFuture<'_, Result<Token, BoxError>>;
 
-    /// Returns whether a token can become invalid before it expires. If so, a request that the
-    /// service has refused with the status 401 is sent once more with a new token. Returns `true`
-    /// by default.
+    /// Returns whether a token can become invalid before it expires. If `true`, which is the
+    /// default, a request that the service refuses with the status 401 is sent a second time with a
+    /// new token.
     fn renews_refused_tokens(&self) -> bool {
         true
     }

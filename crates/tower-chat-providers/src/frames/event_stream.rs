@@ -1,6 +1,6 @@
-//! Decodes the messages of AWS event streams. The format is described in
-//! <https://docs.aws.amazon.com/AmazonS3/latest/API/RESTSelectObjectAppendix.html>, the headers in
-//! <https://smithy.io/2.0/aws/amazon-eventstream.html>.
+//! Decodes the messages of AWS event streams.
+//! <https://docs.aws.amazon.com/AmazonS3/latest/API/RESTSelectObjectAppendix.html> describes the
+//! format, and <https://smithy.io/2.0/aws/amazon-eventstream.html> the headers.
 
 use aws_smithy_eventstream::frame::{DecodedFrame, MessageFrameDecoder};
 use aws_smithy_types::event_stream::Message;
@@ -10,8 +10,8 @@ use tower_chat_wire::stream::{Frame, Limit, Limits};
 
 use super::{Decoder, FrameError};
 
-/// The number of bytes of a message's prelude: the length of the message, the length of its headers, and
-/// a checksum.
+/// The length of the prelude of a message, in bytes. The prelude contains the length of the
+/// message, the length of its headers, and a checksum.
 const PRELUDE_BYTES: usize = 12;
 
 /// Decodes messages to frames.
@@ -19,22 +19,22 @@ pub(super) struct MessageDecoder {
     decoder: MessageFrameDecoder,
     /// The received bytes that the decoder has not consumed.
     bytes: BytesMut,
-    /// Whether the length in the prelude of the current message was checked. The decoder has then
+    /// Whether the length in the prelude of the current message was checked. If so, the decoder has
     /// consumed the prelude.
     is_in_message: bool,
     limits: Limits,
 }
 
 impl MessageDecoder {
-    /// Creates a decoder. `max_event_bytes` of the limits applies to each message; `max_line_bytes` is
+    /// Creates a decoder. The limit `max_event_bytes` applies to each message. `max_line_bytes` is
     /// not used, because the format has no lines.
     pub(super) fn new(limits: Limits) -> Self {
         let (decoder, bytes) = (MessageFrameDecoder::new(), BytesMut::new());
         Self { decoder, bytes, is_in_message: false, limits }
     }
 
-    /// Returns the next message, or `None` if some of its bytes have not arrived. Fails if the message
-    /// is damaged, or if the length in its prelude exceeds the limit.
+    /// Returns the next message, or `None` if not all its bytes have been received. Fails if the
+    /// message is damaged, or if the length in its prelude exceeds the limit.
     fn next(&mut self) -> Result<Option<Message>, FrameError> {
         if !self.is_in_message {
             if self.bytes.remaining() < PRELUDE_BYTES {
@@ -65,14 +65,14 @@ impl Decoder for MessageDecoder {
         Ok(())
     }
 
-    /// Appends no frame. A complete message was decoded when its final byte arrived, so any bytes that
-    /// remain are part of an incomplete message.
+    /// Appends no frame. [`push`](Decoder::push) has already decoded every complete message, so any
+    /// remaining bytes belong to an incomplete message.
     fn finish(&mut self, _frames: &mut Vec<Frame>) {}
 }
 
-/// Converts a message to a frame. A message with the header `:exception-type` or `:error-code` reports
-/// an error: it becomes a frame named `error` with the data `{"error": {"type": …, "message": …}}`.
-/// Fails if the payload of the message is not UTF-8.
+/// Converts a message to a frame. A message with the header `:exception-type` or `:error-code`
+/// reports an error. It becomes a frame with the event name `error` and the data
+/// `{"error": {"type": …, "message": …}}`. Fails if the payload of the message is not UTF-8.
 fn frame(message: &Message) -> Result<Frame, FrameError> {
     let named = |name: &str| {
         let header = message.headers().iter().find(|header| header.name().as_str() == name)?;
@@ -139,8 +139,8 @@ mod tests {
         }
     }
 
-    /// The messages before the damaged one may complete the answer, even if all arrive in one piece of
-    /// the body.
+    /// The messages before a damaged message must be decoded, because they may complete the answer.
+    /// This also applies if all of them arrive in the same piece of the body.
     #[test]
     fn messages_before_a_damaged_one_are_there() {
         let mut bytes = message(":event-type", "messageStop", r#"{"stopReason":"end_turn"}"#);
@@ -159,8 +159,8 @@ mod tests {
             let mut damaged = bytes.clone();
             damaged[position] ^= 1;
             let found = MessageDecoder::new(limits).push(&damaged, &mut Vec::new());
-            // If the damaged length is larger than the real one, the decoder waits for more bytes, or
-            // the length exceeds the limit.
+            // If the damaged byte makes the length larger, the decoder waits for more bytes, or the
+            // length exceeds the limit.
             let is_longer = position < 4 && damaged[position] > bytes[position];
             match found {
                 Err(FrameError::Damaged(_)) => {}

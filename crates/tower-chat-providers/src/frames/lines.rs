@@ -1,23 +1,23 @@
-//! Newline-delimited JSON, the form of Ollama's streams.
+//! Decodes newline-delimited JSON, the format of Ollama's streams.
 
 use tower_chat_wire::stream::{Frame, Limit, LimitExceeded, Limits};
 
 use super::{Decoder, FrameError};
 
-/// Decodes each line that is not blank to a frame.
+/// A decoder that converts each line that is not blank to a frame.
 pub(super) struct LineDecoder {
-    /// The beginning of the current line.
+    /// The received bytes of the current line.
     line: Vec<u8>,
     limits: Limits,
 }
 
 impl LineDecoder {
-    /// Creates a decoder. Both `max_line_bytes` and `max_event_bytes` of the limits apply to each line.
+    /// Creates a decoder. Both limits `max_line_bytes` and `max_event_bytes` apply to each line.
     pub(super) fn new(limits: Limits) -> Self {
         Self { line: Vec::new(), limits }
     }
 
-    /// Returns the current line without white space around it, and begins the next line.
+    /// Returns the current line without leading and trailing white space, and begins the next line.
     fn take_line(&mut self) -> String {
         let line = std::mem::take(&mut self.line);
         String::from_utf8_lossy(&line).trim().to_owned()

@@ -1,9 +1,9 @@
 //! Divides the body of a streamed answer into frames.
 //!
-//! `sse-stream` parses server-sent events; `aws-smithy-eventstream` parses messages of AWS event streams
-//! and verifies their checksums. Neither has limits, so this module applies limits to the bytes before
-//! the parsers read them. The frames that precede an error are returned, however the body is cut into
-//! pieces.
+//! `sse-stream` parses server-sent events. `aws-smithy-eventstream` parses messages of AWS event
+//! streams and verifies their checksums. Neither parser has limits, so this module applies limits
+//! to the bytes before the parsers read them. All frames before an error are returned, regardless
+//! of how the body is divided into pieces.
 
 #[cfg(feature = "bedrock")]
 mod event_stream;
@@ -42,17 +42,17 @@ pub(crate) enum FrameError {
     /// The bytes are not a stream of this framing.
     #[error("its stream is damaged ({0})")]
     Damaged(#[source] BoxError),
-    /// The connection broke, or a layer of the transport failed.
+    /// The connection failed, or a layer around the transport failed.
     #[error("its connection broke ({0})")]
     Broken(#[source] BoxError),
 }
 
-/// The frames of a body, up to its end or an error.
+/// The frames of a body, up to its end or its first error.
 pub(crate) type Frames = Pin<Box<dyn Stream<Item = Result<Frame, FrameError>> + Send>>;
 
 impl StreamFraming {
-    /// Returns the frames of a body. The stream ends after the first error. An incomplete frame at the
-    /// end of the body is dropped.
+    /// Returns the frames of a body. The stream ends after the first error. An incomplete frame at
+    /// the end of the body is not returned.
     pub(crate) fn frames<B>(self, body: B, limits: Limits) -> Frames
     where
         B: Body<Data = Bytes> + Send + 'static,
@@ -69,7 +69,7 @@ impl StreamFraming {
             check_depth(&frame.data, &limits).map_err(FrameError::Limit)?;
             Ok(frame)
         });
-        // The stream ends after an error.
+        // Ends the stream after the first error.
         let until_error = checked.scan(false, |has_failed, frame| {
             let has_failed_before = std::mem::replace(has_failed, frame.is_err());
             std::future::ready((!has_failed_before).then_some(frame))
@@ -78,17 +78,18 @@ impl StreamFraming {
     }
 }
 
-/// An incremental decoder: decodes the pieces of a body to frames.
+/// A decoder that receives a body in pieces, and decodes it to frames.
 trait Decoder: Send + 'static {
-    /// Decodes more bytes, and appends the frames that they complete. If decoding fails, the frames that
-    /// precede the error have been appended.
+    /// Decodes more bytes, and appends the frames that they complete. If decoding fails, the frames
+    /// before the error have already been appended.
     fn push(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameError>;
 
-    /// Called at the end of the body. Appends the final frame if only its terminator is missing.
+    /// Called at the end of the body. Appends the last frame if it is complete except for its
+    /// terminator.
     fn finish(&mut self, frames: &mut Vec<Frame>);
 }
 
-/// Returns whether the data of a frame without a terminator is complete: a JSON object.
+/// Returns whether the data of a frame without a terminator are complete: a valid JSON object.
 fn is_whole(data: &str) -> bool {
     data.trim_start().starts_with('{') && data.parse::<RawJson>().is_ok()
 }
@@ -120,8 +121,9 @@ where
     Box::pin(batches)
 }
 
-/// Returns the pieces of a body. A piece that exceeds the limit on the body is cut at the limit, and the
-/// error follows. The stream does not end after an error; [`StreamFraming::frames`] ends it.
+/// Returns the pieces of a body. If a piece exceeds the limit on the body, the piece is cut off at
+/// the limit and followed by an error. The stream does not end after an error:
+/// [`StreamFraming::frames`] ends it.
 fn pieces<B>(body: B, limits: Limits) -> impl Stream<Item = Result<Bytes, FrameError>> + Send
 where
     B: Body<Data = Bytes> + Send + 'static,
@@ -139,7 +141,7 @@ where
     })
 }
 
-/// Returns a stream of the bytes, followed by the error if `outcome` is one.
+/// Returns a stream that yields the bytes, and then the error if `outcome` is an error.
 fn piece(
     bytes: Bytes,
     outcome: Result<(), FrameError>,

@@ -1,7 +1,8 @@
-//! Server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
+//! Decodes server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
 //!
-//! The specification requires a blank line after each event. Some services do not send it after the
-//! final event. This event is accepted if its data is a JSON object or `[DONE]`.
+//! The specification requires a blank line after each event. Some services do not send the blank
+//! line after the last event. The last event is therefore accepted without a blank line if its data
+//! are a JSON object or `[DONE]`.
 
 use std::sync::{
     Arc,
@@ -20,7 +21,7 @@ use super::{FrameError, Frames};
 /// The data of the event that ends a stream of OpenAI's APIs.
 const DONE: &str = "[DONE]";
 
-/// Two line feeds, which end an event in any state of the parser.
+/// Two line feeds, which end an event regardless of the state of the parser.
 const END: Bytes = Bytes::from_static(b"\n\n");
 
 pub(super) fn frames<B>(body: B, limits: Limits) -> Frames
@@ -37,8 +38,8 @@ where
         }
         Err(error) => super::piece(Bytes::new(), Err(error)),
     });
-    // Appends two line feeds at the end of the body, and before the error of a broken connection. The
-    // parser then returns the final event even if its blank line is missing.
+    // Two line feeds are appended at the end of the body, and before the error of a broken
+    // connection, so that the parser returns the last event even if its blank line is missing.
     let ended = has_ended.clone();
     let before_break = has_ended.clone();
     let pieces = pieces.flat_map(move |piece| {
@@ -57,9 +58,9 @@ where
     Box::pin(events)
 }
 
-/// Converts an event to a frame; `None` if the event has no data. If `has_ended` is set, the body ended
-/// without a blank line after the event. The event may then be cut off, even inside a character, and the
-/// result is `None` unless its data is complete.
+/// Converts an event to a frame. Returns `None` if the event has no data. If `has_ended` is set,
+/// the body ended without a blank line after the event. The event may then be cut off, even inside
+/// a character, so the function also returns `None` if the data are not complete.
 fn frame(
     event: Result<sse_stream::Sse, sse_stream::Error>,
     has_ended: bool,
@@ -85,15 +86,15 @@ fn frame_error(error: sse_stream::Error) -> FrameError {
     }
 }
 
-/// Applies the limits on lines and events.
+/// Applies the limits on lines and events to the bytes of a body.
 struct LineMeter {
     limits: Limits,
-    /// The number of bytes of the current line.
+    /// The number of received bytes of the current line.
     line: usize,
     /// The number of bytes of the previous lines of the current event.
     event: usize,
-    /// Whether the previous byte was a carriage return. A line feed that follows it belongs to the same
-    /// line end.
+    /// Whether the previous byte was a carriage return. A line feed after a carriage return does
+    /// not end another line.
     is_after_return: bool,
 }
 
@@ -102,8 +103,8 @@ impl LineMeter {
         Self { limits, line: 0, event: 0, is_after_return: false }
     }
 
-    /// Counts the bytes of a piece. If a line or an event exceeds its limit, cuts the piece off before
-    /// the line in question and fails.
+    /// Counts the bytes of a piece. If a line or an event exceeds its limit, removes this line and
+    /// all later bytes from the piece, and fails.
     fn limit(&mut self, piece: &mut Bytes) -> Result<(), LimitExceeded> {
         let mut rest = piece.as_ref();
         let outcome = self.count(&mut rest);
@@ -112,8 +113,8 @@ impl LineMeter {
         outcome
     }
 
-    /// Removes lines from the front of `bytes` and counts them. Fails before the first line that exceeds
-    /// a limit.
+    /// Removes lines from the front of `bytes` and counts their bytes. Fails at the first line that
+    /// exceeds a limit, and does not remove this line.
     fn count(&mut self, bytes: &mut &[u8]) -> Result<(), LimitExceeded> {
         while let Some(first) = bytes.first() {
             if std::mem::take(&mut self.is_after_return) && *first == b'\n' {
@@ -222,8 +223,8 @@ mod tests {
         assert_eq!(found, [frame(None, "[[1]]\n2"), frame(None, "3")]);
     }
 
-    /// The events before the one that exceeds a limit may complete the answer, even if all arrive in one
-    /// piece of the body.
+    /// The events before an event that exceeds a limit must be decoded, because they may complete
+    /// the answer. This also applies if all of them arrive in the same piece of the body.
     #[test]
     fn events_in_front_of_what_exceeds_a_limit_are_read_however_the_bytes_are_cut() {
         let limits = Limits::default();

@@ -6,10 +6,10 @@ use http::HeaderMap;
 
 use crate::retry_after::{reset, text};
 
-/// The remaining amount of a rate limit.
+/// The state of a rate limit, as a response reports it.
 #[derive(Debug, Clone, PartialEq)]
 pub(super) struct Limit {
-    /// The name of the limit, such as `requests`, `input-tokens`, `tokens-minute`.
+    /// The name of the limit, such as `requests`, `input-tokens` or `tokens-minute`.
     pub(super) name: String,
     /// The number of requests or tokens that may be sent before the reset.
     pub(super) remaining: f64,
@@ -18,13 +18,15 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    /// Returns whether each call reduces the remaining amount by 1.
+    /// Returns whether the limit counts requests, so that each call reduces the remaining amount by
+    /// 1.
     pub(super) fn counts_requests(&self) -> bool {
         self.name.split('-').any(|word| matches!(word, "requests" | "req"))
     }
 }
 
-/// Returns the limits that headers describe. Skips a limit whose remaining amount is not a number.
+/// Returns the limits in the headers of a response. Skips a limit whose remaining amount is not a
+/// number.
 pub(super) fn limits(headers: &HeaderMap, now: SystemTime) -> Vec<Limit> {
     let limits = headers.keys().filter_map(|header| {
         let (name, reset_header) = named(header.as_str())?;
@@ -35,8 +37,8 @@ pub(super) fn limits(headers: &HeaderMap, now: SystemTime) -> Vec<Limit> {
     limits.filter(|limit| limit.remaining.is_finite()).collect()
 }
 
-/// If the name of a header is that of a remaining amount, returns the name of the limit and the name of
-/// the header with its reset time.
+/// Returns the name of the limit, and the name of the header with its reset time. Returns `None`
+/// unless `header` is the name of a header with a remaining amount.
 fn named(header: &str) -> Option<(String, String)> {
     if let Some(rest) = header.strip_prefix("anthropic-ratelimit-") {
         let name = rest.strip_suffix("-remaining")?;
@@ -80,7 +82,7 @@ mod tests {
     #[test]
     fn each_provider_has_its_own_headers() {
         let cases = [
-            // OpenAI, Groq.
+            // OpenAI and Groq.
             (
                 "x-ratelimit-remaining-requests",
                 "59",

@@ -15,8 +15,8 @@ use tower_service::Service;
 
 use super::{body::RateLimitedBody, state::Limits};
 
-/// A layer that limits concurrent calls, and that delays calls while a rate limit of the service is
-/// exhausted. See the [documentation of the module](crate::rate_limit).
+/// A layer that limits the number of concurrent calls, and that delays calls while a rate limit of
+/// the service is exhausted. See the [documentation of the module](crate::rate_limit).
 ///
 /// Clones of the layer, and the services that they create, share one state.
 ///
@@ -40,8 +40,8 @@ struct Shared {
 }
 
 impl RateLimitLayer {
-    /// Creates a layer with at most this many concurrent calls; 0 counts as 1. A call waits at most a
-    /// minute for a rate limit of the service.
+    /// Creates a layer that allows this number of concurrent calls, or one call if the number is 0.
+    /// A call waits at most one minute until exhausted rate limits of the service are reset.
     pub fn new(max_concurrent: usize) -> Self {
         let permits = max_concurrent.clamp(1, Semaphore::MAX_PERMITS);
         let permits = Arc::new(Semaphore::new(permits));
@@ -49,9 +49,10 @@ impl RateLimitLayer {
         Self { shared: Arc::new(Shared { permits, limits }), max_wait: Duration::from_secs(60) }
     }
 
-    /// Sets the maximum time for which a call waits until rate limits are reset. If the reset is later,
-    /// the call fails at once with [`RateLimitExceeded`](super::RateLimitExceeded). The time in which a
-    /// call waits for a permit does not count.
+    /// Sets the maximum time for which a call waits until exhausted rate limits are reset. If the
+    /// reset is later, the call fails immediately with
+    /// [`RateLimitExceeded`](super::RateLimitExceeded). The time for which a call waits for a
+    /// permit is not limited.
     #[must_use]
     pub fn max_wait(mut self, wait: Duration) -> Self {
         self.max_wait = wait;
@@ -101,14 +102,16 @@ where
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
-    /// Returns ready when the transport is ready: calls wait in their futures.
+    /// Returns ready when the transport is ready. A call waits for a permit and for rate limits in
+    /// its future.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(cx).map_err(Into::into)
     }
 
     fn call(&mut self, request: Request<R>) -> Self::Future {
         let clone = self.inner.clone();
-        // The call uses the service that was polled to readiness; a clone of it is not ready.
+        // The call must use the service that was polled to readiness, because a clone of this
+        // service may not be ready.
         let mut inner = std::mem::replace(&mut self.inner, clone);
         let RateLimitLayer { shared, max_wait } = self.layer.clone();
         Box::pin(async move {

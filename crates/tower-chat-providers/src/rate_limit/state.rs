@@ -1,4 +1,4 @@
-//! The state of a service's rate limits.
+//! The state of the rate limits of a service.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -16,7 +16,7 @@ use tower_chat_core::Retryability;
 use super::headers::{self, Limit};
 use crate::retry_after::explicit_retry_after;
 
-/// The error of a call that was not sent, because a rate limit stays exhausted for longer than the call
+/// The error of a call that was not sent because a rate limit is exhausted for longer than the call
 /// may wait.
 ///
 /// The request may succeed after [`wait`](Self::wait).
@@ -27,24 +27,24 @@ use crate::retry_after::explicit_retry_after;
 )]
 #[non_exhaustive]
 pub struct RateLimitExceeded {
-    /// The name of the limit, such as `requests` or `input-tokens`; `calls` if the service requested the
-    /// wait with `retry-after` or `retry-after-ms`.
+    /// The name of the limit, such as `requests` or `input-tokens`. If the service requested the
+    /// wait with `retry-after` or `retry-after-ms`, the name is `calls`.
     pub limit: String,
     /// The time until the limit is reset.
     pub wait: Duration,
-    /// The longest time that a call may wait.
+    /// The maximum time that a call may wait.
     pub max_wait: Duration,
     source: Retryability,
 }
 
 impl RateLimitExceeded {
-    /// Creates the error, for other layers that apply rate limits.
+    /// Creates the error. Other layers that apply rate limits can also return this error.
     pub fn new(limit: impl Into<String>, wait: Duration, max_wait: Duration) -> Self {
         Self { limit: limit.into(), wait, max_wait, source: Retryability::Retryable }
     }
 }
 
-/// The rate limits of a service, shared by all clones of a layer.
+/// The rate limits of a service. All clones of a layer share them.
 #[derive(Debug, Default)]
 pub(super) struct Limits {
     state: Mutex<State>,
@@ -53,17 +53,17 @@ pub(super) struct Limits {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The limits, by their names.
+    /// The limits that have not been reset yet, by their names.
     windows: BTreeMap<String, Window>,
-    /// The time until which the service has requested that no call is sent.
+    /// The time before which no call may be sent, because the service has sent `retry-after`.
     blocked_until: Option<Instant>,
-    /// The numbers of the calls that have been sent and have no response yet.
+    /// The numbers of the calls that were sent and have not received a response yet.
     sent: BTreeSet<u64>,
     /// The number of the next call.
     next_number: u64,
 }
 
-/// A limit in the time until its reset.
+/// A limit and the time of its reset.
 #[derive(Debug)]
 struct Window {
     remaining: f64,
@@ -78,8 +78,8 @@ impl Window {
 }
 
 impl Limits {
-    /// Waits until no limit is known to be exhausted, and then counts the call as sent. Fails if the
-    /// call would have to wait longer than `max_wait` in total.
+    /// Waits until no limit is exhausted, according to the latest responses, and then records that
+    /// the call is sent. Fails if the call would have to wait longer than `max_wait` in total.
     pub(super) async fn admit(
         self: &Arc<Self>,
         max_wait: Duration,
@@ -87,7 +87,8 @@ impl Limits {
         let began = Instant::now();
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
-            // Registers for notifications before the state is read, so that no change is missed.
+            // Registers for notifications before the state is read, so that this call is notified
+            // of every later change.
             changed.as_mut().enable();
             let now = Instant::now();
             let (limit, until) = match self.lock().admit(now) {
@@ -98,7 +99,8 @@ impl Limits {
                 let wait = until.saturating_duration_since(now);
                 return Err(RateLimitExceeded::new(limit, wait, max_wait));
             }
-            // Whether the time has passed or the state has changed, the loop reads the state again.
+            // The loop reads the state again, both if the time has passed and if the state has
+            // changed.
             let _elapsed = timeout_at(until, changed).await;
         }
     }
@@ -109,8 +111,8 @@ impl Limits {
 }
 
 impl State {
-    /// Counts a call as sent, and returns its number. If limits are exhausted, fails with the name and
-    /// the reset time of the limit that is reset the latest.
+    /// Records that a call is sent, and returns the number of the call. If limits are exhausted,
+    /// fails with the name and the reset time of the limit that is reset last.
     fn admit(&mut self, now: Instant) -> Result<u64, (String, Instant)> {
         self.windows.retain(|_, window| window.resets_at > now);
         self.blocked_until = self.blocked_until.filter(|until| *until > now);
@@ -129,9 +131,9 @@ impl State {
         Ok(number)
     }
 
-    /// Updates a limit from the response to the call with this number. Calls that were sent after that
-    /// call and have no response yet are not in the amount that the response reports, so they are
-    /// subtracted. A limit without a reset time is not recorded.
+    /// Updates a limit from the response to the call with this number. The remaining amount in the
+    /// response does not include later calls that have not received a response yet, so this
+    /// function subtracts them. A limit without a reset time is ignored.
     fn update(&mut self, number: u64, limit: Limit, now: Instant) {
         let Some(reset) = limit.reset else { return };
         let counts_requests = limit.counts_requests();
@@ -144,11 +146,12 @@ impl State {
     }
 }
 
-/// The longest time until a reset. A longer one is reduced to it, because adding it to a point in time
-/// could overflow.
+/// The maximum time until a reset. A longer time is reduced to the maximum, because adding it to an
+/// `Instant` could overflow.
 const LONGEST_RESET: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// A call that was sent. Dropping it without a response removes it from the calls that count as sent.
+/// A call that was sent. If it is dropped before a response is received, the call is no longer
+/// subtracted from the limits.
 #[derive(Debug)]
 pub(super) struct SentCall {
     limits: Arc<Limits>,
@@ -156,7 +159,7 @@ pub(super) struct SentCall {
 }
 
 impl SentCall {
-    /// Updates the limits from the response.
+    /// Updates the limits from the response to this call.
     pub(super) fn answered(self, status: StatusCode, headers: &HeaderMap) {
         let (now, time) = (Instant::now(), SystemTime::now());
         let asks_to_wait = matches!(status.as_u16(), 429 | 503 | 529);

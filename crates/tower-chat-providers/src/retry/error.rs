@@ -4,15 +4,16 @@ use tower_chat_core::BoxError;
 
 use crate::{ProviderError, rate_limit::RateLimitExceeded};
 
-/// An error that reports whether, and after which wait, the failed request may be sent again.
+/// An error that reports whether the failed request can be retried, and how long to wait before the
+/// retry.
 ///
-/// [`ProviderError`] and [`BoxError`] implement it. A service with its own error type implements it too,
-/// or converts its errors with `map_err(BoxError::from)`.
+/// [`ProviderError`] and [`BoxError`] implement this trait. A service with its own error type can
+/// implement the trait for it, or convert its errors with `map_err(BoxError::from)`.
 pub trait RetryableError {
     /// Returns whether the same request may succeed later.
     fn is_retryable(&self) -> bool;
 
-    /// Returns the wait that the service requests before the next attempt, if it requests one.
+    /// Returns how long to wait before the next attempt, if the service has sent this time.
     fn retry_after(&self) -> Option<Duration>;
 }
 
@@ -21,15 +22,17 @@ impl RetryableError for ProviderError {
         self.is_retryable()
     }
 
-    /// Returns the wait that the service requests, or the time until the reset of a rate limit, if a
-    /// [`RateLimit`](crate::rate_limit::RateLimit) beneath the client did not send the call.
+    /// Returns the wait that the service has requested. If a
+    /// [`RateLimit`](crate::rate_limit::RateLimit) below the client did not send the call, returns
+    /// the time until the rate limit is reset.
     fn retry_after(&self) -> Option<Duration> {
         retry_after(self)
     }
 }
 
-/// Searches the error and its sources for a [`ProviderError`], and for an error that
-/// [`tower_chat_core::is_retryable`] knows. If it finds neither, the request is not retried.
+/// A [`ProviderError`] among the error and its sources determines whether the request is retried.
+/// If there is none, [`tower_chat_core::is_retryable`] determines it. If this function returns
+/// `None`, the request is not retried.
 impl RetryableError for BoxError {
     fn is_retryable(&self) -> bool {
         let client = chain(&**self).find_map(|error| error.downcast_ref::<ProviderError>());
@@ -44,8 +47,8 @@ impl RetryableError for BoxError {
     }
 }
 
-/// Returns the wait in the error or in one of its sources: that of a [`ProviderError`] or of a
-/// [`RateLimitExceeded`].
+/// Returns the wait of the first [`ProviderError`] or [`RateLimitExceeded`] with a wait, among the
+/// error and its sources.
 fn retry_after(error: &(dyn Error + 'static)) -> Option<Duration> {
     chain(error).find_map(|error| {
         let client = error.downcast_ref::<ProviderError>();
@@ -54,7 +57,7 @@ fn retry_after(error: &(dyn Error + 'static)) -> Option<Duration> {
     })
 }
 
-/// Iterates over the error and its sources, beginning with the outermost.
+/// Iterates over the error and its sources, beginning with the error itself.
 fn chain<'a>(error: &'a (dyn Error + 'static)) -> impl Iterator<Item = &'a (dyn Error + 'static)> {
     let mut next = Some(error);
     std::iter::from_fn(move || {

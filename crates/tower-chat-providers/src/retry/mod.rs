@@ -1,9 +1,11 @@
-//! A retry policy for `tower`'s retry layer that understands the errors of model clients.
+//! A policy for `tower`'s retry layer that retries calls of model clients, depending on their
+//! errors.
 //!
-//! [`RetryPolicy`] sends a request again after a failure that may be temporary: a broken connection, an
-//! overloaded service, an exhausted rate limit. The policy waits as long as the service requests. If the
-//! service requests no wait, the wait grows with each attempt. Each wait has a random part, so clients
-//! that failed at the same time do not retry at the same time.
+//! [`RetryPolicy`] sends a request again after a failure that may be temporary: a broken
+//! connection, an overloaded service, an exhausted rate limit. The policy waits as long as the
+//! service requests. If the service requests no wait, the maximum wait doubles with each attempt.
+//! Each wait has a random part, so that clients whose calls failed at the same time do not retry at
+//! the same time.
 //!
 //! # Where it belongs
 //!
@@ -17,25 +19,26 @@
 //!             transport
 //! ```
 //!
-//! - Beneath the persistence layer: that layer does not see a failed attempt, and stores one answer,
-//!   once. Above the persistence layer, each attempt would be a separate service call, and the layer
-//!   would handle the failure of each.
-//! - Beneath the tool loop: an attempt repeats one call of the model. Above the tool loop, a retry would
-//!   repeat the run, and with it tools that have already run.
-//! - Above the layers of authentication: each attempt gets its token anew, so an expired token is not
-//!   sent twice.
+//! - Below the persistence layer: this layer then receives only the result of the last attempt, and
+//!   stores one answer. Above the persistence layer, each attempt would be a separate service call,
+//!   and the persistence layer would handle the failure of each attempt.
+//! - Below the tool loop: a retry then repeats one call of the model. Above the tool loop, a retry
+//!   would repeat the whole run, including tools that have already run.
+//! - Above the layers of authentication: each attempt then obtains a token, so that an expired
+//!   token is not sent again.
 //!
 //! # What is repeated
 //!
-//! The policy repeats a call that failed before it returned a response. The client reads a whole answer
-//! to its end before it returns the response, so a whole answer is repeated regardless of the position at
-//! which it broke off. For a streamed answer, the client returns the response when the stream begins. If
-//! the stream breaks off later, its reader gets the error, and this policy does not act: the application
-//! may already have displayed the text or started a tool, and a second answer would begin with other
-//! words. The layers of `tower-chat` store the beginning that was received, and a request that is sent
-//! again continues from there.
+//! The policy retries a call that failed before it returned a response. The client returns the
+//! response of a whole answer after it has read the whole body, so the call is retried if the body
+//! ends early at any position. For a streamed answer, the client returns the response when the
+//! stream begins. If the stream fails later, the reader of the stream receives the error, and the
+//! call is not retried: the application may already have displayed the text or started a tool, and
+//! a second answer would differ from the first. The layers of `tower-chat` store the part of the
+//! answer that was received, and if the application sends the request again, the conversation
+//! continues from this part.
 //!
-//! Each attempt keeps a clone of the request. Cloning is cheap, because clones of a
+//! The retry layer clones the request before each attempt. Cloning is cheap, because clones of a
 //! [`ChatRequest`](tower_chat_core::ChatRequest) share its messages.
 //!
 //! ```

@@ -17,12 +17,13 @@ use tower::{
 
 use super::error::RetryableError;
 
-/// A policy that decides which failures of a model client are retried, and after which wait. See the
-/// [documentation of the module](crate::retry).
+/// A policy that decides which failed calls of a model client are retried, and how long to wait
+/// before each retry. See the [documentation of the module](crate::retry).
 ///
-/// All clones share one retry budget, so many callers together do not overload a service that is down. A
-/// call fails with the error of its final attempt, unchanged, if its attempts, its time or the budget
-/// are used up, or if the error is not retryable.
+/// All clones share one retry budget, so that many callers together do not overload a service that
+/// is unavailable. A call fails if the maximum number of attempts, the deadline or the budget is
+/// reached, or if an error is not retryable. The call then returns the error of its last attempt
+/// unchanged.
 ///
 /// Waits use tokio's clock.
 #[derive(Clone)]
@@ -33,8 +34,8 @@ pub struct RetryPolicy {
     max_retry_after: Duration,
     deadline: Option<Duration>,
     budget: Arc<dyn Budget + Send + Sync>,
-    /// The number of failed attempts of this call. `Retry` clones the policy for each call; the
-    /// original's count stays 0.
+    /// The number of failed attempts of this call. `Retry` clones the policy for each call, so the
+    /// count of the original policy is always 0.
     failed: u32,
     /// The time at which this call began.
     began: Option<Instant>,
@@ -42,8 +43,8 @@ pub struct RetryPolicy {
 
 impl RetryPolicy {
     /// Creates a policy with these defaults: at most 4 attempts; a wait of up to 500 ms before the
-    /// second attempt, and of up to twice as long before each further attempt, but at most 20 s; a
-    /// service may request a wait of up to 60 s; no deadline; its own budget, with the default of
+    /// second attempt, doubled for each further attempt, up to 20 s; a wait of up to 60 s if the
+    /// service requests a wait; no deadline; and a separate budget with the defaults of
     /// [`with_budget`](Self::with_budget).
     pub fn new() -> Self {
         Self {
@@ -58,51 +59,52 @@ impl RetryPolicy {
         }
     }
 
-    /// Sets the number of attempts, including the first; 0 counts as 1.
+    /// Sets the maximum number of attempts, including the first. 0 has the same effect as 1.
     #[must_use]
     pub fn with_max_attempts(mut self, attempts: u32) -> Self {
         self.max_attempts = attempts;
         self
     }
 
-    /// Sets the longest wait before the second attempt, and the longest wait before any attempt. Each
-    /// wait is random between zero and the longest wait of its attempt, which doubles with each attempt.
+    /// Sets the maximum wait before the second attempt (`initial`). The maximum wait doubles for
+    /// each further attempt, up to `max`. The wait itself is a random time between zero and this
+    /// maximum.
     #[must_use]
     pub fn with_backoff(mut self, initial: Duration, max: Duration) -> Self {
         (self.initial_backoff, self.max_backoff) = (initial, max);
         self
     }
 
-    /// Sets the longest wait that a service may request. If the service requests a longer wait, the call
-    /// fails at once; the error contains the requested wait.
+    /// Sets the maximum wait that a service may request. If the service requests a longer wait, the
+    /// call fails immediately. The error contains the requested wait.
     #[must_use]
     pub fn with_max_retry_after(mut self, wait: Duration) -> Self {
         self.max_retry_after = wait;
         self
     }
 
-    /// Sets the time for all attempts of a call together, counted from its beginning. No attempt begins
-    /// after this time, and an attempt that has begun is not interrupted. To limit a single attempt, add
-    /// a timeout layer beneath the retry.
+    /// Sets the time after the beginning of a call after which no attempt begins. An attempt that
+    /// has begun is not interrupted. To limit the time of each attempt, add a timeout layer below
+    /// the retry layer.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
         self
     }
 
-    /// Sets the budget, which limits the retries of all calls together, including those of other
-    /// policies with the same budget. A successful call deposits into the budget, and each retry
-    /// withdraws from it.
+    /// Sets the budget, which limits the number of retries of all calls together, including the
+    /// calls of other policies with the same budget. A successful call deposits into the budget,
+    /// and each retry withdraws from it.
     ///
-    /// The default budget covers the last minute: it allows one retry per second, and one more for each
-    /// fifth successful call.
+    /// The default budget applies to the last minute. It allows one retry per second, and one
+    /// additional retry for every five successful calls.
     #[must_use]
     pub fn with_budget(mut self, budget: Arc<dyn Budget + Send + Sync>) -> Self {
         self.budget = budget;
         self
     }
 
-    /// Returns the wait before the next attempt; `None` if the call is not retried.
+    /// Returns the wait before the next attempt, or `None` if the call is not retried.
     fn wait(&mut self, error: &impl RetryableError) -> Option<Duration> {
         self.failed = self.failed.saturating_add(1);
         if self.failed >= self.max_attempts || !error.is_retryable() {
@@ -110,8 +112,9 @@ impl RetryPolicy {
         }
         let wait = match error.retry_after() {
             Some(asked) if asked > self.max_retry_after => return None,
-            // The wait is never shorter than the service requested. The random part separates the
-            // retries of clients that received the same request.
+            // The random part is added to the requested wait, so that the wait is never shorter
+            // than requested, and clients that received the same wait do not retry at the same
+            // time.
             Some(asked) => asked.saturating_add(jitter(self.initial_backoff)),
             None => jitter(self.backoff()),
         };
@@ -119,12 +122,13 @@ impl RetryPolicy {
         let is_late = self.deadline.is_some_and(|deadline| {
             now.saturating_duration_since(began).saturating_add(wait) >= deadline
         });
-        // The budget is checked after all other conditions, because a withdrawal cannot be returned.
+        // The budget is checked last, because a withdrawal cannot be reverted if another condition
+        // fails.
         (!is_late && self.budget.withdraw()).then_some(wait)
     }
 
-    /// Returns the longest wait before the next attempt: the initial wait, doubled for each failed
-    /// attempt after the first.
+    /// Returns the maximum wait before the next attempt: the initial wait, doubled for each failed
+    /// attempt after the first, up to `max_backoff`.
     fn backoff(&self) -> Duration {
         let doublings = self.failed.saturating_sub(1).min(31);
         self.initial_backoff.saturating_mul(1 << doublings).min(self.max_backoff)

@@ -11,8 +11,9 @@ pub enum StructuredError {
         /// The text of the refusal, or the part of the answer that was received.
         text: String,
     },
-    /// The answer was cut off at a token limit. A higher
-    /// [`max_output_tokens`](tower_chat_core::ChatOptions::max_output_tokens) allows a longer answer.
+    /// The answer reached the token limit. A higher
+    /// [`max_output_tokens`](tower_chat_core::ChatOptions::max_output_tokens) allows a longer
+    /// answer.
     #[error(
         "the answer with a {name} was cut off at a limit of tokens, after {} bytes: raise \
          max_output_tokens",
@@ -33,16 +34,16 @@ pub enum StructuredError {
         name: String,
         /// The text of the answer, or the arguments of the call that contains it.
         text: String,
-        /// The part that does not conform, and its position in the answer.
+        /// What does not conform to the schema, and its position in the answer.
         problem: String,
     },
-    /// The schema of the type cannot be used.
+    /// The schema of the type is not valid.
     #[error("the schema of {name} is not valid: {problem}")]
     #[non_exhaustive]
     Schema {
         /// The name of the schema.
         name: String,
-        /// The fault of the schema.
+        /// What is wrong with the schema.
         problem: String,
     },
 }

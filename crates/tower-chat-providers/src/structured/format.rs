@@ -3,40 +3,41 @@ use tower_chat_core::{ChatOptions, ToolChoice, ToolDefinition};
 
 use tower_chat_schema::TypeSchema;
 
-/// The field of a request in which a provider expects the schema of an answer.
+/// Where a provider expects the schema of the answer in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StructuredFormat {
-    /// `response_format` of Chat Completions, with `strict`
+    /// The field `response_format` of Chat Completions, with `strict`
     /// (<https://platform.openai.com/docs/guides/structured-outputs>).
     OpenAiChat,
-    /// `text.format` of Responses, with `strict`.
+    /// The field `text.format` of Responses, with `strict`.
     OpenAiResponses,
-    /// `output_config.format` of Anthropic Messages, also in Vertex AI
+    /// The field `output_config.format` of Anthropic Messages, at Anthropic and in Vertex AI
     /// (<https://platform.claude.com/docs/en/build-with-claude/structured-outputs>). Claude models
     /// before 4.5 need [`ForcedTool`](Self::ForcedTool).
     Anthropic,
-    /// `generationConfig.responseJsonSchema` of Gemini, also in Vertex AI
-    /// (<https://ai.google.dev/gemini-api/docs/structured-output>).
+    /// The field `generationConfig.responseJsonSchema` of Gemini, in the Gemini API and in Vertex
+    /// AI (<https://ai.google.dev/gemini-api/docs/structured-output>).
     Gemini,
-    /// `outputConfig.textFormat` of Bedrock's Converse. Models that Bedrock's documentation does not
-    /// list (<https://docs.aws.amazon.com/bedrock/latest/userguide/structured-output.html>) need
+    /// The field `outputConfig.textFormat` of Bedrock's Converse. Models that Bedrock's
+    /// documentation does not list
+    /// (<https://docs.aws.amazon.com/bedrock/latest/userguide/structured-output.html>) need
     /// [`ForcedTool`](Self::ForcedTool).
     BedrockConverse,
-    /// `response_format` of Cohere (<https://docs.cohere.com/docs/structured-outputs>).
+    /// The field `response_format` of Cohere (<https://docs.cohere.com/docs/structured-outputs>).
     Cohere,
-    /// `response_format` of Mistral, with `strict`
+    /// The field `response_format` of Mistral, with `strict`
     /// (<https://docs.mistral.ai/capabilities/structured_output/custom>).
     Mistral,
-    /// `format` of Ollama (<https://docs.ollama.com/capabilities/structured-outputs>).
+    /// The field `format` of Ollama (<https://docs.ollama.com/capabilities/structured-outputs>).
     Ollama,
-    /// A tool that the model must call; the arguments of the call are the answer. This format works with
-    /// every model for which a request can require a call. A request to Ollama cannot, and neither can a
-    /// request to Claude while thinking is on.
+    /// The schema of a tool that the model must call. The arguments of the call are the answer.
+    /// This format works with every model for which a request can require a call of a tool.
+    /// Requests to Ollama, and requests to Claude with thinking enabled, cannot require a call.
     ForcedTool,
 }
 
-/// The name, the description and the schema of the answer that a request asks for.
+/// The name, the description and the schema of the requested answer.
 pub(super) struct Asked<'a> {
     pub(super) name: &'a str,
     pub(super) description: Option<&'a str>,
@@ -92,8 +93,8 @@ impl StructuredFormat {
 }
 
 impl Asked<'_> {
-    /// Returns the schema with its name. `strict` is the name of the flag for strict conformance, if the
-    /// provider has one.
+    /// Returns an object with the name, the description and the schema. `strict` is the name of the
+    /// provider's field for strict conformance, or empty if the provider has no such field.
     fn named(&self, strict: &str) -> Map<String, Value> {
         let mut fields = Map::new();
         fields.insert("name".to_owned(), json!(self.name));
@@ -108,8 +109,8 @@ impl Asked<'_> {
     }
 }
 
-/// Sets a field of the object `name` in `extra`. Adds the object if it is missing, and replaces a value
-/// that is not an object.
+/// Sets a field of the object `name` in `extra`. If `extra` has no such object, adds it. A value
+/// `name` that is not an object is replaced.
 fn set_in(extra: &mut Map<String, Value>, name: &str, field: &str, value: Value) {
     let mut fields = match extra.remove(name) {
         Some(Value::Object(fields)) => fields,

@@ -1,8 +1,8 @@
 //! Structured output: answers that are values of a Rust type.
 //!
-//! [`StructuredOutput`] adds the schema of a type to a request, in the field that the provider has for a
-//! schema, and deserializes the answer. If the answer is not a value of the type, the result is a
-//! [`StructuredError`] with the text of the answer.
+//! [`StructuredOutput`] adds the schema of a type to a request, in the field in which the provider
+//! expects it, and deserializes the answer. If the answer is not a value of the type, deserializing
+//! returns a [`StructuredError`] with the text of the answer.
 //!
 //! ```
 //! use tower_chat_core::ChatRequest;
@@ -30,16 +30,17 @@
 //!
 //! # The schema
 //!
-//! Providers support different parts of JSON Schema, so the request contains a schema that all of them
-//! accept. In this schema, objects are closed and every property is required; a property that is
-//! optional in the type may be `null`. Alternatives are written as `anyOf`. Limits of numbers, strings
-//! and lists are sentences in descriptions instead of constraints. The answer is validated against the
-//! schema of the type itself, including its limits, and is then deserialized.
+//! Providers support different subsets of JSON Schema, so the request contains a schema that all of
+//! them accept. In this schema, objects allow no additional properties, and every property is
+//! required. A property that is optional in the type may be `null`. Alternatives are written as
+//! `anyOf`. Limits of numbers, strings and lists are described in sentences, because providers do
+//! not accept them as constraints. The answer is validated against the original schema of the type,
+//! including its limits, and is then deserialized.
 //!
-//! If the schema of a type is not an object, such as that of an enum or a list, the request asks
-//! for an object with the value in the field `value`. A map has keys that its schema does not list.
-//! If the type contains a map, requests to OpenAI and Mistral have `strict` set to `false`, and
-//! other providers may refuse the schema.
+//! If the schema of a type is not an object, such as the schema of an enum or a list, the schema in
+//! the request is an object whose field `value` contains the value. A type with a map has keys that
+//! its schema does not list. For such a type, requests to OpenAI and Mistral have `strict` set to
+//! `false`, and other providers may refuse the schema.
 
 mod error;
 mod format;

@@ -11,8 +11,8 @@ use super::{
     format::{Asked, StructuredFormat},
 };
 
-/// Asks for answers of a type, and deserializes them. See the [documentation of the
-/// module](crate::structured).
+/// Adds the schema of a type to requests, and deserializes the answers. See the [documentation of
+/// the module](crate::structured).
 pub struct StructuredOutput<T> {
     format: StructuredFormat,
     name: String,
@@ -22,8 +22,8 @@ pub struct StructuredOutput<T> {
 }
 
 impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
-    /// Creates the structured output for requests to a provider. The schema has the name and the
-    /// description of the type.
+    /// Creates a structured output for requests to a provider. The name and the description of the
+    /// schema are those of the type.
     pub fn for_provider(format: StructuredFormat) -> Self {
         let schema = TypeSchema::of::<T>();
         let name = acceptable_name(schema.name());
@@ -31,23 +31,23 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
         Self { format, name, description, schema, answer: PhantomData }
     }
 
-    /// Sets the name of the schema; the default is the name of the type. Providers accept at most 64
-    /// letters, digits, `_` and `-`: other characters are replaced by `_`, longer names are cut off, and
-    /// an empty name becomes `answer`.
+    /// Sets the name of the schema. The default is the name of the type. Providers accept names of
+    /// up to 64 letters, digits, `_` and `-`. In `name`, other characters are replaced by `_`,
+    /// characters after the 64th are removed, and an empty name is replaced by `answer`.
     #[must_use]
     pub fn with_name(mut self, name: &str) -> Self {
         self.name = acceptable_name(name);
         self
     }
 
-    /// Sets the description of the answer; the default is the documentation of the type.
+    /// Sets the description of the answer. The default is the documentation of the type.
     #[must_use]
     pub fn with_description(mut self, description: &str) -> Self {
         self.description = Some(description.to_owned());
         self
     }
 
-    /// Returns the request with the schema added.
+    /// Adds the schema to a request.
     #[must_use]
     pub fn apply(&self, mut request: ChatRequest) -> ChatRequest {
         let asked = Asked {
@@ -63,8 +63,8 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
     ///
     /// # Errors
     ///
-    /// If the model refused, if the answer was cut off, if it does not conform to the schema, or if the
-    /// schema of the type is not valid.
+    /// If the model refused to answer, if the answer was cut off or does not conform to the schema,
+    /// or if the schema of the type is not valid.
     pub fn parse(&self, answer: &Answer) -> Result<T, StructuredError> {
         let name = self.name.clone();
         match &answer.finish.reason {
@@ -92,8 +92,8 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
         self.value(&text)?.map_err(|problem| StructuredError::Invalid { name, text, problem })
     }
 
-    /// Deserializes a text. The outer error is that of a schema that is not valid. The inner error
-    /// describes what does not conform to the schema.
+    /// Deserializes a text. The outer error means that the schema is not valid. The inner error
+    /// describes what in the text does not conform to the schema.
     fn value(&self, text: &str) -> Result<Result<T, String>, StructuredError> {
         let validator = jsonschema::validator_for(self.schema.of_type()).map_err(|error| {
             StructuredError::Schema { name: self.name.clone(), problem: error.to_string() }
@@ -108,8 +108,8 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
         Ok(value())
     }
 
-    /// Returns the arguments of the call that the request required: the first one in the final message
-    /// that contains it.
+    /// Returns the arguments of the call that the request required. If there are several such
+    /// calls, uses the first call in the last message with such a call.
     fn call(&self, answer: &Answer) -> Option<String> {
         let calls = answer.messages.iter().rev().flat_map(|message| message.calls());
         let mut calls = calls.filter(|call| call.name == self.name);
@@ -117,8 +117,8 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
     }
 }
 
-/// Returns the refusal in an answer: OpenAI's `refusal`, a field of a Chat Completions message or a part
-/// of a Responses message.
+/// Returns the text of OpenAI's `refusal`, which is a field of a Chat Completions message or a
+/// content part of a Responses message. Returns `None` if the answer contains no refusal.
 fn refusal(answer: &Answer) -> Option<String> {
     let natives = answer.messages.iter().flat_map(|message| natives(message));
     natives.filter_map(|item| in_item(&item)).next()
@@ -133,7 +133,7 @@ fn natives(message: &Message) -> Vec<Value> {
     items.filter_map(|native| serde_json::from_str(native.item.get()).ok()).collect()
 }
 
-/// Returns the text in the field `refusal` of an item, or else of one of the parts in its `content`.
+/// Returns the text in the field `refusal` of an item, or of one of the parts in its `content`.
 fn in_item(item: &Value) -> Option<String> {
     let own = item.get("refusal").and_then(Value::as_str).filter(|text| !text.is_empty());
     own.map(str::to_owned).or_else(|| {
@@ -142,8 +142,8 @@ fn in_item(item: &Value) -> Option<String> {
     })
 }
 
-/// Returns a name that providers accept: replaces other characters by `_`, and cuts the name off after
-/// 64 characters.
+/// Converts a name to a name that providers accept: replaces other characters by `_`, and removes
+/// all characters after the 64th. Returns `answer` for an empty name.
 fn acceptable_name(name: &str) -> String {
     let is_accepted =
         |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';
