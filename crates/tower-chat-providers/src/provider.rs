@@ -355,8 +355,9 @@ pub(crate) fn json_bytes(object: &tower_chat_wire::stream::Object) -> Bytes {
     serde_json::to_vec(object).expect("the object has a JSON form").into()
 }
 
-/// Percent-encodes the name of a model as a segment of a path. Names at Bedrock contain colons and
-/// slashes. Names of Claude models in Vertex AI contain an `@`, which is not encoded.
+/// Percent-encodes a text, such as the name of a model, for a segment of a path. Names at Bedrock
+/// contain colons and slashes. Names of Claude models in Vertex AI contain an `@`, which is not
+/// encoded.
 #[cfg(any(feature = "bedrock", feature = "gemini", feature = "openai"))]
 pub(crate) fn in_path(segment: &str) -> String {
     let mut path = String::with_capacity(segment.len());

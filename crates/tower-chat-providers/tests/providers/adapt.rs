@@ -1,4 +1,4 @@
-//! Stacks and model clients with async-openai's request and answer types.
+//! Tests of stacks and model clients with async-openai's request and answer types.
 
 use std::sync::{Arc, Mutex};
 
@@ -23,8 +23,8 @@ use tower_chat_providers::{
 
 type Asked = Arc<Mutex<Vec<Value>>>;
 
-/// Returns a client with async-openai's types, which records the requests, and calls a tool until the
-/// request has a result.
+/// Records a request in async-openai's type, and returns an answer that calls a tool until the
+/// request contains a result.
 async fn answer(asked: Asked, request: CreateChatCompletionRequest) -> Result<Value, BoxError> {
     let request = serde_json::to_value(request)?;
     let message = match request["messages"].as_array().unwrap().last().unwrap()["role"].as_str() {
@@ -99,7 +99,7 @@ async fn their_stack_gains_tools_and_a_history_by_layers_alone() {
         .collect();
     assert_eq!(roles, ["user", "assistant", "tool", "assistant", "user", "assistant", "tool"]);
     assert_eq!(last["messages"][1]["tool_calls"][0]["function"]["arguments"], "{ }");
-    // Every option of the application's request is sent unchanged, and so is its tool.
+    // Every option and every tool of the application's request is sent unchanged.
     let sent = serde_json::to_value(typed_request("two")).unwrap();
     for (name, value) in sent.as_object().unwrap() {
         match name.as_str() {

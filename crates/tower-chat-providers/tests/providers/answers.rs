@@ -1,4 +1,5 @@
-//! Unusual answers that no recording contains, from public bug reports about other projects.
+//! Tests with unusual answers that no recording contains. They are from public bug reports about
+//! other projects.
 
 use serde_json::{Value, json};
 use tower_chat_core::{Answer, BoxError, ChatOptions, ChatRequest, FinishReason, Part};
@@ -50,8 +51,8 @@ fn call(name: &str, arguments: &str) -> String {
     json!({"choices": [{"index": 0, "delta": {"tool_calls": calls}}]}).to_string()
 }
 
-/// Returns a whole and a streamed answer with this choice that call one tool with these arguments.
-/// The flag is true for the streamed answer.
+/// Returns a whole and a streamed answer, each with a flag that is `true` for the streamed answer.
+/// Both answers have this choice, and call one tool with these arguments.
 fn asking_both_ways(choice: &Value, arguments: &Value) -> [(Reply, bool); 2] {
     let calls = json!([{"index": 0, "id": "a", "type": "function",
         "function": {"name": "f", "arguments": arguments}}]);
@@ -67,7 +68,7 @@ fn asking_both_ways(choice: &Value, arguments: &Value) -> [(Reply, bool); 2] {
 async fn a_name_without_an_id_begins_another_call_at_the_same_index() {
     for (pieces, expected) in [
         (vec![call("f", r#"{"x":1}"#), call("g", "{}")], [("f", r#"{"x":1}"#), ("g", "{}")]),
-        // The same tool twice.
+        // Both calls are calls of the same tool.
         (
             vec![call("f", r#"{"x":1}"#), call("f", r#"{"x":2}"#)],
             [("f", r#"{"x":1}"#), ("f", r#"{"x":2}"#)],
@@ -160,8 +161,8 @@ async fn an_answer_with_its_reason_is_whole_whatever_is_missing_behind_it() {
         (Of::Client(Provider::Anthropic), events(&anthropic) + "data: [DONE]\n\n"),
         (Of::Client(Provider::Ollama), ollama.to_owned()),
     ] {
-        // The end of the last event, or of the last line, is missing, and then the connection
-        // breaks.
+        // The blank line after the last event, or the end of the last line, is missing. The third
+        // reply is also shorter than its `content-length`.
         let cut = body.trim_end().to_owned();
         let broken = Reply::stream(body.clone()).framed(Framing::BreakAt(cut.len()));
         for reply in [Reply::stream(body), Reply::stream(cut), broken] {
@@ -230,15 +231,15 @@ async fn an_event_stream_is_read_whatever_its_label_and_whatever_was_asked_for()
 #[tokio::test]
 async fn tokens_of_reasoning_count_once_wherever_the_service_counts_them() {
     for (usage, expected) in [
-        // xAI counts the tokens of reasoning separately.
+        // xAI does not include the reasoning tokens in the output tokens.
         (
             json!({"prompt_tokens": 470, "completion_tokens": 68, "total_tokens": 723,
                 "completion_tokens_details": {"reasoning_tokens": 185}}),
             (470, 253, 185),
         ),
-        // One host of Gemini counts them in the total only.
+        // One service for Gemini models includes the reasoning tokens only in the total.
         (json!({"prompt_tokens": 5, "completion_tokens": 9, "total_tokens": 133}), (5, 128, 119)),
-        // OpenAI counts them among the output tokens.
+        // OpenAI includes the reasoning tokens in the output tokens.
         (
             json!({"prompt_tokens": 5, "completion_tokens": 200, "total_tokens": 205,
                 "completion_tokens_details": {"reasoning_tokens": 185}}),
@@ -288,7 +289,7 @@ async fn a_search_that_xai_runs_itself_is_not_ours() {
         let search = found.messages[0].parts.iter().find_map(Part::as_tool_call).unwrap();
         assert!(search.provider_executed && search.name == "x_keyword_search", "{search:?}");
     }
-    // A custom tool of the application.
+    // A call of an application's custom tool is not provider-executed.
     let ours = json!({"id": "r1", "status": "completed", "output": [{"type": "custom_tool_call",
         "id": "ctc_1", "call_id": "call_2", "name": "run", "input": "ls", "status": "completed"}]});
     let reply = Reply::json(200, ours.to_string());
@@ -296,7 +297,8 @@ async fn a_search_that_xai_runs_itself_is_not_ours() {
     assert_eq!(calls(&found), [("run", "ls")]);
 }
 
-/// The format: <https://googleapis.github.io/js-genai/release_docs/interfaces/types.FunctionCall.html>
+/// <https://googleapis.github.io/js-genai/release_docs/interfaces/types.FunctionCall.html>
+/// describes the format.
 #[tokio::test]
 async fn arguments_that_vertex_streams_in_pieces_are_joined() {
     let part = |part: serde_json::Value| {

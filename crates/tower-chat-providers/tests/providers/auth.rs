@@ -22,8 +22,8 @@ use crate::{
 const ANSWER: &str = r#"{"choices":[{"index":0,"finish_reason":"stop",
     "message":{"role":"assistant","content":"Yes."}}]}"#;
 
-/// Returns a source of the tokens `token-1`, `token-2` and so on, and the number of tokens that it has
-/// returned.
+/// Returns a source that returns the tokens `token-1`, `token-2` and so on, and the number of
+/// tokens that the source has returned.
 fn numbered(
     lifetime: Duration,
 ) -> (Arc<AtomicUsize>, impl tower_chat_providers::auth::TokenSource) {
@@ -65,7 +65,8 @@ async fn a_token_is_fetched_once_by_requests_that_need_it_at_once() {
 async fn a_token_that_expires_is_fetched_again() {
     let server = Server::start(vec![Reply::json(200, ANSWER); 3]).await;
     let count = Arc::new(AtomicUsize::new(0));
-    // The first token has already expired when it is returned; the second is valid for an hour.
+    // The source returns a first token that has already expired, and then tokens that are valid for
+    // an hour.
     let source = move || {
         let number = count.fetch_add(1, Ordering::SeqCst) + 1;
         let (now, hour) = (SystemTime::now(), Duration::from_secs(3600));
@@ -104,7 +105,7 @@ async fn a_failed_source_fails_all_requests_that_wait_for_it() {
     let source = move || {
         let counter = counter.clone();
         async move {
-            // Lets the other request begin to wait too.
+            // Yields, so that the other request also begins to wait.
             for _ in 0..10 {
                 tokio::task::yield_now().await;
             }

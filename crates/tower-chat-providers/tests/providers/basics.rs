@@ -1,4 +1,4 @@
-//! The behaviour that all clients share.
+//! Tests of behaviour that all clients share.
 
 use std::time::Duration;
 

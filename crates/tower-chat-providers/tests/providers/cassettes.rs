@@ -1,15 +1,15 @@
-//! The recorded exchanges, by API.
+//! Returns the recorded exchanges of each API.
 
 use serde_json::Value;
 use tower_chat_testkit::recordings::Recordings;
 pub(crate) use tower_chat_testkit::recordings::{Api, Cassette, Exchange};
 
-/// Returns all cassettes, in order.
+/// Returns the cassettes of all folders of recorded data.
 pub(crate) fn all() -> Vec<Cassette> {
     Recordings::all().cassettes().unwrap()
 }
 
-/// Returns all cassettes of each folder of recorded data.
+/// Returns the cassettes of each folder of recorded data, one list per folder.
 pub(crate) fn of_each_folder() -> Vec<Vec<Cassette>> {
     let recordings = Recordings::all();
     let folders = recordings.folders().iter().map(Recordings::at);

@@ -1,4 +1,4 @@
-//! One type for the clients of all providers.
+//! A type for the clients of all providers.
 
 use tower::util::BoxCloneSyncService;
 use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
@@ -9,7 +9,7 @@ use tower_chat_providers::{
 use tower_chat_wire::stream::Limits;
 use tower_service::Service;
 
-/// A provider, or one of the services that are compatible with OpenAI.
+/// A provider or a compatible service.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) enum Provider {
     Anthropic,
@@ -70,7 +70,7 @@ impl Client {
         self
     }
 
-    /// Builds the client.
+    /// Creates the client.
     pub(crate) fn build(self) -> AnyClient {
         let transport = match self.is_compressed {
             true => ReqwestTransport::with_gzip().unwrap(),
@@ -110,12 +110,12 @@ impl Client {
     }
 }
 
-/// Downcasts the error of a call or of its stream.
+/// Downcasts the error of a call, or of the stream that it returned, to a `ProviderError`.
 pub(crate) fn typed(error: BoxError) -> ProviderError {
     *error.downcast().expect("a typed error")
 }
 
-/// Returns the answer to a request, whole or streamed, from a client that is polled to readiness first.
+/// Polls a client to readiness, sends a request, and returns the whole or streamed answer.
 pub(crate) async fn ask<S>(
     client: &mut S,
     request: ChatRequest,

@@ -1,9 +1,10 @@
-//! Checks that every recorded exchange is covered by a test, or is listed with the reason why not.
+//! Checks that a test replays every recorded exchange, or that a list contains the reason why no
+//! test does.
 //!
-//! `chat::recorded` replays all exchanges of Chat Completions, `responses::recorded` all of Responses,
-//! and `wires::recorded` those for which [`Asked`] has a provider. Each stops at the first exchange
-//! whose request or answer differs from the recording. An exchange that sends a conversation to an
-//! unknown address already fails when the recordings are read.
+//! `chat::recorded` replays all exchanges of Chat Completions, `responses::recorded` all exchanges
+//! of Responses, and `wires::recorded` the exchanges for which [`Asked`] has a provider. These
+//! tests fail if a request or an answer differs from the recording. Reading the recordings already
+//! fails if an exchange sends a conversation to an unknown URL.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,7 +13,7 @@ use crate::{
     wires::wire::{Asked, EXCLUDED},
 };
 
-/// Whether a test asserts on an exchange, or why none does.
+/// Whether a test replays an exchange, or the reason why no test does.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Coverage {
     Asserted,

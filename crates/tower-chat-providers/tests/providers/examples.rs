@@ -1,21 +1,22 @@
-//! The examples run without a key, and print the text in their documentation.
+//! Tests that the examples run without a key, and print the text in their documentation.
 
 use std::{
     path::{Path, PathBuf},
     process::Command,
 };
 
-/// Returns the path of an example's program. Cargo builds a package's examples before it runs the tests.
+/// Returns the path of the program of an example. Cargo builds the examples of a package before it
+/// runs the tests.
 fn example(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let built = test.ancestors().nth(2).unwrap();
     built.join("examples").join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
 }
 
-/// Returns the output of an example that runs in its own process.
+/// Runs an example in its own process, and returns its output.
 fn printed(name: &str, database: &Path) -> String {
     let mut command = Command::new(example(name));
-    // Without these variables, the example sends no request to another machine.
+    // If these variables are not set, the example does not send requests to another machine.
     for name in ["OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "OLLAMA_HOST"] {
         command.env_remove(name);
     }
@@ -57,7 +58,7 @@ fn the_service_remembers_and_the_store_knows_how_to_continue() {
     );
 }
 
-/// Returns the outputs of two runs with the same database.
+/// Runs an example twice with the same database, and returns both outputs.
 fn twice(name: &str) -> [String; 2] {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("history.db");

@@ -1,12 +1,12 @@
-//! Checks the native parts of a streamed answer: the fields other than text, reasoning and calls. If
-//! several events repeat a text, the accumulator must not have joined the repetitions.
+//! Checks the native items of a streamed answer. If several events of a stream repeat the same text
+//! in a field, the accumulator must not join the repetitions.
 
 use std::collections::HashSet;
 
 use serde_json::Value;
 use tower_chat_core::{Message, Part};
 
-/// The fields whose texts are sent in pieces, and are therefore joined.
+/// The names of the fields whose texts arrive in pieces, and must be joined.
 const CONTINUED: [&str; 9] = [
     "text",
     "summary",
@@ -19,8 +19,8 @@ const CONTINUED: [&str; 9] = [
     "input",
 ];
 
-/// Checks that every text in the native parts of a message is, unchanged, the value of a field of the
-/// same name in an event of the stream.
+/// Asserts that each text in the native items of a message is equal to the value of a field with
+/// the same name in an event of the stream.
 pub(crate) fn assert_whole(events: &[Value], message: &Message, source: &str) {
     let mut known = HashSet::new();
     events.iter().for_each(|event| {

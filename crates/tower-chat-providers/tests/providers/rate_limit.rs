@@ -1,4 +1,4 @@
-//! Tests of the calls that the layer lets pass, and of their times.
+//! Tests of the rate limit layer: which calls it sends, and when.
 
 use std::{
     convert::Infallible,
@@ -23,12 +23,13 @@ fn header(name: &'static str, value: impl ToString) -> (&'static str, String) {
     (name, value.to_string())
 }
 
-/// A service that returns these statuses and headers in turn, and then 200 without headers.
+/// A service that returns the status and the headers of each reply in turn. After the last reply,
+/// it returns the status 200 without headers.
 #[derive(Clone, Default)]
 struct Upstream {
     replies: Arc<Mutex<Vec<Reply>>>,
     received: Arc<Mutex<Vec<Instant>>>,
-    /// The time until the service answers.
+    /// The time until the service returns a response.
     latency: Duration,
 }
 
@@ -43,7 +44,7 @@ impl Upstream {
         self.received.lock().unwrap().len()
     }
 
-    /// Returns the times at which requests were received, relative to the first one.
+    /// Returns the time of each received request, relative to the first request.
     fn times(&self) -> Vec<Duration> {
         let received = self.received.lock().unwrap();
         received.iter().map(|at| *at - received[0]).collect()
@@ -87,7 +88,7 @@ where
     service.clone().oneshot(Request::new(Bytes::new())).await
 }
 
-/// Returns a reply with the remaining requests of a limit, and the time until its reset.
+/// Returns a reply with the remaining number of requests, and the time until the limit is reset.
 fn requests(remaining: usize, reset: &str) -> Reply {
     (
         200,
@@ -113,7 +114,7 @@ async fn a_permit_is_held_until_the_body_has_ended_or_was_dropped() {
     assert_eq!(two.into_body().collect().await.unwrap().to_bytes(), "the body");
     let four = fourth.await.unwrap();
     assert_eq!(upstream.received(), 4);
-    // A body that was read to its end releases its permit, also if the body is not dropped.
+    // A body that was read to its end releases its permit, even if the body has not been dropped.
     let (mut three, mut four) = (three.into_body(), four.into_body());
     for body in [&mut three, &mut four] {
         while body.frame().await.is_some() {}
@@ -214,7 +215,7 @@ async fn a_wait_that_is_too_long_is_a_typed_error_at_once() {
 async fn without_the_headers_only_concurrent_calls_are_limited() {
     let replies = [
         (200, Vec::new()),
-        // No request remains, and no header has the time of the reset.
+        // No requests remain, and no header contains a reset time.
         (200, vec![header("x-ratelimit-remaining-requests", 0)]),
         (429, Vec::new()),
         (200, vec![header("x-ratelimit-reset-tokens", "5m")]),

@@ -1,4 +1,4 @@
-//! A whole stack above services that permanently refuse some content of a conversation.
+//! Tests of whole stacks above services that permanently refuse some content of a conversation.
 
 use std::{
     convert::Infallible,
@@ -29,8 +29,8 @@ const IMAGE: &str = "SU1BR0U=";
 const MODES: [PersistenceMode; 3] =
     [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
 
-/// A service that refuses every request with the image. If it has a first answer, that answer calls
-/// `draw`.
+/// A service that refuses every request with the image. If `call` is set, the first answer calls
+/// the tool `draw`, which returns the image.
 #[derive(Clone)]
 struct Picky {
     sent: Arc<Mutex<Vec<String>>>,
@@ -122,7 +122,7 @@ fn gemini() -> (Value, Value, Value) {
     (
         answer(json!({"functionCall": {"name": "draw", "args": {}}})),
         answer(json!({"text": "there"})),
-        // The error names no part of the request.
+        // This error does not name the part of the request that is refused.
         json!({"error": {"code": 400, "status": "INVALID_ARGUMENT",
             "message": "Request contains an invalid argument."}}),
     )
@@ -167,7 +167,8 @@ fn key() -> ConversationKey {
     ConversationKey::new("alice", "chat")
 }
 
-/// Checks that the run in which a tool returns the image continues, and all later runs too.
+/// Asserts that the run in which a tool returns the image continues after the refusal, and that all
+/// later runs succeed.
 async fn assert_runs_continue<P: Provider>(client: ProviderClient<P, Picky>, service: &Picky) {
     for (mode, streamed) in MODES.into_iter().flat_map(|mode| [(mode, false), (mode, true)]) {
         service.sent.lock().unwrap().clear();

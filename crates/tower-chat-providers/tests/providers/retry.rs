@@ -1,4 +1,4 @@
-//! Tests of the retry policy: which failures it retries, how long it waits, and how often it retries.
+//! Tests of the retry policy: which failures are retried, how often, and after which wait.
 
 use std::{
     sync::{
@@ -46,7 +46,7 @@ impl Attempts {
     }
 }
 
-/// Returns a client that fails with these errors in turn, and then answers.
+/// Returns a client that fails with each of these errors in turn, and then returns an answer.
 fn client<E: Send + 'static>(
     attempts: &Attempts,
     errors: Vec<E>,
@@ -86,7 +86,7 @@ async fn waits_grow_up_to_a_limit_and_are_drawn_at_random() {
         let waits = attempts.waits();
         assert_eq!(waits.len(), 5);
         for ((wait, max), sum) in waits.into_iter().zip(max).zip(&mut sums) {
-            // Tokio's clock has a resolution of a millisecond.
+            // The resolution of tokio's clock is one millisecond.
             assert!(wait <= max + Duration::from_millis(1), "{wait:?} of {max:?}");
             *sum += wait;
         }
@@ -162,7 +162,8 @@ async fn no_attempt_begins_after_the_deadline() {
         .with_backoff(Duration::ZERO, Duration::ZERO)
         .with_deadline(Duration::from_secs(10));
     let mut service = RetryLayer::new(policy).layer(client(&attempts, errors));
-    // The time before the call does not count.
+    // The deadline applies from the beginning of the call, so the time before the call has no
+    // effect.
     tokio::time::advance(Duration::from_secs(60)).await;
     let response = service.ready().await.unwrap().call(ChatRequest::user("soon?")).await;
     assert_eq!(response.map(drop).unwrap_err().status(), Some(429));
@@ -171,7 +172,8 @@ async fn no_attempt_begins_after_the_deadline() {
 
 #[tokio::test(start_paused = true)]
 async fn one_budget_limits_the_attempts_of_all_clones() {
-    // A reserve of 2 retries (1 per second, in a window of 2 seconds), and no deposits for calls.
+    // The budget allows 2 retries (1 per second, in a window of 2 seconds). Successful calls
+    // deposit nothing.
     let budget = Arc::new(TpsBudget::new(Duration::from_secs(2), 1, 0.0));
     let policy = RetryPolicy::new().with_max_attempts(9).with_budget(budget);
     let layer = RetryLayer::new(policy);

@@ -1,5 +1,5 @@
-//! The rules of services in clients: which rules are chosen, which requests are sent, and which answers
-//! are returned.
+//! Tests of the rules of services in clients: which rules are chosen, which requests are sent, and
+//! which answers are returned.
 
 use std::{
     convert::Infallible,
@@ -24,7 +24,7 @@ use tower_chat_providers::{
 use tower_chat_wire::{body::BodyWire, rules::ServiceRules};
 use tower_service::Service;
 
-/// A transport that returns the same answer to every request and records the bodies.
+/// A transport that records the bodies of requests, and returns the same answer to each of them.
 #[derive(Clone, Default)]
 struct Capture {
     sent: Arc<Mutex<Vec<Value>>>,
@@ -77,7 +77,7 @@ fn chat_answer(message: &Value) -> Value {
     json!({"choices": [{"index": 0, "message": message, "finish_reason": "stop"}]})
 }
 
-/// Returns a request that continues a conversation after an answer.
+/// Returns the next request of a conversation with this answer.
 fn after(answer: &Answer) -> ChatRequest {
     let mut messages = vec![Message::user("Is it cold?")];
     messages.extend(answer.messages.iter().map(|message| Message::clone(message)));
@@ -167,7 +167,7 @@ async fn new_media_that_a_service_does_not_take_are_refused_before_anything_is_s
         assert_eq!(tower_chat_core::is_retryable(&error), Some(false), "{error}");
     }
     assert!(capture.sent().is_empty());
-    // Bedrock and Responses accept it.
+    // Bedrock and Responses accept the document.
     let answer = json!({"output": {"message": {"role": "assistant", "content": [{"text": "Yes."}]}}, "stopReason": "end_turn"});
     let capture = Capture::answering(&answer);
     ask(Bedrock::new("eu-west-1", capture.clone()).with_model("m"), new()).await.unwrap();

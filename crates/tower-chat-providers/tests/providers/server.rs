@@ -1,4 +1,5 @@
-//! A loopback HTTP server that answers each connection with the next reply of a script.
+//! An HTTP server on the loopback interface that sends the next reply of a script to each
+//! connection.
 
 use std::sync::{Arc, Mutex};
 
@@ -13,7 +14,7 @@ use tower_chat_providers::{OpenAiChat, OpenAiResponses, ReqwestTransport};
 
 use crate::client::{Client, Provider};
 
-/// The reply to a connection.
+/// The reply that the server sends to a connection.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     pub(crate) status: u16,
@@ -22,18 +23,18 @@ pub(crate) struct Reply {
     pub(crate) framing: Framing,
 }
 
-/// The mark of the end of the body.
+/// How the end of the body is marked, and whether the connection ends earlier.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Framing {
-    /// By a `content-length` header.
+    /// The header `content-length` contains the length of the body.
     Length,
-    /// By the last, empty chunk; each other chunk has this many bytes.
+    /// The body is sent in chunks of this many bytes, and ends with an empty chunk.
     Chunks(usize),
-    /// By the end of the connection, after this many bytes.
+    /// The body has no length, and the connection is closed after this many bytes.
     EndAt(usize),
-    /// Only this many bytes are sent, fewer than `content-length`.
+    /// The connection is closed after this many bytes, fewer than `content-length`.
     BreakAt(usize),
-    /// Only this many bytes are sent, and the connection stays open.
+    /// Only this many bytes are sent, and the connection remains open.
     HangAt(usize),
 }
 
@@ -98,16 +99,16 @@ impl Reply {
     }
 }
 
-/// A received request.
+/// A request that the server has received.
 #[derive(Debug, Clone)]
 pub(crate) struct Received {
     /// The method and the target.
     pub(crate) target: String,
     /// The request line and the headers, in lower case.
     pub(crate) head: String,
-    /// The headers, their names in lower case.
+    /// The headers, with their names in lower case.
     pub(crate) headers: Vec<(String, String)>,
-    /// `null` if the request has no body.
+    /// The JSON body, or `null` if the request has no body.
     pub(crate) body: Value,
 }
 
@@ -118,7 +119,7 @@ impl Received {
     }
 }
 
-/// The server. Dropping it stops it.
+/// A running server. Dropping it stops the server.
 pub(crate) struct Server {
     pub(crate) url: String,
     received: Arc<Mutex<Vec<Received>>>,
@@ -154,17 +155,17 @@ impl Server {
         self.received.lock().unwrap().clone()
     }
 
-    /// Returns a client of Chat Completions without a key that sends its requests to this server.
+    /// Returns a client of Chat Completions that sends requests without a key to this server.
     pub(crate) fn model(&self) -> OpenAiChat<ReqwestTransport> {
         OpenAiChat::compatible(&self.url).unwrap()
     }
 
-    /// Returns a client of Responses without a key that sends its requests to this server.
+    /// Returns a client of Responses that sends requests without a key to this server.
     pub(crate) fn responses(&self) -> OpenAiResponses<ReqwestTransport> {
         OpenAiResponses::compatible(&self.url).unwrap()
     }
 
-    /// Returns a client of a provider with a key and a model that sends its requests to this server.
+    /// Returns a client of a provider that sends requests with a key and a model to this server.
     pub(crate) fn client(&self, provider: Provider) -> Client {
         Client::new(provider).with_base_url(&self.url).with_key("test-key")
     }

@@ -1,4 +1,4 @@
-//! Structured output: the schemas that providers are sent, and how answers are read.
+//! Tests of structured output: the schemas in requests, and reading answers.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -97,8 +97,8 @@ fn sent() -> Value {
     })
 }
 
-/// Returns the schema with sorted lists of names. Otherwise the order of names would be that of the
-/// map.
+/// Sorts the lists `required` in a schema, because their order depends on the order of the fields
+/// in a map.
 fn sorted(mut schema: Value) -> Value {
     match &mut schema {
         Value::Object(fields) => {

@@ -1,4 +1,4 @@
-//! Layers between a client and the network.
+//! Tests of layers between a client and the network.
 
 use std::{
     io::Write,
@@ -29,7 +29,8 @@ use crate::{
 const ANSWER: &str = r#"{"choices":[{"index":0,"finish_reason":"stop",
     "message":{"role":"assistant","content":"Here."}}]}"#;
 
-/// A transport that must be polled to readiness before each call, and so must each clone.
+/// A transport that panics if it is called without having been polled to readiness. A clone is not
+/// ready.
 struct Polled {
     inner: ReqwestTransport,
     is_ready: bool,
@@ -65,7 +66,8 @@ async fn the_transport_that_was_polled_is_the_one_that_is_called() {
     let transport = Polled { inner: ReqwestTransport::new().unwrap(), is_ready: false };
     let client = OpenAiChat::compatible_over(&server.url, transport);
     ask(&mut client.clone(), ChatRequest::user("first")).await.unwrap();
-    // The second attempt, with the renewed token, polls again.
+    // The layer sends the request a second time, with a new token. It must poll the transport again
+    // before.
     let token = || async { Ok::<_, BoxError>(tower_chat_providers::auth::Token::new("t-1234567")) };
     let bearer = tower_chat_providers::auth::AuthHeader::Bearer;
     let layer = tower_chat_providers::auth::AuthLayer::from_source(bearer, token);
@@ -88,7 +90,7 @@ async fn a_redirect_to_another_origin_is_a_refusal_and_no_key_goes_there() {
     assert_eq!(server.received()[2].target, "POST /v1/moved");
 }
 
-/// All traces of every level.
+/// A writer that collects the traces of all levels.
 #[derive(Clone, Default)]
 struct Traces(Arc<Mutex<Vec<u8>>>);
 

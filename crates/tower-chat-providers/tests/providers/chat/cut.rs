@@ -1,4 +1,5 @@
-//! A stream that is cut off is an error or the complete answer, but never a shorter answer.
+//! Tests that a stream that is cut off results in an error or in the complete answer, and never in
+//! an incomplete answer.
 
 use std::collections::BTreeMap;
 
@@ -53,7 +54,8 @@ async fn cut_shortest_of(cassettes: &[Cassette]) {
     }
     println!("streams of {:?}", shortest.keys());
     assert!(!shortest.is_empty());
-    // Cuts the shortest stream of each folder at every byte of its end, and at some of the bytes before.
+    // Cuts the shortest stream of each folder at each of the last 100 bytes, and at some earlier
+    // bytes.
     for exchange in shortest.values() {
         let body = exchange.text().unwrap();
         let whole = answer(body, Framing::Length).await.unwrap();
@@ -61,15 +63,16 @@ async fn cut_shortest_of(cassettes: &[Cassette]) {
     }
 }
 
-/// Returns whether the exchange is a stream with a regular end.
+/// Returns whether the exchange is a stream that ends with `[DONE]` and without an error.
 fn is_complete(exchange: &Exchange) -> bool {
     exchange.is_streamed()
         && exchange.text().unwrap().trim_end().ends_with("[DONE]")
         && exchange.reported_error().unwrap().is_none()
 }
 
-/// Cuts the body at every `step`th byte, and at each of the last 100. The connection ends cleanly or
-/// breaks.
+/// Cuts the body at every `step`th byte, and at each of the last 100 bytes. Each cut is tested with
+/// a body that ends with its connection ([`Framing::EndAt`]), and with a body that is shorter than
+/// its `content-length` ([`Framing::BreakAt`]).
 async fn cut_everywhere(body: &str, step: usize, whole: &Answer) {
     let end = body.len().saturating_sub(100);
     let offsets: Vec<usize> = (0..end).step_by(step).chain(end..body.len()).collect();

@@ -1,4 +1,4 @@
-//! The expected answer of a recorded exchange, computed from its JSON without the model client.
+//! Computes the expected answer of a recorded exchange from its JSON, without the model client.
 
 use std::collections::BTreeMap;
 
@@ -8,7 +8,7 @@ use tower_chat_core::{Answer, FinishReason, Message, Part, Usage};
 /// The id, name and arguments of a call.
 type Call = (Option<String>, String, String);
 
-/// An answer in a simple form for comparisons.
+/// The values of an answer that tests compare.
 #[derive(Debug, PartialEq)]
 pub(crate) struct ExpectedAnswer {
     pub(crate) text: String,
@@ -20,7 +20,7 @@ pub(crate) struct ExpectedAnswer {
 }
 
 impl ExpectedAnswer {
-    /// Creates the simple form of an answer that the model client has read.
+    /// Returns the values of an answer that the model client has read.
     pub(crate) fn of(answer: &Answer) -> Self {
         let [message] = answer.messages.as_slice() else { panic!("{answer:?}") };
         Self {
@@ -42,7 +42,7 @@ impl ExpectedAnswer {
         }
     }
 
-    /// Creates the expected answer of a recorded whole answer.
+    /// Returns the expected values for a recorded whole answer.
     pub(crate) fn by(json: &Value) -> Self {
         let choice = &json["choices"][0];
         let message = &choice["message"];
@@ -71,7 +71,7 @@ impl ExpectedAnswer {
         }
     }
 
-    /// Creates the expected answer of the events of a recorded stream.
+    /// Returns the expected values for the events of a recorded stream.
     pub(crate) fn by_events(events: &[Value]) -> Self {
         let (mut text, mut end, mut spent) = (String::new(), None, Value::Null);
         let mut reasoning: BTreeMap<&str, String> = BTreeMap::new();
@@ -88,8 +88,8 @@ impl ExpectedAnswer {
                 let id = piece["id"].as_str().filter(|id| !id.is_empty()).map(str::to_owned);
                 let name = string(&piece["function"]["name"]);
                 let index = &piece["index"];
-                // If there is no index, or all calls have the same one, a name with another id begins
-                // another call.
+                // If pieces have no index, or all calls have the same index, a piece with a name
+                // and another id begins a new call.
                 let continues_call = |(own, call): &(Value, Call)| {
                     own == index && (id.is_none() || name.is_empty() || id == call.0)
                 };
@@ -116,7 +116,7 @@ impl ExpectedAnswer {
         let mut names = events.iter().filter_map(|event| event["model"].as_str());
         Self {
             text,
-            // In the order in which a whole message has them.
+            // The fields are joined in the order in which a whole message contains them.
             reasoning: ["reasoning_content", "reasoning"]
                 .iter()
                 .filter_map(|field| reasoning.remove(field))
@@ -149,8 +149,9 @@ fn string(value: &Value) -> String {
     }
 }
 
-/// Returns the finish reason of a choice. OpenRouter adds the reason of the model's own service; its own
-/// reason may say that the answer is complete although a limit has cut it off.
+/// Returns the finish reason of a choice. OpenRouter also sends the reason of the service of the
+/// model, which is used if it reports that the answer reached a token limit: OpenRouter's own
+/// reason may report a complete answer in this case.
 fn finish(choice: &Value) -> Option<String> {
     let reason = choice["finish_reason"].as_str().filter(|reason| !reason.is_empty())?;
     let native = choice["native_finish_reason"].as_str().unwrap_or_default().to_ascii_lowercase();
@@ -172,7 +173,8 @@ fn usage(json: &Value) -> Usage {
     usage.reasoning_tokens = number(&json["completion_tokens_details"]["reasoning_tokens"])
         .or(number(&json["reasoning_tokens"]))
         .unwrap_or(0);
-    // Some services count the tokens of reasoning separately, and report them in the total only.
+    // Some services do not include the reasoning tokens in the output tokens, and report them only
+    // in the total.
     if let Some(total) = number(&json["total_tokens"]) {
         let beside = total.saturating_sub(usage.input_tokens + usage.output_tokens);
         usage.output_tokens += beside;

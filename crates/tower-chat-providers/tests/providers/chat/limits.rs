@@ -1,4 +1,5 @@
-//! The limits on the size of an answer, in Chat Completions and in Responses, whole and streamed.
+//! Tests of the limits on the size of an answer, for whole and streamed answers of Chat Completions
+//! and Responses.
 
 use std::io::Write;
 
@@ -15,7 +16,7 @@ use crate::{
     server::{Reply, Server},
 };
 
-/// Returns the errors of both model clients for the same answer.
+/// Returns the errors of the clients of Chat Completions and of Responses for the same reply.
 async fn errors(
     limits: Limits,
     reply: impl Fn() -> Reply,
@@ -69,7 +70,7 @@ async fn an_answer_that_is_too_long_is_a_typed_error() {
     }
 }
 
-/// A model client ignores bytes after the end of an answer, also if they exceed a limit.
+/// A model client ignores the bytes after the end of an answer, even if they exceed a limit.
 #[tokio::test]
 async fn an_answer_that_is_complete_in_front_of_what_is_too_long_is_an_answer() {
     let events = [
@@ -100,7 +101,7 @@ async fn a_refusal_that_is_too_long_is_cut_off_and_says_so() {
     }
 }
 
-/// Without the limit, 8,000 levels overflowed the stack when two deltas were merged.
+/// Without the limit, merging two deltas with 8,000 levels overflowed the stack.
 #[tokio::test]
 async fn json_that_is_nested_too_deeply_is_refused_and_ends_no_process() {
     let deep = |levels: usize| {
@@ -145,7 +146,7 @@ async fn a_compressed_answer_is_refused_unless_it_was_asked_for() {
     assert!(!server.received()[0].head.contains("accept-encoding"));
 }
 
-/// The limits count bytes after decompression.
+/// Limits apply to the decompressed bytes.
 #[tokio::test]
 async fn a_small_body_that_unpacks_to_a_large_one_is_refused() {
     let answer = r#"{"choices":[{"index":0,"message":{"content":"packed"}}]}"#;

@@ -1,4 +1,5 @@
-//! Deltas are returned as soon as the service sends them, and dropping a response closes its connection.
+//! Tests that deltas are returned as soon as the service sends them, and that dropping a response
+//! closes its connection.
 
 use tokio::{
     io::{AsyncReadExt, AsyncWriteExt},
@@ -10,7 +11,8 @@ use tower_service::Service;
 
 const HEAD: &str = "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n";
 
-/// The event with the text `one`, and the rest of the stream, with the text ` two`.
+/// The first event of a stream, with the text `one`, and the rest of the stream, with the text
+/// ` two`.
 struct Script {
     first: &'static str,
     rest: &'static str,
@@ -36,7 +38,7 @@ fn responses(url: &str) -> OpenAiResponses<ReqwestTransport> {
     OpenAiResponses::compatible(url).unwrap()
 }
 
-/// Returns a response whose first event has arrived, and the server's end of its connection.
+/// Returns a response whose first event was received, and the connection on the side of the server.
 async fn begun<S>(model: fn(&str) -> S, script: &Script) -> (ChatResponse, TcpStream)
 where
     S: Service<ChatRequest, Response = ChatResponse, Error = ProviderError>,
@@ -75,7 +77,7 @@ async fn a_dropped_response_hangs_up() {
     for (response, mut stream) in [begun(chat, &CHAT).await, begun(responses, &RESPONSES).await] {
         drop(response);
         let mut rest = Vec::new();
-        // Returns when the client has closed or reset the connection.
+        // Waits until the client has closed or reset the connection.
         let _ = stream.read_to_end(&mut rest).await;
     }
 }

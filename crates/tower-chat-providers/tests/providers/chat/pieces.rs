@@ -1,4 +1,4 @@
-//! The unusual ways in which services divide a message into the deltas of a stream.
+//! Tests of unusual ways in which services divide a message into the deltas of a stream.
 
 use tower_chat_core::{Answer, ChatRequest, FinishReason, Native, Part};
 
@@ -148,7 +148,7 @@ async fn a_server_that_cannot_stream_answers_whole() {
     assert_eq!(found.finish.reason, Some(FinishReason::Stop));
 }
 
-/// Returns the fields of the native part of a message for a wire.
+/// Returns the fields of the message's native part with this wire.
 fn leftover(answer: &Answer, wire: &str) -> serde_json::Value {
     let native = answer.messages[0].parts.iter().find_map(|part| match part {
         Part::Native(native) if &*native.wire == wire => Some(native.item.parse().unwrap()),
@@ -189,7 +189,7 @@ async fn a_field_that_each_piece_repeats_stays_one_and_is_not_sent_back() {
     assert_eq!(*sent, expected);
 }
 
-/// The format: <https://openrouter.ai/docs/use-cases/reasoning-tokens>
+/// <https://openrouter.ai/docs/use-cases/reasoning-tokens> describes the format.
 #[tokio::test]
 async fn fragments_of_one_block_of_reasoning_become_one_with_the_last_signature() {
     let detail = |detail: serde_json::Value| {

@@ -1,4 +1,4 @@
-//! Replays every recorded exchange of Chat Completions to the model client.
+//! Tests that replay every recorded exchange of Chat Completions to the model client.
 
 use std::collections::BTreeMap;
 
@@ -44,8 +44,8 @@ async fn every_recorded_exchange_is_read_and_asked_as_it_was() {
     assert_eq!(exchanges, recorded);
 }
 
-/// Replays the exchanges of a cassette. Returns the number of exchanges, and the number of those that
-/// continued from an answer that the model client had read.
+/// Replays the exchanges of a cassette. Returns the number of exchanges, and the number of answers
+/// in their requests that the model client had read before.
 async fn play(cassette: &Cassette) -> (usize, usize) {
     let (mut played, mut continued) = (0, 0);
     let mut answers: Vec<(Value, Message)> = Vec::new();
@@ -79,7 +79,8 @@ async fn play(cassette: &Cassette) -> (usize, usize) {
             },
             Ok(answer) => {
                 assert_answer(exchange, &answer, &source);
-                // Encoded and decoded, because a new process would load the answer from a store.
+                // The answer is encoded and decoded, as if a new process had loaded it from a
+                // store.
                 let stored = format::decode(&format::encode(&answer.messages[0])).unwrap();
                 answers.push((exchange.request["messages"].clone(), stored));
             }
@@ -88,7 +89,8 @@ async fn play(cassette: &Cassette) -> (usize, usize) {
     (played, continued)
 }
 
-/// Returns the answer to a streamed request. Asserts that the deltas add up to it.
+/// Returns the answer to a streamed request. Asserts that its deltas together are equal to the
+/// answer.
 async fn watched(
     server: &Server,
     request: ChatRequest,
@@ -148,20 +150,21 @@ fn assert_refused(exchange: &Exchange, error: &ProviderError, source: &str) {
     let code = code.into_iter().find(|code| !code.is_null());
     let code = code.map(|code| code.as_str().map_or_else(|| code.to_string(), str::to_owned));
     assert_eq!(error.code().map(str::to_owned), code, "{source}");
-    // An exhausted quota is a status 429 that no wait resolves.
+    // An exhausted quota also has the status 429, but waiting does not restore it.
     let is_temporary = matches!(exchange.status, 408 | 409 | 429 | 500..=599);
     let is_quota = error.code() == Some("insufficient_quota");
     assert_eq!(error.is_retryable(), is_temporary && !is_quota, "{source}");
 }
 
-/// Returns the `ChatRequest` from which the model client should write the recorded body. Answers that the
-/// model client has read replace the recorded ones; their number is returned.
+/// Returns the `ChatRequest` for which the model client is expected to send the recorded body. In
+/// this request, the answers that the model client has read replace the recorded answers. Also
+/// returns the number of replaced answers.
 fn request(exchange: &Exchange, answers: &[(Value, Message)]) -> (ChatRequest, usize) {
     let body = &exchange.request;
     let list = body["messages"].as_array().unwrap();
     let mut messages = parse_messages(&body["messages"].to_string()).unwrap();
     let mut reused = 0;
-    // From the last to the first, so that earlier positions do not change.
+    // Replacing the last answer first does not change the positions of earlier answers.
     for (asked, answer) in answers.iter().rev() {
         let asked = asked.as_array().unwrap();
         if !list.starts_with(asked) {
@@ -178,8 +181,8 @@ fn request(exchange: &Exchange, answers: &[(Value, Message)]) -> (ChatRequest, u
     (ChatRequest::new(messages).with_options(options(body)), reused)
 }
 
-/// Returns the answer with the ids that the recorded client invented for calls without an id. The tool
-/// loop does this above a model client.
+/// Adds the ids that the recorded client has generated for calls without an id. In a stack, the
+/// tool loop generates such ids.
 fn named(answer: &Message, recorded: &[Message]) -> Message {
     let mut answer = answer.clone();
     let mut ids = recorded.iter().flat_map(Message::calls).map(|call| call.id.clone());
@@ -200,7 +203,8 @@ fn options(body: &Value) -> ChatOptions {
     extra.remove("messages");
     options.stream = extra.remove("stream").is_some_and(|stream| stream == true);
     options.model = extra.remove("model").map(|model| model.as_str().unwrap().to_owned());
-    // A temperature that was written as `0` is another JSON value than our `0.0`.
+    // The model client writes a temperature of 0 as `0.0`. If the recording contains `0`, the
+    // temperature stays in the `extra` options.
     if extra.get("temperature").is_some_and(Value::is_f64) {
         options.temperature = extra.remove("temperature").and_then(|number| number.as_f64());
     }
@@ -233,7 +237,8 @@ fn tool_choice(choice: &Value) -> Option<ToolChoice> {
     }
 }
 
-/// Returns the tools, if a `ToolDefinition` can express all of their fields.
+/// Returns the definitions of the tools, or `None` if `ToolDefinition` cannot express one of their
+/// fields.
 fn tools(tools: &Value) -> Option<Vec<ToolDefinition>> {
     let tools = tools.as_array()?.iter().map(|tool| {
         let function = &tool["function"];
@@ -247,8 +252,8 @@ fn tools(tools: &Value) -> Option<Vec<ToolDefinition>> {
     tools.collect::<Option<Vec<_>>>().filter(|tools| !tools.is_empty())
 }
 
-/// Returns the body without fields that have no effect: `"stream": false`, and an assistant's empty
-/// fields.
+/// Removes fields that have no effect from a body: `"stream": false`, and empty fields of assistant
+/// messages.
 fn plain_body(body: &Value) -> Value {
     let mut body = body.clone();
     let fields = body.as_object_mut().unwrap();
@@ -277,8 +282,9 @@ fn options_of(body: &Value) -> Value {
     body
 }
 
-/// Returns the history in a body, part by part: the role, the text, the calls and the results. Clients
-/// differ in the rest: in `null` and empty contents, and in the white space of arguments.
+/// Returns the parts of the history in a body that every client sends alike: the roles, the texts,
+/// the calls and the results. Clients differ in `null` and empty contents, and in the white space
+/// of arguments.
 fn history(body: &Value) -> Vec<Value> {
     let mut history: Vec<Value> = Vec::new();
     for message in body["messages"].as_array().unwrap() {
@@ -300,7 +306,7 @@ fn history(body: &Value) -> Vec<Value> {
         let content = content.as_str().map(|text| json!(answer_text(text))).unwrap_or(content);
         let is_assistant = message["role"] == "assistant";
         match history.last_mut() {
-            // Some clients write the text and each call as separate messages.
+            // Some clients send the text and each call in separate messages.
             Some(last) if is_assistant && last["role"] == "assistant" => {
                 let text = last["content"].as_str().unwrap().to_owned();
                 last["content"] = json!(text + content.as_str().unwrap());
@@ -317,15 +323,16 @@ fn history(body: &Value) -> Vec<Value> {
     history
 }
 
-/// Returns the id in the form that an unknown service receives: only letters, digits, `_` and `-`.
+/// Returns the id that is sent to an unknown service, which contains only letters, digits, `_` and
+/// `-`.
 fn of_words(id: &Value) -> Value {
     let is_word = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
     let of_words = |id: &str| id.chars().map(|it| if is_word(it) { it } else { '_' }).collect();
     id.as_str().map_or(Value::Null, |id| Value::String(of_words(id)))
 }
 
-/// Returns the text of an answer without surrounding white space and without reasoning, because some
-/// clients trim the text, and some include the reasoning in the text.
+/// Removes leading and trailing white space and reasoning from the text of an answer. Some clients
+/// trim the text, and some include the reasoning in it.
 fn answer_text(text: &str) -> &str {
     let after = text.strip_prefix("<think>").and_then(|text| text.split_once("</think>"));
     after.map_or(text, |(_, answer)| answer).trim()

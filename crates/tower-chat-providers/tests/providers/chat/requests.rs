@@ -1,4 +1,4 @@
-//! The bodies of requests.
+//! Tests of the bodies of requests.
 
 use serde_json::{Value, json};
 use tower_chat_core::{

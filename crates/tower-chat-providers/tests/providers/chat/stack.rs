@@ -1,4 +1,5 @@
-//! The model client under the layers: the history after a network error, and the next request of the run.
+//! Tests of a stack with a model client: the history after a network error, and the next request of
+//! the run.
 
 use serde_json::{Value, json};
 use tower_chat::{
@@ -55,7 +56,7 @@ async fn a_fault_leaves_the_history_of_the_contract_and_the_run_continues() {
     }
 }
 
-/// Runs a request in a new stack, as a new process would.
+/// Runs a request in a new stack, which has nothing in memory, like the stack of a new process.
 async fn run(
     server: &Server,
     store: &MemoryStore,
@@ -72,7 +73,7 @@ async fn run(
     pipeline.call(request).await?.collect().await
 }
 
-/// Returns the kind of the model client's error, found beneath the errors of the layers.
+/// Returns the kind of the model client's error, which is a source of the errors of the layers.
 fn is_known(error: &BoxError) -> &'static str {
     let mut error: &(dyn std::error::Error + 'static) = error.as_ref();
     loop {

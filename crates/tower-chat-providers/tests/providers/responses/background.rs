@@ -1,4 +1,4 @@
-//! Background answers.
+//! Tests of background answers.
 
 use serde_json::{Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, FinishReason};

@@ -1,4 +1,5 @@
-//! A stream that is cut off is an error or the complete answer, but never a shorter answer.
+//! Tests that a stream that is cut off results in an error or in the complete answer, and never in
+//! an incomplete answer.
 
 use std::collections::BTreeMap;
 
@@ -39,7 +40,8 @@ async fn cut_shortest_of(cassettes: &[Cassette]) {
     }
     println!("streams of {:?}", shortest.keys());
     assert!(!shortest.is_empty());
-    // Cuts the shortest stream of all at every byte, and the shortest of each folder at some bytes.
+    // Cuts the shortest stream of all folders at every byte, and the shortest stream of every other
+    // folder at some bytes.
     let least = shortest.values().map(|exchange| exchange.body.len()).min();
     for exchange in shortest.values() {
         let body = exchange.text().unwrap();
@@ -49,7 +51,7 @@ async fn cut_shortest_of(cassettes: &[Cassette]) {
     }
 }
 
-/// Returns whether the exchange is a stream with a regular end.
+/// Returns whether the exchange is a stream that ends with a completed or incomplete response.
 fn is_complete(exchange: &Exchange) -> bool {
     let events = exchange.is_streamed().then(|| exchange.json_events().unwrap());
     let ends = ["response.completed", "response.incomplete"];
@@ -58,8 +60,9 @@ fn is_complete(exchange: &Exchange) -> bool {
     })
 }
 
-/// Cuts the body at every `step`th byte, and at each of the last 100. The connection alternately ends
-/// cleanly and breaks.
+/// Cuts the body at every `step`th byte, and at each of the last 100 bytes. Alternately, the body
+/// ends with its connection ([`Framing::EndAt`]), and is shorter than its `content-length`
+/// ([`Framing::BreakAt`]).
 async fn cut_everywhere(body: &str, step: usize, whole: &Answer) {
     let end = body.len().saturating_sub(100);
     let cuts: Vec<Framing> = (0..end)
@@ -88,8 +91,8 @@ async fn cut_everywhere(body: &str, step: usize, whole: &Answer) {
     }
 }
 
-/// Returns the position after the last event, which is accepted without its blank line. Some hosts send
-/// `[DONE]` after the last event.
+/// Returns the position after the last event, which is accepted without the blank line that
+/// follows. Some services send `[DONE]` after the last event.
 fn end_of_answer(body: &str) -> usize {
     body.rfind('}').map_or(body.len(), |end| end + 1)
 }
@@ -105,7 +108,7 @@ async fn what_was_said_before_the_cut_is_in_the_error() {
             Framing::Length => "ended before",
             _ => "connection broke",
         };
-        // The last event is accepted without its blank line.
+        // The last event is accepted without the blank line that follows.
         assert_eq!(text, "Hello");
         assert!(reason.contains(how), "{reason}");
     }

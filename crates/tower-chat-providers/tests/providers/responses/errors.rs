@@ -1,5 +1,5 @@
-//! Every form in which a service reports an error becomes a typed error. The model client retries none
-//! of them.
+//! Tests that each form in which a service reports an error becomes a typed error, and that the
+//! model client does not retry the request.
 
 use std::time::Duration;
 

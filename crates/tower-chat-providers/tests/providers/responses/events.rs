@@ -1,4 +1,4 @@
-//! The unusual ways in which services stream a response.
+//! Tests of unusual ways in which services stream a response.
 
 use serde_json::{Value, json};
 use tower_chat_core::{Answer, ChatRequest, FinishReason, Part};
@@ -62,7 +62,7 @@ async fn a_call_cut_off_at_the_token_limit_is_kept_as_it_was_received() {
         json!({"type": "response.function_call_arguments.delta", "output_index": 1,
             "item_id": "fc_1", "delta": "\"y"}),
     ];
-    // With the items in the last event, as OpenAI sends it, and without.
+    // OpenAI sends the items in the last event. Some services send an empty list there.
     for output in [json!([call("{\"x\": \"y")]), json!([])] {
         let found = answer(&[&begun[..], &[ended("incomplete", output)]].concat()).await;
         assert_eq!(found.finish.reason, Some(FinishReason::Length));

@@ -1,16 +1,16 @@
-//! The expected answer of a recorded exchange, computed from its JSON without the model client.
+//! Computes the expected answer of a recorded exchange from its JSON, without the model client.
 
 use serde_json::Value;
 use tower_chat_core::{Answer, FinishReason, HistoryOwner, Part, Role, Usage};
 
 use crate::cassettes::Exchange;
 
-/// An answer in a simple form for comparisons.
+/// The values of an answer that tests compare.
 #[derive(Debug, PartialEq)]
 pub(super) struct ExpectedAnswer {
     text: String,
     reasoning: Vec<String>,
-    /// The id, name and arguments of each call.
+    /// The id, the name and the arguments of each call.
     calls: Vec<(Option<String>, String, String)>,
     finish: &'static str,
     model: Option<String>,
@@ -19,7 +19,7 @@ pub(super) struct ExpectedAnswer {
 }
 
 impl ExpectedAnswer {
-    /// Creates the simple form of an answer that the model client has read.
+    /// Returns the values of an answer that the model client has read.
     pub(super) fn of(answer: &Answer) -> Self {
         let [message] = answer.messages.as_slice() else { panic!("{answer:?}") };
         assert_eq!(message.role, Role::Assistant);
@@ -46,8 +46,8 @@ impl ExpectedAnswer {
         }
     }
 
-    /// Creates the expected answer of a recorded response. `is_kept` is `true` if the request asked the
-    /// service to store the response.
+    /// Returns the expected values for a recorded response. `is_kept` is whether the request has
+    /// configured the service to store the response.
     pub(super) fn by(output: &[Value], response: &Value, is_kept: bool) -> Self {
         let of = |kind: &'static str| output.iter().filter(move |item| item["type"] == kind);
         let texts = |parts: &Value| -> Vec<String> {

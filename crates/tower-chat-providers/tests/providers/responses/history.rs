@@ -1,4 +1,4 @@
-//! The owner of the history, in requests and in answers.
+//! Tests of the history owner in requests and in answers.
 
 use serde_json::{Value, json};
 use tower_chat_core::{Answer, ChatRequest, HistoryOwner};

@@ -36,7 +36,7 @@ fn response(id: &str, output: Value) -> Value {
         "output": output, "usage": {"input_tokens": 3, "output_tokens": 4}})
 }
 
-/// Returns the stream of a response: its items, then the response.
+/// Returns the stream of a response: an event for each item, and then the whole response.
 fn streamed(response: &Value) -> String {
     let mut body = event(&json!({"type": "response.created", "response": {"id": "resp"}}));
     for (index, item) in response["output"].as_array().unwrap().iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Replays every recorded exchange of Responses to the model client.
+//! Tests that replay every recorded exchange of Responses to the model client.
 
 use std::collections::BTreeMap;
 
@@ -46,9 +46,9 @@ async fn every_recorded_exchange_is_read_and_asked_as_it_was() {
 #[derive(Debug, Default)]
 struct Played {
     exchanges: usize,
-    /// The number of requests that continued from an answer that the model client had read.
+    /// The number of answers in the requests that the model client had read before.
     continued: usize,
-    /// The number of items of reasoning that the recorded client also sent back.
+    /// The number of reasoning items that the recorded client also sent back.
     reasoning: usize,
     refused: usize,
 }
@@ -119,7 +119,8 @@ async fn play(cassette: &Cassette) -> Played {
                 let output = assert_answer(exchange, &answer, is_kept, &source);
                 let id = answer.finish.history_owner.as_ref();
                 ids.extend(id.and_then(|id| id.service_id()).map(ToString::to_string));
-                // Encoded and decoded, because a new process would load the answer from a store.
+                // The answer is encoded and decoded, as if a new process had loaded it from a
+                // store.
                 let stored = format::encode(&answer.messages[0]);
                 answers.push(Read { asked, output, message: format::decode(&stored).unwrap() });
             }
@@ -128,21 +129,23 @@ async fn play(cassette: &Cassette) -> Played {
     sum
 }
 
-/// Returns the items of an output that are sent back: all except reasoning that no item follows.
+/// Returns the items of an output that are sent back: all except reasoning at the end of the
+/// output.
 fn written_back(output: &[Value]) -> &[Value] {
     let end = output.iter().rposition(|item| item["type"] != "reasoning").unwrap();
     &output[..=end]
 }
 
-/// Returns whether an item of reasoning is at the recorded position and has the fields of the
-/// recorded item. Clients omit some of the fields.
+/// Returns whether a sent reasoning item is at the position of the recorded item, and has the same
+/// fields. Fields that the recorded client has omitted are not compared.
 fn says((position, own): &(usize, Value), (recorded_position, recorded): &(usize, Value)) -> bool {
     let mut fields = own.as_array().unwrap().iter().zip(recorded.as_array().unwrap());
     position == recorded_position && fields.all(|(own, text)| text.is_null() || own == text)
 }
 
-/// Returns the items without the ids of their calls, if a service has given two calls the same id: each
-/// call is then sent back with an id of its own.
+/// Removes all call ids from the items if two calls of the answers have the same id. The model
+/// client then sends each of these calls back with a different id, so the ids differ from the
+/// recording.
 fn without_repeated_ids(items: &[Value], answers: &[Read]) -> Vec<Value> {
     let calls = answers.iter().flat_map(|answer| answer.message.calls());
     let ids: Vec<_> = calls.map(|call| &call.id).collect();
@@ -156,7 +159,8 @@ fn without_repeated_ids(items: &[Value], answers: &[Read]) -> Vec<Value> {
     items
 }
 
-/// Returns the answer to a streamed request. Asserts that the deltas add up to it.
+/// Returns the answer to a streamed request. Asserts that its deltas together are equal to the
+/// answer.
 async fn watched(
     model: &mut OpenAiResponses<ReqwestTransport>,
     request: ChatRequest,
@@ -199,7 +203,7 @@ async fn watched(
     Ok(answer)
 }
 
-/// Compares the answer with the recorded one, and returns the recorded output.
+/// Asserts that the answer is equal to the recorded answer, and returns the recorded output.
 fn assert_answer(exchange: &Exchange, answer: &Answer, is_kept: bool, source: &str) -> Vec<Value> {
     assert!(exchange.is_success(), "{source}");
     assert_eq!(exchange.reported_error().unwrap(), None, "{source}: the error was not reported");
@@ -225,7 +229,7 @@ fn assert_refused(exchange: &Exchange, error: &ProviderError, source: &str) {
     assert_eq!(body, exchange.text().unwrap(), "{source}");
     let code = json["error"]["code"].as_str().or(json["error"]["type"].as_str());
     assert_eq!(error.code(), code, "{source}");
-    // An exhausted quota is a status 429 that no wait resolves.
+    // An exhausted quota also has the status 429, but waiting does not restore it.
     let is_temporary = matches!(exchange.status, 408 | 409 | 429 | 500..=599);
     let is_quota = error.code() == Some("insufficient_quota");
     assert_eq!(error.is_retryable(), is_temporary && !is_quota, "{source}");

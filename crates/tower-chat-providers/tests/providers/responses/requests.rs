@@ -1,4 +1,4 @@
-//! The bodies of requests.
+//! Tests of the bodies of requests.
 
 use serde_json::{Value, json};
 use tower_chat_core::{
@@ -122,7 +122,7 @@ async fn models_that_do_not_reason_are_not_asked_for_it_as_they_would_refuse() {
 
 #[tokio::test]
 async fn an_answer_goes_back_byte_for_byte_with_its_ids_phases_and_reasoning() {
-    // Unusual numbers, white space, and order of fields.
+    // These items contain unusual numbers and white space, and have an unusual order of fields.
     let items = [
         r#"{"summary":[{"type":"summary_text","text":"hm"}],"type":"reasoning","id":"rs_1","encrypted_content":"gAAA","x":1.0}"#,
         r#"{"id":"msg_1","type":"message","phase":"commentary","role":"assistant","status":"completed","content":[{"type":"output_text","text":"Let me look.","annotations":[],"logprobs":[]}]}"#,

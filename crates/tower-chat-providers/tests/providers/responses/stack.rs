@@ -1,5 +1,5 @@
-//! The model client under the layers, with a history at the service and with a history in the store: the
-//! requests of each call, in one run and in the next.
+//! Tests of a stack with a model client whose history is stored by the service or in the store: the
+//! requests of one run and of the next run.
 
 use serde_json::{Value, json};
 use tower_chat::{
@@ -17,7 +17,7 @@ const STOP: ConflictPolicy = ConflictPolicy::StopRecording;
 const RECORD: ConflictPolicy = ConflictPolicy::Record;
 const BOTH_MODES: [PersistenceMode; 2] = [PersistenceMode::PerRun, PersistenceMode::PerServiceCall];
 
-/// The stack of one process, and how it is used.
+/// The settings of a stack, and the store that all stacks of a test share.
 struct Stack {
     store: MemoryStore,
     mode: PersistenceMode,
@@ -27,8 +27,8 @@ struct Stack {
 }
 
 impl Stack {
-    /// Runs a request in a new stack over the same store. Returns the outcome and the requests that were
-    /// sent.
+    /// Runs a request in a new stack with the shared store. Returns the result of the run and the
+    /// requests that were sent.
     async fn run(
         &self,
         text: &str,
@@ -44,7 +44,7 @@ impl Stack {
         self.play(ChatRequest::user(text).in_conversation(key()), replies).await
     }
 
-    /// Runs a request against a server with these replies.
+    /// Runs a request in a new stack, whose model client calls a server with these replies.
     async fn play(
         &self,
         request: ChatRequest,
@@ -308,7 +308,7 @@ async fn a_background_answer_is_stored_when_it_has_come() {
     }
 }
 
-/// Returns whether the error, or one of its sources, is a retryable error of the model client.
+/// Returns whether the error or one of its sources is a retryable `ProviderError`.
 fn is_of_the_model(error: &BoxError) -> bool {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(error.as_ref());
     while let Some(error) = next {

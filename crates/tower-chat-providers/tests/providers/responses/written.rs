@@ -1,10 +1,10 @@
-//! Converts recorded request bodies to `ChatRequest`s, and to a form for comparisons.
+//! Converts recorded request bodies to `ChatRequest`s, and to values that tests compare.
 
 use serde_json::{Value, json};
 use tower_chat_core::{ChatOptions, Message, ToolChoice, ToolDefinition};
 use tower_chat_wire::openai_responses::parse_input;
 
-/// An answer that the model client has read: the input that it answered, the recorded output, and the
+/// An answer that the model client has read: the input of its request, the recorded output, and the
 /// message.
 pub(super) struct Read {
     pub(super) asked: Vec<Value>,
@@ -20,8 +20,9 @@ pub(super) fn input(body: &Value) -> Vec<Value> {
     }
 }
 
-/// Returns the messages of an input, in which answers that the client has read replace the recorded ones,
-/// and those answers. Some clients give calls other ids, which their results then have too.
+/// Returns the messages of an input, in which the answers that the model client has read replace
+/// the recorded answers. Also returns these answers. Some recorded clients have changed the ids of
+/// calls; their results then get the original ids.
 pub(super) fn messages<'a>(input: &[Value], answers: &'a [Read]) -> (Vec<Message>, Vec<&'a Read>) {
     let parse = |items: &[Value]| parse_input(&json!(items).to_string()).unwrap();
     let mut input = input.to_vec();
@@ -68,7 +69,8 @@ pub(super) fn options(body: &Value) -> ChatOptions {
     (options.model, options.instructions) = (text("model"), text("instructions"));
     options.stream = extra.remove("stream").is_some_and(|stream| stream == true);
     options.max_output_tokens = extra.remove("max_output_tokens").and_then(|n| n.as_u64());
-    // A temperature that was written as `0` is another JSON value than our `0.0`.
+    // The model client writes a temperature of 0 as `0.0`. If the recording contains `0`, the
+    // temperature stays in the `extra` options.
     if extra.get("temperature").is_some_and(Value::is_f64) {
         options.temperature = extra.remove("temperature").and_then(|number| number.as_f64());
     }
@@ -80,7 +82,7 @@ pub(super) fn options(body: &Value) -> ChatOptions {
         options.tools = tools;
         extra.remove("tools");
     }
-    // The options that the model client adds itself.
+    // The model client adds these options itself.
     if extra.get("store") == Some(&json!(false)) {
         extra.remove("store");
         if extra.get("include") == Some(&json!(["reasoning.encrypted_content"])) {
@@ -108,7 +110,8 @@ fn tool_choice(choice: &Value) -> Option<ToolChoice> {
     }
 }
 
-/// Returns the tools, if a `ToolDefinition` can express all of their fields.
+/// Returns the definitions of the tools, or `None` if `ToolDefinition` cannot express one of their
+/// fields.
 fn tools(tools: &Value) -> Option<Vec<ToolDefinition>> {
     let tools = tools.as_array()?.iter().map(|tool| {
         let (name, description) = (tool["name"].as_str()?, tool["description"].as_str()?);
@@ -121,7 +124,7 @@ fn tools(tools: &Value) -> Option<Vec<ToolDefinition>> {
     tools.collect::<Option<Vec<_>>>().filter(|tools| !tools.is_empty())
 }
 
-/// Returns the body without its input, and without fields that have no effect.
+/// Removes the input, and fields that have no effect, from a body.
 pub(super) fn options_of(body: &Value) -> Value {
     let mut body = body.clone();
     let fields = body.as_object_mut().unwrap();
@@ -136,8 +139,8 @@ pub(super) fn options_of(body: &Value) -> Value {
     body
 }
 
-/// Returns the history in an input, part by part, without reasoning: the role, the text, the calls and
-/// the results. Clients differ in the rest, such as ids and empty lists.
+/// Returns the parts of the history in an input that every client sends alike: the roles, the
+/// texts, the calls and the results. Clients differ in reasoning, in ids and in empty lists.
 pub(super) fn history(input: &[Value]) -> Vec<Value> {
     let calls = input.iter().filter(|item| item["type"] == "function_call");
     let ids: Vec<&Value> = calls.map(|item| &item["call_id"]).collect();
@@ -146,7 +149,7 @@ pub(super) fn history(input: &[Value]) -> Vec<Value> {
     items.map(|item| plain(item, number(item))).collect()
 }
 
-/// Returns the items of reasoning in an input, each with the number of other items before it.
+/// Returns the reasoning items in an input, each with the number of other items before it.
 pub(super) fn reasoning(input: &[Value]) -> Vec<(usize, Value)> {
     let mut before = 0;
     let mut found = Vec::new();
@@ -162,7 +165,8 @@ pub(super) fn reasoning(input: &[Value]) -> Vec<(usize, Value)> {
     found
 }
 
-/// Returns an item in a simple form for comparisons; `call` is the number of the call with its id.
+/// Returns the values of an item that tests compare. `call` is the number of the call with the
+/// item's call id.
 fn plain(item: &Value, call: Option<usize>) -> Value {
     match item["type"].as_str().unwrap_or("message") {
         "message" => {

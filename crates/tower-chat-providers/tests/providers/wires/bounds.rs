@@ -1,4 +1,4 @@
-//! The limits on the size of an answer, for every provider, whole and streamed.
+//! Tests of the limits on the size of whole and streamed answers, for every provider.
 
 use std::io::Write;
 
@@ -30,7 +30,7 @@ fn exceeded(error: &ProviderError) -> LimitExceeded {
     *found
 }
 
-/// Returns an event with a text, in each provider's framing.
+/// Returns an event with these data, in the framing of the provider.
 fn event(provider: Provider, data: &str) -> Vec<u8> {
     match provider {
         Provider::Bedrock => {

@@ -1,5 +1,5 @@
-//! Compatible services: checks that their model clients behave as the OpenAI model client, whose
-//! behaviour its own tests assert.
+//! Checks that the model clients of compatible services behave like the OpenAI model client, which
+//! has its own tests.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,8 @@ use crate::{
     },
 };
 
-/// Replays the exchange to the OpenAI model client too, and compares the outcomes.
+/// Replays an exchange to the OpenAI model client, and asserts that the request and the outcome are
+/// the same as those of the compatible service's client.
 pub(crate) async fn assert_alike(
     exchange: &Exchange,
     asked: &Asked,
@@ -34,7 +35,8 @@ pub(crate) async fn assert_alike(
     assert_eq!(numbered(sent), numbered(&server.received()[0].body), "{source}");
     match (outcome, expected) {
         (Ok(mut answer), Ok(mut expected)) => {
-            // A service with this name has rules; an unknown service may accept more.
+            // The changes differ, because the service has its own rules, and the OpenAI model
+            // client uses those of an unknown service.
             answer.finish.changes.clear();
             expected.finish.changes.clear();
             assert_eq!(answer, expected, "{source}");
@@ -43,7 +45,7 @@ pub(crate) async fn assert_alike(
             let error = error.downcast::<ProviderError>().expect("a typed error");
             let expected = expected.downcast::<ProviderError>().unwrap();
             assert_eq!(error.refusal(), expected.refusal(), "{source}");
-            // The status of an error inside a stream is the one that the error names, or none.
+            // An error inside a stream has the status that the error contains, or no status.
             if !exchange.is_success() {
                 assert_eq!(error.status(), Some(exchange.status), "{source}");
             }
@@ -54,8 +56,9 @@ pub(crate) async fn assert_alike(
     }
 }
 
-/// Returns the body with numbered call ids, since Mistral's are mapped. DeepSeek is sent an empty
-/// `reasoning_content` for calls without reasoning.
+/// Replaces the call ids in a body by numbers, because the client of Mistral converts ids. Also
+/// removes empty fields `reasoning_content`, which the client of DeepSeek adds to calls without
+/// reasoning.
 fn numbered(body: &Value) -> Value {
     let mut body = body.clone();
     let mut numbers = BTreeMap::new();

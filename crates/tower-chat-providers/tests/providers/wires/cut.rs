@@ -1,4 +1,5 @@
-//! A stream that is cut off is an error or the complete answer, but never a shorter answer.
+//! Tests that a stream that is cut off results in an error or in the complete answer, and never in
+//! an incomplete answer.
 
 use serde_json::json;
 use tower_chat_core::{Answer, BoxError, ChatOptions, ChatRequest};
@@ -13,8 +14,9 @@ use crate::{
     wires::wire::{Asked, Wire},
 };
 
-/// Cuts the shortest stream of the wire in each folder of recorded data: at every byte by a clean end of
-/// the connection, and at some bytes by a broken connection.
+/// Cuts the shortest stream of the wire in each folder of recorded data. A body that ends with its
+/// connection ([`Framing::EndAt`]) is cut at every byte, and a body that is shorter than its
+/// `content-length` ([`Framing::BreakAt`]) at some bytes.
 async fn cut_everywhere(wire: Wire) {
     let mut count = 0;
     for cassettes in cassettes::of_each_folder() {
@@ -48,7 +50,7 @@ async fn cut(exchange: &Exchange, asked: &Asked) {
     for cut in cuts {
         match ask(&mut model, streamed(&asked.model)).await {
             Ok(answer) => {
-                // After the finish reason, only the usage can be missing from an answer.
+                // If the answer has a finish reason, at most its usage is missing.
                 assert_eq!(answer.messages, whole.messages, "short: {cut:?} of {length}");
                 assert_eq!(answer.finish.reason, whole.finish.reason, "{cut:?} of {length}");
                 complete += 1;
@@ -57,7 +59,8 @@ async fn cut(exchange: &Exchange, asked: &Asked) {
         }
     }
     println!("{:?}: {complete} of {count} cuts came after the end", asked.wire);
-    // Only the usage, white space, and fields that add nothing to the answer may be missing.
+    // In a complete answer, only the usage, white space and fields without content may be missing,
+    // so most cuts must result in an error.
     assert!(complete * 2 < length, "complete {complete} of {count} times");
 }
 

@@ -1,4 +1,4 @@
-//! Bedrock, Cohere and Ollama: bodies of requests that no recording contains.
+//! Tests of request bodies that no recording contains, for Bedrock, Cohere and Ollama.
 
 use aws_smithy_eventstream::frame::write_message_to;
 use aws_smithy_types::event_stream::{Header, HeaderValue, Message as StreamMessage};
@@ -114,7 +114,7 @@ async fn a_choice_that_a_provider_does_not_have_is_refused() {
     }
 }
 
-/// Returns a message of Bedrock's event stream.
+/// Returns a message in the format of Bedrock's event stream.
 fn event(headers: &[(&'static str, &'static str)], payload: &str) -> Vec<u8> {
     let header = |(name, value): &(&'static str, &'static str)| {
         Header::new(*name, HeaderValue::String((*value).into()))

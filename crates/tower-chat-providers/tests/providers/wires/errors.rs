@@ -1,5 +1,5 @@
-//! Every form in which a service reports an error becomes a typed error. The model client retries none
-//! of them.
+//! Tests that each form in which a service reports an error becomes a typed error, and that the
+//! model client does not retry the request.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use crate::{
     server::{Reply, Server},
 };
 
-/// The providers with different wire formats, each with a model.
+/// One provider for each wire format, each with a model.
 pub(crate) const PROVIDERS: [(Provider, &str); 7] = [
     (Provider::Anthropic, "claude-x"),
     (Provider::Gemini, "gemini-x"),
@@ -179,7 +179,7 @@ async fn what_these_services_do_not_have_is_refused_before_anything_is_sent() {
 
 #[tokio::test]
 async fn a_service_that_is_not_there_is_worth_a_retry() {
-    // The listener is closed, so connections to its port are refused.
+    // The listener is dropped, so that connections to its port are refused.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
     drop(listener);

@@ -1,16 +1,16 @@
-//! The expected answer of a recorded exchange, computed from its JSON without the model client.
+//! Computes the expected answer of a recorded exchange from its JSON, without the model client.
 
 use serde_json::{Value, json};
 use tower_chat_core::{Answer, FinishReason, Part, Usage};
 
 use crate::cassettes::Exchange;
 
-/// An answer in a simple form for comparisons.
+/// The values of an answer that tests compare.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct ExpectedAnswer {
     pub(crate) text: String,
     pub(crate) reasoning: String,
-    /// The id, name and arguments of each call.
+    /// The id, the name and the arguments of each call.
     pub(crate) calls: Vec<(Option<String>, String, Value)>,
     pub(crate) finish: String,
     pub(crate) model: Option<String>,
@@ -18,7 +18,7 @@ pub(crate) struct ExpectedAnswer {
 }
 
 impl ExpectedAnswer {
-    /// Creates the simple form of an answer that the model client has read.
+    /// Returns the values of an answer that the model client has read.
     pub(crate) fn of(answer: &Answer) -> Self {
         let [message] = answer.messages.as_slice() else { panic!("{answer:?}") };
         let reasoning = message.parts.iter().filter_map(|part| match part {
@@ -133,7 +133,7 @@ impl ExpectedAnswer {
         let reasoning =
             blocks.iter().map(|block| string(&block["reasoningContent"]["reasoningText"]["text"]));
         let calls = blocks.iter().filter_map(|block| block.get("toolUse"));
-        // A call with another type is a call of a tool that the service runs itself.
+        // A call of another type is a call of a tool that the service runs.
         let calls = calls.filter(|call| call["type"].as_str().is_none_or(|it| it == "tool_use"));
         let calls = calls.map(|call| {
             (Some(string(&call["toolUseId"])), string(&call["name"]), call["input"].clone())
@@ -235,7 +235,7 @@ impl ExpectedAnswer {
     }
 }
 
-/// Returns the whole answer that the events of a Bedrock stream add up to.
+/// Combines the events of a Bedrock stream into a whole answer.
 fn bedrock_whole(exchange: &Exchange) -> Value {
     let mut whole = json!({});
     let mut blocks: Vec<Value> = Vec::new();
@@ -278,7 +278,7 @@ fn bedrock_delta(block: &mut Value, delta: &Value) {
     }
 }
 
-/// Returns the whole answer that the events of a stream add up to.
+/// Combines the events of an Anthropic stream into a whole answer.
 fn anthropic_whole(events: &[Value]) -> Value {
     let mut whole = Value::Null;
     for event in events {
@@ -319,7 +319,7 @@ fn anthropic_whole(events: &[Value]) -> Value {
     whole
 }
 
-/// Returns the parsed arguments, or their text if it was cut off.
+/// Returns the parsed arguments, or their text if they were cut off.
 fn parsed(arguments: &str) -> Value {
     let arguments = if arguments.is_empty() { "{}" } else { arguments };
     serde_json::from_str(arguments).unwrap_or_else(|_| Value::from(arguments))

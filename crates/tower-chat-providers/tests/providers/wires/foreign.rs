@@ -1,5 +1,5 @@
-//! A history with answers of several providers: each provider is sent its own reasoning, unchanged, and
-//! no reasoning of another provider.
+//! Tests a history with answers of several providers. A request to a provider contains its own
+//! reasoning unchanged, and no reasoning of other providers.
 
 use serde_json::json;
 use tower_chat_core::{ChatOptions, ChatRequest, FinishReason, Message};
@@ -10,8 +10,8 @@ use crate::{
     server::{Reply, Server},
 };
 
-/// Returns each provider with a model, an answer with reasoning, and a text that only the reasoning
-/// contains.
+/// Returns for each provider: a model, an answer with reasoning, and a text that only this
+/// reasoning contains.
 fn answers() -> [(Provider, &'static str, serde_json::Value, &'static str); 6] {
     [
         (

@@ -1,4 +1,5 @@
-//! Deltas are returned as soon as the service sends them, and dropping a response closes its connection.
+//! Tests that deltas are returned as soon as the service sends them, and that dropping a response
+//! closes its connection.
 
 use futures_util::StreamExt;
 use tokio::{
@@ -31,7 +32,7 @@ const GEMINI: [&str; 2] = [
      \"finishReason\":\"STOP\"}]}\n\n",
 ];
 
-/// Returns a response whose first event has arrived, and the server's end of its connection.
+/// Returns a response whose first event was received, and the connection on the side of the server.
 async fn begun(provider: Provider, model: &str, first: &str) -> (ChatResponse, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -73,7 +74,7 @@ async fn a_dropped_response_hangs_up() {
         let (response, mut stream) = begun(provider, model, first).await;
         drop(response);
         let mut rest = Vec::new();
-        // Returns when the client has closed or reset the connection.
+        // Waits until the client has closed or reset the connection.
         let _ = stream.read_to_end(&mut rest).await;
     }
 }

@@ -1,4 +1,4 @@
-//! Tests of the providers that have their own wire format.
+//! Tests of providers that have their own wire format.
 
 mod bounds;
 mod compatible;

@@ -1,4 +1,5 @@
-//! Ollama's native streams in the form of its documentation. There is no recording of them.
+//! Tests of Ollama's native streams, in the form that its documentation describes, because there
+//! are no recordings of such streams.
 
 use serde_json::json;
 use tower_chat_core::{ChatRequest, FinishReason, Message, Part, ToolResult};

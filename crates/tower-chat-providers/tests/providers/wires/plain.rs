@@ -1,9 +1,9 @@
-//! Simple readers of recorded messages, for wires for which `tower-chat-wire` has no reader of messages.
+//! Simple readers of recorded messages, which share no code with the readers of `tower-chat-wire`.
 
 use serde_json::{Value, json};
 use tower_chat_core::{Message, Native, Part, Role, ToolCall, ToolResult};
 
-/// Returns a message of Bedrock's Converse.
+/// Reads a message of Bedrock's Converse.
 pub(crate) fn bedrock(message: &Value) -> Message {
     let blocks = message["content"].as_array().unwrap();
     let parts: Vec<Part> = blocks.iter().map(bedrock_block).collect();
@@ -17,7 +17,7 @@ pub(crate) fn bedrock_block(block: &Value) -> Part {
     if let Some(text) = block["text"].as_str() {
         return Part::text(text);
     }
-    // A call with another type is a call of a tool that the service runs itself.
+    // A call of another type is a call of a tool that the service runs.
     let is_call = |call: &&Value| call["type"].as_str().is_none_or(|kind| kind == "tool_use");
     if let Some(call) = block.get("toolUse").filter(is_call) {
         let (id, name) = (string(&call["toolUseId"]), string(&call["name"]));
@@ -33,7 +33,7 @@ pub(crate) fn bedrock_block(block: &Value) -> Part {
     native(block)
 }
 
-/// Returns a message in the format of OpenAI, which Cohere and Ollama have too.
+/// Reads a message in OpenAI's format, which Cohere and Ollama use as well.
 pub(crate) fn chat(message: &Value) -> Message {
     let role = match message["role"].as_str().unwrap() {
         "system" => Role::System,
@@ -64,7 +64,8 @@ pub(crate) fn chat(message: &Value) -> Message {
     Message::new(role, parts)
 }
 
-/// Returns the content of a message, independent of its form.
+/// Returns the values of a message that tests compare: the role, the text, the calls, and the call
+/// id of a result.
 pub(crate) fn content_of(message: &Value) -> Value {
     let calls = message["tool_calls"].as_array().into_iter().flatten().map(|call| {
         let function = &call["function"];

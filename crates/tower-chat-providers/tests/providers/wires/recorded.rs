@@ -1,4 +1,4 @@
-//! Replays every recorded exchange to the model client.
+//! Tests that replay every recorded exchange to the model client.
 
 use std::{collections::BTreeMap, panic::AssertUnwindSafe};
 
@@ -48,8 +48,8 @@ async fn every_recorded_exchange_is_read_and_asked_as_it_was() {
             count.excluded += 1;
             notes.push(format!("{}: {reason}", cassette.name));
         } else {
-            // An exchange of OpenAI's APIs, which `chat` and `responses` assert, or not a call of a
-            // model.
+            // The cassette contains exchanges of OpenAI's APIs, which `chat` and `responses`
+            // replay, or no calls of a model.
             count.elsewhere += 1;
         }
     }
@@ -63,8 +63,8 @@ async fn every_recorded_exchange_is_read_and_asked_as_it_was() {
     assert_eq!(exchanges, recorded.filter(|exchange| Asked::of(exchange).is_some()).count());
 }
 
-/// Replays the exchanges of a cassette. Returns the number of exchanges, and the number of those that
-/// continued from an answer that the model client had read.
+/// Replays the exchanges of a cassette. Returns the number of exchanges, and the number of answers
+/// in their requests that the model client had read before.
 async fn play(cassette: &Cassette) -> (usize, usize) {
     let (mut played, mut continued) = (0, 0);
     let mut answers: Vec<(Vec<Value>, Message)> = Vec::new();
@@ -117,7 +117,8 @@ async fn play(cassette: &Cassette) -> (usize, usize) {
                     );
                 }
                 let list = asked.list(&exchange.request).clone();
-                // If the client sent the same request twice, it continued from the second answer.
+                // If the recorded client sent the same request twice, its next request contains the
+                // second answer.
                 answers.retain(|(asked, _)| *asked != list);
                 answers.push((list, (*answer.messages[0]).clone()));
             }
@@ -145,7 +146,8 @@ pub(crate) fn reply(exchange: &Exchange, asked: &Asked) -> Reply {
     }
 }
 
-/// Returns the answer to a streamed request. Asserts that the deltas add up to it.
+/// Returns the answer to a streamed request. Asserts that its deltas together are equal to the
+/// answer.
 async fn watched(mut response: tower_chat_core::ChatResponse) -> Result<Answer, BoxError> {
     let (mut text, mut reasoning) = (String::new(), String::new());
     let mut calls = BTreeMap::<usize, (Option<String>, String)>::new();
@@ -165,7 +167,7 @@ async fn watched(mut response: tower_chat_core::ChatResponse) -> Result<Answer, 
                 assert_eq!(seen.len(), message.calls().count());
                 for ((name, arguments), call) in seen.iter().zip(message.calls()) {
                     assert_eq!(name.as_deref(), Some(call.name.as_str()));
-                    // Empty arguments arrive without a delta.
+                    // Empty arguments are sent without a delta.
                     let is_empty = arguments.is_empty() && call.arguments == "{}";
                     assert!(is_empty || *arguments == call.arguments, "{arguments}");
                 }
@@ -189,14 +191,15 @@ fn assert_refused(exchange: &Exchange, error: BoxError, source: &str) {
     let words = [&json["error"]["message"], &json["message"], &json["detail"], &json["error"]];
     let words = words.into_iter().find_map(Value::as_str);
     assert!(error.to_string().ends_with(words.unwrap()), "{source}: {error}");
-    // An exhausted quota is a status 429 that no wait resolves.
+    // An exhausted quota also has the status 429, but waiting does not restore it.
     let is_temporary = matches!(exchange.status, 408 | 409 | 429 | 500..=599);
     let is_quota = error.code() == Some("insufficient_quota");
     assert_eq!(error.is_retryable(), is_temporary && !is_quota, "{source}");
 }
 
-/// Returns the `ChatRequest` from which the model client should write the recorded body. Answers that the
-/// model client has read replace the recorded ones; their number is returned.
+/// Returns the `ChatRequest` for which the model client is expected to send the recorded body. In
+/// this request, the answers that the model client has read replace the recorded answers. Also
+/// returns the number of replaced answers.
 pub(crate) fn request(
     exchange: &Exchange,
     asked: &Asked,
@@ -226,8 +229,8 @@ pub(crate) fn request(
     (ChatRequest::new(messages).with_options(options), reused)
 }
 
-/// Returns the answer with the ids that the recorded client invented for calls without an id. The tool
-/// loop does this above a model client.
+/// Adds the ids that the recorded client has generated for calls without an id. In a stack, the
+/// tool loop generates such ids.
 fn named(answer: &Message, recorded: &[Message]) -> Message {
     let mut answer = answer.clone();
     let mut ids = recorded.iter().flat_map(Message::calls).map(|call| call.id.clone());

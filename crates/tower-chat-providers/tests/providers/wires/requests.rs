@@ -1,4 +1,4 @@
-//! Bodies of requests that no recording contains.
+//! Tests of request bodies that no recording contains.
 
 use serde_json::{Value, json};
 use tower_chat_core::{
@@ -203,7 +203,8 @@ async fn plain_texts_of_geminis_stream_are_joined_and_signed_parts_stay_as_they_
     assert_eq!(server.received()[1].body["contents"][1]["parts"], expected);
 }
 
-/// Returns a round that calls a tool with a name that providers do not accept, after reasoning of a wire.
+/// Returns a round with reasoning of this wire, and a call of a tool whose name providers do not
+/// accept.
 fn round(wire: &str) -> [Message; 3] {
     let mut thought = Reasoning::new("hm");
     let item = r#"{"type":"thinking","signature":"sig"}"#;
@@ -239,7 +240,7 @@ async fn anthropic_continues_with_a_foreign_round_without_thinking() {
     assert_eq!(received.body.get("thinking"), None::<&Value>);
     let blocks = received.body["messages"][1]["content"].as_array().unwrap();
     assert_eq!(blocks.len(), 1, "foreign reasoning is left out: {blocks:?}");
-    // A request of the next turn may have thinking again.
+    // In the next turn, the request may enable thinking again.
     let later = foreign.into_iter().chain([Message::assistant("done"), Message::user("more")]);
     let received = sent(Provider::Anthropic, ANTHROPIC, thinking(later)).await;
     assert_eq!(received.body["thinking"]["type"], "enabled");

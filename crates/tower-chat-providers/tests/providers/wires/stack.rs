@@ -1,5 +1,5 @@
-//! The model client under the layers: a conversation that is stored, loaded again and continued sends
-//! the same requests as an uninterrupted conversation.
+//! Tests that a stack sends the same requests for a conversation that was stored and loaded by a
+//! new process as for an uninterrupted conversation.
 
 use serde_json::{Value, json};
 use tower_chat::{
@@ -13,7 +13,7 @@ use tower_service::Service;
 use crate::client::Provider;
 use crate::server::{Framing, Reply, Server};
 
-/// The answers of a provider: the first one, with reasoning and a call, and the second.
+/// The two answers of a provider. The first answer contains reasoning and a call.
 struct Script {
     provider: Provider,
     model: &'static str,
@@ -173,8 +173,8 @@ fn asked(model: &str, question: &str) -> ChatRequest {
     ChatRequest::user(question).with_options(options).in_conversation(key())
 }
 
-/// Returns the request of a run whose id is the same in every process. Ids of calls without an id
-/// are derived from the run id.
+/// Returns a request with a fixed run id, because the ids that are generated for calls without an
+/// id depend on the run id.
 fn in_run(model: &str, question: &str) -> ChatRequest {
     let run = match question {
         "first" => "01890000-0000-7000-8000-000000000001",
@@ -184,7 +184,7 @@ fn in_run(model: &str, question: &str) -> ChatRequest {
     asked(model, question).in_run(conversation)
 }
 
-/// Runs a request in a new stack, as a new process would.
+/// Runs a request in a new stack, which has nothing in memory, like the stack of a new process.
 async fn run<S: HistoryStore + Clone>(
     server: &Server,
     provider: Provider,
@@ -202,7 +202,7 @@ async fn run<S: HistoryStore + Clone>(
     pipeline.call(request).await?.collect().await
 }
 
-/// Asserts that the error has a `ProviderError` beneath the errors of the layers.
+/// Asserts that a source of the error is a `ProviderError`.
 fn assert_is_known(error: &BoxError) {
     let mut error: &(dyn std::error::Error + 'static) = error.as_ref();
     loop {

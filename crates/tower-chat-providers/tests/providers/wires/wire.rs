@@ -1,4 +1,4 @@
-//! Reads the provider, the model and the format of a recorded request.
+//! Determines the provider, the model and the format of a recorded request.
 
 use serde_json::{Value, json};
 use tower_chat_core::{Answer, Message, Role};
@@ -11,7 +11,7 @@ use crate::{
     wires::{expected::ExpectedAnswer, plain},
 };
 
-/// The APIs that the model client does not support, as the documentation of the crate lists them.
+/// The APIs that no model client of the crate supports, with the reason.
 pub(crate) const EXCLUDED: [(Api, &str); 2] = [
     (Api::BedrockInvoke, "Bedrock's InvokeModel: the model client speaks Converse"),
     (Api::Writer, "Writer's own chat"),
@@ -27,7 +27,7 @@ pub(crate) enum Wire {
     Chat,
 }
 
-/// The way in which an exchange sends a request to a model.
+/// How a recorded exchange sends its request to a model.
 #[derive(Debug)]
 pub(crate) struct Asked {
     pub(crate) provider: Provider,
@@ -37,8 +37,8 @@ pub(crate) struct Asked {
 }
 
 impl Asked {
-    /// Returns the request of an exchange. `None` if the exchange is not a request to a model, or if
-    /// another test asserts on its format.
+    /// Reads the request of an exchange. Returns `None` if the request is not sent to a model, or
+    /// if other tests replay requests of its format.
     pub(crate) fn of(exchange: &Exchange) -> Option<Self> {
         let path = exchange.path();
         let in_vertex = path.contains("aiplatform.googleapis.com");
@@ -65,7 +65,7 @@ impl Asked {
                 asked(Provider::Bedrock, Wire::Bedrock, &model, method == "converse-stream")
             }
             Api::Cohere => asked(Provider::Cohere, Wire::Cohere, &in_body, streams),
-            // Ollama streams unless the request turns streaming off.
+            // Ollama streams unless the request sets `stream` to `false`.
             Api::Ollama => {
                 let streams = exchange.request["stream"] != false;
                 asked(Provider::Ollama, Wire::Ollama, &in_body, streams)
@@ -91,7 +91,8 @@ impl Asked {
         body[name].as_array().unwrap()
     }
 
-    /// Returns whether the model client itself writes the field.
+    /// Returns whether the model client writes the field, so that it must not be in the `extra`
+    /// options.
     pub(crate) fn is_ours(&self, name: &str) -> bool {
         match name {
             "messages" | "contents" | "model" | "stream" => true,
@@ -133,8 +134,8 @@ impl Asked {
         }
     }
 
-    /// Returns whether the message at this position is an assistant message that no other one
-    /// follows.
+    /// Returns whether the message at this position is an assistant message, and the next message
+    /// is not.
     pub(crate) fn is_answer(&self, list: &[Value], position: usize) -> bool {
         let is = |position| {
             list.get(position).is_some_and(|message: &Value| {
@@ -144,7 +145,7 @@ impl Asked {
         is(position) && !is(position + 1)
     }
 
-    /// Returns the body without its messages, and without fields that have no effect.
+    /// Removes the messages, and fields that have no effect, from a body.
     pub(crate) fn options(&self, body: &Value) -> Value {
         let mut body = body.clone();
         let fields = body.as_object_mut().unwrap();
@@ -169,8 +170,8 @@ impl Asked {
         body
     }
 
-    /// Returns the history in a body, part by part. Clients differ in the rest: in cache marks, in
-    /// trimmed texts, and in empty fields that they drop.
+    /// Returns the parts of the history in a body that every client sends alike. Clients differ in
+    /// cache marks, in the white space around texts, and in empty fields.
     pub(crate) fn history(&self, body: &Value) -> Vec<Value> {
         let list = self.list(body).iter();
         match self.wire {
@@ -205,15 +206,15 @@ impl Asked {
     }
 }
 
-/// Returns whether a part is a blank text. Anthropic refuses blank texts, so they are never sent.
+/// Returns whether a part is a blank text. Blank texts are never sent, because Anthropic refuses
+/// them.
 fn is_blank(part: &Value) -> bool {
     let fields = part.as_object().unwrap();
     part["text"].as_str().is_some_and(|text| text.trim().is_empty())
         && fields.keys().all(|name| name == "text" || name == "type")
 }
 
-/// Returns a part without fields that have no effect, and without fields that clients add and drop
-/// freely.
+/// Removes fields that have no effect from a part, and fields that only some clients send.
 fn plain_part(part: &Value) -> Value {
     let mut part = part.clone();
     if let Some(fields) = part.as_object_mut() {
@@ -221,7 +222,8 @@ fn plain_part(part: &Value) -> Value {
             let is_clients = matches!(name.as_str(), "cache_control" | "caller");
             !value.is_null() && !is_clients && (name != "thought" || *value != json!(false))
         });
-        // Fields with their default values. `type` of a tool use is new in the API.
+        // Removes fields with their default values. Older recordings do not contain the `type` of a
+        // tool use.
         for (kind, name, usual) in
             [("toolResult", "status", "success"), ("toolUse", "type", "tool_use")]
         {
@@ -229,7 +231,7 @@ fn plain_part(part: &Value) -> Value {
                 inner.retain(|field, value| field != name || *value != json!(usual));
             }
         }
-        // Some clients write the URL-safe alphabet of base64.
+        // Some clients use the URL-safe alphabet of base64.
         if let Some(Value::String(signature)) = fields.get_mut("thoughtSignature") {
             *signature = signature.replace('-', "+").replace('_', "/");
         }
