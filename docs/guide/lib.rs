@@ -141,7 +141,7 @@ mod tests {
             for link in links(text).filter(|link| !link.starts_with("https://")) {
                 let (target, anchor) = link.split_once('#').unwrap_or((link, ""));
                 let target = if target.is_empty() { *file } else { target };
-                // The target of an image is not a text file, so its anchors are not checked.
+                // The target may be an image, whose bytes are not valid UTF-8.
                 let read = std::fs::read(folder.join(target));
                 let Ok(page) = read.map(|bytes| String::from_utf8_lossy(&bytes).into_owned())
                 else {
