@@ -72,10 +72,10 @@
 //!
 //! # Streams
 //!
-//! The endpoint sends text while the model generates it. It sends each tool call completely, at the
-//! end of the answer, because it cannot distinguish the client's calls from those of the stack
-//! earlier. If an error occurs after the response headers were sent, the last event has the field
-//! `error` and the stream ends without `[DONE]`. `stream_options.include_usage` is supported.
+//! The endpoint sends text while the model generates it. Each tool call is sent completely, at the
+//! end of the answer, because the endpoint cannot distinguish the client's calls from those of the
+//! stack earlier. If an error occurs after the response headers were sent, the last event has the
+//! field `error` and the stream ends without `[DONE]`. `stream_options.include_usage` is supported.
 //!
 //! # Errors
 //!

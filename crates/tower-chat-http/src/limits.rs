@@ -47,8 +47,8 @@ impl Default for RequestLimits {
     }
 }
 
-/// The default and the largest possible value of [`RequestLimits::max_depth`]. It is below 127, the
-/// maximum number of levels that `serde_json` parses.
+/// The default and the largest possible value of [`RequestLimits::max_depth`]. The value is below
+/// 127, the maximum number of levels that `serde_json` parses.
 const MAX_DEPTH: usize = 120;
 
 impl RequestLimits {

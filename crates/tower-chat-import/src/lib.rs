@@ -34,7 +34,7 @@
 //! [`read`] reads a file in one of the formats of [`Format`]. [`store`] writes a conversation to a
 //! store. Requests can then continue the conversation. [`read`] reads all content that models
 //! receive: texts, reasoning with the signature that the provider requires, calls, results and
-//! media. It does not read the ids of messages, usage, and other data about answers.
+//! media. Ids of messages, usage, and other data about answers are not read.
 //! [`ImportedConversation::losses`] lists the content that cannot be stored.
 //!
 //! The module [`rows`] converts the history of a system that stores one row for each turn.

@@ -112,8 +112,9 @@ pub(crate) fn counts(rows: &ConversationRows) -> Option<Counts> {
 ///
 /// A store increments its number of runs when the run of a write differs from the run of the
 /// previous write. The number in the directory is therefore at least the number of runs in the
-/// messages. It is greater only if a run has no messages, or if messages were pruned. The number of
-/// tool calls of a run is wrong if it is too low although the store counted all answers of the run.
+/// messages. That number is greater only if a run has no messages, or if messages were pruned. The
+/// number of tool calls of a run is wrong if it is too low although the store counted all answers
+/// of the run.
 fn differing(
     summary: &ConversationSummary,
     rows: &ConversationRows,

@@ -42,10 +42,10 @@ pub struct Repaired {
 /// problem that cannot be repaired.
 ///
 /// The repair adds missing results of calls, and moves results without calls to the metadata of
-/// their messages. It corrects or removes wrong rows in the record of tool calls, removes
-/// unreadable descriptions, and corrects wrong counts in the directory. In a conversation with an
-/// open run or an unreadable message, the repair changes no messages, rows or counts. A damaged
-/// file is not changed at all, because writing to the file may damage more data.
+/// their messages. The repair also corrects or removes wrong rows in the record of tool calls,
+/// removes unreadable descriptions, and corrects wrong counts in the directory. In a conversation
+/// with an open run or an unreadable message, the repair changes no messages, rows or counts. A
+/// damaged file is not changed at all, because writing to the file may damage more data.
 ///
 /// # Errors
 ///

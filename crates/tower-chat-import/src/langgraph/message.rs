@@ -126,8 +126,8 @@ impl Messages {
             let call = call.object()?;
             calls.push(tool_call(&call, call.get("args"), extra)?);
         }
-        // The arguments of these calls are not valid JSON. They are stored as the text that the
-        // model generated.
+        // The arguments of these calls are not valid JSON. The text that the model generated is
+        // stored instead.
         for call in object.list("invalid_tool_calls")? {
             let call = call.object()?;
             calls.push(tool_call(&call, call.get("args"), extra)?);

@@ -25,8 +25,8 @@ pub(super) struct StoredCall(Stored);
 #[serde(transparent)]
 pub(super) struct StoredResult(Stored);
 
-/// Fields of the calls and results of laravel/ai that are ignored. They contain second ids, and
-/// summaries of reasoning, which later requests do not need.
+/// Fields of the calls and results of laravel/ai that are ignored. These fields contain second ids,
+/// and summaries of reasoning, which later requests do not need.
 const WITHOUT_MEANING: [&str; 4] = ["type", "result_id", "reasoning_id", "reasoning_summary"];
 
 impl Stored {
@@ -163,8 +163,8 @@ fn list_in<T: de::DeserializeOwned>(json: &str) -> Result<Vec<T>, serde_json::Er
     Ok(list)
 }
 
-/// Deserializes a list. It is stored as a JSON list, as an object whose keys are numbers, or as a
-/// string with the JSON of one of these, as in a text column.
+/// Deserializes a list. The list is stored as a JSON list, as an object whose keys are numbers, or
+/// as a string with the JSON of one of these, as in a text column.
 pub(super) fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,

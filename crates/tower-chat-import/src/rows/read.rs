@@ -42,7 +42,7 @@ pub fn read_rows<'a>(
     if unreadable.is_empty() { Ok(read) } else { Err(UnreadableRows { rows: unreadable }) }
 }
 
-/// The error of parsing rows. It lists the rows that cannot be parsed.
+/// The error of parsing rows, which lists the rows that cannot be parsed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnreadableRows {

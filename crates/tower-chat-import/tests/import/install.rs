@@ -11,8 +11,8 @@ use std::{
 use tempfile::TempDir;
 use tower_chat_testkit::skip;
 
-/// The packages for Python. They are installed into one environment, because they share most of
-/// their dependencies.
+/// The packages for Python. One environment contains all of them, because these packages share most
+/// of their dependencies.
 const PYTHON: [&str; 5] = [
     "agent-framework-core==1.23.0",
     "langgraph==1.2.22",

@@ -38,8 +38,8 @@ impl PageBudget {
         Self { bytes: OF_PAGE, items: ITEMS }
     }
 
-    /// Returns the beginning of a text. Its length is limited by the remaining budget, but never to
-    /// less than [`SHORTENED_BYTES`] bytes.
+    /// Returns the beginning of a text. The remaining budget limits the length of the result, but
+    /// never to less than [`SHORTENED_BYTES`] bytes.
     pub(crate) fn excerpt(&mut self, text: &str) -> Excerpt {
         let excerpt = Excerpt::within(text, SHOWN.min(self.bytes.max(SHORTENED_BYTES)));
         self.bytes = self.bytes.saturating_sub(excerpt.text.len());

@@ -1,6 +1,6 @@
-//! The server for the tests in a browser. It serves the page of the example `resumable_chat`, and
-//! executes journaled runs. Its model sends one word for each line that the test writes to standard
-//! input.
+//! The server for the tests in a browser. The server sends the page of the example `resumable_chat`
+//! and executes journaled runs. The model sends one word for each line that the test writes to
+//! standard input.
 //!
 //! Prints the address of the server, and then the line `asked` for each request to the model.
 
