@@ -1,11 +1,11 @@
-//! Combinations of test parameters, without nested loops.
+//! Iterates over all combinations of test parameters, instead of nested loops.
 
 use std::{fmt::Debug, thread};
 
-/// Iterates over every combination of the values of two to five lists. The values of the final list
-/// change fastest.
+/// Iterates over every combination of the values of two to five lists. Consecutive combinations
+/// differ first in the value of the last list.
 ///
-/// If a test panics in one of the cases, the case is printed.
+/// If the test panics during an iteration, the current combination is printed.
 ///
 /// ```
 /// use tower_chat_testkit::cases;
@@ -42,8 +42,8 @@ macro_rules! cases {
     };
 }
 
-/// An iterator over cases, which prints the current case if the test panics. See
-/// [`cases!`](crate::cases).
+/// An iterator over cases, as returned by [`cases!`](crate::cases). If the test panics, dropping
+/// the iterator prints the current case.
 #[derive(Debug)]
 pub struct Cases<I> {
     cases: I,
@@ -51,7 +51,7 @@ pub struct Cases<I> {
 }
 
 impl Cases<()> {
-    /// Wraps an iterator of cases.
+    /// Wraps an iterator, in order to print the current case if the test panics.
     pub fn named<I>(cases: I) -> Cases<I> {
         Cases { cases, name: None }
     }

@@ -1,13 +1,13 @@
-//! Generated histories with many kinds of damage, and an assertion about their replay.
+//! Generates histories with many kinds of damage, and checks their replay.
 
 use tower_chat_core::{
     ApprovalRequest, Message, MessageId, Messages, Part, Reasoning, Role, RunId, ToolCall,
     ToolResult,
 };
 
-/// Returns the stored history of a seed. The history has damage such as calls without results, results
-/// without calls, repeated ids and several turns in one message. Either no message has an id, or all
-/// messages except the system message have one.
+/// Generates a stored history with damage, such as calls without results, results without calls,
+/// repeated call ids, and several turns in one message. The same seed results in the same history.
+/// Either no message has a message id, or every message except the system message has a message id.
 ///
 /// ```
 /// use tower_chat_testkit::damaged_history;
@@ -109,7 +109,8 @@ fn results(rng: &mut Rng, calls: &[ToolCall], turn: usize) -> Message {
     Message::tool_results(results)
 }
 
-/// Returns the text of a result: a list of sources that are numbered from `first`, or another text.
+/// Generates the text of a result. Some of the texts are a list of sources whose numbers begin with
+/// `first`.
 fn result_text(rng: &mut Rng, first: usize) -> String {
     let source = |number: usize| {
         format!(r#"{{ "content":"текст {number}", "source_number": {number}, "score": 1.0 }}"#)
@@ -127,12 +128,12 @@ fn result_text(rng: &mut Rng, first: usize) -> String {
     }
 }
 
-/// Asserts that every call has an id, and that the results of a message's calls follow the message
-/// directly, in the order of the calls, without other results.
+/// Asserts that every call has an id. Also asserts that each message with calls is followed
+/// directly by exactly the results of these calls, in the order of the calls.
 ///
 /// # Panics
 ///
-/// If one of these assertions fails. The message of the panic contains the seed.
+/// Panics if an assertion fails. The panic message contains the seed.
 pub fn assert_valid_replay(messages: &Messages, seed: u64) {
     let mut pending: Vec<String> = Vec::new();
     for message in messages.iter() {
@@ -150,7 +151,7 @@ pub fn assert_valid_replay(messages: &Messages, seed: u64) {
     assert!(pending.is_empty(), "a dangling call at the end, seed {seed}: {messages:?}");
 }
 
-/// A generator of random numbers, which depend only on the seed: xorshift, by Marsaglia.
+/// A generator of pseudorandom numbers, which depend only on the seed: xorshift, by Marsaglia.
 struct Rng(u64);
 
 impl Rng {

@@ -2,9 +2,9 @@
 
 use tokio::sync::watch;
 
-/// Blocks tasks until the gate is opened, and counts the tasks that have reached the gate.
+/// Blocks tasks until the gate is opened, and counts how often the gate was reached.
 ///
-/// Clones are the same gate. An open gate stays open.
+/// Clones refer to the same gate. An open gate cannot be closed.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -35,29 +35,29 @@ impl Gate {
         Self(watch::Sender::default())
     }
 
-    /// Opens the gate for all current and later tasks.
+    /// Opens the gate for the waiting tasks and for all later tasks.
     pub fn open(&self) {
         self.0.send_modify(|state| state.open = true);
     }
 
-    /// Counts an arrival and waits until the gate is open.
+    /// Increments the number of arrivals, and waits until the gate is open.
     pub async fn pass(&self) {
         self.0.send_modify(|state| state.reached += 1);
         self.wait_for(|state| state.open).await;
     }
 
-    /// Counts an arrival without waiting.
+    /// Increments the number of arrivals without waiting.
     pub fn arrive(&self) {
         self.0.send_modify(|state| state.reached += 1);
     }
 
-    /// Waits until the gate was reached `count` times, whether it is open or not.
+    /// Waits until the gate was reached `count` times. The gate may be open or closed.
     pub async fn reached(&self, count: usize) {
         self.wait_for(|state| state.reached >= count).await;
     }
 
     async fn wait_for(&self, condition: impl FnMut(&State) -> bool) {
-        // Waiting cannot fail, because the gate itself owns the sender.
+        // `wait_for` fails only if the sender is dropped, and `self` owns the sender.
         let _ = self.0.subscribe().wait_for(condition).await;
     }
 }

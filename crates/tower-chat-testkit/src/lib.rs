@@ -1,5 +1,5 @@
-//! Test doubles for agents and stores: a model client with scripted answers, stores that fail on
-//! command, and the contract of stores as one test macro.
+//! Test doubles for agents and stores: a model client with scripted answers, a store that fails
+//! when a test requires it, and a macro that tests whether a store fulfils its contract.
 //!
 //! ```
 //! # futures_util::FutureExt::now_or_never(async {
@@ -31,24 +31,26 @@
 //! ```
 //!
 //! - [`ScriptedModel`] is a model client that returns scripted answers and records its requests;
-//! - [`FaultyStore`] makes any store fail or hold its writes back on command, or lets a test decide
-//!   the fault of every operation;
+//! - [`FaultyStore`] wraps any store, and makes its operations fail or wait when a test requires
+//!   it;
 //! - [`damaged_history`] generates stored histories with many kinds of damage;
-//! - [`hostile`] generates unusual conversations, and describes everything that a service would refuse in
-//!   a request;
-//! - [`cases!`] combines lists of parameters, and prints the case in which a test fails;
-//! - [`RecordedMetrics`] contains every metric that was recorded on a thread or in a process;
+//! - [`hostile`] generates unusual conversations, and describes the reasons for which a service
+//!   would refuse a request;
+//! - [`cases!`] iterates over combinations of test parameters, and prints the combination with
+//!   which a test fails;
+//! - [`RecordedMetrics`] records the metrics of a thread or of the process;
 //! - [`skip`] reports a test that cannot run on this machine;
-//! - [`Rng`] generates the same random numbers in every run;
+//! - [`Rng`] generates pseudorandom numbers from a seed;
 //! - [`store_contract!`] tests every rule of
 //!   [`HistoryStore`](tower_chat_core::store::HistoryStore), with one line in the crate of a store;
-//! - [`validate`] checks whether a provider would accept a request body, and shares no code with the
-//!   renderers of these crates;
-//! - `recordings`, with the feature of that name, reads recorded HTTP exchanges and conversations;
-//! - `server`, with the feature of that name, starts throwaway database servers.
+//! - [`validate`] checks whether a provider would accept a request body. The check shares no code
+//!   with the crates that write request bodies;
+//! - `recordings` reads recorded HTTP exchanges and conversations, and needs the feature
+//!   `recordings`;
+//! - `server` starts temporary database servers, and needs the feature `server`.
 //!
-//! The model client and the stores do not sleep or read a clock: a [`Gate`] signals when a task has
-//! reached it, and blocks the task until the test opens it.
+//! The model client and the stores neither sleep nor read a clock. Instead, a [`Gate`] blocks a
+//! task until the test opens the gate, and the test can wait until a task has reached the gate.
 
 mod cases;
 mod damaged_history;

@@ -1,4 +1,4 @@
-//! A recorder of metrics, whose values tests can read.
+//! [`RecordedMetrics`], a recorder of metrics whose values a test can read.
 
 use std::{
     collections::BTreeMap,
@@ -10,7 +10,7 @@ use metrics::{
     Metadata, Recorder, SetRecorderError, SharedString, Unit,
 };
 
-/// The metrics that were recorded on a thread, or in the process.
+/// Records metrics of a thread or of the process, and returns the recorded values.
 ///
 /// ```
 /// use tower_chat_core::telemetry::metric::{RETRIES, label};
@@ -38,27 +38,28 @@ enum Values {
 }
 
 impl RecordedMetrics {
-    /// Creates a recorder without metrics.
+    /// Creates a recorder without values.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Records the metrics of this thread until the guard is dropped.
+    /// Records the metrics of this thread until the returned guard is dropped.
     pub fn record_this_thread(&self) -> LocalRecorderGuard<'_> {
         metrics::set_default_local_recorder(self)
     }
 
-    /// Records the metrics of the process until its end.
+    /// Records the metrics of the process until the process ends.
     ///
     /// # Errors
     ///
-    /// If there is a recorder already.
+    /// Fails if the process already has a recorder.
     pub fn record_process(&self) -> Result<(), SetRecorderError<Self>> {
         metrics::set_global_recorder(self.clone())
     }
 
-    /// Returns one line for each metric and its labels, in byte order: the sum of a counter, the
-    /// number of values of a histogram, and the current value of a gauge.
+    /// Returns one line for each combination of a metric and its labels, in byte order. The line
+    /// contains the sum of a counter, the number of values of a histogram, or the current value of
+    /// a gauge.
     pub fn lines(&self) -> Vec<String> {
         let recorded = self.recorded();
         let line = |(key, values): (&String, &Values)| match values {
@@ -69,14 +70,15 @@ impl RecordedMetrics {
         recorded.metrics.iter().map(line).collect()
     }
 
-    /// Returns the lines of metrics with this prefix.
+    /// Returns the lines of the metrics whose name begins with this prefix.
     pub fn lines_of(&self, prefix: &str) -> Vec<String> {
         let mut lines = self.lines();
         lines.retain(|line| line.starts_with(prefix));
         lines
     }
 
-    /// Returns the values of a histogram with all its labels, in the order of the labels.
+    /// Returns the values of a histogram for all combinations of labels, in the order of the
+    /// labels.
     pub fn values(&self, name: &str) -> Vec<f64> {
         let recorded = self.recorded();
         let of_name =

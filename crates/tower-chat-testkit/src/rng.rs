@@ -1,7 +1,7 @@
-//! A seeded generator of random numbers.
+//! A generator of pseudorandom numbers with a seed.
 
-/// A generator of random numbers that are the same in every run: SplitMix64, by Steele, Lea and
-/// Flood.
+/// A generator of pseudorandom numbers, which depend only on its seed: SplitMix64, by Steele, Lea
+/// and Flood.
 ///
 /// ```
 /// use tower_chat_testkit::Rng;
@@ -13,14 +13,15 @@
 pub struct Rng(u64);
 
 impl Rng {
-    /// Creates the generator of one case of a seed.
+    /// Creates the generator for one case of a test. The same seed and case result in the same
+    /// numbers.
     pub fn of(seed: u64, case: u64) -> Self {
         let mut rng = Self(seed ^ case.wrapping_mul(0xd6e8_feb8_6659_fd93));
         rng.next();
         rng
     }
 
-    /// Returns a random number.
+    /// Returns the next number.
     #[allow(clippy::should_implement_trait, reason = "there is no end to it")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -30,17 +31,17 @@ impl Rng {
         mixed ^ (mixed >> 31)
     }
 
-    /// Returns a number below a limit; 0 for a limit of 0.
+    /// Returns a number less than `limit`, or 0 if `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
         usize::try_from(self.next() % (limit.max(1) as u64)).unwrap_or_default()
     }
 
-    /// Returns true with a probability of one in `many`.
+    /// Returns `true` with the probability 1 / `many`.
     pub fn one_in(&mut self, many: usize) -> bool {
         self.below(many) == 0
     }
 
-    /// Returns one of the values; `None` if there are none.
+    /// Returns one of the values, or `None` if there are no values.
     pub fn one_of<'a, T>(&mut self, values: &'a [T]) -> Option<&'a T> {
         values.get(self.below(values.len()))
     }

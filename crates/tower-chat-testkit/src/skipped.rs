@@ -1,17 +1,16 @@
-//! Reports of tests that cannot run on this machine.
+//! Reports tests that cannot run on this machine.
 
 use std::{env, fmt::Display, io::Write as _};
 
-/// Reports a test that cannot run on this machine. The test then returns.
+/// Reports that a test cannot run on this machine. The test must then return.
 ///
-/// The line `skipped: WHAT: REASON` is written directly to standard error, because the test harness
-/// captures the output of successful tests.
-/// `cargo test 2>&1 | tee test.log; grep ^skipped: test.log` therefore lists everything that was
-/// not tested.
+/// The function writes the line `skipped: WHAT: REASON` directly to standard error, because the
+/// test harness would capture output that is printed with `eprintln!`. `cargo test 2>&1 | tee
+/// test.log; grep ^skipped: test.log` therefore lists all skipped tests.
 ///
 /// # Panics
 ///
-/// If the environment has `TOWER_CHAT_CI=1`, in which case no test may be skipped.
+/// Panics if the environment contains `TOWER_CHAT_CI=1`, because no test may then be skipped.
 ///
 /// ```
 /// use tower_chat_testkit::skip;
@@ -28,6 +27,6 @@ pub fn skip(what: &str, reason: impl Display) {
     let is_ci = env::var_os("TOWER_CHAT_CI").is_some_and(|set| set == "1");
     assert!(!is_ci, "{what} must be tested: {reason}");
     let line = format!("\nskipped: {what}: {reason}\n");
-    // A failure to write the line must not fail the test.
+    // The test must not fail if the line cannot be written.
     let _ = std::io::stderr().write_all(line.as_bytes());
 }

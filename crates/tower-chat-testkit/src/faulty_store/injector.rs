@@ -1,11 +1,11 @@
-//! Fault injectors, which decide for every operation of a store which fault occurs.
+//! [`FaultInjector`], which selects the fault of each operation of a store.
 
 use tower_chat_core::store::{StoreError, author::Write};
 
-/// Decides for every operation of a [`FaultyStore`](super::FaultyStore) which fault occurs, and is
-/// notified of the operation's effects.
+/// Selects the fault of each operation of a [`FaultyStore`](super::FaultyStore). The store also
+/// calls the injector when an operation has taken effect.
 ///
-/// Closures from [`Operation`] to [`Injection`] implement it.
+/// Every closure that takes an [`Operation`] and returns an [`Injection`] implements this trait.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -23,21 +23,21 @@ use tower_chat_core::store::{StoreError, author::Write};
 /// # }).unwrap();
 /// ```
 pub trait FaultInjector: Send + Sync + 'static {
-    /// Called before an operation. Returns the fault and the delay to inject.
+    /// Called before an operation. Returns the fault and the delays to inject.
     fn before(&self, operation: Operation) -> Injection;
 
-    /// Called when writes are submitted, before [`before`](Self::before).
+    /// Called when writes are submitted, before the call of [`before`](Self::before).
     fn submitted(&self, writes: &[Write]) {
         let _ = writes;
     }
 
-    /// Called when a write was stored, or acknowledged as a repetition.
+    /// Called when the inner store has stored a write, or has acknowledged a repeated write.
     fn stored(&self, write: &Write) {
         let _ = write;
     }
 
-    /// Called after the effect or the failure of an operation, before its caller receives the
-    /// outcome.
+    /// Called after an operation has taken effect or failed, and before the caller of the operation
+    /// receives the outcome.
     fn after(&self, operation: Operation) {
         let _ = operation;
     }
@@ -49,7 +49,7 @@ impl<F: Fn(Operation) -> Injection + Send + Sync + 'static> FaultInjector for F 
     }
 }
 
-/// An operation of a store, named after its method.
+/// An operation of a store. A variant has the name of the method.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "each is a method of `HistoryStore`")]
@@ -79,7 +79,7 @@ pub enum Operation {
     Close,
 }
 
-/// The injection into one operation: a delay, a fault, both or neither.
+/// The fault and the delays of one operation. Both are optional.
 #[derive(Debug, Default)]
 pub struct Injection {
     pub(super) yields_before: usize,
@@ -90,19 +90,19 @@ pub struct Injection {
 /// A fault of an operation.
 #[derive(Debug)]
 pub enum StoreFault {
-    /// The operation fails without an effect.
+    /// The operation fails with this error and has no effect.
     Before(StoreError),
-    /// This many writes of a submission are stored, then the submission fails. An operation other than a
-    /// submission fails without an effect.
+    /// A submission fails with this error after this number of its writes were stored. Any other
+    /// operation fails without an effect.
     Midway(usize, StoreError),
-    /// The operation takes effect, and fails.
+    /// The operation takes effect, but returns this error.
     After(StoreError),
-    /// The operation has no effect and never returns, as when the process has died.
+    /// The operation has no effect and its future never completes, as if the process had died.
     Never,
 }
 
 impl Injection {
-    /// Creates an injection without a delay and a fault.
+    /// Creates an injection without delays and without a fault.
     pub fn none() -> Self {
         Self::default()
     }

@@ -1,4 +1,4 @@
-//! A store that fails on command.
+//! [`FaultyStore`], whose operations fail or wait when a test requires it.
 
 mod injector;
 mod operation;
@@ -28,14 +28,16 @@ pub use self::injector::{FaultInjector, Injection, Operation, StoreFault};
 use self::script::Script;
 use crate::Gate;
 
-/// Wraps any store, makes it fail or wait when a test requires it, and counts its operations.
+/// A store that wraps any other store, counts its operations, and makes them fail or wait when a
+/// test requires it.
 ///
-/// Faults are either prepared for the next operations of a kind, or decided at every operation by a
-/// [`FaultInjector`]. Without faults, it forwards each operation to the inner store.
+/// A test either prepares faults for the next operations of a kind, or passes a [`FaultInjector`],
+/// which selects the fault of each operation. An operation without a fault is forwarded to the
+/// inner store.
 ///
-/// The [`handle`](HistoryStore::handle) is that of the inner store, unless the faulty store simulates
-/// [another process](Self::in_another_process) or [one of several](Self::shared_by_processes), or has an
-/// injector. Clones share faults and counts.
+/// The store uses the [`handle`](HistoryStore::handle) of the inner store. However, a store has its
+/// own handle if it has an injector or simulates [another process](Self::in_another_process) or
+/// [one of several processes](Self::shared_by_processes). Clones share faults and counts.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -81,7 +83,7 @@ struct State {
     held: VecDeque<Held>,
 }
 
-/// A submission that was not passed to the inner store yet.
+/// A delayed submission, which was not passed to the inner store yet.
 struct Held {
     slot: Slot,
     writes: Vec<Write>,
@@ -89,12 +91,12 @@ struct Held {
     ticket: oneshot::Sender<Ticket>,
 }
 
-/// The submissions that were not passed to the inner store yet.
+/// A summary of the delayed submissions, which other operations can wait for.
 #[derive(Default)]
 struct Unreleased {
-    /// The number of delayed submissions that were passed to the inner store since the store was created.
+    /// The number of submissions that were first delayed and then passed to the inner store.
     released: usize,
-    /// The conversation of each delayed write, in the order of the writes.
+    /// The key of the conversation of each delayed write, in the order of the writes.
     keys: VecDeque<ConversationKey>,
 }
 
@@ -111,14 +113,15 @@ impl<S: HistoryStore> FaultyStore<S> {
         }
     }
 
-    /// Creates a store with an injector, which decides the fault of every operation. The store simulates
-    /// the store of one process. Two such stores around clones of one inner store simulate two
-    /// processes.
+    /// Creates a store with an injector, which selects the fault of each operation. The store
+    /// represents the store of one process. To simulate two processes, wrap two clones of the same
+    /// inner store.
     ///
-    /// Operations of the inner store block the calling thread. Their order and effects therefore depend
-    /// only on the decisions of the injector, even if the inner store has threads. Each operation waits
-    /// for the earlier submissions. The store owns a delayed submission: a task submits it to the inner
-    /// store, in the order of the submissions. [`hold_appends`](Self::hold_appends) has no effect.
+    /// An operation blocks the calling thread until the inner store has completed it. The order and
+    /// the effects of operations therefore depend only on the injector, even if the inner store has
+    /// threads. Each operation waits until all earlier submissions were passed to the inner store.
+    /// A task passes delayed submissions to the inner store, in their order.
+    /// [`hold_appends`](Self::hold_appends) has no effect.
     pub fn with_injector(inner: S, injector: impl FaultInjector) -> Self {
         Self {
             handle: Some(StoreHandle::new()),
@@ -127,45 +130,47 @@ impl<S: HistoryStore> FaultyStore<S> {
         }
     }
 
-    /// Sets the number of permits of the queue. Further reservations wait until a permit is
-    /// released.
+    /// Sets the number of slots that can be reserved at the same time. Further reservations wait
+    /// until a slot is released.
     #[must_use]
     pub fn with_queue_capacity(mut self, permits: usize) -> Self {
         self.permits = Some(Arc::new(Semaphore::new(permits)));
         self
     }
 
-    /// Stores a value, such as the folder of the inner store, until all clones of this store are
-    /// dropped.
+    /// Keeps a value, such as the temporary folder of the inner store, until all clones of this
+    /// store are dropped.
     #[must_use]
     pub fn keeping(mut self, value: impl Any + Send + Sync) -> Self {
         self.retained = Some(Arc::new(value));
         self
     }
 
-    /// Makes the store behave like the store of one of several processes, regardless of the inner store.
-    /// The store gets its own handle, which is not [exclusive](StoreHandle::exclusive), so journaled runs
-    /// have leases.
+    /// Makes the store behave as if several processes used it, whether or not the inner store does.
+    /// The store receives its own handle, which is not [exclusive](StoreHandle::exclusive).
+    /// Journaled runs therefore have leases.
     #[must_use]
     pub fn shared_by_processes(mut self) -> Self {
         self.handle = Some(StoreHandle::new());
         self
     }
 
-    /// Returns the same store as another process would open it: with its own handle, which does not know
-    /// the runs in progress of this store. The two share faults and counts.
+    /// Returns the same store, as another process would open it: the returned store has its own
+    /// handle, which has no information about the runs in progress of this store. Both stores share
+    /// faults and counts.
     #[must_use]
     pub fn in_another_process(&self) -> Self {
         self.clone().shared_by_processes()
     }
 
-    /// Returns the inner store, whose operations are not counted.
+    /// Returns the inner store. Operations that are called on the inner store have no faults and
+    /// are not counted.
     pub fn inner(&self) -> &S {
         &self.inner
     }
 
-    /// Makes the next load, or the next read of an open run, fail. A second call of this method makes
-    /// one more of these operations fail.
+    /// Makes the next load or the next read of an open run fail. If this method is called twice,
+    /// the next two of these operations fail.
     pub fn fail_next_load(&self, error: StoreError) {
         self.prepare(Operation::Load, StoreFault::Before(error));
     }
@@ -180,7 +185,7 @@ impl<S: HistoryStore> FaultyStore<S> {
         self.prepare(Operation::Reserve, StoreFault::Before(error));
     }
 
-    /// Makes the next query of the record of tool calls fail, for calls or for totals.
+    /// Makes the next query for tool calls or for totals of tool calls fail.
     pub fn fail_next_query(&self, error: StoreError) {
         self.prepare(Operation::Invocations, StoreFault::Before(error));
     }
@@ -190,18 +195,20 @@ impl<S: HistoryStore> FaultyStore<S> {
         self.prepare(Operation::Append, StoreFault::Before(error));
     }
 
-    /// Makes the next submission fail at a write, counted from 0. The previous writes of the submission
-    /// are stored.
+    /// Makes the next submission fail at the write with this index, from 0. The earlier writes of
+    /// the submission are stored.
     pub fn fail_next_append_at(&self, write: usize, error: StoreError) {
         self.prepare(Operation::Append, StoreFault::Midway(write, error));
     }
 
-    /// Stores the next submission and reports a failure of its first write, like a lost connection.
+    /// Stores the writes of the next submission, but reports that the first write has failed. This
+    /// simulates a connection that is lost before the reply arrives.
     pub fn fail_next_append_after_storing(&self, error: StoreError) {
         self.prepare(Operation::Append, StoreFault::After(error));
     }
 
-    /// Lets this many submissions succeed before the next prepared fault.
+    /// Makes the next `count` submissions succeed. Faults that are prepared afterwards apply to
+    /// later submissions.
     pub fn let_appends_through(&self, count: usize) {
         (0..count).for_each(|_| self.state().script.push(Operation::Append, None));
     }
@@ -211,7 +218,7 @@ impl<S: HistoryStore> FaultyStore<S> {
         self.state().script.fail_every_append(error);
     }
 
-    /// Removes all prepared faults. Does not open gates, and does not release delayed submissions.
+    /// Removes all prepared faults. Does not open gates or release delayed submissions.
     pub fn heal(&self) {
         self.state().script.clear_faults();
     }
@@ -221,18 +228,20 @@ impl<S: HistoryStore> FaultyStore<S> {
         self.state().script.hold(Operation::Load, gate);
     }
 
-    /// Makes the next reservation wait at a gate, like a store with a full queue.
+    /// Makes the next reservation wait at a gate, as if the queue of the store were full.
     pub fn hold_next_reserve(&self, gate: &Gate) {
         self.state().script.hold(Operation::Reserve, gate);
     }
 
-    /// Delays submissions until [`release_appends`](Self::release_appends), like a slow store. The store
-    /// owns these submissions: loads of their conversations and `flush` wait for them.
+    /// Delays submissions until [`release_appends`](Self::release_appends) is called, as if the
+    /// store were slow. A delayed submission is not lost if its ticket is dropped. Loads of its
+    /// conversation, and `flush`, wait for the submission.
     pub fn hold_appends(&self) {
         self.state().is_holding = true;
     }
 
-    /// Passes the delayed submissions to the inner store, in order, and stops delaying submissions.
+    /// Passes the delayed submissions to the inner store in their order. Later submissions are not
+    /// delayed.
     pub fn release_appends(&self) {
         let mut state = self.state();
         state.is_holding = false;
@@ -245,8 +254,8 @@ impl<S: HistoryStore> FaultyStore<S> {
         let _ = self.shared.unreleased.subscribe().wait_for(is_reached).await;
     }
 
-    /// Simulates the death of the process: submissions that are not stored, and later submissions, are
-    /// never stored.
+    /// Simulates the death of the process: delayed submissions and later submissions are never
+    /// stored.
     pub fn die(&self) {
         self.shared.is_dead.store(true, Ordering::Release);
     }
@@ -266,7 +275,7 @@ impl<S: HistoryStore> FaultyStore<S> {
         self.state().script.counted(Operation::Reserve)
     }
 
-    /// Returns the number of queries of the record of tool calls, for calls or for totals.
+    /// Returns the number of queries for tool calls and for totals of tool calls.
     pub fn queries(&self) -> usize {
         self.state().script.counted(Operation::Invocations)
     }

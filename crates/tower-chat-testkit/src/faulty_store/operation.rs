@@ -1,4 +1,4 @@
-//! The execution of one operation, with its prepared or injected fault.
+//! Executes one operation with its fault, which a test has prepared or an injector has selected.
 
 use std::{
     pin::pin,
@@ -29,9 +29,9 @@ impl<S: HistoryStore> FaultyStore<S> {
         self.shared.is_dead.load(Ordering::Acquire)
     }
 
-    /// Executes an operation other than a submission. The operation first waits until no write of a
-    /// conversation for which `concerns` returns `true` is delayed. With an injector, it waits until no
-    /// write is delayed at all.
+    /// Executes an operation other than a submission. The operation first waits for delayed writes:
+    /// with an injector for all of them, otherwise for those to conversations for which `concerns`
+    /// returns `true`.
     pub(super) async fn perform<T>(
         &self,
         operation: Operation,
@@ -50,8 +50,8 @@ impl<S: HistoryStore> FaultyStore<S> {
         yield_times(yields_before).await;
         let is_waited_for = |key: &ConversationKey| self.injector.is_some() || concerns(key);
         let is_released = |unreleased: &Unreleased| !unreleased.keys.iter().any(&is_waited_for);
-        // Waiting on a channel uses up tokio's cooperative budget of the task. An operation that need not
-        // wait must not use it.
+        // Waiting on a channel consumes the task's cooperative budget in tokio. Without delayed
+        // writes, an operation must not consume budget that the inner store would not consume.
         if !is_released(&self.shared.unreleased.borrow()) {
             let _ = self.shared.unreleased.subscribe().wait_for(is_released).await;
         }
@@ -70,7 +70,8 @@ impl<S: HistoryStore> FaultyStore<S> {
         outcome
     }
 
-    /// Submits writes to the inner store, with `fault` or else the next prepared fault.
+    /// Submits writes to the inner store with `fault`, or with the next prepared fault if `fault`
+    /// is `None`.
     pub(super) fn submit(
         &self,
         script: &mut Script,
@@ -117,13 +118,14 @@ impl<S: HistoryStore> FaultyStore<S> {
         }
     }
 
-    /// Submits the oldest delayed submission. Returns whether there was one.
+    /// Passes the oldest delayed submission to the inner store. Returns `false` if no submission is
+    /// delayed.
     pub(super) fn release_one(&self, state: &mut State) -> bool {
         let Some(Held { slot, writes, fault, ticket }) = state.held.pop_front() else {
             return false;
         };
         let count = writes.len();
-        // The caller may have dropped its ticket; the store stores the writes nevertheless.
+        // Sending fails if the caller has dropped its ticket. The writes are stored nevertheless.
         let _ = ticket.send(self.submit(&mut state.script, slot, writes, fault));
         self.shared.unreleased.send_modify(|unreleased| {
             unreleased.released += 1;
@@ -132,8 +134,9 @@ impl<S: HistoryStore> FaultyStore<S> {
         true
     }
 
-    /// Releases the submission with this number, counted from 0, after all earlier submissions and after
-    /// a delay. Does nothing if the process has died.
+    /// Waits until all earlier submissions were released and then yields `yields` times, before it
+    /// releases the submission with this number, from 0. Does nothing if the store simulates a dead
+    /// process.
     pub(super) async fn release_in_turn(self, number: usize, yields: usize) {
         let is_first = |unreleased: &Unreleased| unreleased.released == number;
         let _ = self.shared.unreleased.subscribe().wait_for(is_first).await;
@@ -144,7 +147,7 @@ impl<S: HistoryStore> FaultyStore<S> {
     }
 }
 
-/// Returns a ticket that resolves after this many yields.
+/// Returns a ticket that resolves `yields` yields after `ticket`.
 pub(super) fn delayed(ticket: Ticket, yields: usize) -> Ticket {
     if yields == 0 {
         return ticket;
@@ -162,7 +165,7 @@ async fn yield_times(count: usize) {
     }
 }
 
-/// Waits for a future on this thread.
+/// Blocks this thread until the future has completed.
 fn block_on<F: Future>(future: F) -> F::Output {
     struct Unpark(Thread);
     impl Wake for Unpark {
@@ -171,8 +174,9 @@ fn block_on<F: Future>(future: F) -> F::Output {
         }
     }
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    // The task's cooperative budget is not renewed before this function returns. A future that had used
-    // up the budget would never complete, so the future is polled without one.
+    // The task receives no new cooperative budget while this function blocks its thread. A future
+    // that had consumed the budget would never complete. The future is therefore polled without a
+    // budget.
     let mut future = pin!(unconstrained(future));
     loop {
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {

@@ -11,7 +11,7 @@ use crate::Gate;
 #[derive(Default)]
 pub(super) struct Script {
     counts: HashMap<Operation, usize>,
-    /// The faults of the next calls of an operation; `None` lets a call succeed.
+    /// The faults of the next calls of an operation. A call whose entry is `None` succeeds.
     faults: HashMap<Operation, VecDeque<Option<StoreFault>>>,
     gates: HashMap<Operation, Gate>,
     append_error: Option<Box<dyn Fn() -> StoreError + Send>>,
@@ -20,8 +20,8 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// Prepares a fault, or with `None` a success, for the next operation of this kind for which none is
-    /// prepared.
+    /// Prepares a fault, or a success if `fault` is `None`, for the first future operation of this
+    /// kind for which nothing is prepared yet.
     pub(super) fn push(&mut self, operation: Operation, fault: Option<StoreFault>) {
         self.faults.entry(scripted(operation)).or_default().push_back(fault);
     }
@@ -39,7 +39,7 @@ impl Script {
         self.gates.insert(scripted(operation), gate.clone());
     }
 
-    /// Returns whether nothing is prepared for the next operation of this kind.
+    /// Returns whether neither a fault nor a gate is prepared for the next operation of this kind.
     pub(super) fn is_empty(&self, operation: Operation) -> bool {
         let operation = scripted(operation);
         !self.gates.contains_key(&operation)
@@ -70,7 +70,7 @@ impl Script {
     }
 }
 
-/// Returns the operation with which an operation shares faults, gates and counts.
+/// Returns the operation under which the faults, gates and counts of an operation are stored.
 fn scripted(operation: Operation) -> Operation {
     match operation {
         Operation::OpenRun => Operation::Load,

@@ -1,4 +1,4 @@
-//! The implementation of the store trait.
+//! Implements `HistoryStore` and its capabilities for [`FaultyStore`].
 
 use async_trait::async_trait;
 use tokio::sync::{OwnedSemaphorePermit, oneshot};
@@ -85,7 +85,8 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
         let (ticket, receiver) = oneshot::channel::<Ticket>();
         state.held.push_back(Held { slot, writes, fault, ticket });
         self.shared.unreleased.send_modify(|unreleased| unreleased.keys.extend(keys));
-        // Without a runtime the process is ending, and the submission is lost with it.
+        // A thread without a runtime can submit only at the end of the simulated process. The
+        // submission is then lost.
         if self.injector.is_some()
             && !is_dead
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
@@ -261,7 +262,7 @@ impl<S: HistoryStore> ToolCallQueries for FaultyStore<S> {
     }
 }
 
-/// Returns a slot of the inner store together with a permit of this one.
+/// Returns a slot that consists of a slot of the inner store and a permit of this store.
 fn with_permit(permit: Option<OwnedSemaphorePermit>, slot: Slot) -> Slot {
     match permit {
         Some(permit) => Slot::guarded((permit, slot)),
@@ -269,7 +270,7 @@ fn with_permit(permit: Option<OwnedSemaphorePermit>, slot: Slot) -> Slot {
     }
 }
 
-/// Returns whether a query may return calls of a conversation.
+/// Returns whether the result of a query may contain calls of a conversation.
 fn may_concern(query: &InvocationQuery, key: &ConversationKey) -> bool {
     query.scope == key.scope() && query.conversation.as_ref().is_none_or(|id| id == key.id())
 }

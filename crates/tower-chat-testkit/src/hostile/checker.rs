@@ -1,4 +1,4 @@
-//! The checker of request bodies.
+//! Checks whether a service would accept a request body.
 
 use std::collections::{HashMap, HashSet};
 
@@ -9,8 +9,8 @@ use super::{
     paths::{calls, texts, walk},
 };
 
-/// Returns descriptions of everything that the service would refuse in a request body; empty if it
-/// would accept the body.
+/// Returns a description of each reason for which the service would refuse a request body. The list
+/// is empty if the service would accept the body.
 ///
 /// ```
 /// use serde_json::json;
@@ -60,7 +60,8 @@ fn is_word(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|it| it.is_ascii_alphanumeric() || "_-".contains(it))
 }
 
-/// Returns the number in the first token of a text: 1 for `c1.`, if `letter` is `c`.
+/// Returns the number in the first token of a text that begins with `letter`. For `c1.` and the
+/// letter `c`, the number is 1.
 fn token(text: &str, letter: char) -> Option<usize> {
     let mut found = text.split(letter).skip(1).filter_map(|rest| {
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
@@ -163,8 +164,9 @@ impl Found<'_> {
         self.check(is_fine, || format!("the id {id:?}"));
     }
 
-    /// Checks a result: its id must be that of an open call, and the number in its token that in the
-    /// arguments of the call. `open` has the arguments of the calls without results, by their ids.
+    /// Checks a result. The id of the result must be that of a call without a result, and the token
+    /// in the result must have the same number as the token in the arguments of this call. `open`
+    /// contains the arguments of the calls without results, by call id.
     fn answer(&mut self, open: &mut HashMap<String, String>, id: &str, result: &Value) {
         let Some(arguments) = open.remove(id) else {
             return self.refuse(format!("a result of no open call: {id:?}"));
@@ -219,7 +221,7 @@ impl Found<'_> {
         self.check(open.is_empty(), || format!("calls without results: {open:?}"));
     }
 
-    /// Checks a picture of Chat Completions. Ollama accepts no addresses.
+    /// Checks an image in Chat Completions. Ollama accepts no image URLs.
     fn picture(&mut self, picture: &Value) {
         let url = text(picture, "url");
         let types: &[&str] = match self.service.name {
@@ -314,8 +316,8 @@ impl Found<'_> {
         self.check(open.is_empty(), || format!("calls without results: {open:?}"));
     }
 
-    /// Checks a part of a message of Responses, for OpenAI and Azure alone, which accept four types of
-    /// pictures, and no sounds.
+    /// Checks a part of a message in Responses. Only OpenAI and Azure are checked. These services
+    /// accept four types of images, and no audio.
     fn responses_part(&mut self, part: &Value) {
         if !matches!(self.service.name, "openai" | "azure") {
             return;
@@ -331,9 +333,10 @@ impl Found<'_> {
         self.check(is_read && !is_audio, || format!("the part {part}"));
     }
 
-    /// Checks that a request with manual thinking, which continues with results of tools, begins its answer
-    /// to the user with thinking (the error of Claude for a body without it: *When `thinking` is enabled, a
-    /// final `assistant` message must start with a thinking block*).
+    /// Checks a request that enables thinking and ends with results of tools: the assistant's
+    /// answer, of which these results are a part, must begin with a thinking block. Otherwise
+    /// Claude returns the error *When `thinking` is enabled, a final `assistant` message must start
+    /// with a thinking block*.
     fn thinking(&mut self, body: &Value) {
         let fields = match self.service.wire {
             "anthropic" if self.service.name != "deepseek" => body,
@@ -350,7 +353,8 @@ impl Found<'_> {
             matches!(text(block, "type"), "thinking" | "redacted_thinking")
                 || block["reasoningContent"].is_object()
         };
-        // The blocks after the latest content of the user that is no result, with their authors.
+        // The blocks that follow the most recent content of the user other than results, each with
+        // the role of its message.
         let mut answer: Vec<(&str, &Value)> = Vec::new();
         for message in list(&body["messages"]) {
             let role = text(message, "role");
@@ -372,9 +376,9 @@ impl Found<'_> {
         }
     }
 
-    /// Checks the role of the message at an index: the roles must alternate. The first role is that of
-    /// the user if the service requires this, and otherwise that of the first message. Returns whether
-    /// the message is the user's.
+    /// Checks that the roles of the messages alternate up to the message at this index. The first
+    /// message must be one of the user if the service requires it. Returns whether the message at
+    /// the index is one of the user.
     fn turn(&mut self, messages: &[Value], index: usize) -> bool {
         let is_user = |message: &Value| text(message, "role") == "user";
         let first = self.service.requires_user_first || messages.first().is_some_and(is_user);

@@ -1,4 +1,4 @@
-//! The generator of hostile conversations.
+//! Generates conversations with unusual content.
 
 use serde_json::{Value, json};
 use tower_chat_core::{
@@ -36,7 +36,7 @@ const IDS: [Option<&str>; 8] = [
     Some("fc_0f0e50a1476a6c35006912c58dc9f8819192c25864eb16f07f-0f0e50a1476a6c35"),
 ];
 
-/// Arguments of calls. `TOKEN` is replaced with the token of the call.
+/// The arguments of calls. `TOKEN` is replaced by the token of the call.
 const ARGUMENTS: [&str; 11] = [
     r#"{"of": "TOKEN"}"#,
     r#" {"of": "TOKEN", "n": [1.50, null]} "#,
@@ -74,7 +74,7 @@ const MEDIA: [&str; 16] = [
     "text/plain; charset=utf-8",
 ];
 
-/// The services whose native items occur in histories, by wire.
+/// The services whose native items occur in histories, for each wire.
 const ISSUERS: [(&str, &[Option<&str>]); 7] = [
     (
         "openai-chat",
@@ -88,10 +88,12 @@ const ISSUERS: [(&str, &[Option<&str>]); 7] = [
     ("ollama", &[Some("ollama"), Some("localhost:11434")]),
 ];
 
-/// Generates a conversation of a few turns, which ends with a user message. Each text of the user and of
-/// the model that is not blank contains a token `t1`, `t2` and so on. Each call that the provider did
-/// not execute has a token `c1.`, `c2.` and so on in its arguments, and its result has the token `r1.`,
-/// `r2.` and so on with the same number.
+/// Generates a conversation of a few turns that ends with a user message.
+///
+/// The texts contain tokens, by which a test can find them in a request body. Each text of the user
+/// or the model that is not blank contains a token `t1`, `t2` and so on. The arguments of each call
+/// contain a token `c1.`, `c2.` and so on, and the result of the call contains the token `r1.`,
+/// `r2.` and so on with the same number. Calls that the provider executed have no token.
 pub fn history(rng: &mut Rng) -> Vec<Message> {
     let mut making = Making { rng, texts: 0, calls: 0 };
     let mut messages = Vec::new();
@@ -111,7 +113,7 @@ pub fn history(rng: &mut Rng) -> Vec<Message> {
             messages.push(making.answer());
         }
     }
-    // A request ends with something to answer.
+    // The last message of a request must be one that the model can answer.
     messages.push(Message::user(making.text()));
     messages
 }
@@ -140,9 +142,9 @@ pub fn definitions(rng: &mut Rng) -> Vec<ToolDefinition> {
 
 struct Making<'r> {
     rng: &'r mut Rng,
-    /// The number of texts with a token so far.
+    /// The number of texts with a token that were generated.
     texts: usize,
-    /// The number of calls with a token so far.
+    /// The number of calls with a token that were generated.
     calls: usize,
 }
 
@@ -152,13 +154,13 @@ impl Making<'_> {
         format!("t{} of the conversation", self.texts)
     }
 
-    /// Returns one text or two.
+    /// Generates one or two texts.
     fn texts(&mut self) -> Vec<Part> {
         let count = 1 + usize::from(self.rng.one_in(3));
         (0..count).map(|_| Part::text(self.text())).collect()
     }
 
-    /// Returns the message, sometimes with an author.
+    /// Adds an author to some messages.
     fn by_somebody(&mut self, mut message: Message) -> Message {
         if self.rng.one_in(5) {
             message.author = self.pick(&AUTHORS).map(str::to_owned);
@@ -228,7 +230,7 @@ impl Making<'_> {
         self.by_somebody(Message::new(Role::Assistant, parts))
     }
 
-    /// Adds an answer with calls, and their results.
+    /// Adds an answer with calls, and the results of these calls.
     fn round(&mut self, messages: &mut Vec<Message>) {
         let mut parts = if self.rng.one_in(2) { self.items() } else { Vec::new() };
         if self.rng.one_in(3) {
@@ -270,7 +272,7 @@ impl Making<'_> {
         (call, result)
     }
 
-    /// Returns native items of one service, which precede the content of its answer.
+    /// Generates native items of one service, which precede the content of the service's answer.
     fn items(&mut self) -> Vec<Part> {
         let Some((wire, issuers)) = self.pick(&ISSUERS) else { return Vec::new() };
         let issuer = self.pick(issuers).flatten();

@@ -1,9 +1,10 @@
-//! Generated conversations for tests of request bodies, and a checker of the bodies.
+//! Generates conversations for tests of request bodies, and checks the bodies.
 //!
-//! [`history`] generates a conversation with all kinds of parts: unusual ids, names and arguments, media,
-//! the native items of several services, and answers without content. Each call has one result.
-//! [`violations`] returns descriptions of everything that a service would refuse in a request body. The
-//! checker shares no code with the crates that write bodies, and has its own table of rules.
+//! [`history`] generates a conversation with unusual content: ids, names and arguments that
+//! services may refuse, media, native items of several services, and answers without content. Each
+//! call has one result. [`violations`] describes each reason for which a service would refuse a
+//! request body. The checks share no code with the crates that write request bodies, and have their
+//! own table of rules.
 
 #[allow(clippy::indexing_slicing, reason = "a JSON value gives null for what it has not")]
 mod checker;

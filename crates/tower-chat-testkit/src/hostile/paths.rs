@@ -1,9 +1,9 @@
-//! Finds calls and texts in bodies of any wire.
+//! Finds the calls and texts in a request body of any wire.
 
 use serde_json::Value;
 
-/// Returns the calls in a body: the name, and the arguments as the JSON value that the service
-/// parses, or as a text if the service cannot parse them.
+/// Returns the name and the arguments of each call in a body. The arguments are the JSON value that
+/// the service would parse, or a string if the arguments are not valid JSON.
 pub fn calls(body: &Value) -> Vec<(String, Value)> {
     let mut calls = Vec::new();
     walk(body, &mut |fields| {
@@ -46,7 +46,7 @@ pub fn texts(body: &Value) -> String {
     }
 }
 
-/// Calls `visit` for every object.
+/// Calls `visit` for every object in a JSON value.
 pub(super) fn walk(value: &Value, visit: &mut impl FnMut(&serde_json::Map<String, Value>)) {
     match value {
         Value::Array(items) => items.iter().for_each(|item| walk(item, visit)),

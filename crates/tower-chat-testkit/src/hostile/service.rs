@@ -1,22 +1,23 @@
-//! The checker's table of services.
+//! The rules of each service, for the checks.
 
-/// The service that a request is sent to.
+/// The service that would receive a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Service<'s> {
     /// The wire of the service: `openai-chat`, `openai-responses`, `anthropic`, `gemini`, `bedrock`,
     /// `cohere`, `ollama`.
     pub wire: &'s str,
-    /// The name of the service, such as `deepseek`. An unknown name is an unknown service.
+    /// The name of the service, such as `deepseek`. For any other name, the rules of an unknown
+    /// service apply.
     pub name: &'s str,
-    /// Whether the model refuses calls without a signature.
+    /// Whether the model refuses calls without a thought signature.
     pub requires_signatures: bool,
-    /// Whether the conversation must begin with the user.
+    /// Whether the conversation must begin with a message of the user.
     pub requires_user_first: bool,
 }
 
 impl<'s> Service<'s> {
-    /// Creates a service of a wire.
+    /// Creates a service with this wire and this name.
     pub fn new(wire: &'s str, name: &'s str) -> Self {
         let requires_user_first = match wire {
             "anthropic" => matches!(name, "anthropic" | "vertex" | "bedrock"),
@@ -25,13 +26,13 @@ impl<'s> Service<'s> {
         Self { wire, name, requires_signatures: false, requires_user_first }
     }
 
-    /// Sets whether the model refuses calls without a signature.
+    /// Sets whether the model refuses calls without a thought signature.
     #[must_use]
     pub fn with_signatures(self, requires_signatures: bool) -> Self {
         Self { requires_signatures, ..self }
     }
 
-    /// Sets that the conversation may begin with the assistant.
+    /// Allows that the conversation begins with a message of the assistant.
     #[must_use]
     pub fn with_any_first(self) -> Self {
         Self { requires_user_first: false, ..self }
@@ -47,7 +48,8 @@ impl<'s> Service<'s> {
         }
     }
 
-    /// Returns the keywords that must not be at the top level of a tool's schema.
+    /// Returns the JSON schema keywords that the service refuses at the top level of a tool's
+    /// schema.
     pub(super) fn refused_in_schemas(&self) -> &'static [&'static str] {
         match (self.wire, self.name) {
             ("openai-chat", "openai" | "azure" | "openrouter")
@@ -59,7 +61,7 @@ impl<'s> Service<'s> {
         }
     }
 
-    /// Returns whether an id must not occur in two answers.
+    /// Returns whether the service refuses a call id that occurs in two answers.
     pub(super) fn requires_unique_ids(&self) -> bool {
         match self.wire {
             "openai-chat" => !matches!(self.name, "vllm" | "llama.cpp" | "ollama" | "unknown"),
@@ -70,17 +72,17 @@ impl<'s> Service<'s> {
         }
     }
 
-    /// Returns whether the service refuses an answer without content and calls.
+    /// Returns whether the service refuses an answer that has neither content nor calls.
     pub(super) fn refuses_empty_answers(&self) -> bool {
         self.wire == "openai-chat" && !matches!(self.name, "vllm" | "llama.cpp" | "unknown")
     }
 
-    /// Returns whether the model reads images in tool messages.
+    /// Returns whether the model can read images in tool messages.
     pub(super) fn reads_pictures_in_results(&self) -> bool {
         self.wire != "openai-chat" || matches!(self.name, "llama.cpp" | "ollama")
     }
 
-    /// Returns whether the service accepts this field of reasoning.
+    /// Returns whether the service accepts this field for reasoning.
     pub(super) fn accepts_field(&self, field: &str) -> bool {
         match self.name {
             "mistral" | "cerebras" => false,
@@ -109,7 +111,7 @@ impl<'s> Service<'s> {
         }
     }
 
-    /// Returns whether messages may have the name of their author.
+    /// Returns whether a message may contain the name of its author.
     pub(super) fn accepts_authors(&self) -> bool {
         self.name != "mistral"
     }

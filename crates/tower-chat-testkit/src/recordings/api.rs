@@ -2,34 +2,36 @@ use serde_json::Value;
 
 use super::{error::RecordingError, exchange::Exchange};
 
-/// The API of a request, by its URL.
+/// The API that a request calls, as determined by its URL.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Api {
-    /// Chat Completions of OpenAI, and of services that are compatible with it.
+    /// Chat Completions, of OpenAI or of a compatible service.
     ChatCompletions,
-    /// Responses of OpenAI, and of services that are compatible with it.
+    /// Responses, of OpenAI or of a compatible service.
     Responses,
-    /// Messages of Anthropic, at Anthropic.
+    /// Anthropic's Messages, served by Anthropic.
     AnthropicMessages,
-    /// Messages of Anthropic in Vertex AI: `rawPredict` and `streamRawPredict`.
+    /// Anthropic's Messages, served by Vertex AI: `rawPredict` and `streamRawPredict`.
     VertexAnthropic,
-    /// `generateContent` and `streamGenerateContent` of Gemini, with or without Vertex AI.
+    /// Gemini's `generateContent` and `streamGenerateContent`, served by the Gemini API or by
+    /// Vertex AI.
     Gemini,
-    /// Converse and ConverseStream of Bedrock.
+    /// Bedrock's Converse and ConverseStream.
     BedrockConverse,
-    /// InvokeModel and InvokeModelWithResponseStream of Bedrock, with the body of the model.
+    /// Bedrock's InvokeModel and InvokeModelWithResponseStream, whose bodies have the format of the
+    /// model.
     BedrockInvoke,
-    /// Chat of Cohere, in its version 2.
+    /// Cohere's Chat, version 2.
     Cohere,
-    /// Ollama's own chat.
+    /// Ollama's native chat API.
     Ollama,
-    /// Chat of Writer.
+    /// Writer's chat API.
     Writer,
-    /// Not a call of a chat model: counting of tokens, files, telemetry, keys.
+    /// A request that does not call a chat model, such as one that counts tokens or uploads a file.
     Other,
 }
 
-/// The APIs of requests, by the suffix of the URL without its query.
+/// The API for each suffix of a URL without its query.
 const ENDS: [(&str, Api); 16] = [
     ("/chat/completions", Api::ChatCompletions),
     ("/responses", Api::Responses),
@@ -49,7 +51,7 @@ const ENDS: [(&str, Api); 16] = [
     ("/messages/count_tokens", Api::Other),
 ];
 
-/// Suffixes of URLs whose requests have fields of a conversation, but are not calls of a chat
+/// Suffixes of URLs whose requests contain a field of [`CONVERSATION`] but do not call a chat
 /// model.
 const OTHER: [&str; 8] = [
     ":countTokens",
@@ -62,7 +64,7 @@ const OTHER: [&str; 8] = [
     "/cachedContents",
 ];
 
-/// Fields of a request that may contain a conversation.
+/// The fields of a request that may contain a conversation.
 const CONVERSATION: [&str; 5] = ["messages", "contents", "input", "prompt", "message"];
 
 impl Api {
@@ -71,8 +73,8 @@ impl Api {
         self != Self::Other
     }
 
-    /// Returns the API of a request. Fails if the request contains a conversation and no API has its
-    /// URL.
+    /// Returns the API that a request calls. Fails if the request contains a conversation but its
+    /// URL belongs to no known API.
     pub(super) fn of(exchange: &Exchange) -> Result<Self, RecordingError> {
         let path = exchange.path();
         if exchange.method != "POST" {

@@ -8,20 +8,20 @@ use serde_json::Value;
 
 use super::events::StreamEvent;
 
-/// The size in bytes of the two lengths at the beginning of a message: the length of the message, and the
-/// length of its headers.
+/// The size, in bytes, of the two fields at the beginning of a message: the length of the message,
+/// and the length of its headers.
 const PRELUDE: usize = 8;
 /// The number of bytes of a checksum.
 const CHECKSUM: usize = 4;
 
-/// Returns whether the bytes begin with a message of an event stream: the checksum after the two lengths
-/// is valid.
+/// Returns whether the bytes are an event stream. In an event stream, a valid checksum follows the
+/// two lengths at the beginning.
 pub(super) fn is_event_stream(bytes: &[u8]) -> bool {
     bytes.get(..PRELUDE).is_some_and(|prelude| word(bytes, PRELUDE) == Some(checksum(prelude)))
 }
 
-/// Returns the events of a stream. An event `chunk` of the operation InvokeModel contains its data in the
-/// field `bytes`, in base64. These data are decoded.
+/// Returns the events of a stream. The data of an event `chunk` of InvokeModel are decoded from
+/// base64.
 pub(super) fn events(bytes: &[u8]) -> Result<Vec<StreamEvent>, String> {
     let (mut events, mut rest) = (Vec::new(), bytes);
     while !rest.is_empty() {
@@ -37,7 +37,7 @@ pub(super) fn events(bytes: &[u8]) -> Result<Vec<StreamEvent>, String> {
     Ok(events)
 }
 
-/// Parses a message. `None` if it is damaged.
+/// Parses a message. Returns `None` if the message is damaged.
 fn event(message: &[u8]) -> Option<StreamEvent> {
     let (checked, sum) = message.split_last_chunk::<CHECKSUM>()?;
     if !is_event_stream(message) || checksum(checked) != u32::from_be_bytes(*sum) {
@@ -64,7 +64,8 @@ fn event(message: &[u8]) -> Option<StreamEvent> {
     Some(StreamEvent { data: unwrapped(data)?, event: name })
 }
 
-/// Decodes the event in a `chunk` of InvokeModel from base64.
+/// Decodes the field `bytes` of an event `chunk` from base64, which contains the event of the
+/// model.
 fn unwrapped(data: String) -> Option<String> {
     match serde_json::from_str::<Value>(&data).ok()?.get("bytes").and_then(Value::as_str) {
         Some(bytes) => String::from_utf8(BASE64.decode(bytes).ok()?).ok(),
@@ -72,7 +73,7 @@ fn unwrapped(data: String) -> Option<String> {
     }
 }
 
-/// Removes a header from the front. Returns its name, and its value if that is a text.
+/// Removes the first header from `bytes`. Returns its name, and its value if the value is a string.
 fn header(bytes: &mut &[u8]) -> Option<(String, Option<String>)> {
     let (length, rest) = bytes.split_first()?;
     let (name, rest) = rest.split_at_checked(usize::from(*length))?;

@@ -1,4 +1,4 @@
-//! Decoding of recorded bodies.
+//! Decodes recorded bodies.
 
 use std::io::Read;
 
@@ -9,8 +9,8 @@ use super::yaml::BINARY;
 
 const GZIP: &[u8] = &[0x1f, 0x8b];
 
-/// Returns the bytes of a recorded body, after decompression. `content_encoding` is the value of
-/// the header, which recorders may leave unchanged when they decompress a body.
+/// Returns the bytes of a recorded body after decompression. `content_encoding` is the value of the
+/// header. Some recorders decompress the body but keep this header.
 pub(super) fn bytes(of: &Value, content_encoding: Option<&str>) -> Result<Vec<u8>, String> {
     let recorded = recorded(of)?;
     decompressed(recorded, content_encoding)
@@ -45,7 +45,7 @@ fn recorded(of: &Value) -> Result<Vec<u8>, String> {
                     None => Err("the text of a body is a mapping, not a string".to_owned()),
                 },
                 Some(other) => Err(format!("the text of a body is not a string: {other}")),
-                // One Python client records the JSON itself.
+                // Recordings of one Python client contain the JSON value instead of its text.
                 None => Ok(of.get("body").unwrap_or(&Value::Null).to_string().into_bytes()),
             }
         }
@@ -60,7 +60,7 @@ fn from_base64(text: &str) -> Result<Vec<u8>, String> {
 
 fn decompressed(recorded: Vec<u8>, content_encoding: Option<&str>) -> Result<Vec<u8>, String> {
     let mut bytes = recorded;
-    // Some recorders write a compressed body as a text in base64.
+    // Some recorders write a compressed body as a string in base64.
     if is_base64_of_gzip(&bytes) {
         bytes = from_base64(&String::from_utf8_lossy(&bytes))?;
     }
@@ -72,7 +72,7 @@ fn decompressed(recorded: Vec<u8>, content_encoding: Option<&str>) -> Result<Vec
         Some("deflate") if std::str::from_utf8(&bytes).is_err() => {
             flate2::read::ZlibDecoder::new(&*bytes).read_to_end(&mut unpacked)
         }
-        // The recorder has decompressed the body, but has not removed the header.
+        // The recorder has decompressed the body but kept the header.
         None | Some("" | "identity" | "gzip" | "deflate") => return Ok(bytes),
         Some(_) if std::str::from_utf8(&bytes).is_ok() => return Ok(bytes),
         Some(other) => {

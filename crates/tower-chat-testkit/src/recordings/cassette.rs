@@ -1,4 +1,4 @@
-//! Files of recorded exchanges.
+//! Parses files of recorded exchanges.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -9,11 +9,11 @@ use super::{body, error::RecordingError, exchange::Exchange, yaml};
 /// A file of recorded exchanges.
 #[derive(Debug, Clone)]
 pub struct Cassette {
-    /// The name of the file's folder, which is that of a provider or a host.
+    /// The name of the folder of the file, which names a provider or a host.
     pub folder: String,
     /// The name of the file, without its extension.
     pub name: String,
-    /// The exchanges, in order.
+    /// The exchanges in the order of the file.
     pub exchanges: Vec<Exchange>,
 }
 
@@ -22,7 +22,7 @@ impl Cassette {
     ///
     /// # Errors
     ///
-    /// If the text, or a part of it, cannot be parsed.
+    /// Fails if any part of the text cannot be parsed.
     pub fn parse(folder: &str, file: &str, text: &str) -> Result<Self, RecordingError> {
         let name = file.rsplit_once('.').map_or(file, |(name, _)| name).to_owned();
         let source = format!("{folder}/{file}");
@@ -51,8 +51,8 @@ impl Cassette {
 
 type Pair<'a> = (&'a Value, &'a Value);
 
-/// Returns the requests of a document with their responses: from a list `interactions` (vcrpy,
-/// go-vcr) or `http_interactions` (VCR), or from one document per exchange (httpmock).
+/// Returns the pairs of a request and its response in a YAML document. The document contains the
+/// list `interactions` (vcrpy, go-vcr) or `http_interactions` (VCR), or a single pair (httpmock).
 fn pairs<'a>(document: &'a Value, source: &str) -> Result<Vec<Pair<'a>>, RecordingError> {
     if document.is_null() {
         return Ok(Vec::new());
@@ -116,8 +116,8 @@ fn status(response: &Value) -> Result<u16, String> {
     number.or_else(named).ok_or_else(|| format!("the status {found} is not a number"))
 }
 
-/// Returns the headers, with names in lower case. Cassettes contain headers as a mapping to texts or
-/// lists of texts, or as a list of `{name, value}`.
+/// Returns the headers, with names in lower case. A recorder writes headers as a mapping from names
+/// to strings or lists of strings, or as a list of `{name, value}`.
 fn headers(of: &Value) -> Result<BTreeMap<String, String>, String> {
     let mut headers = BTreeMap::new();
     let mut add = |name: &str, value: &Value| {

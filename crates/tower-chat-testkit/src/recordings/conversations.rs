@@ -1,4 +1,4 @@
-//! Folders of recorded data.
+//! [`Recordings`], the folders of recorded data.
 
 use std::{
     ffi::OsStr,
@@ -10,14 +10,14 @@ use serde_json::Value;
 
 use super::{cassette::Cassette, error::RecordingError};
 
-/// The folders without whole conversations.
+/// The subfolders that do not contain whole conversations.
 const OTHERS: [&str; 2] = ["cassettes", "oracle"];
 
-/// The environment variable with a folder of recorded data, which is used in addition to the data
-/// of the repository.
+/// The environment variable that names a folder of recorded data. This data is used in addition to
+/// the data of the repository.
 const VARIABLE: &str = "TOWER_CHAT_DATA";
 
-/// Folders of recorded data.
+/// A set of folders that contain recorded data.
 ///
 /// ```
 /// use tower_chat_testkit::recordings::Recordings;
@@ -34,35 +34,37 @@ pub struct Recordings {
     folders: Vec<PathBuf>,
 }
 
-/// A request body with its recorded outcome.
+/// A recorded request body, and whether the provider accepted it.
 #[derive(Debug, Clone)]
 pub struct OracleRequest {
-    /// The id of the record.
+    /// The id of the entry.
     pub id: String,
     /// The request body.
     pub body: Value,
-    /// The whole record: the provider, the status, and the error if it was refused.
+    /// The whole entry: the provider, the status, and, if the provider refused the request, the
+    /// error.
     pub line: Value,
 }
 
 /// A whole conversation in the format of OpenAI Chat Completions.
 #[derive(Debug, Clone)]
 pub struct RecordedConversation {
-    /// The name of the file's folder, which is the source of the recordings.
+    /// The name of the folder of the file, which names the source of the recordings.
     pub folder: String,
-    /// The file and the line.
+    /// The file and the line of the conversation.
     pub source: String,
     /// The recorded messages.
     pub messages: Vec<Value>,
 }
 
 impl Recordings {
-    /// Returns the data of the repository, in `data/` of this crate, and those in the folder of the
-    /// environment variable `TOWER_CHAT_DATA`, if it is set.
+    /// Returns the data of the repository, in `data/` of this crate. If the environment variable
+    /// `TOWER_CHAT_DATA` names a folder, the data in this folder is included.
     ///
     /// # Panics
     ///
-    /// If one of these folders lacks a kind of data: a test must not pass because it has no data.
+    /// Panics if one of these folders lacks a kind of data, because a test must not pass without
+    /// data.
     pub fn all() -> Self {
         let named = std::env::var_os(VARIABLE);
         match Self::with(named.as_deref()) {
@@ -71,7 +73,7 @@ impl Recordings {
         }
     }
 
-    /// Returns the data of the repository, and those in another folder.
+    /// Returns the data of the repository, and the data in another folder if there is one.
     fn with(named: Option<&OsStr>) -> Result<Self, RecordingError> {
         let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("data");
         let folders = [own].into_iter().chain(named.map(PathBuf::from)).collect();
@@ -93,21 +95,22 @@ impl Recordings {
         Ok(recordings)
     }
 
-    /// Returns the recorded data in one folder.
+    /// Returns only the recorded data in one folder.
     pub fn at(folder: impl Into<PathBuf>) -> Self {
         Self { folders: vec![folder.into()] }
     }
 
-    /// Returns the folders.
+    /// Returns the folders of recorded data.
     pub fn folders(&self) -> &[PathBuf] {
         &self.folders
     }
 
-    /// Reads every file of recorded exchanges, ordered by provider and name within each folder.
+    /// Reads every file of recorded exchanges. Within each folder, the files are ordered by
+    /// provider and name.
     ///
     /// # Errors
     ///
-    /// If a file, or an exchange in it, cannot be parsed.
+    /// Fails if a file, or an exchange in a file, cannot be parsed.
     pub fn cassettes(&self) -> Result<Vec<Cassette>, RecordingError> {
         let mut all = Vec::new();
         for folder in &self.folders {
@@ -117,20 +120,22 @@ impl Recordings {
     }
 
     /// Reads the request bodies of a wire, such as `openai-chat` or `bedrock-invoke`, that a
-    /// provider answered with 2xx; none if no folder has a file of this wire.
+    /// provider answered with a status of 2xx. Returns no bodies if no folder has a file for this
+    /// wire.
     ///
     /// # Errors
     ///
-    /// If a line cannot be parsed.
+    /// Fails if a line cannot be parsed.
     pub fn accepted(&self, wire: &str) -> Result<Vec<OracleRequest>, RecordingError> {
         self.oracle(&format!("accepted_{wire}.jsonl"))
     }
 
-    /// Reads the request bodies that a provider refused; none if no folder has a file of them.
+    /// Reads the request bodies that a provider refused. Returns no bodies if no folder has a file
+    /// of refused bodies.
     ///
     /// # Errors
     ///
-    /// If a line cannot be parsed.
+    /// Fails if a line cannot be parsed.
     pub fn rejected(&self) -> Result<Vec<OracleRequest>, RecordingError> {
         self.oracle("rejected.jsonl")
     }
@@ -157,7 +162,7 @@ impl Recordings {
     ///
     /// # Errors
     ///
-    /// If a line cannot be parsed.
+    /// Fails if a line cannot be parsed.
     pub fn conversations(&self) -> Result<Vec<RecordedConversation>, RecordingError> {
         let mut conversations = Vec::new();
         for path in self.conversation_files()? {
@@ -177,12 +182,12 @@ impl Recordings {
         Ok(conversations)
     }
 
-    /// Returns the files of whole conversations, which have one conversation per line, ordered by
-    /// folder and name.
+    /// Returns the files that contain a whole conversation in each line, ordered by folder and
+    /// name.
     ///
     /// # Errors
     ///
-    /// If a folder cannot be read.
+    /// Fails if a folder cannot be read.
     pub fn conversation_files(&self) -> Result<Vec<PathBuf>, RecordingError> {
         let mut files = Vec::new();
         for folder in &self.folders {
@@ -208,7 +213,7 @@ fn cassettes(folder: &Path) -> Result<Vec<Cassette>, RecordingError> {
         for path in entries(&folder)? {
             match path.extension().and_then(|kind| kind.to_str()) {
                 Some("yaml" | "yml") => cassettes.push(Cassette::read(&name, &path)?),
-                // This file names the source of the other files in the folder.
+                // This file describes the source of the other files in the folder.
                 None if file_name(&path) == "SOURCE" => {}
                 _ => {
                     let source = path.display().to_string();
@@ -236,7 +241,7 @@ fn entries(folder: &Path) -> Result<Vec<PathBuf>, RecordingError> {
     Ok(paths)
 }
 
-/// Reads the lines of a file of JSON values, each with its position.
+/// Reads a file that contains a JSON value in each line. Returns each value with its file and line.
 fn lines(path: &Path) -> Result<Vec<(String, Value)>, RecordingError> {
     let source = path.display().to_string();
     let text = fs::read_to_string(path)

@@ -1,9 +1,9 @@
-/// A recording that cannot be parsed. The error must make a test fail, because a skipped recording would
-/// not be tested.
+/// The error of a recording that cannot be parsed. A test must fail with this error instead of
+/// skipping the recording.
 #[derive(Debug, thiserror::Error)]
 #[error("{source_name}: {problem}")]
 pub struct RecordingError {
-    /// The file, and the number of the exchange or line.
+    /// The file, and the number of the exchange or the line in the file.
     pub source_name: String,
     /// A description of the problem.
     pub problem: String,

@@ -1,19 +1,20 @@
-//! The events of streamed responses, decoded from whole bodies.
+//! Decodes the events of a streamed response from the whole body.
 
 use serde_json::Value;
 
 use super::{aws, error::RecordingError, exchange::Exchange};
 
-/// The framing of a response.
+/// How the body of a response is divided into events.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Framing {
-    /// One body: JSON, an image, or empty.
+    /// The body is not divided: JSON, an image, or empty.
     Whole,
     /// Server-sent events.
     Sse,
-    /// One JSON value per line.
+    /// Each line is a JSON value.
     JsonLines,
-    /// A JSON array that Gemini writes item by item, without `alt=sse`.
+    /// A JSON array whose items are the events. Gemini uses this framing for a request without
+    /// `alt=sse`.
     JsonArray,
     /// `application/vnd.amazon.eventstream`.
     AwsEventStream,
@@ -22,8 +23,8 @@ pub enum Framing {
 /// An event of a streamed response.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct StreamEvent {
-    /// The name of the event, if the framing has names. For an exception in an AWS event stream,
-    /// the type of the exception.
+    /// The name of the event, if the framing contains names. For an exception in an AWS event
+    /// stream, the type of the exception.
     pub event: Option<String>,
     /// The data of the event.
     pub data: String,
@@ -40,8 +41,9 @@ impl Framing {
         let is_field = |line: &str| {
             ["data:", "event:", "id:", "retry:", ":"].iter().any(|field| line.starts_with(field))
         };
-        // The body decides, not the request or the media type: if the client requested a stream, an
-        // error may still be one body, even with the media type of the stream.
+        // The framing is determined from the body, and not from the request or the media type: a
+        // service may answer a request for a stream with an undivided error, even with the media
+        // type of a stream.
         if is_field(text) {
             return Self::Sse;
         }
@@ -84,7 +86,7 @@ pub(super) fn events(exchange: &Exchange) -> Result<Vec<StreamEvent>, RecordingE
                 .iter()
                 .any(|known| media_type.starts_with(known))
             {
-                // A body of unknown media type must be JSON.
+                // A body with an unknown media type must be JSON.
                 exchange.json().map_err(|_| {
                     exchange.error(format!(
                         "its body has the unknown media type {media_type:?} and is not JSON"
@@ -96,8 +98,8 @@ pub(super) fn events(exchange: &Exchange) -> Result<Vec<StreamEvent>, RecordingE
     }
 }
 
-/// Parses server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>). The
-/// final event need not be followed by a blank line.
+/// Parses server-sent events (<https://html.spec.whatwg.org/multipage/server-sent-events.html>).
+/// The last event may lack the blank line at its end.
 fn sse(text: &str) -> Vec<StreamEvent> {
     let mut events = Vec::new();
     let (mut event, mut data): (Option<String>, Option<String>) = (None, None);

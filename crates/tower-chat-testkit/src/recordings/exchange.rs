@@ -8,29 +8,29 @@ use super::{
     events::{Framing, StreamEvent, events},
 };
 
-/// A request and its response.
+/// A recorded request and its response.
 #[derive(Debug, Clone)]
 pub struct Exchange {
-    /// The name of the file's folder, which is that of a provider or a host.
+    /// The name of the folder of the file, which names a provider or a host.
     pub folder: String,
     /// The method, in upper case.
     pub method: String,
-    /// The URL; without a host in the files of some recorders.
+    /// The URL of the request. In the files of some recorders, the URL has no host.
     pub url: String,
-    /// The body of the request, if it is JSON, otherwise `null`.
+    /// The body of the request as a JSON value, or `null` if the body is not JSON.
     pub request: Value,
-    /// The body of the request.
+    /// The bytes of the request's body.
     pub request_body: Vec<u8>,
     /// The headers of the request, with names in lower case.
     pub request_headers: BTreeMap<String, String>,
     /// The status of the response.
     pub status: u16,
-    /// The headers of the response, with names in lower case. [`body`](Self::body) is decompressed,
-    /// even if there is a `content-encoding`.
+    /// The headers of the response, with names in lower case. The header `content-encoding` may be
+    /// present, although [`body`](Self::body) is decompressed.
     pub headers: BTreeMap<String, String>,
-    /// The body of the response, decompressed.
+    /// The body of the response after decompression.
     pub body: Vec<u8>,
-    /// The file, and the number of the exchange in it.
+    /// The file, and the number of the exchange in the file.
     pub source: String,
 }
 
@@ -40,11 +40,11 @@ impl Exchange {
         self.url.split('?').next().unwrap_or_default()
     }
 
-    /// Returns the API of the request.
+    /// Returns the API that the request calls.
     ///
     /// # Errors
     ///
-    /// If the request contains a conversation and its URL belongs to no known API.
+    /// Fails if the request contains a conversation but its URL belongs to no known API.
     pub fn api(&self) -> Result<Api, RecordingError> {
         Api::of(self)
     }
@@ -54,7 +54,7 @@ impl Exchange {
         (200..300).contains(&self.status)
     }
 
-    /// Returns the framing of the response: one body, or a stream of events.
+    /// Returns how the body of the response is divided into events.
     pub fn framing(&self) -> Framing {
         Framing::of(self)
     }
@@ -68,7 +68,7 @@ impl Exchange {
     ///
     /// # Errors
     ///
-    /// If the body is not UTF-8.
+    /// Fails if the body is not UTF-8.
     pub fn text(&self) -> Result<&str, RecordingError> {
         std::str::from_utf8(&self.body)
             .map_err(|error| self.error(format!("its body is not UTF-8: {error}")))
@@ -78,17 +78,18 @@ impl Exchange {
     ///
     /// # Errors
     ///
-    /// If the body is not JSON.
+    /// Fails if the body is not JSON.
     pub fn json(&self) -> Result<Value, RecordingError> {
         serde_json::from_slice(&self.body)
             .map_err(|error| self.error(format!("its body is not JSON: {error}")))
     }
 
-    /// Returns the events of a streamed response, or the body of another response as one event.
+    /// Returns the events of a streamed response. The body of any other response is returned as one
+    /// event.
     ///
     /// # Errors
     ///
-    /// If the body is damaged.
+    /// Fails if the body is damaged.
     pub fn events(&self) -> Result<Vec<StreamEvent>, RecordingError> {
         events(self)
     }
@@ -97,7 +98,7 @@ impl Exchange {
     ///
     /// # Errors
     ///
-    /// If the body is damaged, or the data of an event are not JSON.
+    /// Fails if the body is damaged, or if the data of an event is not JSON.
     pub fn json_events(&self) -> Result<Vec<Value>, RecordingError> {
         let events = self.events()?.into_iter().filter(|event| event.data.trim() != "[DONE]");
         let json = events.map(|event| {
@@ -108,12 +109,13 @@ impl Exchange {
         json.collect()
     }
 
-    /// Returns the message of an error that the service reports with status 2xx: in an event of a
-    /// stream, or as a response that has failed.
+    /// Returns the message of an error that the service reported although the status is 2xx. A
+    /// service reports such an error in an event of a stream, or in a response object with the
+    /// status `failed`.
     ///
     /// # Errors
     ///
-    /// If the body is damaged.
+    /// Fails if the body is damaged.
     pub fn reported_error(&self) -> Result<Option<String>, RecordingError> {
         if !self.is_success() {
             return Ok(None);
@@ -142,8 +144,8 @@ impl Exchange {
         RecordingError::new(&self.source, problem)
     }
 
-    /// Sets `request` to the JSON of the request's body. Fails if a body with the media type of JSON is
-    /// not JSON, if the API is not known, or if the response cannot be parsed.
+    /// Parses the request's body and sets `request`. Fails if the media type of a body is JSON but
+    /// the body is not, if the API is unknown, or if the response cannot be parsed.
     pub(super) fn with_request_json(mut self) -> Result<Self, RecordingError> {
         let media_type = self.request_headers.get("content-type");
         let is_json = media_type.is_some_and(|kind| kind.contains("json"));

@@ -1,19 +1,19 @@
-//! Recorded HTTP exchanges with model providers, and recorded conversations.
+//! Reads recorded HTTP exchanges with model providers, and recorded conversations.
 //!
-//! [`Recordings::all`] opens the data of the repository, which are in `data/` of this crate and
-//! were written for it, and those in the folder of `TOWER_CHAT_DATA`. Each folder contains
+//! [`Recordings::all`] reads the data of the repository, which a generator has written to `data/`
+//! of this crate, and the data in the folder that `TOWER_CHAT_DATA` names. Each folder contains:
 //!
-//! - `cassettes/<provider>/*.yaml`: HTTP exchanges, as vcrpy, VCR for Ruby and R, go-vcr and
-//!   httpmock write them ([`Recordings::cassettes`]);
-//! - `oracle/accepted_<wire>.jsonl`: request bodies that a provider answered with 2xx, and
-//!   `oracle/rejected.jsonl`: request bodies that a provider refused ([`Recordings::accepted`],
-//!   [`Recordings::rejected`]);
+//! - `cassettes/<provider>/*.yaml`: HTTP exchanges in the formats of vcrpy, of VCR for Ruby and R,
+//!   of go-vcr, and of httpmock ([`Recordings::cassettes`]);
+//! - `oracle/accepted_<wire>.jsonl`: request bodies that a provider answered with a status of 2xx
+//!   ([`Recordings::accepted`]), and `oracle/rejected.jsonl`: request bodies that a provider
+//!   refused ([`Recordings::rejected`]);
 //! - one folder for each source of whole conversations in the format of OpenAI Chat Completions
 //!   ([`Recordings::conversations`]).
 //!
-//! Nothing is skipped: a file, a body or a URL that cannot be parsed causes a [`RecordingError`]
-//! with the file and the exchange. These parsers share no code with the model clients, so that a
-//! test can compare the two.
+//! No recording is skipped. A file, a body or a URL that cannot be parsed causes a
+//! [`RecordingError`], which names the file and the exchange. The parsers share no code with the
+//! model clients, so that a test can compare both.
 //!
 //! ```
 //! use tower_chat_testkit::recordings::{Api, Cassette};

@@ -3,8 +3,8 @@
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// Parses the documents of a file. A binary scalar becomes `{BINARY: "its base64"}`, which
-/// distinguishes it from a text.
+/// Parses the YAML documents of a file. A binary scalar becomes the object `{BINARY: "base64"}`, by
+/// which it is distinguished from a string.
 pub(super) fn documents(text: &str) -> Result<Vec<Value>, String> {
     let text = with_local_tags(text);
     let documents = serde_yaml_ng::Deserializer::from_str(&text).map(|document| {
@@ -17,8 +17,8 @@ pub(super) fn documents(text: &str) -> Result<Vec<Value>, String> {
 /// The only field of the object that represents a binary scalar.
 pub(super) const BINARY: &str = "!binary";
 
-/// Replaces the tag `!!binary` of values with `!binary`, because the deserializer reports only
-/// local tags, and a binary scalar would look like a text.
+/// Replaces the tag `!!binary` by the local tag `!binary`. The deserializer does not report
+/// `!!binary`, and the value would be taken for a string.
 fn with_local_tags(text: &str) -> String {
     let mut local = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {

@@ -1,6 +1,7 @@
-//! The errors of a scripted model client itself.
+//! The errors that a scripted model client returns for a wrong use.
 
-/// A call for which the script has no step, or that violates the contract of tower.
+/// The error of a call for which the script has no step, or that violates the contract of
+/// `tower::Service`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
 pub enum ScriptError {
@@ -10,7 +11,8 @@ pub enum ScriptError {
         /// The number of the call, from 1.
         call: usize,
     },
-    /// `poll_ready` was not polled to readiness on this clone since its previous call.
+    /// The call was made on a clone whose `poll_ready` had not returned `Ready` since the clone's
+    /// previous call.
     #[error(
         "service call {call} was made on a model client that was not ready: await poll_ready before each call"
     )]

@@ -1,4 +1,4 @@
-//! The model client itself.
+//! [`ScriptedModel`], a model client with scripted answers.
 
 use std::{
     collections::VecDeque,
@@ -20,13 +20,14 @@ use crate::Gate;
 /// A model client that answers each call with the next [`Step`] of a script, and records every
 /// request.
 ///
-/// Clones share script and requests. Like a real model client, it refuses a request with the sentinel,
-/// and a call on a clone that was not polled to readiness. Neither consumes a step. A call for which the
-/// script has no step fails with [`ScriptError::Exhausted`].
+/// Clones share the script and the recorded requests. A call fails with [`ScriptError::Exhausted`]
+/// if the script has no more steps. As in a real model client, a call also fails if the request has
+/// the sentinel [`HistoryOwner::Local`](tower_chat_core::HistoryOwner::Local), or if `poll_ready`
+/// was not awaited on this clone. These two failures use no step.
 ///
-/// An answer is whole or a stream, as the request's options require, unless its step forces one of them.
-/// An interrupted answer is always a stream. A stream has each message after its deltas, and then the
-/// finish.
+/// The options of the request determine whether an answer is whole or a stream. A step can override
+/// this choice. An interrupted answer is always a stream. A stream contains the deltas of each
+/// message, followed by the message, and ends with the finish.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -60,7 +61,7 @@ struct Script {
 }
 
 impl ScriptedModel {
-    /// Creates a model client that uses one step per call.
+    /// Creates a model client that uses one step for each call.
     pub fn new(steps: impl IntoIterator<Item = Step>) -> Self {
         let script = Script { steps: steps.into_iter().collect(), requests: Vec::new() };
         let shared = Shared { script: Mutex::new(script), arrivals: Gate::closed() };
@@ -72,7 +73,7 @@ impl ScriptedModel {
         self.script().steps.push_back(step);
     }
 
-    /// Returns every request, including refused ones, oldest first.
+    /// Returns all requests, the oldest first. Requests of calls that failed are included.
     pub fn requests(&self) -> Vec<ChatRequest> {
         self.script().requests.clone()
     }
@@ -82,7 +83,7 @@ impl ScriptedModel {
         self.script().steps.len()
     }
 
-    /// Waits until `count` calls have arrived, counted from the first.
+    /// Waits until the model client was called `count` times in total.
     pub async fn called(&self, count: usize) {
         self.shared.arrivals.reached(count).await;
     }
@@ -91,8 +92,8 @@ impl ScriptedModel {
         self.shared.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the request, and removes the next step from the script. A call that is refused removes no
-    /// step.
+    /// Records the request, and removes the next step from the script. Fails without removing a
+    /// step if the call is not allowed.
     fn take_step(&self, request: &ChatRequest, was_ready: bool) -> Result<Step, BoxError> {
         let mut script = self.script();
         script.requests.push(request.clone());
@@ -106,7 +107,7 @@ impl ScriptedModel {
 }
 
 impl Clone for ScriptedModel {
-    /// Returns a handle of the same script, which is not ready, as tower requires.
+    /// Returns a model client with the same script. As tower requires, the clone is not ready.
     fn clone(&self) -> Self {
         Self { shared: self.shared.clone(), ready: false }
     }

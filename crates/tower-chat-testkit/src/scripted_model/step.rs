@@ -6,7 +6,7 @@ use tower_chat_core::{BoxError, ChatRequest, ChatUpdate, Finish, Message};
 
 use crate::Gate;
 
-/// The answer of a [`ScriptedModel`](crate::ScriptedModel) to one call.
+/// One step of a script: the answer of a [`ScriptedModel`](crate::ScriptedModel) to one call.
 ///
 /// ```
 /// use tower_chat_core::{Message, ToolCall};
@@ -26,7 +26,7 @@ pub struct Step {
     pub(super) reply: Reply,
     pub(super) streamed: Option<bool>,
     pub(super) gate: Option<Gate>,
-    /// The interruption, and the number of updates before it.
+    /// The number of updates after which the answer is interrupted, and the kind of interruption.
     pub(super) interruption: Option<(usize, Interruption)>,
 }
 
@@ -39,7 +39,7 @@ pub(super) enum Reply {
     Respond(Box<dyn FnOnce(&ChatRequest) -> Step + Send>),
 }
 
-/// An interruption within the answer.
+/// An interruption of a streamed answer.
 #[derive(Debug)]
 pub(super) enum Interruption {
     Fail(BoxError),
@@ -70,7 +70,7 @@ impl Step {
         Self::message(Message::assistant(text))
     }
 
-    /// Streams exactly these updates, whether or not the request asks for a stream.
+    /// Streams exactly these updates, even if the request does not ask for a stream.
     pub fn updates(updates: impl IntoIterator<Item = ChatUpdate>) -> Self {
         Self::new(Reply::Updates(updates.into_iter().collect()))
     }
@@ -85,8 +85,9 @@ impl Step {
         Self::new(Reply::Hang)
     }
 
-    /// Computes the step from the request. Each setting for streaming, waiting and interruptions is that of
-    /// the computed step, or that of the returned step if the computed step does not set it.
+    /// Computes the step from the request. If the computed step does not set whether to stream,
+    /// where to wait, or where to interrupt the answer, the setting of the step that this function
+    /// returns is used.
     pub fn respond(decide: impl FnOnce(&ChatRequest) -> Step + Send + 'static) -> Self {
         Self::new(Reply::Respond(Box::new(decide)))
     }
@@ -112,25 +113,25 @@ impl Step {
         self
     }
 
-    /// Streams `updates` updates, waits at a gate, then continues.
+    /// Streams `updates` updates, waits at a gate, and then streams the remaining updates.
     #[must_use]
     pub fn waits_after(self, updates: usize, gate: &Gate) -> Self {
         self.interrupted(updates, Interruption::Wait(gate.clone()))
     }
 
-    /// Streams `updates` updates, then an error.
+    /// Streams `updates` updates, and then an error.
     #[must_use]
     pub fn fails_after(self, updates: usize, error: impl Into<BoxError>) -> Self {
         self.interrupted(updates, Interruption::Fail(error.into()))
     }
 
-    /// Streams `updates` updates, then ends without a finish.
+    /// Streams `updates` updates, and then ends the stream without a finish.
     #[must_use]
     pub fn cut_off_after(self, updates: usize) -> Self {
         self.interrupted(updates, Interruption::CutOff)
     }
 
-    /// Streams `updates` updates, then nothing, without ending.
+    /// Streams `updates` updates, and then neither another update nor the end of the stream.
     #[must_use]
     pub fn hangs_after(self, updates: usize) -> Self {
         self.interrupted(updates, Interruption::Hang)
@@ -141,7 +142,8 @@ impl Step {
         self
     }
 
-    /// Returns the step that answers this request.
+    /// Returns the step to use for this request. For a step of [`respond`](Self::respond), this is
+    /// the computed step.
     pub(super) fn resolve(self, request: &ChatRequest) -> Self {
         let Reply::Respond(decide) = self.reply else { return self };
         let chosen = decide(request).resolve(request);

@@ -1,12 +1,13 @@
-//! The updates of an answer, as a provider would send them.
+//! Converts an answer to the updates of a stream.
 
 use futures_util::{Stream, StreamExt, stream};
 use tower_chat_core::{BoxError, ChatUpdate, Finish, Message, Part, Role, ToolCallDelta};
 
 use super::step::Interruption;
 
-/// Returns the updates of an answer: each message, and then the finish. A message of the model follows
-/// its deltas, which divide texts and arguments into two halves.
+/// Returns the updates of an answer: its messages, and then the finish. Before each message of the
+/// model, the updates contain its deltas. Each text and each list of arguments is divided into two
+/// deltas.
 pub(super) fn of_answer(messages: Vec<Message>, finish: Finish) -> Vec<ChatUpdate> {
     let mut updates = Vec::new();
     for message in messages {
@@ -19,7 +20,7 @@ pub(super) fn of_answer(messages: Vec<Message>, finish: Finish) -> Vec<ChatUpdat
     updates
 }
 
-/// Returns the updates as a stream, with an interruption after some of them.
+/// Returns the updates as a stream, which is interrupted after the given number of updates.
 pub(super) fn stream(
     updates: Vec<ChatUpdate>,
     interruption: Option<(usize, Interruption)>,
@@ -71,7 +72,7 @@ fn deltas(message: &Message, updates: &mut Vec<ChatUpdate>) {
     }
 }
 
-/// Returns the two halves of a text, without empty ones.
+/// Returns the two halves of a text. An empty half is omitted.
 fn halves(text: &str) -> impl Iterator<Item = String> {
     let middle = text.char_indices().nth(text.chars().count() / 2).map_or(0, |(at, _)| at);
     let (left, right) = text.split_at(middle);

@@ -1,25 +1,26 @@
-//! Scripts that run when a process ends.
+//! [`AtTheEnd`], which runs a script when the process ends.
 
 use std::{
     os::unix::process::CommandExt,
     process::{Child, Command, Stdio},
 };
 
-/// Runs a shell script when this value is dropped, or when this process has ended for any reason: a
-/// separate shell waits for the end of a pipe that only this process has open.
+/// Runs a shell script when this value is dropped, or when this process has ended for any reason. A
+/// separate shell reads from a pipe whose other end only this process has open, and runs the script
+/// when the pipe is closed.
 #[derive(Debug)]
 pub struct AtTheEnd(Child);
 
 impl AtTheEnd {
-    /// Starts a shell that waits to run a script, whose parameters are `$1` and so on.
+    /// Starts the shell that will run the script. In the script, the parameters are `$1` and so on.
     ///
     /// # Panics
     ///
-    /// If there is no shell.
+    /// Panics if the shell cannot be started.
     pub fn run(script: &str, parameters: &[&str]) -> Self {
         let waiting = Command::new("sh")
             .arg("-c")
-            // A signal that ends this process must not end the shell.
+            // A signal to the process group, which ends this process, must not end the shell.
             .arg(format!("trap '' INT TERM HUP; cat >/dev/null; {script}"))
             .arg("sh")
             .args(parameters)
@@ -35,7 +36,8 @@ impl AtTheEnd {
 impl Drop for AtTheEnd {
     fn drop(&mut self) {
         drop(self.0.stdin.take());
-        // The status of the script is ignored, because a panic here could hide another panic.
+        // The exit status of the script is ignored, because a second panic during unwinding would
+        // abort the process.
         drop(self.0.wait());
     }
 }

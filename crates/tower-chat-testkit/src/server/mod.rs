@@ -1,12 +1,12 @@
-//! Throwaway database servers, for tests that need a real one.
+//! Starts temporary database servers for tests that need a real server.
 //!
-//! A server listens only on the loopback interface, on a free port, stores its data in a temporary
-//! folder, and is removed with its data when the process ends for any reason. Tests never use a server
-//! that is already running.
+//! A server listens on a free port of the loopback interface, and stores its data in a temporary
+//! folder. When the process ends for any reason, the server is stopped and its data is deleted.
+//! Tests never use a server that was already running.
 //!
-//! If the programs of a server are missing, Debian's package is installed if this process is root.
-//! Otherwise the tests that need it are reported and skipped. With `TOWER_CHAT_CI=1` in the environment,
-//! this is a failure instead.
+//! If the programs of a server are missing and this process runs as root, Debian's package is
+//! installed. If the programs cannot be installed, the tests that need the server are skipped and
+//! reported. With `TOWER_CHAT_CI=1` in the environment, these tests fail instead.
 
 #![allow(clippy::expect_used, reason = "a panic is a failing test")]
 
@@ -33,23 +33,24 @@ pub use self::{
     redis_cluster::RedisCluster,
 };
 
-/// The reason why there is no server.
+/// The error of starting a server whose programs are not installed.
 #[derive(Debug, thiserror::Error)]
 #[error("{what} is not installed, and installing it failed: {reason}")]
 #[non_exhaustive]
 pub struct Missing {
     /// The missing program.
     pub what: &'static str,
-    /// The reason why it was not installed.
+    /// The reason why the program could not be installed.
     pub reason: String,
 }
 
-/// Returns the server. If it is missing, ends this process with success, after [`skip`](crate::skip) has
-/// reported the skipped test. Use it only in programs in which all tests need the server.
+/// Returns the server. If the server is missing, reports the skipped tests with
+/// [`skip`](crate::skip) and exits the process with the status 0. Call this function only in a test
+/// program in which all tests need the server.
 ///
 /// # Panics
 ///
-/// If the server is missing and the environment has `TOWER_CHAT_CI=1`.
+/// Panics if the server is missing and the environment contains `TOWER_CHAT_CI=1`.
 pub fn required<Server>(server: Result<Server, Missing>, what_needs_it: &str) -> Server {
     match server {
         Ok(server) => server,
@@ -60,11 +61,12 @@ pub fn required<Server>(server: Result<Server, Missing>, what_needs_it: &str) ->
     }
 }
 
-/// Returns a port of the loopback interface that was free a moment ago.
+/// Returns a free port of the loopback interface. Another process may take the port before the
+/// caller uses it.
 ///
 /// # Panics
 ///
-/// If there is none.
+/// Panics if no port is free.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind(("127.0.0.1", 0)).expect("a port is free");
     listener.local_addr().expect("the listener has an address").port()

@@ -1,21 +1,22 @@
-//! The operating system's user that runs a server.
+//! [`OsUser`], the operating system's user that runs a server.
 
 use std::{fs, os::unix::fs::chown, path::Path, process::Command};
 
-/// The user of a server: that of this process, or another one if this process is root, because
-/// database servers refuse to run as root.
+/// The user that runs a server. This is the user of this process, or another user if this process
+/// runs as root, because database servers refuse to run as root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OsUser {
-    /// The ids of the user and the group, if this user is not the current one.
+    /// The ids of the user and the group. `None` for the user of this process.
     other: Option<(u32, u32)>,
 }
 
 impl OsUser {
-    /// Returns a user other than root: the first existing user of these names, or `nobody`.
+    /// Returns the user of this process, unless it is root. For root, returns the first existing
+    /// user of `preferred`, or the user `nobody`.
     ///
     /// # Panics
     ///
-    /// If this process is root and none of them exists.
+    /// Panics if this process runs as root and none of these users exists.
     pub fn not_root(preferred: &[&str]) -> Self {
         if !is_root() {
             return Self { other: None };
@@ -38,11 +39,11 @@ impl OsUser {
         command
     }
 
-    /// Makes this user the owner of a file or folder.
+    /// Makes this user the owner of a file or a folder.
     ///
     /// # Panics
     ///
-    /// If that fails.
+    /// Panics if the owner cannot be changed.
     pub fn own(&self, path: &Path) {
         if let Some((user, group)) = self.other {
             chown(path, Some(user), Some(group)).expect("root changes the owner of the file");
@@ -55,7 +56,7 @@ pub(super) fn is_root() -> bool {
     id.stdout.trim_ascii() == b"0"
 }
 
-/// Returns the user id and group id of a user in the text of /etc/passwd.
+/// Returns the user id and the group id of a user. `accounts` is the text of `/etc/passwd`.
 fn find(accounts: &str, name: &str) -> Option<(u32, u32)> {
     let fields = accounts
         .lines()

@@ -1,4 +1,4 @@
-//! Continuous writes during outages of a server.
+//! Tests that writes survive outages of a server.
 
 use std::sync::{
     Arc,
@@ -12,21 +12,21 @@ use tower_chat_core::{
 };
 
 const SCOPE: &str = "outages";
-/// The number of writers, each with its own conversation.
+/// The number of tasks that write, each to its own conversation.
 const WRITERS: usize = 12;
-/// The number of writes of all writers together between two outages.
+/// The number of writes, in total over all tasks, between two outages.
 const BETWEEN_OUTAGES: usize = 120;
 
-/// Writes to `store` continuously, from several writers with their own conversations, during a
-/// sequence of outages. Then checks that every write is stored once and in order.
+/// Writes to `store` from several tasks, each to its own conversation, during a sequence of
+/// outages. Then checks that every write was stored once and in order.
 ///
-/// Each outage is a function that stops the server and restarts it. The writers continue until the final
-/// outage has ended and they have stored more writes after it. The store's retries must last longer than
-/// every outage.
+/// Each outage is a function that stops and restarts the server. The tasks write until they have
+/// stored further writes after the last outage. The store must retry a write for a longer time than
+/// any outage.
 ///
 /// # Panics
 ///
-/// If a write fails, is missing or is stored twice.
+/// Panics if a write fails, is missing, or was stored twice.
 pub async fn writes_through_outages<Store, Outage>(
     store: Store,
     outages: impl IntoIterator<Item = Outage>,
@@ -68,7 +68,7 @@ fn texts(number: usize) -> [String; 2] {
     [number.to_string(), "second".to_owned()]
 }
 
-/// Stores writes until `has_ended` is set, and returns their number.
+/// Stores writes until `has_ended` is set, and returns the number of writes.
 async fn write_until(
     has_ended: Arc<AtomicBool>,
     store: impl HistoryStore,
@@ -92,7 +92,7 @@ async fn write_until(
     writes
 }
 
-/// Waits until all writers together have stored [`BETWEEN_OUTAGES`] more writes.
+/// Waits until all tasks together have stored another [`BETWEEN_OUTAGES`] writes.
 async fn some_writes(progress: &mut watch::Receiver<usize>) {
     let enough = *progress.borrow() + BETWEEN_OUTAGES;
     progress.wait_for(|count| *count >= enough).await.expect("there are writers");

@@ -1,4 +1,4 @@
-//! A PgBouncer in front of a PostgreSQL server.
+//! [`PgBouncer`], a connection pooler for a PostgreSQL server.
 
 use std::{
     fs,
@@ -19,13 +19,14 @@ const PROGRAMS: Programs = Programs {
     names: &["pgbouncer"],
 };
 
-/// The maximum number of ports that are tried, because another process may take a free port.
+/// The maximum number of ports that are tried. A port may be taken by another process after it was
+/// found free.
 const ATTEMPTS: usize = 5;
 
-/// The maximum time until the pooler accepts connections.
+/// The maximum time to wait until the pooler accepts connections.
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The duration for which a connection to the server belongs to one client.
+/// How long the pooler assigns a connection of the server to one client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum PoolMode {
     /// Until the client disconnects.
@@ -34,7 +35,7 @@ pub enum PoolMode {
     Transaction,
 }
 
-/// A PgBouncer for this process only, in front of a [`PostgresServer`].
+/// A PgBouncer that pools connections to a [`PostgresServer`]. Only this process uses it.
 ///
 /// The pooler ignores the startup parameter `options`, and does not support prepared statements
 /// (`max_prepared_statements` is 0, which versions before 1.21 cannot change).
@@ -49,7 +50,7 @@ pub enum PoolMode {
 #[derive(Debug)]
 pub struct PgBouncer {
     process: Option<Child>,
-    // Dropped after the pooler has ended.
+    // Dropped after the pooler was stopped.
     _end: AtTheEnd,
     folder: TempDir,
     port: u16,
@@ -61,11 +62,11 @@ impl PgBouncer {
     ///
     /// # Errors
     ///
-    /// [`Missing`], if PgBouncer is not installed and cannot be.
+    /// Fails with [`Missing`] if PgBouncer is not installed and cannot be installed.
     ///
     /// # Panics
     ///
-    /// If the pooler is installed and does not start.
+    /// Panics if the pooler is installed but does not start.
     pub fn start(
         server: &PostgresServer,
         mode: PoolMode,
@@ -100,7 +101,8 @@ impl PgBouncer {
         panic!("PgBouncer does not start: {log}");
     }
 
-    /// Returns the address of a database of the server, for its superuser, through the pooler.
+    /// Returns the URL by which the superuser connects to a database of the server through the
+    /// pooler.
     pub fn address(&self, database: &str) -> String {
         format!("postgres://postgres@127.0.0.1:{}/{database}?sslmode=disable", self.port)
     }
@@ -122,8 +124,8 @@ impl PgBouncer {
         )
     }
 
-    /// Waits until the pooler accepts connections, and returns whether it does. Kills a pooler that does
-    /// not.
+    /// Waits until the pooler accepts connections. If the pooler does not do so in time, kills it
+    /// and returns `false`.
     fn is_running(&mut self, mut process: Child) -> bool {
         let end = Instant::now() + START_TIMEOUT;
         while Instant::now() < end {
@@ -147,7 +149,8 @@ impl Drop for PgBouncer {
         if let Some(mut process) = self.process.take() {
             drop(process.kill());
             drop(process.wait());
-            // Another process may soon get the same process id.
+            // The operating system may assign the same process id to another process, which the
+            // script must not kill.
             drop(fs::remove_file(self.folder.path().join("pid")));
         }
     }

@@ -1,4 +1,4 @@
-//! A PostgreSQL server.
+//! [`PostgresServer`], a temporary PostgreSQL server.
 
 use std::{
     fs,
@@ -20,17 +20,18 @@ const PROGRAMS: Programs = Programs {
     names: &["initdb", "pg_basebackup", "pg_ctl", "postgres"],
 };
 
-/// The maximum number of ports that are tried, because another process may take a free port.
+/// The maximum number of ports that are tried. A port may be taken by another process after it was
+/// found free.
 const ATTEMPTS: usize = 5;
 
-/// The maximum time until the processes of a killed server end.
+/// The maximum time to wait until all processes of a killed server have ended.
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// A PostgreSQL server for this process only. Every client on the loopback interface is accepted as
-/// any user.
+/// A temporary PostgreSQL server, which only this process uses. The server accepts every client on
+/// the loopback interface, as any user and without a password.
 ///
-/// By default the server does not sync to the disk. The server is therefore fast, and its data survive
-/// the end of its processes, but not a power loss.
+/// By default, the server does not sync its files, because tests are then faster. The data survives
+/// a crash of the server's processes but not a power loss.
 ///
 /// ```no_run
 /// use tower_chat_testkit::server::{PostgresServer, required};
@@ -44,7 +45,7 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 /// ```
 #[derive(Debug)]
 pub struct PostgresServer {
-    // Dropped first: the script needs the folder.
+    // Dropped before `folder`, which the script needs.
     _end: AtTheEnd,
     pub(super) folder: TempDir,
     pub(super) programs: PathBuf,
@@ -60,7 +61,7 @@ pub struct PostgresSetup {
     tls: Option<TlsFiles>,
 }
 
-/// The certificate and the key of a server, as PEM.
+/// The certificate and the private key of a server, in PEM format.
 #[derive(Debug, Clone)]
 struct TlsFiles {
     certificate: String,
@@ -72,66 +73,69 @@ impl PostgresServer {
     ///
     /// # Errors
     ///
-    /// [`Missing`], if PostgreSQL is not installed and cannot be.
+    /// Fails with [`Missing`] if PostgreSQL is not installed and cannot be installed.
     ///
     /// # Panics
     ///
-    /// If the server is installed and does not start.
+    /// Panics if the server is installed but does not start.
     pub fn start() -> Result<Self, Missing> {
         PostgresSetup::default().start()
     }
 
-    /// Returns settings to start a server with.
+    /// Returns the default settings, which the caller can change before it starts a server.
     pub fn setup() -> PostgresSetup {
         PostgresSetup::default()
     }
 
-    /// Returns the address of a database on the server, for its superuser. The database `postgres`
+    /// Returns the URL by which the superuser connects to a database. The database `postgres`
     /// always exists.
     pub fn address(&self, database: &str) -> String {
         self.address_for("postgres", database)
     }
 
-    /// Returns the address of a database on the server, for one of its users.
+    /// Returns the URL by which a user connects to a database.
     pub fn address_for(&self, user: &str, database: &str) -> String {
         format!("postgres://{user}@127.0.0.1:{}/{database}?sslmode=disable", self.port)
     }
 
-    /// Returns the port on which it listens.
+    /// Returns the port on which the server listens.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Returns the folder of its data, which belongs to the server's user.
+    /// Returns the data folder of the server. The owner of the folder is the user that runs the
+    /// server.
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Stops the server as a crash would, which disconnects all clients.
+    /// Stops the server immediately, without a clean shutdown, as in a crash. All clients are
+    /// disconnected.
     ///
     /// # Panics
     ///
-    /// If the server is not running.
+    /// Panics if the server is not running.
     pub fn crash(&self) {
         let stopped = self.control(&["stop", "--mode=immediate"]);
         stopped.expect("PostgreSQL is stopped");
     }
 
-    /// Shuts the server down without waiting for its clients. Their transactions are rolled back.
+    /// Shuts the server down without waiting for its clients. The transactions of the clients are
+    /// rolled back.
     ///
     /// # Panics
     ///
-    /// If the server is not running.
+    /// Panics if the server is not running.
     pub fn stop(&self) {
         self.control(&["stop", "--mode=fast"]).expect("PostgreSQL is stopped");
     }
 
-    /// Kills the server's main process. A killed main process cannot notify the server's other processes,
-    /// which detect its end and then end too.
+    /// Kills the main process of the server. The other processes of the server end when they detect
+    /// that the main process is gone.
     ///
     /// # Panics
     ///
-    /// If the server is not running.
+    /// Panics if the server is not running.
     pub fn kill(&self) {
         let file = self.folder.path().join("data/postmaster.pid");
         let text = fs::read_to_string(&file).expect("the process id of the server is read");
@@ -140,14 +144,14 @@ impl PostgresServer {
         assert!(killed.success(), "PostgreSQL is killed");
     }
 
-    /// Restarts the server with the same data and port.
+    /// Restarts the server with the same data and on the same port.
     ///
     /// # Panics
     ///
-    /// If the server does not start.
+    /// Panics if the server does not start.
     pub fn start_again(&self) {
         let end = Instant::now() + STOP_TIMEOUT;
-        // After a kill, the server refuses to start while another of its processes is running.
+        // After `kill`, the server refuses to start until all of its old processes have ended.
         while let Err(error) = self.control(&["start"]) {
             let log = self.log();
             assert!(Instant::now() < end, "PostgreSQL does not start again: {error}\n{log}");
@@ -155,12 +159,12 @@ impl PostgresServer {
         }
     }
 
-    /// Returns the server's log.
+    /// Returns the content of the server's log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Runs a server with the data in a folder, on a free port.
+    /// Starts a server on a free port, with the data in a folder.
     pub(super) fn run(
         folder: TempDir,
         programs: PathBuf,
@@ -185,7 +189,7 @@ impl PostgresServer {
         panic!("PostgreSQL does not start: {failure}\n{}", server.log());
     }
 
-    /// Executes an action of `pg_ctl`, and waits for its end.
+    /// Runs `pg_ctl` with these arguments, and waits until the command has ended.
     pub(super) fn control(&self, arguments: &[&str]) -> Result<(), String> {
         let mut command = self.user.command(&self.programs.join("pg_ctl"));
         command.args(arguments).args(["--wait", "--timeout=120", "--silent", "--pgdata"]);
@@ -209,31 +213,31 @@ impl PostgresServer {
 }
 
 impl PostgresSetup {
-    /// Makes the server sync each commit, which is PostgreSQL's default, and stores its data under
-    /// a folder, because the default folder for temporary files may be in memory. The server's user
-    /// must have access to the folder.
+    /// Makes the server sync each commit, which is PostgreSQL's default. Stores the data in a
+    /// subfolder of `folder`, because the default folder for temporary files may be in memory. The
+    /// user that runs the server must have access to `folder`.
     #[must_use]
     pub fn durable_under(mut self, folder: impl Into<PathBuf>) -> Self {
         self.durable_under = Some(folder.into());
         self
     }
 
-    /// Requires TLS. The certificate and its key are PEM.
+    /// Makes the server require TLS. The certificate and its private key are in PEM format.
     #[must_use]
     pub fn tls(mut self, certificate: impl Into<String>, key: impl Into<String>) -> Self {
         self.tls = Some(TlsFiles { certificate: certificate.into(), key: key.into() });
         self
     }
 
-    /// Starts the server.
+    /// Starts a server with these settings.
     ///
     /// # Errors
     ///
-    /// [`Missing`], if PostgreSQL is not installed and cannot be.
+    /// Fails with [`Missing`] if PostgreSQL is not installed and cannot be installed.
     ///
     /// # Panics
     ///
-    /// If the server is installed and does not start.
+    /// Panics if the server is installed but does not start.
     pub fn start(self) -> Result<PostgresServer, Missing> {
         let programs = PROGRAMS.find()?;
         let user = OsUser::not_root(&["postgres"]);
@@ -249,7 +253,7 @@ impl PostgresSetup {
         Ok(PostgresServer::run(folder, programs, user, self))
     }
 
-    /// Creates a folder for a server's data.
+    /// Creates the folder for the data of a server.
     pub(super) fn folder(&self, user: &OsUser) -> TempDir {
         let mut temporary = tempfile::Builder::new();
         temporary.prefix("postgres-");
@@ -264,7 +268,8 @@ impl PostgresSetup {
 }
 
 impl TlsFiles {
-    /// Writes the files to the paths of the server's settings, and requires TLS.
+    /// Writes the certificate and the key to the files that the server's settings name, and makes
+    /// the server require TLS.
     fn write(&self, data: &Path, user: &OsUser) {
         for (name, content) in [
             ("server.crt", self.certificate.as_str()),
@@ -273,7 +278,7 @@ impl TlsFiles {
         ] {
             let path = data.join(name);
             fs::write(&path, content).expect("the file of the server is written");
-            // PostgreSQL refuses a key that is readable for other users.
+            // PostgreSQL refuses a private key that other users can read.
             let owner_alone = fs::Permissions::from_mode(0o600);
             fs::set_permissions(&path, owner_alone).expect("the file of the server is written");
             user.own(&path);
@@ -281,10 +286,10 @@ impl TlsFiles {
     }
 }
 
-/// Runs a command in a folder to which its user has access.
+/// Runs a command in a folder to which the user of the command has access.
 pub(super) fn run(command: &mut Command, folder: &Path) -> Result<(), String> {
-    // The output is written to a file, because a pipe would stay open as long as the server that the
-    // command starts.
+    // The output is written to a file instead of a pipe. A pipe would remain open until the server
+    // that the command has started ends.
     let printed = folder.join("printed");
     let file = fs::File::create(&printed).map_err(|error| error.to_string())?;
     let other = file.try_clone().map_err(|error| error.to_string())?;

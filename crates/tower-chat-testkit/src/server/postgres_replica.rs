@@ -1,15 +1,15 @@
-//! Replicas of a PostgreSQL server, and failovers.
+//! Replicas and failovers of a [`PostgresServer`].
 
 use std::fs;
 
 use super::{PostgresServer, postgres::run};
 
 impl PostgresServer {
-    /// Starts a streaming replica of this server, which answers queries, and refuses changes.
+    /// Starts a streaming replica of this server. The replica answers queries and refuses writes.
     ///
     /// # Panics
     ///
-    /// If the server is not running, or the replica does not start.
+    /// Panics if the server is not running, or if the replica does not start.
     pub fn replica(&self) -> Self {
         let setup = self.setup.clone();
         let folder = setup.folder(&self.user);
@@ -26,17 +26,17 @@ impl PostgresServer {
     ///
     /// # Panics
     ///
-    /// If this server is not a replica, or is not running.
+    /// Panics if this server is not a replica, or is not running.
     pub fn promote(&self) {
         self.control(&["promote"]).expect("the replica is promoted");
     }
 
-    /// Restarts a stopped server as a replica of another server. If the histories of the two servers
-    /// differ, the restarted server does not replicate, and still refuses changes.
+    /// Restarts a stopped server as a replica of another server. If this server has transactions
+    /// that the other server does not have, it cannot replicate, but still refuses writes.
     ///
     /// # Panics
     ///
-    /// If the server does not start.
+    /// Panics if the server does not start.
     pub fn start_again_as_replica_of(&self, other: &Self) {
         let data = self.folder.path().join("data");
         let setting = format!(

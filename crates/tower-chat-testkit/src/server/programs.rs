@@ -1,4 +1,4 @@
-//! The installed programs of a server.
+//! Finds or installs the programs of a server.
 
 use std::{
     env, fs,
@@ -9,28 +9,30 @@ use std::{
 
 use super::{Missing, os_user};
 
-/// The names of a server's programs, and the package that installs them.
+/// The names of a server's programs, and the Debian package that contains them.
 #[derive(Debug, Clone, Copy)]
 pub struct Programs {
-    /// The name of the server, for people.
+    /// The name of the server, for messages.
     pub what: &'static str,
-    /// Debian's package.
+    /// The name of the Debian package.
     pub package: &'static str,
-    /// Folders to search in addition to `PATH`. A `*` matches the name of any folder.
+    /// The folders to search in addition to `PATH`. A `*` matches any folder name.
     pub folders: &'static [&'static str],
-    /// The required programs, which must all be in one folder.
+    /// The names of the required programs, which must all be in the same folder.
     pub names: &'static [&'static str],
 }
 
-/// A lock, because the package manager accepts one command at a time.
+/// A lock that is held during an installation, because the package manager accepts only one command
+/// at a time.
 static INSTALLING: Mutex<()> = Mutex::new(());
 
 impl Programs {
-    /// Returns the folder with all programs, after installing them if that is possible.
+    /// Returns the folder that contains all programs. Installs the programs if they are missing and
+    /// this process runs as root.
     ///
     /// # Errors
     ///
-    /// [`Missing`], if they are not installed and cannot be.
+    /// Fails with [`Missing`] if the programs are not installed and cannot be installed.
     pub fn find(&self) -> Result<PathBuf, Missing> {
         if let Some(folder) = self.installed() {
             return Ok(folder);
@@ -43,7 +45,7 @@ impl Programs {
         })
     }
 
-    /// Returns the folder with all programs, if they are installed.
+    /// Returns the folder that contains all programs, if they are installed.
     pub fn installed(&self) -> Option<PathBuf> {
         let path = env::var_os("PATH").unwrap_or_default();
         let mut folders: Vec<PathBuf> = env::split_paths(&path).collect();
@@ -52,8 +54,8 @@ impl Programs {
     }
 }
 
-/// Returns the folders that match a pattern, in descending byte order of their paths. Version 16
-/// precedes version 15, but version 9 precedes both.
+/// Returns the folders that match a pattern, in descending byte order of their paths. In this
+/// order, version 16 precedes version 15, but version 9 precedes both.
 fn matching(pattern: &str) -> Vec<PathBuf> {
     let Some((before, after)) = pattern.split_once("/*/") else { return vec![pattern.into()] };
     let entries = fs::read_dir(Path::new(before)).into_iter().flatten().flatten();

@@ -1,4 +1,4 @@
-//! A Redis server, or a Valkey server if that is installed instead.
+//! [`RedisServer`], a temporary server of Redis, or of Valkey if Redis is not installed.
 
 use std::{
     fs,
@@ -24,16 +24,17 @@ const REDIS: Programs = Programs {
 const VALKEY: Programs =
     Programs { what: "Valkey", package: "valkey-server", names: &["valkey-server"], ..REDIS };
 
-/// The maximum number of ports that are tried, because another process may take a free port.
+/// The maximum number of ports that are tried. A port may be taken by another process after it was
+/// found free.
 const ATTEMPTS: usize = 5;
 
-/// The maximum time until a server answers.
+/// The maximum time to wait until a server replies.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A Redis server for this process only.
+/// A temporary Redis server, which only this process uses.
 ///
-/// The server writes everything to its append-only file and syncs before it replies
-/// (`appendfsync always`), so that acknowledged writes survive [`crash`](Self::crash).
+/// The server appends each write to its append-only file, and syncs the file before it replies
+/// (`appendfsync always`). Acknowledged writes therefore survive [`crash`](Self::crash).
 ///
 /// ```no_run
 /// use tower_chat_testkit::server::{RedisServer, required};
@@ -44,7 +45,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub struct RedisServer {
     process: Option<Child>,
-    // Dropped after the server has ended.
+    // Dropped after the server was stopped.
     _end: AtTheEnd,
     folder: TempDir,
     pub(super) program: PathBuf,
@@ -57,24 +58,26 @@ impl RedisServer {
     ///
     /// # Errors
     ///
-    /// [`Missing`], if neither Redis nor Valkey is installed and Redis cannot be.
+    /// Fails with [`Missing`] if neither Redis nor Valkey is installed, and Redis cannot be
+    /// installed.
     ///
     /// # Panics
     ///
-    /// If the server is installed and does not start.
+    /// Panics if the server is installed but does not start.
     pub fn start() -> Result<Self, Missing> {
         Self::start_with(&[])
     }
 
-    /// Starts a server with command line settings, such as `--requirepass` and a password.
+    /// Starts a server with additional command line arguments, such as `--requirepass` and a
+    /// password.
     ///
     /// # Errors
     ///
-    /// [`Missing`], as for [`start`](Self::start).
+    /// Fails with [`Missing`] under the same conditions as [`start`](Self::start).
     ///
     /// # Panics
     ///
-    /// If the server is installed and does not start.
+    /// Panics if the server is installed but does not start.
     pub fn start_with(settings: &[&str]) -> Result<Self, Missing> {
         let program = match VALKEY.installed() {
             Some(folder) => folder.join("valkey-server"),
@@ -103,49 +106,50 @@ impl RedisServer {
         panic!("Redis does not start: {}", server.log());
     }
 
-    /// Returns the port on the loopback interface.
+    /// Returns the port on which the server listens.
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// Returns the address of one of the server's 16 databases, from 0.
+    /// Returns the URL of one of the server's 16 databases, whose numbers begin with 0.
     pub fn address(&self, database: u32) -> String {
         format!("redis://127.0.0.1:{}/{database}", self.port)
     }
 
-    /// Returns the folder of the server's data.
+    /// Returns the data folder of the server.
     pub fn folder(&self) -> &std::path::Path {
         self.folder.path()
     }
 
-    /// Kills the server (`kill -9`), which disconnects all clients.
+    /// Kills the server with `SIGKILL`. All clients are disconnected.
     ///
     /// # Panics
     ///
-    /// If the server is not running.
+    /// Panics if the server is not running.
     pub fn crash(&mut self) {
         let mut process = self.process.take().expect("the server is running");
         process.kill().expect("Redis is killed");
         process.wait().expect("Redis has ended");
-        // Another process may soon get the same process id.
+        // The operating system may assign the same process id to another process, which the script
+        // must not kill.
         drop(fs::remove_file(self.folder.path().join("pid")));
     }
 
-    /// Suspends the server's process (`SIGSTOP`), which then does not reply until
-    /// [`resume`](Self::resume).
+    /// Suspends the process of the server with `SIGSTOP`. The server then does not reply until
+    /// [`resume`](Self::resume) is called.
     ///
     /// # Panics
     ///
-    /// If the server is not running.
+    /// Panics if the server is not running.
     pub fn pause(&self) {
         self.signal("-STOP");
     }
 
-    /// Resumes a suspended server, which does not notice the time in between.
+    /// Resumes a suspended server with `SIGCONT`.
     ///
     /// # Panics
     ///
-    /// If the server is not running.
+    /// Panics if the server is not running.
     pub fn resume(&self) {
         self.signal("-CONT");
     }
@@ -156,22 +160,22 @@ impl RedisServer {
         assert!(status.success(), "`kill {signal}` of the server succeeds");
     }
 
-    /// Restarts the server with the same data and port.
+    /// Restarts the server with the same data and on the same port.
     ///
     /// # Panics
     ///
-    /// If the server does not start.
+    /// Panics if the server does not start.
     pub fn start_again(&mut self) {
         assert!(self.run(), "Redis does not start again: {}", self.log());
     }
 
-    /// Returns the server's log.
+    /// Returns the content of the server's log.
     pub fn log(&self) -> String {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Starts the server and waits until it replies. Returns whether it does, and kills a server that
-    /// does not.
+    /// Starts the server and waits until it replies. If the server does not reply in time, kills it
+    /// and returns `false`.
     fn run(&mut self) -> bool {
         let folder = self.folder.path().to_string_lossy().into_owned();
         let port = self.port.to_string();
@@ -211,7 +215,7 @@ impl Drop for RedisServer {
     }
 }
 
-/// Returns whether a server replies at a port, and has loaded its data.
+/// Returns whether a server replies on a port and has loaded its data.
 fn is_ready(port: u16) -> bool {
     let ask = || {
         let mut stream = TcpStream::connect(("127.0.0.1", port))?;
@@ -221,6 +225,7 @@ fn is_ready(port: u16) -> bool {
         stream.read_exact(&mut answer)?;
         std::io::Result::Ok(answer)
     };
-    // A server with a password replies with an error, which is sufficient.
+    // A server that requires a password replies with the error `NOAUTH`, which shows that it is
+    // ready.
     ask().is_ok_and(|answer| matches!(&answer, b"+PONG" | b"-NOAU"))
 }

@@ -1,4 +1,4 @@
-//! A cluster of Redis servers.
+//! [`RedisCluster`], a temporary cluster of Redis servers.
 
 use std::{
     io::{BufRead, BufReader, Read, Write},
@@ -10,46 +10,48 @@ use std::{
 
 use super::{Missing, RedisServer, free_port};
 
-/// The number of slots of a cluster.
+/// The number of hash slots of a cluster.
 const SLOTS: usize = 16_384;
 
-/// The maximum time until the servers reach a state that [`RedisCluster::until`] waits for.
+/// The maximum time that [`RedisCluster::until`] waits.
 const TIMEOUT: Duration = Duration::from_secs(120);
 
-/// A cluster of Redis servers: primary servers that each have a part of the slots, with or without
-/// replicas.
+/// A cluster of Redis servers. Each primary server owns a part of the hash slots, and may have a
+/// replica.
 #[derive(Debug)]
 pub struct RedisCluster {
     servers: Vec<RedisServer>,
 }
 
-/// The time for which a primary server must be unreachable until its replica takes over, in milliseconds.
+/// The time, in milliseconds, after which the replica of an unreachable primary server replaces
+/// that server.
 const NODE_TIMEOUT: &str = "2000";
 
 impl RedisCluster {
-    /// Starts a cluster of this many servers, without replicas.
+    /// Starts a cluster of `servers` primary servers without replicas.
     ///
     /// # Errors
     ///
-    /// [`Missing`], as for [`RedisServer::start`].
+    /// Fails with [`Missing`] under the same conditions as [`RedisServer::start`].
     ///
     /// # Panics
     ///
-    /// If the cluster does not form.
+    /// Panics if the servers do not form a cluster.
     pub fn start(servers: usize) -> Result<Self, Missing> {
         Self::start_with(servers, servers, &[])
     }
 
-    /// Starts a cluster of this many servers, each with a replica that takes over after two
-    /// seconds. The replica of server `n` is server `servers + n`.
+    /// Starts a cluster of `servers` primary servers, each with a replica. The replica replaces its
+    /// primary server if that server is unreachable for two seconds. The replica of server `n` is
+    /// server `servers + n`.
     ///
     /// # Errors
     ///
-    /// [`Missing`], as for [`RedisServer::start`].
+    /// Fails with [`Missing`] under the same conditions as [`RedisServer::start`].
     ///
     /// # Panics
     ///
-    /// If the cluster does not form.
+    /// Panics if the servers do not form a cluster.
     pub fn start_with_replicas(servers: usize) -> Result<Self, Missing> {
         let settings =
             ["--cluster-node-timeout", NODE_TIMEOUT, "--cluster-replica-validity-factor", "0"];
@@ -95,7 +97,7 @@ impl RedisCluster {
     ///
     /// # Panics
     ///
-    /// If the condition is not true within two minutes.
+    /// Panics if the condition is not true within two minutes.
     pub fn until(&self, mut is_so: impl FnMut() -> bool) {
         let end = Instant::now() + TIMEOUT;
         while !is_so() {
@@ -104,11 +106,12 @@ impl RedisCluster {
         }
     }
 
-    /// Returns the reply of one of its servers to a command. The reply must be one text or number.
+    /// Sends a command to one of the servers and returns the reply, which must be a single string
+    /// or number.
     ///
     /// # Panics
     ///
-    /// If the server does not reply.
+    /// Panics if the server does not reply.
     pub fn ask(&self, server: usize, command: &str) -> String {
         ask(self.server(server).port(), command)
     }
@@ -121,7 +124,7 @@ impl RedisCluster {
     ///
     /// # Panics
     ///
-    /// If the server does not reply.
+    /// Panics if the server does not reply.
     pub fn is_following(&self, server: usize) -> bool {
         self.ask(server, "INFO replication").contains("master_link_status:up")
     }
@@ -130,17 +133,17 @@ impl RedisCluster {
     ///
     /// # Panics
     ///
-    /// If the server does not reply.
+    /// Panics if the server does not reply.
     pub fn is_primary(&self, server: usize) -> bool {
         self.ask(server, "INFO replication").contains("role:master")
     }
 
-    /// Moves this many slots of one server to another, with their keys, by
-    /// `redis-cli --cluster reshard`. A server without slots may become a replica.
+    /// Moves hash slots with their keys from one server to another, with `redis-cli --cluster
+    /// reshard`. A server that has no slots afterwards may become a replica.
     ///
     /// # Panics
     ///
-    /// If that fails.
+    /// Panics if the slots cannot be moved.
     pub fn move_slots(&self, from: usize, to: usize, slots: usize) {
         let server = self.server(from);
         let program = server.program.to_string_lossy().replace("-server", "-cli");
@@ -155,7 +158,7 @@ impl RedisCluster {
         assert!(moved.status.success(), "the slots were not moved: {printed}");
     }
 
-    /// Returns the addresses of its servers.
+    /// Returns the URLs of the servers.
     pub fn addresses(&self) -> Vec<String> {
         self.servers.iter().map(|server| format!("redis://127.0.0.1:{}", server.port())).collect()
     }
@@ -165,11 +168,12 @@ impl RedisCluster {
         &mut self.servers
     }
 
-    /// Returns whether a server knows all servers of the cluster, and considers all slots reachable.
+    /// Returns whether a server has found all servers of the cluster, and considers all hash slots
+    /// reachable.
     ///
     /// # Panics
     ///
-    /// If the server does not reply.
+    /// Panics if the server does not reply.
     pub fn is_known_to(&self, server: &RedisServer) -> bool {
         let known = ask(server.port(), "CLUSTER INFO");
         let size = format!("cluster_known_nodes:{}\r\n", self.servers.len());
@@ -177,7 +181,7 @@ impl RedisCluster {
     }
 }
 
-/// Returns the server's reply to a command.
+/// Sends a command to the server on a port and returns the reply.
 fn ask(port: u16, command: &str) -> String {
     let mut stream =
         TcpStream::connect(("127.0.0.1", port)).expect("the server accepts connections");

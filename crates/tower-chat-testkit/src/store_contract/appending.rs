@@ -1,4 +1,4 @@
-//! The rules of writes: when they are stored, and when they are not.
+//! The rules that determine which writes are stored.
 
 use std::{str::FromStr, sync::Arc};
 
@@ -16,7 +16,8 @@ use super::{
     },
 };
 
-/// A conversation that was never written has no messages, no service id and no revision.
+/// A conversation that was never written has no messages and no service id, and its revision is
+/// [`Revision::ABSENT`].
 pub async fn an_unknown_conversation_is_absent_and_empty(store: Store) {
     assert_eq!(revision(&store, &key("unknown")).await, Revision::ABSENT);
     let history = store.load(&key("unknown")).await.expect("the history is loaded");
@@ -26,7 +27,8 @@ pub async fn an_unknown_conversation_is_absent_and_empty(store: Store) {
     assert_listed(&store, "scope", &[]).await;
 }
 
-/// Messages are returned in the order in which they were appended, over several writes and runs.
+/// A load returns messages in the order in which they were appended, even over several writes and
+/// runs.
 pub async fn what_is_appended_is_returned_in_order(store: Store) {
     let key = key("order");
     let first = stored(&store, write(&key, Revision::ABSENT, &["1", "2"])).await;
@@ -61,7 +63,8 @@ pub async fn loaded_messages_carry_their_ids(store: Store) {
     assert_eq!(ids, [(run, 5), (run, 6), (other, 0)].map(|(run, index)| MessageId { run, index }));
 }
 
-/// Every kind of part is returned unchanged, native items and arguments byte for byte.
+/// A load returns every kind of part unchanged. Native items and arguments are returned byte for
+/// byte.
 pub async fn messages_are_returned_as_they_were(store: Store) {
     let item = RawJson::from_str(r#"{ "z":1.50, "a":1E+2, "a":[ ], "e":"\u00e9\/" }"#);
     let native = Native::new("some-wire", item.expect("the JSON is valid"));
@@ -100,8 +103,8 @@ pub async fn messages_are_returned_as_they_were(store: Store) {
     }
 }
 
-/// A write at another revision is refused as a whole, and the conflict contains the revision that
-/// was found.
+/// A write that expects another revision than that of the conversation is refused as a whole. The
+/// conflict contains the revision of the conversation.
 pub async fn a_write_at_another_revision_is_a_conflict_and_stores_nothing(store: Store) {
     let (key, unknown) = (key("conflict"), key("conflict of nothing"));
     let current = stored(&store, write(&key, Revision::ABSENT, &["1", "2"])).await;
@@ -126,7 +129,8 @@ pub async fn a_write_at_another_revision_is_a_conflict_and_stores_nothing(store:
     assert_listed(&store, "scope", &[key]).await;
 }
 
-/// A write that is stored already is acknowledged again, at once or later, and changes nothing.
+/// If a stored write is submitted again, the store acknowledges the write and changes nothing. The
+/// repetition may be the next submission or a later one.
 pub async fn a_repeated_write_stores_nothing_twice(store: Store) {
     let key = key("repeat");
     let first = write(&key, Revision::ABSENT, &["1", "2"])
@@ -143,7 +147,7 @@ pub async fn a_repeated_write_stores_nothing_twice(store: Store) {
     assert_eq!((head.revision, head.service_id.as_deref()), (second.result(), Some("new")));
 }
 
-/// Writes are identified by their ids, not by their content.
+/// A store identifies a write by its id and not by its content.
 pub async fn equal_messages_of_different_writes_are_all_stored(store: Store) {
     let key = key("equal");
     let mut expected = Revision::ABSENT;
@@ -153,8 +157,8 @@ pub async fn equal_messages_of_different_writes_are_all_stored(store: Store) {
     assert_eq!(texts(&store, &key).await, ["same"; 6]);
 }
 
-/// If a write of a submission fails, the previous writes are durable, and the following writes are not
-/// tried.
+/// If a write of a submission fails, the earlier writes of the submission are durable, and the
+/// later writes are not stored.
 pub async fn a_submission_stops_at_the_first_write_that_fails(store: Store) {
     let (key, other) = (key("several"), key("other"));
     let first = write(&key, Revision::ABSENT, &["1"]);
@@ -168,7 +172,7 @@ pub async fn a_submission_stops_at_the_first_write_that_fails(store: Store) {
     assert_eq!(revision(&store, &other).await, Revision::ABSENT);
 }
 
-/// The service id changes only with a write that changes it.
+/// The service id changes only if a write sets or clears it.
 pub async fn a_service_id_is_set_kept_and_cleared(store: Store) {
     let key = key("service id");
     let service_id = async || store.head(&key).await.expect("the head is read").service_id;
@@ -189,7 +193,7 @@ pub async fn a_service_id_is_set_kept_and_cleared(store: Store) {
     assert_eq!(texts(&store, &key).await, ["1", "2", "3"]);
 }
 
-/// A write may have no messages: it can set a service id, and creates the conversation.
+/// A write may have no messages. Such a write creates the conversation, and may set a service id.
 pub async fn a_write_without_messages_makes_a_conversation(store: Store) {
     let key = key("empty");
     let empty =
@@ -206,7 +210,7 @@ pub async fn a_write_without_messages_makes_a_conversation(store: Store) {
     assert_eq!(head.service_id.as_deref(), Some("conv_1"));
 }
 
-/// Long data are not truncated: a message of 4 MB, and 2,000 messages in one write.
+/// A store accepts a message of 4 MB and a write of 2,000 messages, and does not truncate them.
 pub async fn large_messages_and_writes_are_stored(store: Store) {
     let key = key("large");
     let text = "0123456789abcde\u{e9}".repeat(256 * 1024);
@@ -220,8 +224,8 @@ pub async fn large_messages_and_writes_are_stored(store: Store) {
     assert_eq!(loaded[1..], numbers);
 }
 
-/// The order is that of the writes, even if the clocks that make ids are set back between them, and
-/// even if a tool ended before it began.
+/// Messages are returned in the order of the writes, even if the clock from which ids are generated
+/// is set back between two writes, and even if a tool has ended before its start.
 pub async fn messages_keep_their_order_when_clocks_are_set_back(store: Store) {
     let key = key("clocks");
     let mut at = Revision::ABSENT;
@@ -241,7 +245,7 @@ pub async fn messages_keep_their_order_when_clocks_are_set_back(store: Store) {
     assert_eq!(texts(&store, &key).await, expected);
     let calls: Vec<u64> = recorded(&store, &key).await.iter().map(|call| call.sequence).collect();
     assert_eq!(calls, [2, 4, 6, 8, 10, 12, 14]);
-    // The end of each run is found in the loaded history.
+    // The loaded history identifies the last message of each run.
     let history = store.load(&key).await.expect("the history is loaded");
     let runs: Vec<_> =
         history.messages.iter().filter_map(|message| Some(message.id?.run)).collect();

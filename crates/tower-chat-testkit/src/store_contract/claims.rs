@@ -1,4 +1,4 @@
-//! The rules of claims of tool calls, and of calls that wait for approval.
+//! The rules for claims of tool calls, and for calls that wait for approval.
 
 use tower_chat_core::{
     ApprovalRequest, Message, Part, Role, ToolCall, ToolResult, ToolStatus,
@@ -20,7 +20,7 @@ fn request(id: &str) -> ApprovalRequest {
     ApprovalRequest::new(id, ToolCall::new("", "tool", "{}"), true)
 }
 
-/// Returns a message with two approval requests, and a call that needs no approval between them.
+/// Returns a message with two approval requests, between which is a call that needs no approval.
 fn requesting(ids: [&str; 2]) -> Message {
     let [first, last] = ids.map(|id| Part::ApprovalRequest(request(id)));
     let call = Part::ToolCall(ToolCall::new("", "tool", "{}"));
@@ -42,7 +42,8 @@ fn claim(call: SequencePosition, started: Option<u64>) -> Claim {
     Claim { call, started_at: started.map(at) }
 }
 
-/// Submits a write with an invalid claim, which must store nothing, and returns the call in the error.
+/// Submits a write whose claim must be refused, checks that nothing was stored, and returns the
+/// call that the error names.
 async fn claimed(store: &Store, write: Write) -> SequencePosition {
     let before = revision(store, write.key()).await;
     let error = submit(store, vec![write.clone()]).await.expect_err("a claim that does not hold");
@@ -57,8 +58,8 @@ async fn claimed(store: &Store, write: Write) -> SequencePosition {
     }
 }
 
-/// Of two claims of a call, only the first is valid. A claim with the current start time is valid
-/// again.
+/// If two writes claim a call that was not started, only the first write is stored. A later claim
+/// is accepted only if it names the start time that is stored for the call.
 pub async fn of_two_claims_to_a_call_one_holds(store: Store) {
     let key = key("claimed");
     let first = write_messages(&key, Revision::ABSENT, [requesting(["r1", "r2"])])
@@ -95,8 +96,8 @@ pub async fn of_two_claims_to_a_call_one_holds(store: Store) {
     assert_eq!(claimed(&store, begin(Some(10), 30, &[0])).await, position(1, 0));
 }
 
-/// A call that was answered, or never waited, cannot be claimed. A call without a row can be claimed as
-/// a call that was not begun.
+/// A call that has a result, or that needs no approval, cannot be claimed. An approval request
+/// without a row in the record can be claimed as a call that was not started.
 pub async fn only_calls_that_wait_can_be_claimed(store: Store) {
     let key = key("answered");
     let answered = with_outcome(waiting(1, 0), ToolStatus::Ok, RecordedResult::None);
@@ -114,7 +115,7 @@ pub async fn only_calls_that_wait_can_be_claimed(store: Store) {
     assert_eq!(texts(&store, &key).await, ["May I?", "stored with the claim"]);
 }
 
-/// An open run can claim visible calls, but not its staged ones.
+/// An open run can claim calls in visible messages, but not calls in its staged messages.
 pub async fn an_open_run_claims_calls_that_are_seen(store: Store) {
     let key = key("staged claims");
     let first = write_messages(&key, Revision::ABSENT, [requesting(["r1", "r2"])])
@@ -133,9 +134,8 @@ pub async fn an_open_run_claims_calls_that_are_seen(store: Store) {
     stored(&store, late.with_claims(again(Some(10)))).await;
 }
 
-/// The head contains the approval requests without a result, grouped by answer and in order. The answer
-/// may be one message or several, and any run may have begun the calls. Staged requests are not
-/// included.
+/// The head contains the approval requests that have no result, in their order and grouped by
+/// answer. An answer may consist of several messages. Staged requests are not included.
 pub async fn calls_that_wait_for_approval_come_with_the_head(store: Store) {
     let (key, other) = (key("waiting"), key("waiting too"));
     let pending = async || {

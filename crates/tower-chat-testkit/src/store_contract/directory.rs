@@ -1,4 +1,4 @@
-//! The rules of the directory, and of descriptions.
+//! The rules for the directory and for descriptions.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -21,7 +21,7 @@ use super::{
     },
 };
 
-/// Returns the usage of a service call of a model.
+/// Returns the usage of one service call of a model.
 pub(super) fn used(model: &str, tokens: u64) -> ModelUsage {
     let mut tokens = Usage::new(tokens, tokens + 1);
     tokens.cached_input_tokens = tokens.input_tokens / 2;
@@ -30,19 +30,19 @@ pub(super) fn used(model: &str, tokens: u64) -> ModelUsage {
     ModelUsage::new(Some(model.into()), sum)
 }
 
-/// Returns the sum of usages.
+/// Returns the sum of the usage of several models.
 pub(super) fn sum_of<'a>(usage: impl IntoIterator<Item = &'a ModelUsage>) -> UsageSum {
     let mut sum = UsageSum::default();
     usage.into_iter().for_each(|usage| sum += &usage.sum);
     sum
 }
 
-/// Returns an activity at a millisecond since 1970.
+/// Returns an activity at a time in milliseconds since 1970.
 pub(super) fn activity(milliseconds: u64, usage: &[ModelUsage]) -> RunActivity {
     RunActivity::new(at(milliseconds)).with_usage(usage.iter().cloned())
 }
 
-/// Returns a write of this run with one message.
+/// Returns a write with one message, whose id contains the run.
 pub(super) fn write_of(key: &ConversationKey, id: MessageId, at: Revision, text: &str) -> Write {
     Write::new(key.clone(), id, at, [Arc::new(Message::user(text))])
 }
@@ -51,7 +51,8 @@ pub(super) fn id(run: RunId, index: u32) -> MessageId {
     MessageId { run, index }
 }
 
-/// Returns the summary of a conversation, after checking that the list contains the same.
+/// Returns the summary of a conversation. Checks that the list of conversations contains an equal
+/// summary.
 pub(super) async fn summary(store: &Store, key: &ConversationKey) -> ConversationSummary {
     let summary = store
         .summary(key)
@@ -80,7 +81,7 @@ pub(super) fn object(value: Value) -> Map<String, Value> {
     value.as_object().cloned().expect("the value is an object")
 }
 
-/// Returns metadata with the maximum number of levels.
+/// Returns metadata with the maximum number of levels of nesting.
 fn deepest() -> Map<String, Value> {
     let inner = (2..Description::NESTING_LIMIT).fold(json!([7]), |inner, _| json!([inner]));
     object(json!({ "deep": inner }))
@@ -91,8 +92,8 @@ fn described(title: &str, metadata: Value) -> Description {
     description.with_metadata(object(metadata)).expect("the metadata are small enough")
 }
 
-/// A run begins when its first request arrived, as its first write reports. Later writes do not
-/// change the time.
+/// The first write of a run contains the time at which the request arrived. The directory returns
+/// this time as the start of the run, and later writes do not change it.
 pub async fn a_run_begins_when_its_request_arrived(store: Store) {
     let key = key("arrived before it was written");
     let run = RunId::from_bytes([0xa7; 16]);
@@ -108,15 +109,15 @@ pub async fn a_run_begins_when_its_request_arrived(store: Store) {
     assert_eq!(times.collect::<Vec<_>>(), [(at(4_000), at(12_000))]);
     let summary = summary(&store, &key).await;
     assert_eq!((summary.created_at, summary.last_active_at), (at(4_000), at(12_000)));
-    // A write without a time of arrival begins its run at the time of the write.
+    // Without the time at which the request arrived, the run begins at the time of its first write.
     let other = write_of(&key, id(RunId::new(), 0), revision, "text");
     stored(&store, other.with_activity(activity(20_000, &[]))).await;
     let runs = store.runs(&key, None, 10).await.expect("the runs are read");
     assert!(runs.iter().any(|run| run.started_at() == at(20_000)));
 }
 
-/// The directory includes a conversation from its first write on, with the times of the writes, the most
-/// recent known mode, and the number of its runs.
+/// The directory contains a conversation from its first write on. The entry contains the times of
+/// the first and the last write, the last mode that a write has named, and the number of runs.
 pub async fn the_directory_has_a_conversation_from_its_first_write_on(store: Store) {
     let key = key("described by its writes");
     assert!(!has_entry(&store, &key).await);
@@ -151,8 +152,9 @@ pub async fn the_directory_has_a_conversation_from_its_first_write_on(store: Sto
     assert_eq!(summary(&store, &key).await.runs, 3, "another run was written in between");
 }
 
-/// A write without an activity has the current time, and its usage is the number of tool calls in its
-/// messages. A write without messages that belongs to no run changes nothing.
+/// For a write without an activity, the directory uses the current time, and counts the tool calls
+/// in the messages as usage. A write that has no messages and belongs to no run does not change the
+/// entry.
 pub async fn a_write_tells_when_it_was_made_and_which_tools_it_asks_for(store: Store) {
     let key = key("nothing is said");
     let before = SystemTime::now();
@@ -168,8 +170,8 @@ pub async fn a_write_tells_when_it_was_made_and_which_tools_it_asks_for(store: S
     assert_eq!(summary(&store, &key).await, now);
 }
 
-/// Usage is summed up by run and model. A repeated write adds nothing, and neither does a write
-/// without messages.
+/// The directory adds up usage for each run and model. A repeated write, and a write without
+/// messages, add no usage.
 pub async fn usage_is_added_up_once(store: Store) {
     let key = key("usage");
     let run = RunId::new();
@@ -203,7 +205,8 @@ pub async fn usage_is_added_up_once(store: Store) {
     assert_eq!(summary(&store, &key).await, now, "a refused write adds nothing");
 }
 
-/// Counts saturate at the largest count that every store can represent.
+/// A count that would exceed the largest number that every store can represent remains at this
+/// number.
 pub async fn usage_stops_at_the_largest_count(store: Store) {
     let key = key("much usage");
     let tokens = Usage::new(u64::MAX, u64::MAX);
@@ -223,8 +226,8 @@ pub async fn usage_stops_at_the_largest_count(store: Store) {
     assert_eq!(totals.iter().map(|total| total.sum).collect::<Vec<_>>(), [largest]);
 }
 
-/// The activity of staged writes is in the directory at once. A discard decrements the number of
-/// runs, but does not change the usage, because the calls were paid for.
+/// The directory includes the activity of staged writes immediately. A discard decrements the
+/// number of runs, but does not change the usage, because the service calls were paid for.
 pub async fn staged_runs_are_in_the_directory_at_once(store: Store) {
     if lacks(&store, &[Capability::Journal]) {
         return;
@@ -267,8 +270,9 @@ pub async fn staged_runs_are_in_the_directory_at_once(store: Store) {
     assert!(!has_entry(&store, &discarded).await);
 }
 
-/// A discarded run is removed from the number of runs. A run with visible messages is counted once, also
-/// if it continues after the discard, or if later messages of the same run are discarded.
+/// The number of runs does not include a discarded run. A run with visible messages is counted
+/// once, even if it continues after the discard of another run, or if later messages of the same
+/// run are discarded.
 pub async fn a_discarded_run_is_taken_off_the_count(store: Store) {
     if lacks(&store, &[Capability::Journal]) {
         return;
@@ -323,8 +327,8 @@ pub async fn a_prune_leaves_counts_and_usage(store: Store) {
     assert_eq!(listed.len(), 3);
 }
 
-/// A copy has the description, the number of runs and the mode, but no usage, and has its own creation
-/// time.
+/// A copy has the description, the number of runs and the mode of the original. The copy has no
+/// usage, and its own creation time.
 pub async fn a_fork_has_the_description_and_has_used_nothing(store: Store) {
     if lacks(&store, &[Capability::Journal, Capability::Maintenance]) {
         return;
@@ -362,8 +366,8 @@ pub async fn a_fork_has_the_description_and_has_used_nothing(store: Store) {
     assert_eq!(summary(&store, &from).await.description, description, "the original is unchanged");
 }
 
-/// A deleted conversation leaves no data in the directory, and a new one with the same key begins
-/// without them.
+/// After a deletion, the directory contains no data of the conversation. A new conversation with
+/// the same key begins without a description and without usage.
 pub async fn a_deleted_conversation_leaves_the_directory(store: Store) {
     let (deleted, other) = (key("deleted"), key("other"));
     for key in [&deleted, &other] {
@@ -395,7 +399,8 @@ pub async fn a_deleted_conversation_leaves_the_directory(store: Store) {
     assert_eq!(store.runs(&deleted, None, 10).await.expect("the runs are read").len(), 1);
 }
 
-/// The directory contains the states of conversations, and queries can select by them.
+/// The directory contains the state of each conversation, and a query can select conversations by
+/// their state.
 pub async fn the_directory_tells_what_continues(store: Store) {
     if lacks(&store, &[Capability::Journal]) {
         return;
@@ -442,7 +447,8 @@ pub async fn the_directory_tells_what_continues(store: Store) {
     assert_eq!(summary(&store, &waiting).await.state, ConversationState::Idle);
 }
 
-/// A description is set only at the expected version, and nothing else changes.
+/// A description is set only if its version is the expected one. The rest of the entry does not
+/// change.
 pub async fn a_description_is_set_by_who_knows_its_version(store: Store) {
     if lacks(&store, &[Capability::Journal]) {
         return;
@@ -495,7 +501,7 @@ pub async fn a_description_is_set_by_who_knows_its_version(store: Store) {
     assert_eq!(texts(&store, &key).await, ["first"]);
 }
 
-/// Concurrent changes of a description are all applied.
+/// If several tasks change a description at the same time, all changes are applied.
 pub async fn changes_of_a_description_are_merged(store: Store) {
     let key = key("changed by many");
     stored(&store, write(&key, Revision::ABSENT, &["first"])).await;
@@ -528,7 +534,8 @@ pub async fn changes_of_a_description_are_merged(store: Store) {
     assert!(matches!(nobody, Err(StoreError::NoConversation { .. })), "{nobody:?}");
 }
 
-/// Messages are read in pages from the end backwards. Only visible messages are returned.
+/// Pages of messages are read from the end of the conversation backwards. Only visible messages are
+/// returned.
 pub async fn messages_are_paged_from_the_end(store: Store) {
     if lacks(&store, &[Capability::Journal, Capability::Maintenance]) {
         return;
@@ -602,7 +609,7 @@ pub async fn messages_are_paged_from_the_end(store: Store) {
     }
 }
 
-/// Every query of the directory includes the writes that were submitted before.
+/// Every query of the directory includes the writes that were submitted before the query.
 pub async fn the_directory_sees_what_was_submitted_before(store: Store) {
     for (name, question) in ["summary", "list", "usage", "runs", "messages", "description"]
         .into_iter()
@@ -640,7 +647,7 @@ pub async fn the_directory_sees_what_was_submitted_before(store: Store) {
     }
 }
 
-/// A closed store refuses descriptions, and its directory can still be read.
+/// A closed store refuses a new description, but its directory can be read.
 pub async fn a_closed_store_keeps_its_directory(store: Store) {
     let key = key("closed");
     stored(&store, write(&key, Revision::ABSENT, &["first"])).await;

@@ -1,4 +1,4 @@
-//! The rules of queries of the directory.
+//! The rules for queries of the directory.
 
 use serde_json::json;
 use tower_chat_core::{
@@ -26,8 +26,8 @@ async fn found(store: &Store, query: &ConversationQuery) -> Vec<ConversationKey>
     page.conversations.into_iter().map(|summary| summary.key).collect()
 }
 
-/// Conversations are listed newest first, those of one millisecond by key. All pages together are
-/// equal to the whole list.
+/// Conversations are listed by the time of their last activity, the most recent first, and by key
+/// if the times are equal. The pages together contain the same conversations as the whole list.
 pub async fn conversations_are_listed_by_their_last_activity(store: Store) {
     let keys = [
         ("scope", "b", 30),
@@ -84,13 +84,13 @@ pub async fn conversations_are_listed_by_their_last_activity(store: Store) {
             .conversations,
         []
     );
-    // A position need not be that of an existing conversation.
+    // A page may begin after the position of a conversation that does not exist.
     let between = DirectoryCursor::new(30, ConversationKey::new("scope", "aa"));
     let after = found(&store, &ConversationQuery::in_scope("scope").after(between)).await;
     assert_eq!(after, ["b", "é", "oldest"].map(key));
 }
 
-/// Conversations are found by every criterion of a query.
+/// A query can select conversations by each of its criteria.
 pub async fn conversations_are_found_by_times_and_metadata(store: Store) {
     let [first, second, third] = ["first", "second", "third"].map(key);
     for (key, created, active, metadata) in [
@@ -139,15 +139,15 @@ pub async fn conversations_are_found_by_times_and_metadata(store: Store) {
     }
 }
 
-/// Usage is summed up by run, conversation, scope, model and day.
+/// A query can add up usage for each run, conversation, scope, model or day.
 pub async fn usage_is_grouped_as_a_query_asks(store: Store) {
     const DAY: u64 = 86_400_000;
     let alice = ConversationKey::new("alice", "a");
     let other = ConversationKey::new("alice", "b");
     let bob = ConversationKey::new("bob", "a");
     let runs = [(); 4].map(|()| RunId::new());
-    // The conversation, its run, the index of the message in its run, the time in milliseconds, and the
-    // usage.
+    // Each write has a conversation, a run, the index of its message in the run, a time in
+    // milliseconds, and usage.
     let [x1, x2, y1, none] = [used("x", 1), used("x", 20), used("y", 300), used("", 4000)];
     let mut ends = std::collections::HashMap::new();
     for (key, run, index, time, usage) in [
@@ -209,8 +209,8 @@ pub async fn usage_is_grouped_as_a_query_asks(store: Store) {
             everything(UsageGrouping::Scope).since(at(2 * DAY)).before(at(3 * DAY)),
             vec![(UsageGroup::Scope(a.into()), 1, vec![n])],
         ),
-        // The usage of a model in a run counts at the time of the run's first write with usage of this
-        // model.
+        // The usage of a model in a run belongs to the day of the run's first write with usage of
+        // this model.
         (
             everything(UsageGrouping::Model).since(at(DAY)).before(at(2 * DAY)),
             vec![(model("x"), 1, vec![x, &x2]), (model("y"), 1, vec![y])],
@@ -229,14 +229,15 @@ pub async fn usage_is_grouped_as_a_query_asks(store: Store) {
     }
 }
 
-/// Runs are listed by their ids, newest first. All pages together are equal to the whole list.
+/// Runs are listed in descending order of their ids. The pages together contain the same runs as
+/// the whole list.
 pub async fn runs_are_listed_newest_first(store: Store) {
     if lacks(&store, &[Capability::Journal]) {
         return;
     }
     let (key, other) = (key("runs"), key("another"));
     let mut runs: Vec<RunId> = (0..5).map(|_| RunId::new()).collect();
-    // The order is that of the ids, not that of the writes.
+    // The runs are written in another order than that of their ids.
     runs.swap(1, 3);
     let mut revision = Revision::ABSENT;
     for (number, run) in (1..).zip(&runs) {

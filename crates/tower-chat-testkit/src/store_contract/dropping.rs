@@ -1,4 +1,5 @@
-//! The rules of futures that are dropped at any await.
+//! The rules for futures that are dropped before they complete. Each test drops a future at each of
+//! its awaits.
 
 use std::{future::poll_fn, pin::pin, task::Poll};
 
@@ -19,8 +20,8 @@ use super::{
     },
 };
 
-/// Polls a future at most this many times, each time after it was woken, and drops it. Returns its
-/// output if it has completed.
+/// Polls a future at most `times` times, each time after the task was woken, and then drops the
+/// future. Returns the output if the future has completed.
 async fn polled<F: Future>(future: F, times: usize) -> Option<F::Output> {
     let mut left = times;
     let mut future = pin!(future);
@@ -56,7 +57,7 @@ async fn seen(store: &Store, key: &ConversationKey) -> Seen {
     }
 }
 
-/// Returns the visible state of a conversation, and checks that a flush does not change it.
+/// Returns the visible state of a conversation. Checks that a flush does not change this state.
 async fn settled(store: &Store, key: &ConversationKey) -> Seen {
     let first = seen(store, key).await;
     store.flush().await.expect("the store is flushed");
@@ -64,7 +65,7 @@ async fn settled(store: &Store, key: &ConversationKey) -> Seen {
     first
 }
 
-/// Writes two runs, the first with a tool call.
+/// Writes two runs, of which the first has a tool call. Returns the visible state.
 async fn filled(store: &Store, key: &ConversationKey) -> Seen {
     let row = with_outcome(pending(1, 0, "tool"), ToolStatus::Ok, RecordedResult::None);
     let first = write_messages(key, Revision::ABSENT, [asking(&["tool"])]).with_tools(vec![row]);
@@ -80,10 +81,10 @@ async fn assert_can_continue(store: &Store, key: &ConversationKey) {
     assert_eq!(texts(store, key).await.len(), before.texts.len() + 1);
 }
 
-/// The maximum number of polls. A future that needs more does not end.
+/// The maximum number of polls after which a future must have completed.
 const MAX_POLLS: usize = 10_000;
 
-/// A read that is dropped at any await changes nothing.
+/// A read changes nothing, even if its future is dropped.
 pub async fn readings_dropped_at_any_await_change_nothing(store: Store) {
     let key = key("read");
     let before = filled(&store, &key).await;
@@ -117,7 +118,7 @@ pub async fn readings_dropped_at_any_await_change_nothing(store: Store) {
     assert_can_continue(&store, &key).await;
 }
 
-/// A ticket may be dropped at any await, and the write is stored.
+/// A write is stored even if its ticket is dropped.
 pub async fn a_ticket_dropped_at_any_await_cancels_nothing(store: Store) {
     for times in 0..MAX_POLLS {
         let key = key(&format!("ticket {times}"));
@@ -132,7 +133,7 @@ pub async fn a_ticket_dropped_at_any_await_cancels_nothing(store: Store) {
     }
 }
 
-/// A deletion that is dropped at any await has deleted everything or nothing.
+/// A deletion whose future is dropped has deleted either the whole conversation or nothing.
 pub async fn a_deletion_dropped_at_any_await_is_done_or_not(store: Store) {
     for times in 0..MAX_POLLS {
         let key = key(&format!("deleted {times}"));
@@ -152,7 +153,7 @@ pub async fn a_deletion_dropped_at_any_await_is_done_or_not(store: Store) {
     }
 }
 
-/// A copy that is dropped at any await is complete or absent.
+/// If the future of a copy is dropped, the copy is either complete or does not exist.
 pub async fn a_fork_dropped_at_any_await_is_done_or_not(store: Store) {
     let from = key("original");
     let original = filled(&store, &from).await;
@@ -175,7 +176,7 @@ pub async fn a_fork_dropped_at_any_await_is_done_or_not(store: Store) {
     }
 }
 
-/// A prune that is dropped at any await has deleted all runs that it should, or nothing.
+/// A prune whose future is dropped has deleted either all runs that it must delete or nothing.
 pub async fn a_prune_dropped_at_any_await_is_done_or_not(store: Store) {
     for times in 0..MAX_POLLS {
         let key = key(&format!("pruned {times}"));
@@ -197,7 +198,7 @@ pub async fn a_prune_dropped_at_any_await_is_done_or_not(store: Store) {
     }
 }
 
-/// A rewrite that is dropped at any await has made all of its changes, or none.
+/// A rewrite whose future is dropped has made either all of its changes or none.
 pub async fn a_rewrite_dropped_at_any_await_is_done_or_not(store: Store) {
     for times in 0..MAX_POLLS {
         let key = key(&format!("rewritten {times}"));
@@ -222,8 +223,8 @@ pub async fn a_rewrite_dropped_at_any_await_is_done_or_not(store: Store) {
     }
 }
 
-/// Closing may be dropped at any await: submitted writes are stored, and the store can be closed
-/// again.
+/// If the future of `close` is dropped, the writes that were submitted are stored, and `close` can
+/// be called again.
 pub async fn a_close_dropped_at_any_await_loses_nothing(store: Store) {
     let key = key("closed");
     let mut at = Revision::ABSENT;

@@ -1,4 +1,4 @@
-//! Helpers of the contract's tests.
+//! Functions that the tests of the contract share.
 
 use std::{
     sync::Arc,
@@ -20,7 +20,7 @@ pub(super) fn key(id: &str) -> ConversationKey {
     ConversationKey::new("scope", id)
 }
 
-/// Returns a write of a new run, with these texts as user messages.
+/// Returns a write of a new run whose messages are user messages with these texts.
 pub(super) fn write(key: &ConversationKey, expected: Revision, texts: &[&str]) -> Write {
     let messages = texts.iter().map(|text| Message::user(*text));
     write_messages(key, expected, messages)
@@ -35,13 +35,13 @@ pub(super) fn write_messages(
     Write::new(key.clone(), id, expected, messages.into_iter().map(Arc::new))
 }
 
-/// Submits writes and waits for them.
+/// Submits writes, and waits until they are stored or refused.
 pub(super) async fn submit(store: &Store, writes: Vec<Write>) -> Result<Revision, AppendError> {
     let slot = store.reserve().await.expect("a slot is reserved");
     store.append(slot, writes).await
 }
 
-/// Stores a write that must succeed, and returns the revision after it.
+/// Stores a write, which must succeed, and returns the new revision of the conversation.
 pub(super) async fn stored(store: &Store, write: Write) -> Revision {
     let expected = write.result();
     let revision = submit(store, vec![write]).await.expect("the write is stored");
@@ -49,7 +49,7 @@ pub(super) async fn stored(store: &Store, write: Write) -> Revision {
     revision
 }
 
-/// Submits a write that must be refused, and returns the conflict.
+/// Submits a write, which must be refused, and returns the conflict.
 pub(super) async fn refused(store: &Store, write: Write) -> Conflict {
     let error = submit(store, vec![write.clone()]).await.expect_err("a conflict");
     assert_eq!(error.completed, 0);
@@ -66,7 +66,7 @@ pub(super) fn conflict(error: AppendError) -> Conflict {
     }
 }
 
-/// Returns the texts of a conversation.
+/// Returns the texts of the messages of a conversation.
 pub(super) async fn texts(store: &Store, key: &ConversationKey) -> Vec<String> {
     let history = store.load(key).await.expect("the history is loaded");
     let Revision { sequence, .. } = history.head.revision;
@@ -75,8 +75,8 @@ pub(super) async fn texts(store: &Store, key: &ConversationKey) -> Vec<String> {
     history.messages.iter().map(|message| message.text()).collect()
 }
 
-/// Returns the revision of a conversation, after checking that head and load agree on everything
-/// but the pending approvals, which a load may lack.
+/// Returns the revision of a conversation. Checks that `head` and `load` return the same head,
+/// apart from the pending approvals, which a load need not contain.
 pub(super) async fn revision(store: &Store, key: &ConversationKey) -> Revision {
     let head = store.head(key).await.expect("the head is read");
     let loaded = store.load(key).await.expect("the history is loaded").head;
@@ -84,7 +84,7 @@ pub(super) async fn revision(store: &Store, key: &ConversationKey) -> Revision {
     head.revision
 }
 
-/// Returns a message with calls of these tools, each with arguments that identify the call.
+/// Returns a message with a call of each of these tools. The arguments identify the call.
 pub(super) fn asking(tools: &[&str]) -> Message {
     let call = |(index, tool): (usize, &&str)| {
         ToolCall::new(format!("id {index}"), *tool, format!("{{\"cut off {index}"))
@@ -96,12 +96,12 @@ pub(super) fn position(sequence: u64, index: u32) -> SequencePosition {
     SequencePosition { sequence, index }
 }
 
-/// Returns the row of a call without a result.
+/// Returns the row in the record for a call without a result.
 pub(super) fn pending(sequence: u64, index: u32, tool: &str) -> ToolRecord {
     ToolRecord::pending(position(sequence, index), 0, format!("id {index}"), tool)
 }
 
-/// Sets the outcome of the call.
+/// Sets the status and the result of a row.
 pub(super) fn with_outcome(
     mut row: ToolRecord,
     status: ToolStatus,
@@ -112,19 +112,19 @@ pub(super) fn with_outcome(
     row
 }
 
-/// Sets the start and the end of the call, in milliseconds since 1970.
+/// Sets the start time and the end time of a row, in milliseconds since 1970.
 pub(super) fn with_times(mut row: ToolRecord, started: u64, finished: u64) -> ToolRecord {
     row.started_at = Some(at(started));
     row.finished_at = Some(at(finished));
     row
 }
 
-/// Returns the time that is this many milliseconds after the beginning of 1970.
+/// Converts a number of milliseconds since 1970 to a time.
 pub(super) fn at(milliseconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds)
 }
 
-/// Returns a write of rows without messages.
+/// Returns a write that contains rows of the record and no messages.
 pub(super) fn write_rows(
     key: &ConversationKey,
     expected: Revision,
@@ -133,7 +133,7 @@ pub(super) fn write_rows(
     write_messages(key, expected, []).with_tools(rows)
 }
 
-/// Returns the result of a query, after checking that all of it can be read.
+/// Returns the calls that a query finds. Checks that all of them are readable.
 pub(super) async fn invocations(
     store: &Store,
     query: &InvocationQuery,
@@ -143,7 +143,7 @@ pub(super) async fn invocations(
     invocations.found
 }
 
-/// Returns the calls in the record of a conversation.
+/// Returns all calls in the record of a conversation.
 pub(super) async fn recorded(store: &Store, key: &ConversationKey) -> Vec<ToolInvocation> {
     let calls = store.calls(key, &CallSelection::All).await.expect("the calls are read");
     assert_eq!(calls.unreadable, []);
@@ -151,14 +151,15 @@ pub(super) async fn recorded(store: &Store, key: &ConversationKey) -> Vec<ToolIn
     calls.found.into_iter().map(|(_, invocation)| invocation).collect()
 }
 
-/// Checks the list of a scope, if the store has a directory.
+/// Checks the list of conversations in a scope. Does nothing if the store has no directory.
 pub(super) async fn assert_listed(store: &Store, scope: &str, expected: &[ConversationKey]) {
     if let Some(directory) = store.directory() {
         assert_eq!(directory.list(scope, None, 1_000).await.expect("the list is read"), expected);
     }
 }
 
-/// Checks the number of calls of each tool in a scope or conversation, if the store has queries.
+/// Checks the number of calls of each tool that a query finds. Does nothing if the store cannot
+/// query tool calls.
 pub(super) async fn assert_counted(store: &Store, query: &InvocationQuery, expected: &[u64]) {
     if let Some(queries) = store.tool_calls() {
         let totals = queries.tool_totals(query).await.expect("the totals are read");
@@ -166,9 +167,9 @@ pub(super) async fn assert_counted(store: &Store, query: &InvocationQuery, expec
     }
 }
 
-/// Returns whether the store lacks one of these capabilities. A test that also needs them then omits
-/// the steps that use them; `check_capabilities` compares the capabilities with those that the store
-/// states.
+/// Returns whether the store lacks one of these capabilities. A test then skips the steps that need
+/// the capability. `check_capabilities` tests that the store has all capabilities that its tests
+/// expect.
 pub(super) fn lacks(store: &Store, needed: &[Capability]) -> bool {
     needed.iter().any(|capability| !has(store, *capability))
 }
@@ -186,7 +187,7 @@ pub(super) fn has(store: &Store, capability: Capability) -> bool {
 pub(super) struct StagedRun {
     pub(super) key: ConversationKey,
     pub(super) run: RunId,
-    /// The revision after the most recent write of the run.
+    /// The revision of the conversation after the last write of the run.
     pub(super) at: Revision,
     /// The index of the next message in the run.
     next: u32,
@@ -217,14 +218,14 @@ impl StagedRun {
     }
 }
 
-/// Returns the lease of an attempt, with its own holder.
+/// Returns the lease of an attempt. Each attempt has another holder.
 pub(super) fn lease(attempt: u32) -> Lease {
     let renewed_at = at(1_750_000_000_123 + u64::from(attempt));
     let until = LeaseEnd::At(renewed_at + Duration::from_secs(30));
     Lease { attempt, holder: u64::MAX - u64::from(attempt), renewed_at, until }
 }
 
-/// Returns the properties of a write that leaves the run open.
+/// Returns the properties of a staged write that neither commits nor discards the run.
 pub(super) fn staging(attempt: u32) -> Staged {
     Staged { lease: lease(attempt), close: None, service_id: None, partial_text: None }
 }
@@ -241,12 +242,14 @@ pub(super) fn set(id: &str) -> Option<ServiceIdChange> {
     Some(ServiceIdChange::Set(id.into()))
 }
 
-/// Submits a write that must be stored, or be acknowledged in the same way if it is stored already.
+/// Submits a write, which the store must either store, or acknowledge with the same revision if the
+/// write was stored before.
 pub(super) async fn acknowledged(store: &Store, write: &Write) {
     stored(store, write.clone()).await;
 }
 
-/// Returns the open run of a conversation, after checking that all methods agree.
+/// Returns the open run of a conversation. Checks that all methods of the store return the same
+/// open run.
 pub(super) async fn open_run(store: &Store, key: &ConversationKey) -> Option<OpenRun> {
     let head = store.head(key).await.expect("the head is read");
     assert_eq!(store.load(key).await.expect("the history is loaded").head.open_run, head.open_run);

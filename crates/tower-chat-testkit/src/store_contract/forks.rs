@@ -1,4 +1,4 @@
-//! The rules of copies of conversations.
+//! The rules for copies of conversations.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,7 +18,8 @@ use super::{
     },
 };
 
-/// A copy has the messages and the record, and is independent of the original.
+/// A copy has the visible messages and the record of the original. Later changes of one of the two
+/// do not change the other.
 pub async fn a_fork_has_what_readers_see_and_a_life_of_its_own(store: Store) {
     let (from, to) = (key("original"), key("copy"));
     let result = ToolResult::new("id 0", "done");
@@ -58,7 +59,8 @@ pub async fn a_fork_has_what_readers_see_and_a_life_of_its_own(store: Store) {
     assert_eq!((texts(&store, &to).await.len(), recorded(&store, &to).await.len()), (4, 2));
 }
 
-/// A call that waits for approval waits only in the original, regardless of the content of its row.
+/// If a call of the original waits for approval, the call in the copy does not wait, whatever its
+/// row contains.
 pub async fn a_fork_does_not_wait_for_approvals(store: Store) {
     let (from, to) = (key("original"), key("copy"));
     let result = Box::new(ToolResult::new("id 1", "paid"));
@@ -112,7 +114,8 @@ pub async fn a_fork_has_nothing_that_is_staged(store: Store) {
     assert_eq!(recorded(&store, &to).await.len(), 1);
 }
 
-/// Copying an absent conversation creates nothing, and a copy does not replace a conversation.
+/// Copying a conversation that does not exist creates nothing. A copy never replaces an existing
+/// conversation.
 pub async fn a_fork_makes_nothing_of_nothing_and_replaces_nothing(store: Store) {
     if lacks(&store, &[Capability::Journal]) {
         return;
@@ -138,7 +141,7 @@ pub async fn a_fork_makes_nothing_of_nothing_and_replaces_nothing(store: Store) 
     assert_eq!(texts(&store, &there).await, ["there"]);
 }
 
-/// A copy includes everything submitted before. A closed store makes no copy.
+/// A copy includes all writes that were submitted before it. A closed store refuses to copy.
 pub async fn a_fork_sees_what_was_submitted_before_it(store: Store) {
     let (from, to) = (key("original"), key("copy"));
     let slot = store.reserve().await.expect("a slot is reserved");

@@ -1,4 +1,4 @@
-//! Generated writes.
+//! Compares the store with a [`MemoryStore`] after generated writes.
 
 use std::{env, sync::Arc};
 
@@ -16,14 +16,14 @@ use crate::Rng;
 
 const SEED: u64 = 20_261_126;
 
-/// The number of conversations, unless `TOWER_CHAT_CASES` is set.
+/// The number of generated conversations. The environment variable `TOWER_CHAT_CASES` overrides it.
 const CASES: u64 = 3;
 
 /// The number of writes to a conversation.
 const WRITES: usize = 40;
 
-/// Writes that were generated have the same outcome as in a [`MemoryStore`], which decides about them with
-/// [`decide`](tower_chat_core::store::author::decide), and leave the same conversation.
+/// Generated writes have the same outcome as in a [`MemoryStore`], and result in the same
+/// conversation. The memory store uses [`decide`](tower_chat_core::store::author::decide).
 pub async fn generated_writes_are_decided_as_in_memory(store: Store) {
     let cases = env::var("TOWER_CHAT_CASES").ok().and_then(|cases| cases.parse().ok());
     for case in 0..cases.unwrap_or(CASES) {
@@ -52,7 +52,8 @@ pub async fn generated_writes_are_decided_as_in_memory(store: Store) {
 fn outcome(write: &Write, of: Result<Revision, AppendError>) -> String {
     match of.map_err(|error| error.source) {
         Ok(revision) => format!("{revision:?}"),
-        // A wrapper may detect another reason first.
+        // A write may have several reasons for a refusal, and a store that wraps another one may
+        // detect another of them first.
         Err(_) if write.check_range(LAST_SEQUENCE).is_err() => "out of range".to_owned(),
         Err(StoreError::Conflict(conflict)) => {
             format!("conflict with {:?}, open run {:?}", conflict.found, conflict.open_run)
@@ -62,12 +63,13 @@ fn outcome(write: &Write, of: Result<Revision, AppendError>) -> String {
     }
 }
 
-/// Returns a text with the state of the conversation that readers receive.
+/// Formats the state of a conversation that readers receive.
 async fn state(store: &Store, write: &Write) -> String {
     let key = write.key();
     let head = store.head(key).await.expect("a head");
     let texts = texts(store, key).await;
-    // A row may be for a call that its message does not have.
+    // A generated row may refer to a call that its message does not contain. Such a row is
+    // unreadable, which both stores must report.
     let calls = store.calls(key, &CallSelection::All).await.expect("an answer");
     let open = match store.journal() {
         Some(journal) => journal.open_run(key).await.expect("an open run"),
@@ -84,10 +86,11 @@ struct Generator {
     rng: Rng,
     case: u64,
     runs: [RunId; 3],
-    /// Whether the store has open runs.
+    /// Whether the store supports open runs. Otherwise no staged writes are generated.
     stages: bool,
     written: Vec<Write>,
-    /// The calls in the messages of all writes within the range, whether stored or not.
+    /// The positions of the calls in all generated messages whose sequence number is within the
+    /// allowed range. The messages may have been refused.
     calls: Vec<SequencePosition>,
 }
 
@@ -129,7 +132,7 @@ impl Generator {
         write
     }
 
-    /// Returns the revision that a write expects, usually the current one.
+    /// Returns the revision that a write expects. In most cases this is the current revision.
     fn expected(&mut self, current: Revision) -> Revision {
         let sequence = current.sequence;
         match self.rng.below(16) {
@@ -148,7 +151,8 @@ impl Generator {
         }
     }
 
-    /// Returns the rows of the calls in messages after the message with this number.
+    /// Returns a row for each call in `messages`. `before` is the sequence number of the message
+    /// before them.
     fn rows_of(&mut self, messages: &[Message], before: u64) -> Vec<ToolRecord> {
         let mut rows = Vec::new();
         for (message, sequence) in messages.iter().zip(before.saturating_add(1)..) {
@@ -166,7 +170,8 @@ impl Generator {
         rows
     }
 
-    /// Returns a row that replaces the row of an earlier call, or is ignored, if its message does not exist.
+    /// Returns a row that replaces the row of an earlier call. If the message of this call is not
+    /// stored, the store must ignore the row.
     fn row_of_earlier_call(&mut self) -> Option<ToolRecord> {
         let call = *self.rng.one_of(&self.calls)?;
         let mut row = pending(call.sequence, call.index, "weather");
@@ -199,7 +204,8 @@ impl Generator {
         }
     }
 
-    /// Returns the properties of a staged write. The write is usually one of the open run's attempt.
+    /// Returns the properties of a staged write. In most cases, the write belongs to the current
+    /// attempt of the open run.
     fn staged(&mut self, open: Option<&OpenRun>) -> Staged {
         let (mut attempt, mut holder) =
             open.map_or((1, 1), |open| (open.lease.attempt, open.lease.holder));

@@ -1,4 +1,4 @@
-//! The rules for large messages and conversations.
+//! The rules for large messages and for long conversations.
 
 use std::sync::Arc;
 
@@ -12,10 +12,10 @@ use super::{
     fixture::{key, revision, stored, write},
 };
 
-/// A message of 16 MB can be stored in one append, and is returned unchanged.
+/// A message of 16 MB can be stored in one write, and is loaded unchanged.
 pub async fn a_message_of_16_megabytes_is_stored(store: Store) {
     let key = key("16 MB");
-    // Some of its characters are longer in JSON.
+    // The text contains characters that JSON escapes.
     let text = "0123456789abc\"\u{e9}".repeat(1024 * 1024);
     assert_eq!(text.len(), 16 * 1024 * 1024);
     let at = stored(&store, write(&key, Revision::ABSENT, &[&text])).await;
@@ -26,7 +26,7 @@ pub async fn a_message_of_16_megabytes_is_stored(store: Store) {
     assert!(first.text() == text, "the long text is returned unchanged");
 }
 
-/// A conversation may have 20,000 messages, and can be continued.
+/// A conversation of 20,000 messages can be stored, loaded and continued.
 pub async fn a_conversation_of_20_000_messages_is_stored(store: Store) {
     const WRITES: u32 = 10;
     const MESSAGES: u32 = 2_000;

@@ -1,4 +1,4 @@
-//! The rules of keys.
+//! The rules for conversation keys.
 
 use tower_chat_core::{
     ConversationKey,
@@ -10,8 +10,8 @@ use super::{
     fixture::{assert_listed, stored, texts, write},
 };
 
-/// Returns scopes and ids that a store may confuse when it joins, quotes, truncates or compares
-/// them.
+/// Returns scopes and ids that a wrong store would treat as equal, because it joins, quotes,
+/// truncates or compares them incorrectly.
 fn similar_names() -> Vec<String> {
     let long = "x".repeat(10 * 1024);
     let mut halves: Vec<String> = [
@@ -69,14 +69,14 @@ fn similar_names() -> Vec<String> {
     halves
 }
 
-/// Two keys are the same only if scope and id are the same, byte for byte. No operation crosses a
-/// scope.
+/// Two keys are equal only if their scopes and their ids have the same bytes. No operation affects
+/// a conversation in another scope.
 pub async fn keys_that_look_alike_are_different_conversations(store: Store) {
     let halves = similar_names();
     let mut keys = Vec::new();
     for separator in ["", "/", ":", "|", ".", " ", "\0", "\n", "'", "\u{1F}"] {
-        // If scope and id are joined with the separator, the first two keys yield one text, and so
-        // do the other two.
+        // A store that joins scope and id with this separator would store the first two keys under
+        // the same text, and also the last two keys.
         keys.push(ConversationKey::new("x", format!("y{separator}z")));
         keys.push(ConversationKey::new(format!("x{separator}y"), "z"));
         keys.push(ConversationKey::new(format!("v{separator}"), "w"));
@@ -116,7 +116,8 @@ pub async fn keys_that_look_alike_are_different_conversations(store: Store) {
     }
 }
 
-/// A list begins after an id, which need not exist, is in byte order, and ends at its limit.
+/// A list of conversations is in byte order, and contains at most `limit` conversations. The list
+/// begins after the id `after`, which need not be that of a conversation.
 pub async fn conversations_are_listed_in_the_byte_order_of_their_ids(store: Store) {
     let mut ids = vec!["", "10", "9", "B", "a", "a\0", "a\0b", "aa", "\u{e9}", "\u{1F600}", "z"];
     for id in ids.iter().rev() {

@@ -1,4 +1,4 @@
-//! The rules of leases, and of lists of open runs.
+//! The rules for leases, and for lists of open runs.
 
 use std::sync::Arc;
 
@@ -18,7 +18,8 @@ use super::{
     },
 };
 
-/// An open run contains its lease, its start time, and the number of visible messages.
+/// The open run of a conversation contains its lease, its start time, and the number of visible
+/// messages.
 pub async fn an_open_run_knows_its_lease(store: Store) {
     let key = key("leased");
     let mut run = StagedRun::new(&key, stored(&store, write(&key, Revision::ABSENT, &["0"])).await);
@@ -38,8 +39,8 @@ pub async fn an_open_run_knows_its_lease(store: Store) {
     assert_eq!(open_run(&store, &key).await.as_ref(), Some(&expected));
 }
 
-/// A later attempt resumes the run. The late writes of an earlier attempt are refused, unless they
-/// are stored already.
+/// A later attempt resumes an open run. The store then refuses new writes of the earlier attempt,
+/// but acknowledges repetitions of its stored writes.
 pub async fn a_later_attempt_fences_off_those_before_it(store: Store) {
     let key = key("taken over");
     let mut first =
@@ -64,7 +65,7 @@ pub async fn a_later_attempt_fences_off_those_before_it(store: Store) {
     assert_eq!(texts(&store, &key).await, ["0", "1", "2", "3"]);
 }
 
-/// Of two processes that resume a run with the same attempt number, one gets the lease.
+/// If two processes resume a run with the same attempt number, only one of them gets the lease.
 pub async fn of_two_that_take_a_run_over_one_holds_it(store: Store) {
     let key = key("contended");
     let mut run = StagedRun::new(&key, Revision::ABSENT);
@@ -84,8 +85,8 @@ pub async fn of_two_that_take_a_run_over_one_holds_it(store: Store) {
     stored(&store, run.write(winner, [])).await;
 }
 
-/// The first write of an attempt is never confused with that of another attempt, although both have
-/// the same id at the same position: one is stored and the other is refused, in either order.
+/// If two attempts begin with writes that have the same id and expect the same revision, the store
+/// stores the first of the two writes and refuses the other one.
 pub async fn the_first_write_of_an_attempt_is_its_own(store: Store) {
     for (position, texts) in [&[][..], &["first"]].into_iter().enumerate() {
         for is_new in [true, false] {
@@ -124,8 +125,8 @@ pub async fn the_first_write_of_an_attempt_is_its_own(store: Store) {
     }
 }
 
-/// A write that opens a run and commits it at once is never confused with another write of the run that has
-/// the same id at the same position: one is stored and the other is refused, in either order.
+/// A write that opens and commits a run, and another write with the same id, may expect the same
+/// revision. The store stores the first of the two writes and refuses the other one.
 pub async fn a_run_in_one_write_is_its_own(store: Store) {
     for is_new in [true, false] {
         for is_fenced_first in [true, false] {
@@ -163,8 +164,9 @@ pub async fn a_run_in_one_write_is_its_own(store: Store) {
     }
 }
 
-/// Attempts that each begin with a write that opens and commits the run follow each other, also after one
-/// without messages. Each of them refuses the writes of the attempts before it.
+/// Several attempts may each open and commit the same run in one write, even one without messages.
+/// Each of these writes follows the write of the attempt before. The store then refuses further
+/// writes of the earlier attempts.
 pub async fn attempts_in_one_write_follow_each_other(store: Store) {
     for is_new in [true, false] {
         let key = key(&format!("one write each {is_new}"));
@@ -195,7 +197,8 @@ pub async fn attempts_in_one_write_follow_each_other(store: Store) {
     }
 }
 
-/// A late write of an earlier attempt opens no run after a later attempt has ended the run.
+/// After a later attempt has ended the run, a write of an earlier attempt is refused and does not
+/// open the run again.
 pub async fn a_run_that_was_taken_over_and_ended_stays_ended(store: Store) {
     for end in ["committed", "discarded"] {
         let key = key(end);
@@ -220,7 +223,7 @@ pub async fn a_run_that_was_taken_over_and_ended_stays_ended(store: Store) {
     }
 }
 
-/// The open runs of a scope are listed in the byte order of their conversations, in pages.
+/// The open runs of a scope are listed in pages, in the byte order of the conversation ids.
 pub async fn open_runs_are_listed_by_scope(store: Store) {
     let ids = ["", "A", "B", "a", "a\u{e9}", "b"];
     for (scope, id) in ids.map(|id| ("scope", id)).into_iter().chain([("scope2", "a"), ("", "z")]) {

@@ -1,4 +1,4 @@
-//! The rules of submissions that are not awaited, and of closing a store.
+//! The rules for submissions whose ticket is not awaited, and for closing a store.
 
 use futures_util::FutureExt;
 use tower_chat_core::store::{
@@ -10,8 +10,8 @@ use super::{
     fixture::{assert_listed, key, refused, revision, stored, texts, write},
 };
 
-/// A load that begins after a submission to the same conversation includes it, before its ticket is
-/// awaited.
+/// A load includes every write that was submitted to the conversation before the load, even if the
+/// ticket was not awaited.
 pub async fn a_load_sees_what_was_submitted_before_it(store: Store) {
     let key = key("seen");
     let mut expected = Revision::ABSENT;
@@ -28,7 +28,7 @@ pub async fn a_load_sees_what_was_submitted_before_it(store: Store) {
     }
 }
 
-/// Submissions of one caller are stored in the order in which they were made.
+/// The submissions of one caller are stored in the order of the calls of `append`.
 pub async fn submissions_are_stored_in_the_order_they_were_made(store: Store) {
     let key = key("one after the other");
     let texts_written: Vec<String> = (0..20).map(|number| number.to_string()).collect();
@@ -48,7 +48,7 @@ pub async fn submissions_are_stored_in_the_order_they_were_made(store: Store) {
     assert_eq!(texts(&store, &key).await, texts_written);
 }
 
-/// The store owns a write once it is submitted.
+/// A submitted write is stored even if its ticket is dropped.
 pub async fn a_dropped_ticket_cancels_nothing(store: Store) {
     let key = key("dropped");
     let mut expected = Revision::ABSENT;
@@ -61,7 +61,7 @@ pub async fn a_dropped_ticket_cancels_nothing(store: Store) {
     assert_eq!(texts(&store, &key).await, ["kept"; 10]);
 }
 
-/// A submission may be made in `Drop`, on a thread without a runtime.
+/// `append` may be called in `Drop`, and on a thread without a runtime.
 pub async fn writes_can_be_submitted_where_nothing_can_be_awaited(store: Store) {
     let key = key("from drop");
     let slot = store.reserve().await.expect("a slot is reserved").without_blocking();
@@ -76,7 +76,7 @@ pub async fn writes_can_be_submitted_where_nothing_can_be_awaited(store: Store) 
     store.flush().await.expect("the store is flushed");
 }
 
-/// After a flush, every earlier ticket has its outcome.
+/// When `flush` has completed, the ticket of every earlier submission is complete.
 pub async fn flush_waits_for_everything_submitted(store: Store) {
     let mut tickets = Vec::new();
     for number in 0..20 {
@@ -91,7 +91,8 @@ pub async fn flush_waits_for_everything_submitted(store: Store) {
     }
 }
 
-/// Closing finishes the submitted writes. Then writes are refused, and reads still work.
+/// `close` waits until the submitted writes are stored. Afterwards, writes are refused and reads
+/// succeed.
 pub async fn a_closed_store_keeps_what_it_has_and_takes_nothing_more(store: Store) {
     let key = key("closed");
     let first = write(&key, Revision::ABSENT, &["before"]);
@@ -111,7 +112,7 @@ pub async fn a_closed_store_keeps_what_it_has_and_takes_nothing_more(store: Stor
     assert_listed(&store, "scope", &[key]).await;
 }
 
-/// An unused slot and a dropped reservation are released.
+/// If a slot, or the future of a reservation, is dropped, the slot is available again.
 pub async fn slots_that_are_dropped_are_free_again(store: Store) {
     for _ in 0..20_000 {
         drop(store.reserve().await.expect("a slot is reserved"));
@@ -121,7 +122,7 @@ pub async fn slots_that_are_dropped_are_free_again(store: Store) {
     stored(&store, write(&key("slots"), Revision::ABSENT, &["x"])).await;
 }
 
-/// A read may be dropped at any await.
+/// If the future of a read is dropped, later operations still succeed.
 pub async fn reads_that_are_dropped_leave_no_trace(store: Store) {
     let key = key("given up");
     let at = stored(&store, write(&key, Revision::ABSENT, &["1"])).await;
@@ -138,8 +139,8 @@ pub async fn reads_that_are_dropped_leave_no_trace(store: Store) {
     assert_eq!(texts(&store, &key).await, ["1", "2"]);
 }
 
-/// A deletion removes all data of a conversation. A new conversation with the same key is a
-/// different one.
+/// A deletion removes all data of a conversation. A new conversation with the same key has another
+/// incarnation.
 pub async fn a_deleted_conversation_is_gone_and_its_key_can_be_used_again(store: Store) {
     let (key, other) = (key("deleted"), key("kept"));
     let old = write(&key, Revision::ABSENT, &["old", "older"])

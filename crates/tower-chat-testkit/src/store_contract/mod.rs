@@ -1,7 +1,7 @@
-//! The contract of stores: every rule of a [`HistoryStore`], as tests.
+//! Tests for every rule of the contract of a [`HistoryStore`].
 //!
-//! One line in the crate of a store runs all tests, on a runtime with one thread and on one with
-//! several threads:
+//! One line in the crate of a store defines all tests, each for a runtime with one thread and for a
+//! runtime with several threads:
 //!
 //! ```
 //! mod contract {
@@ -10,8 +10,8 @@
 //! # fn main() {}
 //! ```
 //!
-//! The expression opens a new, empty store; it may `await`. A value that must live as long as the
-//! store, such as a temporary folder, is bound before it:
+//! The expression opens a new, empty store, and may contain `await`. A value that must live as long
+//! as the store, such as a temporary folder, is bound before the expression:
 //!
 //! ```
 //! # struct Folder;
@@ -24,13 +24,13 @@
 //! # fn main() {}
 //! ```
 //!
-//! For a store with data outside of its process, `residual_data:` is a closure that receives the store
-//! and returns all bytes of its files or tables. A test searches these bytes for deleted, discarded and
-//! pruned data. Without the closure, the test is ignored and reports the reason.
+//! For a store whose data is outside of the process, pass a closure as `residual_data:`. The
+//! closure receives the store and returns all bytes of the store's files or tables. A test searches
+//! these bytes for deleted, discarded and pruned data. Without the closure, this test is ignored.
 //!
-//! The slow tests, with a message of 16 MB and a conversation of 20,000 messages, run on one
-//! runtime. A store that is tested in several settings may omit them in some, by `heavy: "reason"`:
-//! the tests are then ignored and report the reason.
+//! The slow tests, with a message of 16 MB and with a conversation of 20,000 messages, run on one
+//! runtime only. If a store is tested with several settings, pass `heavy: "reason"` for some of the
+//! settings. The slow tests are then ignored with this reason.
 //!
 //! ```
 //! mod contract {
@@ -42,16 +42,18 @@
 //! # fn main() {}
 //! ```
 //!
-//! A wrapper of another store, and a second setting of a store, need not run all tests on both runtimes:
-//! `one_runtime: "reason"` omits the runtime with one thread. A setting that shares all code with a
-//! tested one only runs the tests that concern it: see [`store_promises!`](crate::store_promises).
+//! For a store that wraps another store, and for the second setting of a store, `one_runtime:
+//! "reason"` omits the runtime with one thread. If a setting shares all code with a setting that
+//! was tested completely, use [`store_promises!`](crate::store_promises), which runs single tests.
 //!
-//! A store that lacks a [capability](tower_chat_core::store::Capability) omits the tests of the capability by
-//! `directory: "reason"`, `maintenance: "reason"`, `journal: "reason"` and `tool_calls: "reason"`, in this
-//! order, at the end. Tests of another capability omit the steps that need it. A store without `Journal`
-//! must refuse staged writes.
+//! If a store lacks a [capability](tower_chat_core::store::Capability), the tests of the capability
+//! are omitted by `directory: "reason"`, `maintenance: "reason"`, `journal: "reason"` or
+//! `tool_calls: "reason"`. These options must be at the end, in this order. Other tests skip the
+//! steps that need the capability. A store without the capability `Journal` must refuse staged
+//! writes.
 //!
-//! Each test is a function of this module as well, for a store that needs a special setup.
+//! Each test is also a function of this module, which a crate can call for a store that needs a
+//! special setup.
 //!
 //! [`HistoryStore`]: tower_chat_core::store::HistoryStore
 
@@ -93,25 +95,25 @@ pub use self::{
     staging::*,
 };
 
-/// The store under test, as the parameter of the tests.
+/// The type in which a test receives the store.
 pub type Store = Arc<dyn HistoryStore>;
 
-/// The runtime of a test.
+/// The tokio runtime on which a test runs.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Runtime {
-    /// One thread, on which the test itself runs.
+    /// A runtime with a single thread, on which the test runs too.
     OneThread,
-    /// Four threads besides that of the test.
+    /// A runtime with four worker threads. The test runs on another thread.
     SeveralThreads,
 }
 
-/// Runs one test with a store that `open` opens, on a new runtime.
+/// Opens a store with `open`, and runs a test with this store on a new runtime.
 ///
-/// The second value that `open` returns is dropped after the runtime.
+/// The second value that `open` returns is dropped after the runtime has ended.
 ///
 /// # Panics
 ///
-/// If the test fails.
+/// Panics if the test fails.
 pub fn check<S, Guard, Open, Promise>(
     runtime: Runtime,
     open: impl FnOnce() -> Open,
@@ -138,12 +140,12 @@ pub fn check<S, Guard, Open, Promise>(
     drop(guard);
 }
 
-/// Checks that a store has the capabilities whose tests run, and no others, and that it refuses staged
-/// writes without the capability for open runs.
+/// Checks that a store has exactly the capabilities whose tests run. Also checks that a store
+/// without the capability `Journal` refuses staged writes.
 ///
 /// # Panics
 ///
-/// If the store has other capabilities.
+/// Panics if the store has other capabilities, or accepts a staged write without `Journal`.
 #[doc(hidden)]
 pub fn check_capabilities<S, Guard, Open>(
     open: impl FnOnce() -> Open,
@@ -162,7 +164,8 @@ pub fn check_capabilities<S, Guard, Open>(
     });
 }
 
-/// The tests as boxed futures: the crate of a store links them and need not compile them again.
+/// The tests as functions that return boxed futures. These functions are compiled once in this
+/// crate, instead of in the crate of each store.
 #[doc(hidden)]
 pub mod boxed {
     use futures_util::future::BoxFuture;
@@ -184,7 +187,8 @@ pub mod boxed {
     crate::__tool_call_promises! { boxed () }
 }
 
-/// Runs the contract of stores; see [the module](mod@crate::store_contract).
+/// Defines the tests of the contract of stores. [The module](mod@crate::store_contract) describes
+/// the options.
 #[macro_export]
 macro_rules! store_contract {
     (
@@ -241,8 +245,8 @@ macro_rules! store_contract {
     };
 }
 
-/// Runs only the named tests of the contract, on a runtime with several threads, for a store whose
-/// code the other tests have tested in another setting.
+/// Defines only the named tests of the contract, on a runtime with several threads. Use this macro
+/// for a setting of a store whose code another setting tests with the whole contract.
 ///
 /// ```
 /// mod part_of_the_contract {
@@ -265,7 +269,7 @@ macro_rules! store_promises {
     };
 }
 
-/// Defines the function by which each test opens a store.
+/// Defines the function with which each test opens a store.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __open_store {
@@ -282,9 +286,9 @@ macro_rules! __open_store {
     };
 }
 
-/// Defines a module with tests for each rule: on both runtimes, or only on the one with several
-/// threads if there is a reason in the second pair of parentheses. A reason in the first pair makes
-/// cargo ignore the tests.
+/// Defines a module with the tests of each rule. If the first pair of parentheses contains a
+/// reason, cargo ignores the tests. If the second pair contains a reason, only the runtime with
+/// several threads is used.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __promise_tests {
@@ -312,7 +316,8 @@ macro_rules! __promise_tests {
     )* };
 }
 
-/// Passes the names of the directory's tests to the macro `boxed`, or to `__promise_tests`.
+/// Passes the names of the tests of the capability `Directory` to the macro `boxed` or to
+/// `__promise_tests`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __directory_promises {
@@ -347,7 +352,8 @@ macro_rules! __directory_promises {
     };
 }
 
-/// Passes the names of the tests of maintenance to the macro `boxed`, or to `__promise_tests`.
+/// Passes the names of the tests of the capability `Maintenance` to the macro `boxed` or to
+/// `__promise_tests`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __maintenance_promises {
@@ -395,7 +401,8 @@ macro_rules! __maintenance_promises {
     };
 }
 
-/// Passes the names of the tests of open runs to the macro `boxed`, or to `__promise_tests`.
+/// Passes the names of the tests of the capability `Journal` to the macro `boxed` or to
+/// `__promise_tests`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __journal_promises {
@@ -430,7 +437,8 @@ macro_rules! __journal_promises {
     };
 }
 
-/// Passes the names of the tests of queries of tool calls to the macro `boxed`, or to `__promise_tests`.
+/// Passes the names of the tests of queries for tool calls to the macro `boxed` or to
+/// `__promise_tests`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __tool_call_promises {
@@ -451,7 +459,7 @@ macro_rules! __tool_call_promises {
     };
 }
 
-/// Passes the names of the slow tests to the macro `boxed`, or to `__promise_tests`.
+/// Passes the names of the slow tests to the macro `boxed` or to `__promise_tests`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __heavy_promises {
@@ -467,7 +475,7 @@ macro_rules! __heavy_promises {
     };
 }
 
-/// Defines the test that searches the data of a store for deleted data.
+/// Defines the test that searches all bytes of a store for deleted data.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __residual_data {
@@ -488,7 +496,8 @@ macro_rules! __residual_data {
     };
 }
 
-/// Passes the names of all tests to the macro `boxed`, or to `__promise_tests`.
+/// Passes the names of the tests that every store must pass to the macro `boxed` or to
+/// `__promise_tests`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __every_promise {

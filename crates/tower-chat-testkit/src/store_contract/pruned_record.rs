@@ -1,4 +1,4 @@
-//! The rules of the record of tool calls of a pruned conversation.
+//! The rules for the record of tool calls of a pruned conversation.
 
 use tower_chat_core::{
     ApprovalRequest, Message, Part, Role, ToolCall, ToolResult, ToolStatus,
@@ -25,7 +25,8 @@ fn answer(text: &str) -> Message {
     Message::tool_results([ToolResult::new("id 0", text)])
 }
 
-/// Rows are deleted with the messages of their calls. The other rows do not change, and can be replaced.
+/// A prune deletes the rows of calls in the deleted messages. The other rows do not change, and
+/// later writes can replace them.
 pub async fn rows_are_pruned_with_their_messages(store: Store) {
     let key = key("rows");
     let mut at = Revision::ABSENT;
@@ -78,7 +79,8 @@ pub async fn rows_are_pruned_with_their_messages(store: Store) {
     assert_eq!(what(&copied), what(&original));
 }
 
-/// A call that a later run answered is deleted or kept together with that run.
+/// If a later run contains the result of a call, a prune deletes either both runs or neither of
+/// them.
 pub async fn a_call_is_not_pruned_without_its_result(store: Store) {
     let key = key("answered later");
     let first = write_messages(&key, Revision::ABSENT, [asking(&["tool"])])
@@ -102,8 +104,8 @@ pub async fn a_call_is_not_pruned_without_its_result(store: Store) {
     );
 }
 
-/// A call that waits for approval, or for a result of the caller, is kept together with all later
-/// messages, and can be answered.
+/// A prune deletes neither a call that waits for approval or for a result of the caller, nor any
+/// later message. The call can still receive a result.
 pub async fn calls_that_wait_are_not_pruned(store: Store) {
     let key = key("waiting");
     let request = ApprovalRequest::new("r", ToolCall::new("", "tool", "{}"), true);

@@ -1,4 +1,4 @@
-//! The rules of pruning.
+//! The rules for pruning conversations.
 
 use std::time::{Duration, SystemTime};
 
@@ -18,7 +18,8 @@ use super::{
     },
 };
 
-/// Prunes, and returns the numbers of deleted runs and messages. No call may prevent the deletion.
+/// Prunes a conversation, and returns the numbers of deleted runs and messages. Checks that no
+/// waiting call has prevented a deletion.
 async fn pruned(store: &Store, key: &ConversationKey, keep: Keep) -> (u64, u64) {
     let Pruned { runs, messages, held_back_by, .. } =
         store.prune(key, keep).await.expect("the conversation is pruned");
@@ -26,14 +27,16 @@ async fn pruned(store: &Store, key: &ConversationKey, keep: Keep) -> (u64, u64) 
     (runs, messages)
 }
 
-/// Returns a write of this run. `index` is the index of the write's first message in the run.
+/// Returns a write of a run. `index` is the index, within the run, of the first message of the
+/// write.
 fn of_run(run: RunId, index: u32, at: Revision, key: &ConversationKey, texts: &[&str]) -> Write {
     let messages = texts.iter().map(|text| Message::user(*text).into());
     Write::new(key.clone(), MessageId { run, index }, at, messages)
 }
 
-/// The remaining messages are those of whole runs, with unchanged numbers, in a new incarnation.
-/// Repeating the prune deletes nothing, and the conversation can be continued.
+/// A prune deletes whole runs. The remaining messages have unchanged sequence numbers, and the
+/// conversation has a new incarnation. A second prune deletes nothing. The conversation can be
+/// continued.
 pub async fn the_oldest_runs_are_pruned_whole(store: Store) {
     let key = key("pruned");
     let mut at = Revision::ABSENT;
@@ -72,7 +75,8 @@ pub async fn the_oldest_runs_are_pruned_whole(store: Store) {
     assert_eq!(texts(&store, &key).await, ["new"]);
 }
 
-/// The newest run is always kept. A prune of an absent or empty conversation creates nothing.
+/// A prune never deletes the newest run. A prune of a conversation that is empty or does not exist
+/// creates nothing.
 pub async fn the_last_run_is_never_pruned(store: Store) {
     let (absent, empty, one) = (key("absent"), key("empty"), key("one run"));
     let none =
@@ -95,8 +99,9 @@ fn far() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(4_000_000_000)
 }
 
-/// Runs are pruned by the times in their ids, from the beginning of the conversation up to the first run
-/// that is recent enough to stay. All later runs stay too, even if the time in their ids is earlier.
+/// A prune by time compares the times in the run ids with the limit. The prune deletes the runs
+/// from the beginning of the conversation up to the first run that is not older than the limit.
+/// Later runs remain, even if the times in their ids are older.
 pub async fn runs_are_pruned_by_the_time_at_which_they_were_made(store: Store) {
     let key = key("by time");
     let made_at = |second: u64| {
@@ -117,7 +122,8 @@ pub async fn runs_are_pruned_by_the_time_at_which_they_were_made(store: Store) {
     assert_eq!(texts(&store, &key).await, ["50"]);
 }
 
-/// If another run is between two writes of a run, the two runs are deleted or kept together.
+/// If a run has written before and after another run, a prune deletes either both runs or neither
+/// of them.
 pub async fn a_run_that_was_continued_is_pruned_whole(store: Store) {
     let key = key("gone on with");
     let run = RunId::new();
@@ -131,8 +137,8 @@ pub async fn a_run_that_was_continued_is_pruned_whole(store: Store) {
     assert_eq!(texts(&store, &key).await, ["c1"]);
 }
 
-/// A writer that has read the conversation before the prune gets a conflict, and no write from
-/// before the prune is acknowledged as a repetition.
+/// A write that expects a revision from before the prune gets a conflict, even if the write was
+/// stored before the prune.
 pub async fn a_revision_from_before_a_prune_conflicts(store: Store) {
     let key = key("read before");
     let first = write(&key, Revision::ABSENT, &["1"]);
@@ -148,8 +154,8 @@ pub async fn a_revision_from_before_a_prune_conflicts(store: Store) {
     assert_eq!(texts(&store, &key).await, ["2"]);
 }
 
-/// An open run prevents a prune, and so does a run that is in progress in this process or has unsaved
-/// writes. The prune then deletes nothing.
+/// A prune fails and deletes nothing if the conversation has an open run, if a run of the
+/// conversation is in progress in this process, or if this process has unsaved writes of a run.
 pub async fn a_run_that_is_open_or_under_way_is_in_the_way(store: Store) {
     if lacks(&store, &[Capability::Journal]) {
         return;
@@ -181,7 +187,7 @@ pub async fn a_run_that_is_open_or_under_way_is_in_the_way(store: Store) {
     assert_eq!(texts(&store, &key).await, ["staged"]);
 }
 
-/// Runs can be staged, committed and discarded after the remaining messages.
+/// After a prune, runs can be staged, committed and discarded.
 pub async fn a_pruned_conversation_can_be_staged_to(store: Store) {
     if lacks(&store, &[Capability::Journal]) {
         return;
@@ -203,7 +209,8 @@ pub async fn a_pruned_conversation_can_be_staged_to(store: Store) {
     assert_eq!(revision(&store, &key).await.sequence, 5);
 }
 
-/// A conversation with the same id in another scope, and others of the same scope, do not change.
+/// A prune changes neither a conversation with the same id in another scope nor other conversations
+/// in the same scope.
 pub async fn a_prune_reaches_one_conversation_alone(store: Store) {
     let pruned_key = key("a");
     let others = [
@@ -224,7 +231,7 @@ pub async fn a_prune_reaches_one_conversation_alone(store: Store) {
     }
 }
 
-/// A copy has the remaining messages.
+/// A copy of a pruned conversation contains the remaining messages.
 pub async fn a_pruned_conversation_is_copied_as_it_is_left(store: Store) {
     let (from, to) = (key("pruned"), key("copy"));
     let at = stored(&store, write(&from, Revision::ABSENT, &["1", "2"])).await;
@@ -242,7 +249,7 @@ pub async fn a_pruned_conversation_is_copied_as_it_is_left(store: Store) {
     );
 }
 
-/// A reader sees all of a run that is being pruned, or none of it.
+/// While a run is being deleted, a reader sees either all messages of the run or none of them.
 pub async fn readers_see_a_prune_at_one_moment(store: Store) {
     const RUNS: usize = 20;
     const MESSAGES: usize = 10;
@@ -275,7 +282,8 @@ pub async fn readers_see_a_prune_at_one_moment(store: Store) {
     }
 }
 
-/// A prune includes the writes that were submitted before, and a closed store refuses it.
+/// A prune takes the writes into account that were submitted before it. A closed store refuses to
+/// prune.
 pub async fn a_prune_sees_what_was_submitted_before_it(store: Store) {
     let key = key("submitted");
     let first = write(&key, Revision::ABSENT, &["1"]);

@@ -1,4 +1,4 @@
-//! The rules of concurrent operations.
+//! The rules for concurrent operations.
 
 use futures_util::future::join_all;
 use tower_chat_core::store::Revision;
@@ -10,7 +10,8 @@ use super::{
 
 const WRITERS: usize = 16;
 
-/// Of several writes that expect the same revision one is stored, and the others get a conflict.
+/// If several concurrent writes expect the same revision, one of them is stored and the others get
+/// a conflict.
 pub async fn of_concurrent_writers_to_one_conversation_exactly_one_wins(store: Store) {
     let key = key("race");
     let mut expected = Revision::ABSENT;
@@ -34,7 +35,7 @@ pub async fn of_concurrent_writers_to_one_conversation_exactly_one_wins(store: S
     }
 }
 
-/// Writers with different conversations all succeed.
+/// Concurrent writes to different conversations all succeed.
 pub async fn writers_to_different_conversations_do_not_disturb_each_other(store: Store) {
     let tasks = (0..WRITERS).map(|writer| {
         let store = store.clone();
@@ -56,7 +57,8 @@ pub async fn writers_to_different_conversations_do_not_disturb_each_other(store:
     }
 }
 
-/// A reader sees all of a write or none of it, and never an older state afterwards.
+/// A reader sees either all messages of a write or none of them. A later read never returns an
+/// older state.
 pub async fn readers_never_see_part_of_a_write(store: Store) {
     const MESSAGES: usize = 25;
     const WRITES: usize = 20;

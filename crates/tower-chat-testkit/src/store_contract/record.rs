@@ -1,4 +1,4 @@
-//! The rules of the record of tool calls.
+//! The rules for the record of tool calls.
 
 use std::{str::FromStr, time::Duration};
 
@@ -16,7 +16,7 @@ use super::{
     },
 };
 
-/// A row and its message are stored together, and both are returned unchanged.
+/// A write stores messages and rows of the record together. Both are returned unchanged.
 pub async fn a_tool_call_is_recorded_with_the_write_of_its_message(store: Store) {
     let key = key("recorded");
     let tools = ["weather \0 'x'"; ToolStatus::ALL.len()];
@@ -29,7 +29,7 @@ pub async fn a_tool_call_is_recorded_with_the_write_of_its_message(store: Store)
             row = with_times(row, 1_750_000_000_123, 1_750_000_004_567);
         }
         if status == ToolStatus::PendingApproval {
-            // The call has not finished, and a run has a lease on it.
+            // The call has not finished, and the row contains the end of a lease.
             row.held_until = row.finished_at.take();
         }
         row
@@ -59,7 +59,7 @@ pub async fn a_tool_call_is_recorded_with_the_write_of_its_message(store: Store)
     }
 }
 
-/// The calls of a conversation are selected by their messages and by their status.
+/// The calls of a conversation can be selected by message and by status.
 pub async fn calls_are_selected_by_message_and_status(store: Store) {
     let (key, other) = (key("selected"), key("not selected"));
     for key in [&key, &other] {
@@ -85,7 +85,7 @@ pub async fn calls_are_selected_by_message_and_status(store: Store) {
     }
 }
 
-/// A write that is refused adds no row, and changes none. Earlier rows do not change.
+/// A refused write neither adds nor changes rows.
 pub async fn a_write_that_is_refused_records_nothing(store: Store) {
     let (key, other) = (key("refused"), key("refused too"));
     let first = write_messages(&key, Revision::ABSENT, [asking(&["a", "b"])])
@@ -113,7 +113,8 @@ pub async fn a_write_that_is_refused_records_nothing(store: Store) {
     assert_eq!(recorded(&store, &other).await, []);
 }
 
-/// Each call has one row: the most recent one, with all of its fields.
+/// The record has one row for each call. A later row replaces the earlier row with all of its
+/// fields.
 pub async fn a_later_row_replaces_what_was_known_of_a_call(store: Store) {
     let key = key("replaced");
     let mut first = with_times(pending(1, 0, "a"), 1, 2);
@@ -139,7 +140,7 @@ pub async fn a_later_row_replaces_what_was_known_of_a_call(store: Store) {
     assert_eq!((&found[0].error, found[0].started_at, found[0].finished_at), (&None, None, None));
     assert_eq!(found[1].status, ToolStatus::Pending, "the other call of the message is unchanged");
 
-    // Of several rows for a call in one write, the final one is stored.
+    // If one write contains several rows for a call, the last one is stored.
     stored(&store, write_rows(&key, after, vec![second, first])).await;
     let found = recorded(&store, &key).await;
     assert_eq!(found.len(), 2);
@@ -148,7 +149,7 @@ pub async fn a_later_row_replaces_what_was_known_of_a_call(store: Store) {
     assert_eq!(found[0].error.as_deref(), Some("interrupted"));
 }
 
-/// A repeated write does not replace newer rows.
+/// If a stored write is submitted again, its rows do not replace newer rows.
 pub async fn a_repeated_write_does_not_bring_older_rows_back(store: Store) {
     let key = key("repeated rows");
     let call = write_messages(&key, Revision::ABSENT, [asking(&["a"])])
@@ -160,7 +161,7 @@ pub async fn a_repeated_write_does_not_bring_older_rows_back(store: Store) {
     assert_eq!(stored(&store, call.clone()).await, call.result());
     assert_eq!(recorded(&store, &key).await[0].status, ToolStatus::Ok);
 
-    // The rule also applies if the later writes had only rows.
+    // The rule also applies if the writes between contained only rows.
     let call = write_messages(&key, revision(&store, &key).await, [asking(&["b"])])
         .with_tools(vec![pending(3, 0, "b")]);
     stored(&store, call.clone()).await;
@@ -171,8 +172,8 @@ pub async fn a_repeated_write_does_not_bring_older_rows_back(store: Store) {
     assert_eq!(recorded(&store, &key).await[1].status, ToolStatus::Ok);
 }
 
-/// A result is returned from its message or from the row. An empty result is a result, and all
-/// parts are preserved.
+/// The result of a call is read from its message or from the row. All parts of a result are
+/// preserved, and a result may be empty.
 pub async fn results_are_returned_from_messages_and_from_the_record(store: Store) {
     let key = key("results");
     let item = RawJson::from_str(r#"{ "z":1.50, "a":[ ] }"#).expect("the JSON is valid");
@@ -205,8 +206,8 @@ pub async fn results_are_returned_from_messages_and_from_the_record(store: Store
     assert_eq!(found[4..], results);
 }
 
-/// Rows may be written without messages. The conversation, and the expected revision of its next
-/// write, do not change.
+/// A write may contain rows and no messages. Such a write changes neither the messages nor the
+/// revision of the conversation.
 pub async fn rows_can_be_written_without_messages(store: Store) {
     let key = key("rows alone");
     let result = ToolResult::new("id 0", "late");
@@ -226,8 +227,8 @@ pub async fn rows_can_be_written_without_messages(store: Store) {
     assert_eq!(recorded(&store, &key).await, found);
 }
 
-/// A row for a message that the conversation does not contain after the write is ignored, then and
-/// later.
+/// A row is ignored if the conversation does not contain the message of its call after the write.
+/// The row remains absent even if the message is written later.
 pub async fn rows_of_messages_that_are_not_there_are_no_rows(store: Store) {
     let key = key("no such message");
     let rows =
@@ -248,7 +249,7 @@ pub async fn rows_of_messages_that_are_not_there_are_no_rows(store: Store) {
     assert_eq!(recorded(&store, &empty).await, []);
 }
 
-/// The indices of calls in a batch count calls that wait for approval, but not those that the
+/// The index of a call in its batch counts calls that wait for approval, but not calls that the
 /// provider executed.
 pub async fn calls_that_wait_for_approval_have_their_position_in_the_batch(store: Store) {
     let key = key("approvals");
@@ -267,7 +268,7 @@ pub async fn calls_that_wait_for_approval_have_their_position_in_the_batch(store
     assert_eq!(arguments, ["{\"sum\":1}", "{\"at\":2}"]);
 }
 
-/// Times are returned rounded down to a millisecond, also before 1970.
+/// Times are rounded down to a whole millisecond, even those before 1970.
 pub async fn times_are_kept_to_the_millisecond(store: Store) {
     let key = key("times");
     let times = [
@@ -292,7 +293,7 @@ pub async fn times_are_kept_to_the_millisecond(store: Store) {
     }
 }
 
-/// A query after a submission includes it, before its ticket is awaited.
+/// A query includes every write that was submitted before it, even if the ticket was not awaited.
 pub async fn a_question_sees_what_was_submitted_before_it(store: Store) {
     let key = key("asked at once");
     let mut expected = Revision::ABSENT;
@@ -310,11 +311,12 @@ pub async fn a_question_sees_what_was_submitted_before_it(store: Store) {
     }
 }
 
-/// The record is deleted with its conversation, and a new conversation with the same key has none.
+/// A deletion of a conversation deletes its record. A new conversation with the same key has no
+/// rows.
 pub async fn a_deleted_conversation_takes_its_record_along(store: Store) {
     let (key, other) = (key("deleted record"), key("kept record"));
-    // The deleted conversation is the newest one, so a store that numbers its conversations may use the
-    // number again.
+    // The deleted conversation is the newest one. A store that numbers its conversations may assign
+    // its number again.
     for key in [&other, &key] {
         let write = write_messages(key, Revision::ABSENT, [asking(&["a", "b"])])
             .with_tools(vec![pending(1, 0, "a"), pending(1, 1, "b")]);
@@ -331,7 +333,8 @@ pub async fn a_deleted_conversation_takes_its_record_along(store: Store) {
     assert_eq!(recorded(&store, &other).await.len(), 2);
 }
 
-/// A concurrent query returns the rows of whole writes.
+/// A query that runs at the same time as a write returns either all rows of the write or none of
+/// them.
 pub async fn readers_see_messages_and_rows_of_a_write_together(store: Store) {
     const CALLS: usize = 5;
     const WRITES: u64 = 20;

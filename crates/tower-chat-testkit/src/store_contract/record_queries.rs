@@ -1,4 +1,4 @@
-//! The rules of queries of the record of tool calls.
+//! The rules for queries of the record of tool calls.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -48,7 +48,8 @@ async fn stored_calls(store: &Store) -> Vec<(ConversationKey, ToolRecord)> {
     calls
 }
 
-/// Returns queries with all combinations of one tool, status, range, list of messages, and limit.
+/// Returns queries with all combinations of a tool, a status, a range of times, a list of messages,
+/// and a limit.
 fn all_queries() -> Vec<InvocationQuery> {
     let keys = [("one", "y"), ("two", "x")];
     let mut queries: Vec<_> = ["one", "three"].map(InvocationQuery::in_scope).into();
@@ -76,8 +77,8 @@ fn all_queries() -> Vec<InvocationQuery> {
     queries
 }
 
-/// Calls are found by scope, conversation, message, tool, status, time and limit, alone and
-/// combined, and counted in the same way.
+/// A query can select calls by scope, conversation, message, tool, status, time and limit, and by
+/// any combination of these. Totals count the same calls.
 pub async fn calls_are_found_by_everything_a_query_can_name(store: Store) {
     let calls = stored_calls(&store).await;
     let mut answered = 0;
@@ -114,7 +115,8 @@ pub async fn calls_are_found_by_everything_a_query_can_name(store: Store) {
     assert!(answered > 50, "only {answered} queries found calls");
 }
 
-/// Totals contain calls, errors, open calls, and the time between starts and ends.
+/// Totals contain, for each tool, the numbers of calls, errors and open calls, and the durations of
+/// the calls.
 pub async fn tool_calls_are_counted_per_tool(store: Store) {
     let key = key("totals");
     let row =
@@ -128,7 +130,7 @@ pub async fn tool_calls_are_counted_per_tool(store: Store) {
         row(3, "b", ToolStatus::UnknownTool),
         row(4, "b", ToolStatus::PendingApproval),
         never_finished,
-        // If a clock was set back, the duration is 0.
+        // A call that ended before its start, because the clock was set back, has the duration 0.
         with_times(row(6, "b", ToolStatus::Error), 2_000, 1_000),
     ];
     let write = write_messages(&key, Revision::ABSENT, [asking(&["t"; 7])]).with_tools(rows);
@@ -150,8 +152,8 @@ pub async fn tool_calls_are_counted_per_tool(store: Store) {
     assert_eq!(totals, [("B", 1, 0, 0, 0), ("b", 6, 2, 2, 251)]);
 }
 
-/// Conversations are returned in the byte order of their ids, and their calls in the order of the
-/// messages, regardless of the order of recording.
+/// A query returns calls in the byte order of the conversation ids and, within a conversation, in
+/// the order of the messages. The order in which the rows were written has no effect.
 pub async fn calls_come_in_the_order_of_conversation_message_and_position(store: Store) {
     let ids = ["b", "\u{e9}", "", "a\0", "B", "a"];
     for id in ids {
@@ -182,7 +184,7 @@ pub async fn calls_come_in_the_order_of_conversation_message_and_position(store:
     assert_eq!(found(&query.in_messages([1]).with_limit(4)).await, first[..4]);
 }
 
-/// No query returns calls of another scope, or of a conversation that it does not name.
+/// No query returns calls of another scope, or of a conversation other than the one that it names.
 pub async fn questions_never_cross_a_scope(store: Store) {
     let halves = ["", "a", "A", "a ", "a/", "a%", "_", "a\0", "'", "1", "01"];
     for (number, scope) in halves.iter().enumerate() {
@@ -212,7 +214,7 @@ pub async fn questions_never_cross_a_scope(store: Store) {
     }
 }
 
-/// An empty list of messages, or a limit of 0, finds nothing.
+/// A query with an empty list of messages, or with the limit 0, finds nothing.
 pub async fn a_question_for_nothing_finds_nothing(store: Store) {
     let calls = stored_calls(&store).await;
     let of_first = InvocationQuery::of(&calls[0].0);
@@ -232,7 +234,7 @@ pub async fn a_question_for_nothing_finds_nothing(store: Store) {
     assert_eq!(store.tool_totals(&unknown).await.expect("the totals are read"), []);
 }
 
-/// A turn may have hundreds of calls, and a query may name thousands of messages.
+/// A query can return hundreds of calls of one turn, and can name thousands of messages.
 pub async fn any_number_of_calls_and_messages_can_be_asked_for(store: Store) {
     const CALLS: u32 = 300;
     let key = key("many");
@@ -258,7 +260,7 @@ pub async fn any_number_of_calls_and_messages_can_be_asked_for(store: Store) {
     assert_eq!(of_list(vec![1_999, 7, 7, 5_000]).await, [7, 1_999]);
 }
 
-/// A row whose call or result does not exist is reported, and all others are found.
+/// A query reports a row whose call or result does not exist, and returns all other calls.
 pub async fn a_row_that_cannot_be_read_does_not_hide_the_others(store: Store) {
     let key = key("unreadable");
     let result = |index, sequence, result| {

@@ -1,4 +1,4 @@
-//! The rules of residual data after deletions.
+//! The rule that deleted data must not remain in a store.
 
 use std::{fmt, future::Future, sync::Arc, time::SystemTime};
 
@@ -21,7 +21,7 @@ use super::{
     },
 };
 
-/// A function that returns all data that a store has outside of its process, as bytes.
+/// A function that returns, as bytes, all data that a store has outside of its process.
 #[derive(Clone)]
 pub struct ResidualData(Arc<dyn Fn() -> BoxFuture<'static, Vec<u8>> + Send + Sync>);
 
@@ -31,7 +31,7 @@ impl fmt::Debug for ResidualData {
     }
 }
 
-/// Returns a store with the access to its data.
+/// Returns a store, and the function that returns the bytes of its data.
 pub fn searchable<S, Bytes>(
     store: S,
     residual_data: impl Fn(&S) -> Bytes + Send + Sync + 'static,
@@ -45,11 +45,11 @@ where
     (store, ResidualData(Arc::new(move || Box::pin(residual_data(&inner)))))
 }
 
-/// Tests that deleted, discarded and pruned data leave no residual data.
+/// Tests that deleted, discarded and pruned data cannot be found in the bytes of the store.
 ///
 /// # Panics
 ///
-/// If the test fails.
+/// Panics if the test fails.
 pub fn check_residual_data<Guard, Open>(open: impl FnOnce() -> Open)
 where
     Open: Future<Output = ((Store, ResidualData), Guard)>,
@@ -62,8 +62,8 @@ where
 }
 
 impl ResidualData {
-    /// Returns whether the data contain a text, in plain or in hexadecimal form. Upper and lower case
-    /// are equal.
+    /// Returns whether the data contains a text, in plain or in hexadecimal form. Upper case and
+    /// lower case are not distinguished.
     async fn hold(&self, text: &str) -> bool {
         let bytes = (self.0)().await;
         let hexadecimal: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -74,12 +74,12 @@ impl ResidualData {
     }
 }
 
-/// Returns a unique text.
+/// Generates a unique text.
 fn planted(what: &str) -> String {
     format!("planted-{what}-{:016x}", tower_chat_core::RunId::new().random_half())
 }
 
-/// The unique texts that a test has written, in every field of its writes.
+/// The unique texts that a test has written. Every field of a write contains such a text.
 struct Planted {
     texts: Vec<String>,
 }
@@ -95,8 +95,8 @@ impl Planted {
         text
     }
 
-    /// Returns messages of one run, and the row of their call. `first` is the sequence number of the
-    /// first message.
+    /// Returns the messages of a run, and the row of the call in these messages. `first` is the
+    /// sequence number of the first message.
     fn run(&mut self, first: u64) -> ([Message; 3], ToolRecord) {
         let mut calls = asking(&[&self.text("tool")]);
         for part in &mut calls.parts {
@@ -124,7 +124,7 @@ impl Planted {
     }
 }
 
-/// Puts unique texts into the description of a conversation, if the store has a directory.
+/// Sets a description that contains unique texts. Does nothing if the store has no directory.
 async fn describe(store: &Store, key: &ConversationKey, planted: &mut Planted) {
     let metadata = [(planted.text("member"), planted.text("value").into())];
     let description = Description::new()
@@ -185,7 +185,7 @@ async fn deleted_data_is_not_found_in_the_store(store: Store, residual_data: Res
     if lacks(&store, &[Capability::Journal]) {
         return;
     }
-    // An open run is deleted with its conversation.
+    // The deletion of a conversation must also delete the data of its open run.
     let mut open = Planted::new();
     let mut run = StagedRun::new(&key, Revision::ABSENT);
     let (messages, row) = open.run(1);

@@ -1,4 +1,4 @@
-//! The rules of rows of a conversation, and of rewrites.
+//! The rules for reading the rows of a conversation, and for rewrites.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -23,7 +23,7 @@ async fn rows(store: &Store, key: &ConversationKey) -> ConversationRows {
     store.rows(key).await.expect("the rows are read").expect("the conversation exists")
 }
 
-/// Returns the messages with their sequence numbers. All must be readable.
+/// Returns the messages of the rows with their sequence numbers. Every message must be readable.
 fn messages(rows: &ConversationRows) -> Vec<(u64, Message)> {
     let read = |(number, message): &(u64, Result<Arc<Message>, _>)| {
         (*number, Message::clone(message.as_ref().expect("the message is readable")))
@@ -31,7 +31,7 @@ fn messages(rows: &ConversationRows) -> Vec<(u64, Message)> {
     rows.messages.iter().map(read).collect()
 }
 
-/// Returns the record. Every row must be readable.
+/// Returns the record of tool calls of the rows. Every row must be readable.
 fn tools(rows: &ConversationRows) -> Vec<ToolRecord> {
     let tools: Vec<ToolRecord> =
         rows.tools.iter().map(|(_, row)| row.clone().expect("the row is readable")).collect();
@@ -40,14 +40,14 @@ fn tools(rows: &ConversationRows) -> Vec<ToolRecord> {
     tools
 }
 
-/// Returns the messages of a load, with their sequence numbers.
+/// Loads a conversation, and returns its messages with their sequence numbers.
 async fn loaded(store: &Store, key: &ConversationKey) -> Vec<(u64, Message)> {
     let history = store.load(key).await.expect("the history is loaded");
     history.numbered().map(|(number, message)| (number, Message::clone(message))).collect()
 }
 
-/// Returns a call with its result in a message, one with its result in the record, and one that
-/// waits for approval.
+/// Returns messages and rows with three calls: one whose result is in a message, one whose result
+/// is in the record, and one that waits for approval.
 fn recorded_calls() -> ([Message; 2], Vec<ToolRecord>) {
     let asks = asking(&["hat", "coat", "shoe"]);
     let results = Message::tool_results([ToolResult::new("id 0", "a straw hat")]);
@@ -61,7 +61,7 @@ fn recorded_calls() -> ([Message; 2], Vec<ToolRecord>) {
     ([asks, results], vec![with_times(first, 5, 9), with_times(second, 7, 8), third])
 }
 
-/// The rows of a conversation are the visible messages and record, with the head.
+/// The rows of a conversation contain its head, its visible messages, and its record of tool calls.
 pub async fn rows_are_what_readers_see(store: Store) {
     if lacks(&store, &[Capability::Journal]) {
         return;
@@ -100,8 +100,8 @@ pub async fn rows_are_what_readers_see(store: Store) {
     assert!(store.rows(&key).await.expect("the rows are read").is_none());
 }
 
-/// The rows of a pruned conversation have unchanged sequence numbers, and the head contains the
-/// number of pruned messages.
+/// A prune does not change the sequence numbers of the remaining rows. The head contains the number
+/// of pruned messages.
 pub async fn rows_of_a_pruned_conversation_have_their_numbers(store: Store) {
     let key = key("pruned rows");
     let mut at = Revision::ABSENT;
@@ -125,8 +125,8 @@ pub async fn rows_of_a_pruned_conversation_have_their_numbers(store: Store) {
     assert_eq!(texts(&store, &key).await, ["three", "vier"]);
 }
 
-/// A rewrite changes the rows that it names. Sequence numbers, ids and other conversations do not
-/// change. The conversation gets a new incarnation.
+/// A rewrite replaces the rows that it contains, and gives the conversation a new incarnation. A
+/// rewrite changes no sequence numbers, no message ids, and no other conversation.
 pub async fn a_rewrite_keeps_numbers_and_ids(store: Store) {
     let key = key("rewritten");
     let other = ConversationKey::new("another scope", key.id());
@@ -160,7 +160,8 @@ pub async fn a_rewrite_keeps_numbers_and_ids(store: Store) {
     assert_eq!(texts(&store, &key).await, ["eins", "two", "drei", "four"]);
 }
 
-/// A rewrite at another revision is refused, and a rewrite creates no conversation.
+/// A rewrite is refused if it expects another revision than that of the conversation. A rewrite
+/// never creates a conversation.
 pub async fn a_rewrite_at_another_revision_is_a_conflict(store: Store) {
     let key = key("rewritten late");
     let at = stored(&store, write(&key, Revision::ABSENT, &["one"])).await;
@@ -184,7 +185,7 @@ pub async fn a_rewrite_at_another_revision_is_a_conflict(store: Store) {
     assert!(store.rows(&absent.key).await.expect("the rows are read").is_none());
 }
 
-/// A rewrite sets the counts of the directory that it contains, and changes no others.
+/// A rewrite sets those counts of the directory that it contains, and no other counts.
 pub async fn a_rewrite_sets_counts_of_the_directory(store: Store) {
     if lacks(&store, &[Capability::Directory]) {
         return;
@@ -232,7 +233,8 @@ pub async fn a_rewrite_sets_counts_of_the_directory(store: Store) {
     assert_eq!((runs, sum.tool_calls), (3, 8), "later writes are added to the counts");
 }
 
-/// Returns the counts of the directory: runs, usage, and the tool calls of each run.
+/// Returns the counts that the directory has for a conversation: the number of runs, the usage, and
+/// the number of tool calls of each run.
 async fn entry(store: &Store, key: &ConversationKey) -> (u64, UsageSum, Vec<(RunId, u64)>) {
     let summary =
         store.summary(key).await.expect("the summary is read").expect("the conversation exists");
@@ -241,7 +243,7 @@ async fn entry(store: &Store, key: &ConversationKey) -> (u64, UsageSum, Vec<(Run
     (summary.runs, summary.usage, runs.iter().map(|run| (run.run, calls(run))).collect())
 }
 
-/// A rewrite with a message that does not exist changes nothing.
+/// If a rewrite contains a message that does not exist, nothing is changed.
 pub async fn a_rewrite_is_done_whole_or_not_at_all(store: Store) {
     let key = key("rewritten in part");
     let (asked, records) = recorded_calls();
@@ -266,7 +268,8 @@ pub async fn a_rewrite_is_done_whole_or_not_at_all(store: Store) {
     }
 }
 
-/// Rows of the record are replaced and removed. The pending approvals follow the record.
+/// A rewrite can replace and remove rows of the record. The pending approvals in the head change
+/// accordingly.
 pub async fn a_rewrite_changes_the_record(store: Store) {
     let key = key("a rewritten record");
     let (asked, records) = recorded_calls();
@@ -292,8 +295,8 @@ pub async fn a_rewrite_changes_the_record(store: Store) {
     again.tools.push(waits.clone());
     let after = store.rewrite(again).await.expect("the rows are rewritten");
     assert_eq!(tools(&rows(&store, &key).await), [records[1].clone(), waits]);
-    // The row of a message that did not exist at the rewrite is not stored, even if the message is
-    // written later.
+    // The row for a message that does not exist at the time of the rewrite is not stored. The row
+    // remains absent when the message is written later.
     stored(&store, super::fixture::write(&key, after, &["3", "4", "5", "6", "7", "8", "9"])).await;
     assert_eq!(tools(&rows(&store, &key).await).len(), 2);
 }
@@ -323,7 +326,8 @@ pub async fn an_open_run_is_not_rewritten(store: Store) {
     assert_eq!(texts(&store, &key).await, ["one", "zwei"]);
 }
 
-/// Reads of rows, and rewrites, include earlier submissions. A closed store can only be read.
+/// Reads of rows and rewrites take the writes into account that were submitted before. A closed
+/// store refuses rewrites, but its rows can be read.
 pub async fn a_rewrite_sees_what_was_submitted_before_it(store: Store) {
     let key = key("rewritten at once");
     let mut tickets = Vec::new();

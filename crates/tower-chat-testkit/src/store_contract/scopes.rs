@@ -1,4 +1,4 @@
-//! The rules of lists of scopes.
+//! The rules for lists of scopes.
 
 use tower_chat_core::{
     ConversationKey,
@@ -23,8 +23,8 @@ async fn scopes(store: &Store, after: Option<&str>, limit: usize) -> Vec<String>
     found
 }
 
-/// Scopes are listed in byte order, each once, from any text on. All pages together are equal to
-/// the whole list.
+/// Each scope is listed once, in byte order. A page may begin after any text. The pages together
+/// contain the same scopes as the whole list.
 pub async fn scopes_are_listed_in_byte_order(store: Store) {
     assert_eq!(scopes(&store, None, 10).await, Vec::<String>::new());
     let long = "x".repeat(10 * 1024);
@@ -60,8 +60,8 @@ pub async fn scopes_are_listed_in_byte_order(store: Store) {
     }
 }
 
-/// A scope is listed from its first write on, even a staged one, until its last conversation is
-/// deleted.
+/// A scope is listed from the first write to it on, even if that write is staged, until its last
+/// conversation is deleted.
 pub async fn a_scope_is_there_while_it_has_a_conversation(store: Store) {
     if lacks(&store, &[Capability::Journal]) {
         return;
@@ -99,7 +99,8 @@ pub async fn a_scope_is_there_while_it_has_a_conversation(store: Store) {
     assert_eq!(scopes(&store, None, 1).await, ["b"]);
     assert_eq!(scopes(&store, Some("b"), 10).await, Vec::<String>::new());
 
-    // A name that differs in case, or is a prefix of another, is a scope of its own.
+    // Names that differ only in case, and a name that is a prefix of another one, are different
+    // scopes.
     let mut journal = StagedRun::new(&ConversationKey::new("B", "discarded"), Revision::ABSENT);
     stored(&store, journal.text(staging(0), "it is discarded")).await;
     assert_eq!(scopes(&store, None, 10).await, ["B", "b"]);
@@ -109,7 +110,7 @@ pub async fn a_scope_is_there_while_it_has_a_conversation(store: Store) {
     assert_eq!(found, ["b", "bb"]);
 }
 
-/// A list of scopes that begins after a submission includes the scope of the submission.
+/// A list of scopes includes the scopes of all writes that were submitted before.
 pub async fn a_list_of_scopes_sees_what_was_submitted_before_it(store: Store) {
     for number in 0..20 {
         let key = ConversationKey::new(format!("scope {number:02}"), "submitted");

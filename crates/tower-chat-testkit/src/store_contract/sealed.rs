@@ -1,4 +1,4 @@
-//! The mark of a store that contains sealed data.
+//! The rule that a store with sealed data refuses writes that are not sealed.
 
 use tower_chat_core::{
     Message,
@@ -13,15 +13,16 @@ use super::{
     fixture::{key, revision, stored, submit, texts, write},
 };
 
-/// Once a store that outlives its process contains sealed data, it refuses every plain change:
-/// through the store itself, through a store that another process has opened, and after it is
-/// opened again. `open` opens the same store each time. The store must have a directory, and must
-/// be empty at first.
+/// After a sealed write, a store refuses every change that is not sealed. The rule applies to the
+/// value through which the write was made, to a value that another process has opened before, and
+/// to a value that is opened later. `open` opens the same store each time. The store must have a
+/// directory, must be empty at first, and must keep its data after the process has ended.
 pub async fn plain_changes_are_refused_once_a_sealed_write_is_stored(
     open: impl AsyncFn() -> Store,
 ) {
     let (store, other) = (open().await, open().await);
-    // The other process has used the store before the sealed write.
+    // The other process writes before the sealed write, because it might cache that the store
+    // contains no sealed data.
     stored(&other, write(&key("plain"), Revision::ABSENT, &["hi"])).await;
     assert!(other.delete(&key("plain")).await.expect("the conversation is deleted"));
     let mut at = Revision::ABSENT;
@@ -54,9 +55,9 @@ async fn plain(store: &Store, write: Write) -> StoreError {
     error.source
 }
 
-/// Tries every change that is not marked.
+/// Tries every kind of change without the mark `sealed`.
 async fn assert_plain_changes_are_refused(store: &Store, at: Revision) {
-    // A writer reads the revision before it writes.
+    // As a real writer does, reads the revision before the writes.
     assert_eq!(revision(store, &key("c")).await, at);
     let mut rewrite = Rewrite::new(key("c"), at);
     rewrite.messages.push((1, Message::user("changed")));

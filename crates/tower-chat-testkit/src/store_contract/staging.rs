@@ -1,4 +1,4 @@
-//! The rules of staged writes, until they are committed or discarded.
+//! The rules for staged writes, and for the commit or the discard of an open run.
 
 use tower_chat_core::{
     Message, ToolCall, ToolResult, ToolStatus,
@@ -18,7 +18,7 @@ use super::{
     },
 };
 
-/// Staged messages are durable, returned with their run, and invisible to all other reads.
+/// Staged messages are durable. Only `open_run` returns them, and no other read.
 pub async fn staged_messages_are_invisible_to_readers(store: Store) {
     let (key, unseen) = (key("staged"), key("staged from the start"));
     let first = write_messages(&key, Revision::ABSENT, [Message::user("hi"), asking(&["a"])])
@@ -65,8 +65,8 @@ pub async fn staged_messages_are_invisible_to_readers(store: Store) {
     assert_eq!((content.open.run, content.open.visible), (run.run, 2));
 }
 
-/// A commit makes all staged messages visible, with or without messages of its own. At any moment a
-/// reader sees none or all of them.
+/// A commit makes all staged messages visible. The committing write may itself contain messages. A
+/// reader sees either all messages of the run or none of them.
 pub async fn a_commit_shows_the_whole_run_at_once(store: Store) {
     for with_messages in [true, false] {
         let key = key(if with_messages { "committed" } else { "committed alone" });
@@ -117,7 +117,7 @@ pub async fn a_commit_shows_the_whole_run_at_once(store: Store) {
     assert_listed(&store, "scope", &[key("committed"), key("committed alone")]).await;
 }
 
-/// A discard deletes the whole run, and the conversation continues after the visible messages.
+/// A discard deletes all data of the open run. Later writes follow the visible messages.
 pub async fn a_discarded_run_leaves_nothing(store: Store) {
     let (key, unseen) = (key("discarded"), key("discarded from the start"));
     let before = stored(&store, write(&key, Revision::ABSENT, &["0"])).await;
@@ -141,7 +141,7 @@ pub async fn a_discarded_run_leaves_nothing(store: Store) {
     assert_eq!(texts(&store, &key).await, ["0", ""]);
 }
 
-/// A conversation whose messages were all discarded is not listed.
+/// If all messages of a conversation were discarded, the conversation is not listed.
 pub async fn a_conversation_that_was_discarded_whole_is_not_listed(store: Store) {
     let key = key("discarded whole");
     let mut run = StagedRun::new(&key, Revision::ABSENT);
@@ -153,8 +153,8 @@ pub async fn a_conversation_that_was_discarded_whole_is_not_listed(store: Store)
     assert_listed(&store, "scope", &[key]).await;
 }
 
-/// A write that was sent before a discard and arrives after it is refused, even if the conversation
-/// has the same length again.
+/// A write that expects a revision from before a discard is refused, even if later writes have
+/// brought the conversation to the same length again.
 pub async fn nothing_late_matches_after_a_discard(store: Store) {
     let key = key("late");
     let before = stored(&store, write(&key, Revision::ABSENT, &["0"])).await;
@@ -177,7 +177,8 @@ pub async fn nothing_late_matches_after_a_discard(store: Store) {
     assert_eq!(texts(&store, &key).await, ["0", "1", "2"]);
 }
 
-/// Each kind of write of an open run is acknowledged when it is repeated.
+/// If a write of an open run is submitted again, the store acknowledges the write, whatever kind of
+/// write it is.
 pub async fn a_repeated_staged_write_stores_nothing_twice(store: Store) {
     let key = key("repeated");
     let mut run = StagedRun::new(&key, stored(&store, write(&key, Revision::ABSENT, &["0"])).await);
@@ -218,8 +219,8 @@ pub async fn a_repeated_staged_write_stores_nothing_twice(store: Store) {
     assert_eq!(texts(&store, &key).await.len(), 5);
 }
 
-/// While a run is open no other run can write, at any revision, and the conflict contains the open
-/// run.
+/// While a run is open, the store refuses writes of other runs, whatever revision they expect. The
+/// conflict contains the open run.
 pub async fn only_the_open_run_writes(store: Store) {
     let key = key("owned");
     let before = stored(&store, write_messages(&key, Revision::ABSENT, [asking(&["a"])])).await;
@@ -250,7 +251,7 @@ pub async fn only_the_open_run_writes(store: Store) {
     assert_eq!(texts(&store, &key).await, ["", "staged"]);
 }
 
-/// A discard without an open run is a conflict.
+/// A discard of a conversation without an open run gets a conflict.
 pub async fn a_discard_without_an_open_run_is_a_conflict(store: Store) {
     let key = key("closed");
     let before = stored(&store, write(&key, Revision::ABSENT, &["0"])).await;
@@ -276,7 +277,8 @@ pub async fn a_discard_without_an_open_run_is_a_conflict(store: Store) {
     assert_eq!(texts(&store, &key).await, ["0"]);
 }
 
-/// A staged service id takes effect with the commit. Of several, the most recent one is used.
+/// A staged service id takes effect when the run is committed. If several were staged, the last one
+/// is used.
 pub async fn a_staged_service_id_is_set_by_the_commit(store: Store) {
     let key = key("service");
     let id = async || {
@@ -312,8 +314,8 @@ pub async fn a_staged_service_id_is_set_by_the_commit(store: Store) {
     assert_eq!(id().await.as_deref(), Some("at once"));
 }
 
-/// The text of an unfinished answer is stored with the open run until an empty text deletes it, or the
-/// run ends.
+/// The text of an unfinished answer is stored with the open run. An empty text, and the end of the
+/// run, delete the stored text.
 pub async fn partial_text_stays_with_the_open_run(store: Store) {
     let key = key("partial");
     let mut run = StagedRun::new(&key, Revision::ABSENT);
@@ -339,7 +341,8 @@ pub async fn partial_text_stays_with_the_open_run(store: Store) {
     assert_eq!(open_run(&store, &key).await.expect("the open run is read").partial_text, None);
 }
 
-/// A staged write changes the rows of visible calls at once, and a discard does not undo that.
+/// A staged write changes the rows of visible calls immediately. A discard does not undo these
+/// changes.
 pub async fn rows_of_calls_that_are_seen_are_put_at_once(store: Store) {
     let key = key("seen");
     let first = write_messages(&key, Revision::ABSENT, [asking(&["a", "b"])])
@@ -367,7 +370,7 @@ pub async fn rows_of_calls_that_are_seen_are_put_at_once(store: Store) {
     assert!(recorded(&store, &key).await.iter().all(|call| call.sequence < sequence));
 }
 
-/// A deletion deletes the open run of the conversation.
+/// A deletion of a conversation also deletes its open run.
 pub async fn a_deleted_conversation_takes_its_open_run_along(store: Store) {
     let key = key("deleted");
     let mut run = StagedRun::new(&key, Revision::ABSENT);
@@ -385,7 +388,8 @@ pub async fn a_deleted_conversation_takes_its_open_run_along(store: Store) {
     assert!(recorded(&store, &key).await.is_empty());
 }
 
-/// A store without the capability for open runs would otherwise show staged messages.
+/// A store without the capability `Journal` refuses staged writes, because it would otherwise store
+/// staged messages as visible ones.
 pub(super) async fn a_staged_write_is_refused(store: &Store) {
     let key = key("staged");
     let staged = StagedRun::new(&key, Revision::ABSENT).text(staging(1), "staged");

@@ -1,6 +1,6 @@
-//! Anthropic Messages.
+//! Validates the conversation of a request to Anthropic's Messages API.
 //!
-//! Consecutive messages of one role are one turn, as Anthropic merges them.
+//! Consecutive messages with the same role form one turn, because Anthropic merges them.
 
 use std::collections::HashSet;
 
@@ -150,13 +150,13 @@ struct Conversation<'a> {
     rounds: Rounds<'a>,
     /// The ids of all previous calls of tools that the provider ran.
     server_calls: HashSet<&'a str>,
-    /// Whether the user's current turn has content other than results.
+    /// Whether the current turn of the user contains content other than results.
     user_spoke: bool,
-    /// The index of the message whose final block is thinking, if this block is the most recent one of
-    /// the assistant's turn.
+    /// If the most recent block of the assistant's turn is a thinking block, the index of its
+    /// message.
     ends_thinking: Option<usize>,
-    /// The index of the message that began the assistant's current answer to the user, and whether the
-    /// answer begins with thinking.
+    /// The index of the first message of the assistant's current answer to the user, and whether
+    /// the answer begins with a thinking block.
     answer: Option<(usize, bool)>,
     /// Whether the most recent block is a result.
     awaits_answer: bool,
@@ -251,8 +251,8 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Checks the result of a tool that the provider ran: a previous block must be its call. Ignores
-    /// blocks of another kind.
+    /// Checks that the result of a tool that the provider ran follows its call. Ignores blocks of
+    /// other types.
     fn server_result(
         &mut self,
         kind: &str,
@@ -290,7 +290,8 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// A content block. A content that is a string counts as one text.
+/// A content block. If the content of a message is a string, the string is treated as one text
+/// block.
 #[derive(Debug)]
 enum Block<'a> {
     Text(&'a str),
@@ -298,7 +299,8 @@ enum Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Returns the blocks of the message at an index, and reports blocks and contents of another form.
+    /// Returns the blocks of a message. Reports content that is neither a string nor a list of
+    /// blocks. `index` is the index of the message.
     fn all(index: usize, message: &'a Value, report: &mut Report) -> Vec<Self> {
         match message.get("content") {
             Some(Value::String(text)) if text.is_empty() => Vec::new(),

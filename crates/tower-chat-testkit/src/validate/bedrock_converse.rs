@@ -1,4 +1,4 @@
-//! Amazon Bedrock Converse.
+//! Validates the conversation of a request to Amazon Bedrock's Converse API.
 
 use std::collections::HashSet;
 

@@ -1,4 +1,4 @@
-//! Cohere's Chat API, version 2.
+//! Validates the conversation of a request to Cohere's Chat API, version 2.
 
 use serde_json::Value;
 

@@ -1,8 +1,9 @@
-//! Gemini's `generateContent`.
+//! Validates the conversation of a request to Gemini's `generateContent`.
 //!
-//! Consecutive contents of one speaker are one turn, as Gemini merges them. The speaker is the model for
-//! the role `model`, and the user for the roles `user` and `function` and for a content without a role.
-//! Calls have ids only if the client or a newer model sets them.
+//! Consecutive contents of the same speaker form one turn, because Gemini merges them. For the role
+//! `model`, the speaker is the model. For the roles `user` and `function`, and for a content
+//! without a role, the speaker is the user. A call has an id only if the client or a newer model
+//! has set it.
 
 use std::collections::HashMap;
 
@@ -121,7 +122,7 @@ enum Speaker {
     Model,
 }
 
-/// A part, with the object of the call or the response.
+/// A part of a content. For a call or a response, the variant contains its JSON object.
 #[derive(Debug)]
 enum Part<'a> {
     Call(&'a Value),
@@ -142,7 +143,7 @@ impl<'a> Part<'a> {
     }
 }
 
-/// A call or response, with the id and the name by which a response is matched with a call.
+/// A call or a response. The id and the name determine which response belongs to which call.
 #[derive(Debug)]
 struct Named<'a> {
     /// The index of the content in the conversation.
@@ -160,22 +161,22 @@ impl<'a> Named<'a> {
     }
 }
 
-/// The current turn, with the calls of the most recent turn of the model and the responses that have
-/// followed them.
+/// The state after the contents that were checked: the current turn, the calls of the most recent
+/// turn of the model, and the responses that followed these calls.
 #[derive(Debug, Default)]
 struct Turns<'a> {
     speaker: Option<Speaker>,
-    /// Whether the current turn is the first.
+    /// Whether the current turn is the first turn of the conversation.
     is_first: bool,
     calls: Vec<Named<'a>>,
     responses: Vec<Named<'a>>,
-    /// Whether the user's current turn has a part other than calls and responses.
+    /// Whether the current turn of the user contains a part other than calls and responses.
     user_spoke: bool,
 }
 
 impl<'a> Turns<'a> {
-    /// Begins a turn, if the speaker has changed. Before a turn of the model, checks the responses to
-    /// the calls of its previous turn.
+    /// Begins a new turn if the speaker has changed. When a turn of the model begins, checks the
+    /// responses to the calls of the model's previous turn.
     fn begin(&mut self, speaker: Speaker, report: &mut Report) {
         if self.speaker == Some(speaker) {
             return;
@@ -217,8 +218,9 @@ impl<'a> Turns<'a> {
         self.close(report);
     }
 
-    /// Compares the calls of a turn with the responses in the next turn, after both turns are complete,
-    /// and reports the violations. Removes the calls and responses.
+    /// Compares the calls of a turn of the model with the responses in the following turn of the
+    /// user, and reports the violations. Both turns must be complete. Clears the calls and the
+    /// responses.
     fn close(&mut self, report: &mut Report) {
         let calls = std::mem::take(&mut self.calls);
         let responses = std::mem::take(&mut self.responses);
@@ -240,9 +242,9 @@ impl<'a> Turns<'a> {
     }
 }
 
-/// Reports each response that matches no call. A response matches a call with the same id. A response
-/// without an id matches a call without an id that has the same name. Each call is matched once. There
-/// are as many responses as calls: the caller has compared their numbers.
+/// Reports each response that matches no call. A response with an id matches the call with the same
+/// id. A response without an id matches a call without an id that has the same name. Each call
+/// matches one response. The caller has checked that the numbers of calls and responses are equal.
 fn match_names(calls: &[Named<'_>], responses: &[Named<'_>], report: &mut Report) {
     let mut ids: HashMap<&str, usize> = HashMap::new();
     let mut names: HashMap<&str, usize> = HashMap::new();

@@ -1,10 +1,10 @@
-//! Accesses fields of arbitrary JSON.
+//! Reads fields of JSON values that may have any form.
 
 use serde_json::Value;
 
 use super::{Citation, report::Report};
 
-/// Returns the conversation of a body, and reports it if it is missing.
+/// Returns the conversation of a request body. If the conversation is missing, reports a violation.
 pub(super) fn conversation<'a>(
     body: &'a Value,
     field: &str,
@@ -20,17 +20,17 @@ pub(super) fn conversation<'a>(
     }
 }
 
-/// Returns the items of a field that is a list; none for any other field.
+/// Returns the items of a field if its value is a list, and no items otherwise.
 pub(super) fn list<'a>(value: &'a Value, field: &str) -> &'a [Value] {
     value.get(field).and_then(Value::as_array).map_or(&[], Vec::as_slice)
 }
 
-/// Returns the field if it is a string.
+/// Returns the value of a field if it is a string.
 pub(super) fn text<'a>(value: &'a Value, field: &str) -> Option<&'a str> {
     value.get(field).and_then(Value::as_str)
 }
 
-/// Returns whether the field is present and not `null`.
+/// Returns whether a field exists and is not `null`.
 pub(super) fn is_set(value: &Value, field: &str) -> bool {
     value.get(field).is_some_and(|value| !value.is_null())
 }

@@ -1,10 +1,10 @@
-//! Checks whether a provider would accept a conversation, before the request is sent.
+//! Checks, without sending a request, whether a provider would accept a conversation.
 //!
-//! [`validate`] checks only the conversation in a request body of one wire. The function reports the
-//! reasons for which the provider would refuse the body, such as a call without a result, a result
-//! without a call, or a message between the two. Each [`Rule`] is one that a provider documents;
-//! [`Wire::rules`] lists the rules with their sources. If real servers accept more than their documents
-//! allow, the check accepts it too.
+//! [`validate`] checks the conversation in a request body, and no other fields of the body. The
+//! function reports the reasons for which the provider would refuse the conversation, such as a
+//! call without a result, a result without a call, or a message between a call and its result. A
+//! provider has documented each [`Rule`]. [`Wire::rules`] lists the rules with their sources. If a
+//! server accepts conversations that its documentation forbids, [`validate`] accepts them too.
 //!
 //! ```
 //! use serde_json::json;
@@ -23,9 +23,9 @@
 //! assert_eq!(violation.call.as_ref().and_then(|call| call.id.as_deref()), Some("call_1"));
 //! ```
 //!
-//! Some properties are not checked, because only the provider knows them: whether a model accepts a kind
-//! of media, whether a signature or an encrypted item is genuine, and which models require a thought
-//! signature.
+//! Properties that only the provider can check are ignored: whether a model accepts a kind of
+//! media, whether a signature or an encrypted item is genuine, and whether a model requires thought
+//! signatures.
 
 mod anthropic;
 mod bedrock_converse;
@@ -52,12 +52,14 @@ pub use self::{
 
 /// Checks the conversation in a request body against the rules of its wire.
 ///
-/// The body needs only its conversation: `messages`, `input` or `contents`. The time is linear in its
-/// length, and no JSON causes a panic.
+/// The body may consist of its conversation only: the field `messages`, `input` or `contents`. The
+/// running time is linear in the length of the conversation. The function does not panic for any
+/// JSON.
 ///
 /// # Errors
 ///
-/// All violations, in their order, if the provider would refuse the conversation.
+/// Fails with all violations, in the order in which they were found, if the provider would refuse
+/// the conversation.
 pub fn validate(wire: Wire, body: &Value) -> Result<(), InvalidTranscript> {
     let mut report = Report::new(wire);
     match wire {

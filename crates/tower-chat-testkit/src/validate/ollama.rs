@@ -1,8 +1,8 @@
-//! Ollama's own chat API.
+//! Validates the conversation of a request to Ollama's native chat API.
 //!
-//! Ollama's server passes all messages to the model's template and refuses no sequence. The rules
-//! describe the form in Ollama's documents: for a conversation in another form, the template writes a
-//! text on which the model was not trained.
+//! Ollama's server accepts messages in any order, and passes them to the template of the model. The
+//! rules describe the order in Ollama's documentation. For any other order, the template generates
+//! a text of a form on which the model was not trained.
 
 use std::collections::HashSet;
 
@@ -78,7 +78,8 @@ pub(super) fn check(body: &Value, report: &mut Report) {
     round.close(report);
 }
 
-/// The calls of one assistant message, which usually have no ids and are distinguished by their tools.
+/// The calls of one assistant message. These calls usually have no ids and are distinguished by the
+/// names of their tools.
 #[derive(Debug, Default)]
 struct Round<'a> {
     message: usize,

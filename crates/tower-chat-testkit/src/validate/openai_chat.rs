@@ -1,4 +1,5 @@
-//! OpenAI Chat Completions, and the forms that compatible servers are known to accept.
+//! Validates the conversation of a request to OpenAI's Chat Completions. Accepts forms that
+//! compatible servers are known to accept.
 
 use serde_json::Value;
 
@@ -124,7 +125,7 @@ pub(super) fn check(body: &Value, report: &mut Report) {
                 if is_set(message, "tool_calls") {
                     report.message(&SPEAKER, index);
                 }
-                // The content of a legacy function result may be `null`.
+                // The content of a result of a legacy function call may be `null`.
                 if role != "function" && !is_set(message, "content") {
                     report.message(&CONTENT_PRESENT, index);
                 }
@@ -147,15 +148,17 @@ fn check_id(
     }
 }
 
-/// Returns whether a message has the id of a call, which shows that the server gives ids to calls.
+/// Returns whether a message contains the id of a call, which shows that the server assigns ids to
+/// calls.
 fn gives_an_id(message: &Value) -> bool {
     let is_id = |id: Option<&str>| id.is_some_and(|id| !id.is_empty());
     is_id(text(message, "tool_call_id"))
         || list(message, "tool_calls").iter().any(|call| is_id(text(call, "id")))
 }
 
-/// Returns whether an assistant message has content. A refusal, a sound or reasoning, which have their
-/// own fields, count too: servers of reasoning models accept a message with only reasoning.
+/// Returns whether an assistant message has content. A refusal, audio and reasoning, each in a
+/// field of its own, are content too: servers of reasoning models accept a message that contains
+/// only reasoning.
 fn has_content(message: &Value) -> bool {
     ["content", "refusal", "audio", "reasoning", "reasoning_content", "reasoning_details"]
         .iter()

@@ -1,7 +1,7 @@
-//! OpenAI Responses.
+//! Validates the conversation of a request to OpenAI's Responses API.
 //!
-//! The input is a flat list of items. The outputs of a round follow its calls, without a message between
-//! them.
+//! The input is a flat list of items. The outputs of a round follow the calls of the round, and no
+//! message may be between a call and its output.
 
 use std::collections::HashMap;
 
@@ -111,11 +111,12 @@ struct Input<'a> {
     calls: HashMap<&'a str, Call>,
     /// The index of the most recent message.
     last_message: Option<usize>,
-    /// The index of the first reasoning item that no other item of the model has followed yet.
+    /// The index of the first reasoning item after which no other item of the model has occurred.
     reasoning: Option<usize>,
-    /// The index of the previous item, if it is reasoning with an id of OpenAI.
+    /// The index of the previous item, if this item is reasoning whose id was assigned by OpenAI.
     link: Option<usize>,
-    /// Whether the calls of some outputs may be stored at the service instead of in the input.
+    /// Whether the service may store the calls of some outputs, so that the input need not contain
+    /// them.
     service_holds_items: bool,
 }
 
@@ -124,7 +125,7 @@ struct Call {
     /// The index of the call in the input.
     item: usize,
     answered: bool,
-    /// Whether the output of the call must be in the input.
+    /// Whether the input must contain the output of the call.
     is_pending: bool,
 }
 
@@ -140,7 +141,8 @@ impl<'a> Input<'a> {
             (Some("message") | None, None) => report.message(&SHAPE, index),
             (Some("reasoning"), _) => {
                 self.reasoning.get_or_insert(index);
-                // Only OpenAI links reasoning with the next item, and only its ids have this prefix.
+                // Only OpenAI requires that a certain item follows reasoning, and only OpenAI's ids
+                // have this prefix.
                 self.link = id.filter(|id| id.starts_with("rs_")).map(|_| index);
             }
             (Some("function_call" | "custom_tool_call" | "computer_call"), _) => {
@@ -166,7 +168,7 @@ impl<'a> Input<'a> {
                 self.reasoning = None;
             }
             (Some(kind), _) if kind.ends_with("_output") => self.end_reasoning(report),
-            // Any other output of the model.
+            // Any other item that the model generated.
             (Some(_), _) => self.reasoning = None,
         }
     }

@@ -1,8 +1,8 @@
-//! Collects violations.
+//! Collects the violations of rules.
 
 use super::{CallInMessage, Citation, InvalidTranscript, Violation, Wire};
 
-/// The violations found so far.
+/// The violations that were found.
 #[derive(Debug)]
 pub(super) struct Report {
     wire: Wire,
@@ -14,13 +14,13 @@ impl Report {
         Self { wire, violations: Vec::new() }
     }
 
-    /// Reports the message at this index, which breaks a rule.
+    /// Reports that the message at this index breaks a rule.
     pub(super) fn message(&mut self, cited: &'static Citation, message: usize) {
         self.add(cited, message, None);
     }
 
-    /// Reports a call or a result that breaks a rule. `message` is the index of its message, and `index`
-    /// its index in the message.
+    /// Reports that a call or a result breaks a rule. `message` is the index of its message, and
+    /// `index` is its index within the message.
     pub(super) fn call(
         &mut self,
         cited: &'static Citation,

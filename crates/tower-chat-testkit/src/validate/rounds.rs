@@ -1,10 +1,10 @@
-//! Pairs results with calls, round by round.
+//! Matches results with calls in each round, and reports mismatches.
 
 use tower_chat_core::pairing::{Answers, Candidate, Ids, Matcher, Target};
 
 use super::{Citation, report::Report};
 
-/// The rules of a wire about calls and results.
+/// The rules of a wire for calls and results, which are cited in reports.
 #[derive(Debug)]
 pub(super) struct RoundRules {
     pub(super) answered: &'static Citation,
@@ -13,14 +13,14 @@ pub(super) struct RoundRules {
     pub(super) distinct: &'static Citation,
 }
 
-/// The calls of a round, and which of them have results.
+/// The calls of the current round, and whether each of them has a result.
 ///
-/// Results without ids answer calls without ids in their order.
+/// Results without an id answer calls without an id, in the order of the calls.
 #[derive(Debug)]
 pub(super) struct Rounds<'a> {
     rules: &'static RoundRules,
     calls: Matcher<&'a str>,
-    /// The message of each call, and the call's index in the message.
+    /// For each call, the index of its message and the index of the call within the message.
     positions: Vec<(usize, usize)>,
     has_calls_without_id: bool,
     /// The number of calls without a result.
@@ -56,8 +56,8 @@ impl<'a> Rounds<'a> {
         self.unanswered += 1;
     }
 
-    /// Pairs a result with its call. Reports the result if it answers no call of the round, or a call
-    /// that has a result.
+    /// Matches a result with its call. Reports the result if it answers no call of the round, or if
+    /// the call already has a result.
     pub(super) fn result(
         &mut self,
         message: usize,
@@ -77,17 +77,17 @@ impl<'a> Rounds<'a> {
         }
     }
 
-    /// Returns whether the round has calls, with or without results.
+    /// Returns whether the current round has calls. These calls may already have results.
     pub(super) fn is_open(&self) -> bool {
         !self.positions.is_empty()
     }
 
-    /// Returns whether a call has no result yet.
+    /// Returns whether a call of the current round has no result yet.
     pub(super) fn is_waiting(&self) -> bool {
         self.unanswered > 0
     }
 
-    /// Ends the round, and reports its calls without a result.
+    /// Ends the current round, and reports its calls without a result.
     pub(super) fn close(&mut self, report: &mut Report) {
         if self.is_waiting() {
             let calls = self.calls.calls().iter().zip(&self.positions);

@@ -1,12 +1,13 @@
-//! The rules for a conversation, and their sources.
+//! The rules that a conversation must satisfy, and their sources.
 
 use std::fmt;
 
 use super::Wire;
 
-/// A rule of providers for a conversation.
+/// A rule of one or more providers for a conversation.
 ///
-/// Not every wire has every rule, and each provider words it differently: see [`Wire::rules`].
+/// Most rules apply to some wires only, and each provider states a rule in other words.
+/// [`Wire::rules`] returns the rules of a wire.
 ///
 /// ```
 /// use tower_chat_testkit::validate::{Rule, Wire};
@@ -19,19 +20,19 @@ use super::Wire;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Rule {
-    /// The conversation and its entries have the form of the wire.
+    /// The JSON of the conversation and of its entries has the structure that the wire requires.
     Shape,
-    /// Every role is a role of the wire.
+    /// Every role is one that the wire defines.
     KnownRole,
     /// The conversation begins with a user message.
     UserFirst,
-    /// User and assistant alternate.
+    /// Messages of the user and of the assistant alternate.
     RolesAlternate,
     /// Every message has content.
     ContentPresent,
     /// No text is empty.
     TextNotEmpty,
-    /// Calls are in messages of the model, and results in messages of the client.
+    /// Only messages of the model contain calls, and only messages of the client contain results.
     SpeakerOfPart,
     /// A list of calls is not empty.
     CallListNotEmpty,
@@ -40,7 +41,7 @@ pub enum Rule {
     /// The calls of a round have different ids. In OpenAI Responses, all calls of the input have
     /// different ids.
     CallIdsDistinct,
-    /// Calls of the model follow a message of the user or a result.
+    /// A message with calls follows a message of the user or a result.
     CallsAfterUser,
     /// Every call has a result.
     CallsAnswered,
@@ -50,21 +51,23 @@ pub enum Rule {
     ResultAnswersCall,
     /// No call has two results.
     OneResultPerCall,
-    /// Reasoning is followed by the item that it belongs to.
+    /// The item that reasoning belongs to follows the reasoning.
     ReasoningKeepsItem,
-    /// If tool results continue a turn of the model, the turn begins with its reasoning.
+    /// If the conversation ends with tool results, the turn of the model to which they belong
+    /// begins with reasoning.
     ReasoningFirst,
-    /// Reasoning has the provider's signature.
+    /// Reasoning has the signature that the provider has added to it.
     ReasoningSigned,
 }
 
 impl Rule {
-    /// Returns the source of the rule for a wire; `None` if the provider has no such rule.
+    /// Returns the source of the rule for a wire, or `None` if the rule does not apply to the wire.
     pub fn source(self, wire: Wire) -> Option<&'static str> {
         self.citation(wire).map(|citation| citation.source)
     }
 
-    /// Returns the rule as the provider of a wire states it; `None` if the provider has no such rule.
+    /// Returns the rule in the words of the wire's provider, or `None` if the rule does not apply
+    /// to the wire.
     pub fn citation(self, wire: Wire) -> Option<&'static Citation> {
         wire.rules().iter().find(|citation| citation.rule == self)
     }
@@ -95,15 +98,15 @@ impl fmt::Display for Rule {
     }
 }
 
-/// A rule as one provider states it.
+/// A rule in the words of one provider, with its source.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Citation {
     /// The rule.
     pub rule: Rule,
-    /// The statement in the provider's document, or in the error of its server.
+    /// The statement in the provider's documentation, or in an error of its server.
     pub says: &'static str,
-    /// The document and its section, or where the server's error was recorded.
+    /// The document and its section, or the recording that contains the error of the server.
     pub source: &'static str,
 }
 

@@ -1,10 +1,10 @@
-//! The violations of rules in a conversation.
+//! The violations of rules that were found in a conversation.
 
 use std::fmt;
 
 use super::{Rule, Wire};
 
-/// A conversation that its provider would refuse.
+/// The error of a conversation that its provider would refuse.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct InvalidTranscript {
     first: Box<Violation>,
@@ -21,8 +21,8 @@ impl InvalidTranscript {
         &self.first
     }
 
-    /// Returns all violations in the order in which they were found. One fault often breaks several
-    /// rules.
+    /// Returns all violations in the order in which they were found. A single fault often breaks
+    /// several rules.
     pub fn violations(&self) -> impl Iterator<Item = &Violation> {
         std::iter::once(&*self.first).chain(&self.more)
     }
@@ -40,33 +40,33 @@ impl fmt::Display for InvalidTranscript {
 
 impl std::error::Error for InvalidTranscript {}
 
-/// A position in a conversation that breaks a rule.
+/// A violation of a rule, with its position in the conversation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Violation {
-    /// The wire.
+    /// The wire of the request.
     pub wire: Wire,
-    /// The rule.
+    /// The rule that is broken.
     pub rule: Rule,
-    /// The message's index in the body's list of messages, items or contents; 0 if the list itself
-    /// is missing.
+    /// The index of the message in the list of messages, items or contents of the body. 0 if the
+    /// list is missing.
     pub message: usize,
-    /// The call, if the rule is about a call.
+    /// The call or result that breaks the rule, if the rule concerns a call or a result.
     pub call: Option<CallInMessage>,
-    /// The provider's statement of the rule.
+    /// The rule in the words of the provider.
     pub says: &'static str,
-    /// The source of the statement.
+    /// The source of these words.
     pub source: &'static str,
 }
 
-/// A call or result in a message.
+/// A call or a result in a message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct CallInMessage {
-    /// The index in the message's list of calls, blocks or parts; 0 if the message itself is the call or
-    /// result.
+    /// The index in the list of calls, blocks or parts of the message. 0 if the message itself is
+    /// the call or the result.
     pub index: usize,
-    /// The id of the call as it was received; `None` if there is none.
+    /// The id of the call in the body, or `None` if the body contains no id.
     pub id: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! The wires that can be checked.
+//! The wires whose conversations can be validated.
 
 use std::{fmt, str::FromStr};
 
@@ -6,7 +6,7 @@ use super::{
     Citation, anthropic, bedrock_converse, cohere, gemini, ollama, openai_chat, openai_responses,
 };
 
-/// A provider's format of requests, as far as it can be validated.
+/// A request format whose conversations can be validated.
 ///
 /// ```
 /// use tower_chat_testkit::validate::Wire;
@@ -20,7 +20,7 @@ pub enum Wire {
     OpenAiChat,
     /// OpenAI Responses.
     OpenAiResponses,
-    /// Anthropic Messages, at Anthropic and elsewhere.
+    /// Anthropic Messages, served by Anthropic or by another service.
     Anthropic,
     /// Gemini's `generateContent`, in the Gemini API and in Vertex AI.
     Gemini,
@@ -57,7 +57,7 @@ impl Wire {
         }
     }
 
-    /// Returns the rules of this wire, with the provider's statements and their sources.
+    /// Returns the rules of this wire, each in the words of the provider and with its source.
     pub fn rules(self) -> &'static [Citation] {
         match self {
             Self::OpenAiChat => openai_chat::RULES,
@@ -70,7 +70,7 @@ impl Wire {
         }
     }
 
-    /// Returns the field of a request body with the conversation.
+    /// Returns the name of the field of a request body that contains the conversation.
     pub fn conversation_field(self) -> &'static str {
         match self {
             Self::OpenAiResponses => "input",
@@ -90,12 +90,12 @@ impl fmt::Display for Wire {
     }
 }
 
-/// The error of a text that is not the name of a wire.
+/// The error of parsing a text that is not the name of a wire.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the wire {name:?} is unknown: use one of {}", Wire::ALL.map(Wire::name).join(", "))]
 #[non_exhaustive]
 pub struct UnknownWire {
-    /// The text.
+    /// The text that was parsed.
     pub name: String,
 }
 

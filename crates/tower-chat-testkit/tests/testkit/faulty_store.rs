@@ -1,4 +1,4 @@
-//! Tests that the faulty store fails and waits exactly as prepared.
+//! Tests that the operations of a [`FaultyStore`] fail and wait as prepared, and not otherwise.
 
 use futures_util::FutureExt;
 use tower_chat_core::{

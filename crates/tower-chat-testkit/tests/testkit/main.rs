@@ -1,4 +1,4 @@
-//! Tests of the test doubles, and tests that the contract of stores detects every fault.
+//! Tests the test doubles, and tests that the contract of stores detects faulty stores.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 

@@ -1,4 +1,5 @@
-//! The contract of stores, with the store in memory, and with a faulty store without faults.
+//! Tests the contract of stores with a [`MemoryStore`], and with a [`FaultyStore`] that has no
+//! faults.
 
 mod memory {
     tower_chat_testkit::store_contract!(tower_chat_core::MemoryStore::new());

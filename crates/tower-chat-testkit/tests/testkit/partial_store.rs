@@ -1,4 +1,4 @@
-//! The contract of stores, with stores that have only some of the capabilities.
+//! Tests the contract of stores with stores that have at most one of the capabilities.
 
 use async_trait::async_trait;
 use tower_chat_core::{
@@ -9,7 +9,7 @@ use tower_chat_core::{
     },
 };
 
-/// A store with at most one capability.
+/// A store that offers only the given capability, or none.
 struct Partial(MemoryStore, Option<Capability>);
 
 impl Partial {

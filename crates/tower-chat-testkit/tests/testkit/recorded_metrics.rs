@@ -1,4 +1,5 @@
-//! Tests that metrics reach the recorder of the thread, and that nothing is measured without one.
+//! Tests that metrics are sent to the recorder of the thread, and that no metrics are measured
+//! without a recorder.
 
 use std::{future::ready, io::ErrorKind, time::Duration};
 

@@ -1,4 +1,4 @@
-//! Tests of the parsers of recorded exchanges and conversations.
+//! Tests the parsers for recorded exchanges and conversations.
 
 use std::{collections::BTreeMap, fs, io::Write};
 
@@ -14,7 +14,7 @@ fn refused(yaml: &str) -> String {
     Cassette::parse("provider", "file.yaml", yaml).unwrap_err().to_string()
 }
 
-/// Returns an exchange whose response has this body, as YAML.
+/// Returns the YAML of an exchange whose response has this body.
 fn vcrpy(path: &str, request: &str, media_type: &str, body: &str) -> String {
     format!(
         "interactions:\n- request:\n    method: POST\n    uri: https://host{path}\n    body: '{request}'\n  \
@@ -73,7 +73,7 @@ fn compressed_and_binary_bodies_are_unpacked() {
         let yaml = vcrpy("/chat/completions", "{}", "text/event-stream", &body);
         assert_eq!(parse(&yaml)[0].json_events().unwrap(), [json!({"x": "gz"})], "{tag}");
     }
-    // The recorder has decompressed the body and left the header.
+    // The recorder has decompressed the body but kept the header.
     let with_header = |encoding: &str, body: &str| {
         vcrpy("/chat/completions", "{}", "application/json", body).replace(
             "    body:\n      string",
@@ -95,7 +95,7 @@ fn text_that_happens_to_be_base64_stays_text() {
     assert_eq!(parse(&yaml)[0].text().unwrap(), "abcdefghijklmnopqrst");
 }
 
-/// Returns a message of an AWS event stream.
+/// Encodes a message of an AWS event stream.
 fn message(headers: &[(&str, &str)], payload: &str) -> Vec<u8> {
     let mut packed = Vec::new();
     for (name, value) in headers {

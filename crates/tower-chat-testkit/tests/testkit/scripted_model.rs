@@ -1,4 +1,5 @@
-//! Tests that the scripted model client follows its script, and is as strict as a real one.
+//! Tests that a scripted model client follows its script, and refuses the same calls as a real
+//! model client.
 
 use std::{future::poll_fn, task::Poll};
 

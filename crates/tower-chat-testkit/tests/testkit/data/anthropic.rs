@@ -1,5 +1,5 @@
-//! Messages of Anthropic: <https://docs.anthropic.com/en/api/messages>, at Anthropic, in Vertex AI
-//! and in Bedrock.
+//! Generates exchanges with Anthropic's Messages API
+//! (<https://docs.anthropic.com/en/api/messages>), served by Anthropic, Vertex AI and Bedrock.
 
 use serde_json::{Value, json};
 
@@ -22,7 +22,8 @@ fn messages(dialogue: &Dialogue) -> Vec<Value> {
     let mut results: Vec<Value> = Vec::new();
     for item in &dialogue.items {
         match item {
-            // The user's text is in the message of the results, after them.
+            // If results precede the user's text, one message contains the results and then the
+            // text.
             Item::User(text) if !results.is_empty() => {
                 results.push(json!({"type": "text", "text": text}));
                 messages.push(json!({"role": "user", "content": std::mem::take(&mut results)}));
@@ -86,7 +87,7 @@ impl Claude {
                 "output_tokens": answer.output_tokens, "service_tier": "standard"}})
     }
 
-    /// Returns the events of a stream up to the end of its last block.
+    /// Returns the events of a stream up to and including the end of the last block.
     pub(crate) fn events(self, answer: &Answer) -> Vec<Value> {
         let mut message = self.whole_with(answer, "");
         let blocks = message["content"].take();
@@ -118,7 +119,7 @@ impl Claude {
     }
 }
 
-/// Returns the event that begins a block, and its deltas.
+/// Returns the event that begins a block, and the deltas of the block.
 fn block_events(block: &Value) -> (Value, Vec<Value>) {
     let text_of = |field: &str| block[field].as_str().unwrap();
     let in_deltas = |kind: &str, field: &str, whole: &str| -> Vec<Value> {

@@ -1,6 +1,6 @@
-//! Converse and ConverseStream:
-//! <https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html>, in the
-//! framing of <https://smithy.io/2.0/aws/amazon-eventstream.html>.
+//! Generates exchanges with Bedrock's Converse and ConverseStream
+//! (<https://docs.aws.amazon.com/bedrock/latest/APIReference/API_runtime_Converse.html>), whose
+//! framing is described in <https://smithy.io/2.0/aws/amazon-eventstream.html>.
 
 use flate2::Crc;
 use serde_json::{Value, json};
@@ -64,7 +64,8 @@ fn usage(answer: &Answer) -> Value {
     json!({"inputTokens": input, "outputTokens": output, "totalTokens": input + output})
 }
 
-/// Returns the event that begins a block, if there is one, and its deltas.
+/// Returns the event that begins a block, if the block has such an event, and the deltas of the
+/// block.
 fn block_events(block: &Value) -> (Option<Value>, Vec<Value>) {
     let split = |text: &Value, delta: &dyn Fn(String) -> Value| -> Vec<Value> {
         pieces(text.as_str().unwrap(), 24).into_iter().map(delta).collect()
@@ -83,7 +84,7 @@ fn block_events(block: &Value) -> (Option<Value>, Vec<Value>) {
     (None, split(&block["text"], &|piece| json!({"text": piece})))
 }
 
-/// Returns the events of a stream up to the end of its last block.
+/// Returns the events of a stream up to and including the end of the last block.
 pub(crate) fn events(answer: &Answer) -> Vec<u8> {
     let mut stream = event("messageStart", &json!({"role": "assistant"}));
     for (index, block) in content(answer).iter().enumerate() {
@@ -115,7 +116,7 @@ fn event(name: &str, payload: &Value) -> Vec<u8> {
     )
 }
 
-/// Returns the exception at the end of a stream that failed.
+/// Returns the message with the exception that ends a failed stream.
 pub(crate) fn exception(name: &str, message: &str) -> Vec<u8> {
     let headers = [
         (":exception-type", name),

@@ -1,5 +1,6 @@
-//! Chat Completions: <https://platform.openai.com/docs/api-reference/chat>, and its variants at
-//! compatible services.
+//! Generates exchanges with Chat Completions
+//! (<https://platform.openai.com/docs/api-reference/chat>), of OpenAI and of compatible services,
+//! which use variants of the format.
 
 use serde_json::{Value, json};
 
@@ -12,22 +13,22 @@ use super::{
 /// The form in which a service streams its calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Streaming {
-    /// Id and name first, then the arguments in pieces, call after call.
+    /// For each call, a chunk with the id and the name, and then the arguments in several chunks.
     Pieces,
-    /// As `Pieces`, with the pieces of all calls interleaved.
+    /// As `Pieces`, but the chunks of all calls are interleaved.
     Interleaved,
-    /// Each call in one piece.
+    /// One chunk for each call.
     WholeCalls,
 }
 
-/// A service with this API.
+/// A service that offers this API, with the variants that it uses.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Chat {
     pub(crate) folder: &'static str,
     pub(crate) url: &'static str,
     pub(crate) model: &'static str,
     pub(crate) id: fn(&Call) -> String,
-    /// The name of the field of reasoning.
+    /// The name of the field that contains reasoning, if the service returns reasoning.
     pub(crate) reasoning: Option<&'static str>,
     pub(crate) streaming: Streaming,
 }
@@ -89,7 +90,7 @@ pub(crate) const COMPATIBLE: [Chat; 7] = [
         reasoning: Some("reasoning_content"),
         streaming: Streaming::WholeCalls,
     },
-    // A server without call ids: clients send ids that they have generated.
+    // This server returns no call ids. Clients generate the ids that they send.
     Chat {
         folder: "local_openai_compatible",
         url: "http://localhost:8080/v1/chat/completions",
@@ -126,7 +127,8 @@ impl Chat {
         messages
     }
 
-    /// Returns an answer as a message, with a message for the result of each of its calls.
+    /// Returns the message of an answer, followed by a message with the result of each of its
+    /// calls.
     fn answered(self, answer: &Answer) -> Vec<Value> {
         let mut message = json!({"role": "assistant", "content": content(answer)});
         if !answer.calls.is_empty() {
@@ -188,7 +190,7 @@ impl Chat {
         deltas.into_iter().map(|call| json!({"tool_calls": [call]})).collect()
     }
 
-    /// Returns the chunks of a stream, up to and including the one with the finish reason.
+    /// Returns the chunks of a stream up to and including the chunk with the finish reason.
     pub(crate) fn chunks(self, answer: &Answer, reason: &str) -> Vec<Value> {
         let mut deltas = vec![json!({"role": "assistant", "content": "", "refusal": null})];
         if let (Some(field), Some(thought)) = (self.reasoning, &answer.thought) {

@@ -1,4 +1,5 @@
-//! Chat of Cohere, version 2: <https://docs.cohere.com/reference/chat>.
+//! Generates exchanges with Cohere's Chat API, version 2
+//! (<https://docs.cohere.com/reference/chat>).
 
 use serde_json::{Value, json};
 
@@ -40,7 +41,7 @@ fn calls(answer: &Answer) -> Vec<Value> {
     calls.collect()
 }
 
-/// Returns the message of an answer. If the answer has calls, its text is the plan.
+/// Returns the message of an answer. The text of an answer with calls is in the field `tool_plan`.
 fn message(answer: &Answer) -> Value {
     if answer.calls.is_empty() {
         return json!({"role": "assistant", "content": [{"type": "text", "text": answer.text}]});
@@ -62,7 +63,7 @@ fn usage(answer: &Answer) -> Value {
 }
 
 impl Cohere {
-    /// Returns the events of a stream without the last one.
+    /// Returns the events of a stream, without the last event.
     pub(crate) fn events(self, answer: &Answer) -> Vec<Value> {
         let start = json!({"role": "assistant", "content": [], "tool_plan": "", "tool_calls": [],
             "citations": []});

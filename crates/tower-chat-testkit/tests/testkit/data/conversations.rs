@@ -1,4 +1,4 @@
-//! Whole conversations in the format of OpenAI Chat Completions.
+//! Generates whole conversations in the format of OpenAI Chat Completions.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use super::{
     text::{Texts, text},
 };
 
-/// Returns the files, by folder and name.
+/// Returns the folder, the name and the content of each file.
 pub(crate) fn files(texts: &mut Texts) -> Vec<(&'static str, &'static str, String)> {
     vec![
         ("harbour", "whole.jsonl", lines(whole(texts))),
@@ -46,8 +46,8 @@ fn long(service: Chat, texts: &mut Texts) -> Vec<Value> {
     service.messages(&texts.dialogue(items))
 }
 
-/// Returns conversations with ids that are not unique: the same ids in every round, also for
-/// parallel calls, and no ids.
+/// Returns conversations whose call ids are not unique: one repeats the ids in every round, even
+/// those of parallel calls, and another has no ids.
 fn ids(texts: &mut Texts) -> Vec<Conversation> {
     let by_name = Chat { id: |call| format!("call_{}", call.tool.name), ..chat::OPENAI };
     let mut found = vec![("the same in later rounds".to_owned(), by_name_only(by_name, texts))];
@@ -60,7 +60,7 @@ fn ids(texts: &mut Texts) -> Vec<Conversation> {
             call["id"] = json!("");
         }
     }
-    // Indexing has added `null` for missing fields.
+    // Indexing a JSON object with a missing field has added the field with the value `null`.
     let unnamed = unnamed.into_iter().map(without_nulls).collect();
     found.push(("empty ids".to_owned(), unnamed));
     found
@@ -95,7 +95,8 @@ fn endings(texts: &mut Texts) -> Vec<Conversation> {
     ]
 }
 
-/// Returns conversations with calls in the format of 2023: one at a time and without ids.
+/// Returns conversations with calls in the format of 2023, in which a message has one call and
+/// calls have no ids.
 fn functions(texts: &mut Texts) -> Vec<Conversation> {
     let conversation = |number: usize, texts: &mut Texts| {
         let mut messages = vec![json!({"role": "system", "content": texts.rules()})];

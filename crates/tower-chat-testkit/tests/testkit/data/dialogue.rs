@@ -1,11 +1,11 @@
-//! The content of a conversation, independent of the provider's format.
+//! The content of a generated conversation, without the format of a provider.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 use crate::data::text::Texts;
 
-/// A tool, as a request declares it.
+/// A tool that a request declares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tool {
     pub(crate) name: &'static str,
@@ -19,7 +19,7 @@ pub(crate) const TOOLS: [Tool; 3] = [
 ];
 
 impl Tool {
-    /// Returns the JSON schema of its arguments.
+    /// Returns the JSON schema of the tool's arguments.
     pub(crate) fn schema(self) -> Value {
         json!({"type": "object", "properties": {"ship": {"type": "string"}}, "required": ["ship"]})
     }
@@ -27,7 +27,7 @@ impl Tool {
 
 #[derive(Debug, Clone)]
 pub(crate) struct Call {
-    /// Letters and digits, from which each provider's format makes an id.
+    /// Letters and digits, from which the id of the call is formed in the format of each provider.
     pub(crate) token: String,
     pub(crate) tool: Tool,
     pub(crate) arguments: Value,
@@ -47,13 +47,13 @@ pub(crate) struct Answer {
 }
 
 impl Answer {
-    /// Returns the signature by which the service recognises its own answer.
+    /// Returns the signature that the service adds to its answer and verifies in later requests.
     pub(crate) fn signature(&self) -> String {
         STANDARD.encode(format!("made by {}", self.token))
     }
 }
 
-/// A user's message, or an answer with the results of its calls.
+/// A message of the user, or an answer of the model with the results of its calls.
 #[derive(Debug, Clone)]
 pub(crate) enum Item {
     User(String),
@@ -69,7 +69,7 @@ pub(crate) struct Dialogue {
 }
 
 impl Dialogue {
-    /// Iterates over the answers, each with the dialogue before it.
+    /// Iterates over the answers, each with the part of the dialogue that precedes the answer.
     pub(crate) fn exchanges(&self) -> impl Iterator<Item = (Dialogue, &Answer)> {
         self.items.iter().enumerate().filter_map(|(at, item)| match item {
             Item::Answer(answer) => {
@@ -125,7 +125,7 @@ impl Texts {
         dialogue
     }
 
-    /// Returns a dialogue with three parallel calls, one of which fails, and an answer.
+    /// Returns a dialogue with three parallel calls, one of which fails, and a final answer.
     pub(crate) fn parallel(&mut self) -> Dialogue {
         let mut called = self.called(&[0, 1, 2]);
         called.calls[2].result = self.failure();
@@ -134,7 +134,7 @@ impl Texts {
         self.dialogue(items)
     }
 
-    /// Returns a dialogue with two parallel calls, and an answer.
+    /// Returns a dialogue with two parallel calls and a final answer.
     pub(crate) fn pair(&mut self) -> Dialogue {
         let items = vec![
             self.user(),
@@ -144,8 +144,8 @@ impl Texts {
         self.dialogue(items)
     }
 
-    /// Returns a dialogue with a question after an answer, then two rounds, each with a text before
-    /// its calls.
+    /// Returns a dialogue of two questions. The second one is answered after two rounds, each of
+    /// which has a text before its calls.
     pub(crate) fn rounds(&mut self) -> Dialogue {
         let mut first = self.called(&[1]);
         first.text = self.preamble();
@@ -162,7 +162,7 @@ impl Texts {
         self.dialogue(items)
     }
 
-    /// Returns a dialogue with reasoning before a call and before the answer.
+    /// Returns a dialogue with reasoning before a call and before the final answer.
     pub(crate) fn thinking(&mut self) -> Dialogue {
         let mut called = self.called(&[0]);
         called.thought = Some(self.thought());
@@ -172,7 +172,7 @@ impl Texts {
         self.dialogue(items)
     }
 
-    /// Returns a dialogue with one question, for an exchange that fails.
+    /// Returns a dialogue that consists of one question, for an exchange that fails.
     pub(crate) fn only_question(&mut self) -> Dialogue {
         let items = vec![self.user()];
         self.dialogue(items)

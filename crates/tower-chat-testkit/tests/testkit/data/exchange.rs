@@ -1,4 +1,4 @@
-//! HTTP exchanges, and files of them in the format of vcrpy.
+//! Generated HTTP exchanges, and files of such exchanges in the format of vcrpy.
 
 use base64::{Engine, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -22,19 +22,19 @@ pub(crate) struct Exchange {
     pub(crate) body: Vec<u8>,
 }
 
-/// The requests and responses of a provider.
+/// Generates the requests and responses of a provider.
 pub(crate) trait Provider {
     fn folder(&self) -> &'static str;
 
     fn url(&self, is_streamed: bool) -> String;
 
-    /// Returns the body of a request that continues a dialogue.
+    /// Returns the body of a request for the next answer in a dialogue.
     fn request(&self, dialogue: &Dialogue, is_streamed: bool) -> Value;
 
-    /// Returns the body of an answer.
+    /// Returns the body of a response that contains the whole answer.
     fn whole(&self, answer: &Answer) -> Value;
 
-    /// Returns the body of a streamed answer.
+    /// Returns the body of a response that streams the answer.
     fn stream(&self, answer: &Answer) -> Vec<u8>;
 
     fn stream_type(&self) -> &'static str {
@@ -50,7 +50,8 @@ pub(crate) trait Provider {
         dialogue.exchanges().map(exchange).collect()
     }
 
-    /// Returns a dialogue that is answered by a body of JSON, perhaps a refusal.
+    /// Returns the exchange of a dialogue whose response is a JSON body. The response may be an
+    /// error.
     fn answered(&self, dialogue: &Dialogue, status: u16, body: &Value) -> Exchange {
         Exchange {
             url: self.url(false),
@@ -62,7 +63,7 @@ pub(crate) trait Provider {
         }
     }
 
-    /// Returns the exchange of a dialogue with a streamed answer.
+    /// Returns the exchange of a dialogue whose response is a stream.
     fn streamed(&self, dialogue: &Dialogue, body: Vec<u8>) -> Exchange {
         Exchange {
             url: self.url(true),
@@ -75,7 +76,8 @@ pub(crate) trait Provider {
     }
 }
 
-/// Returns server-sent events, with their names if they have any.
+/// Formats events as server-sent events. The field `type` of an event, if any, is the name of the
+/// event.
 pub(crate) fn sse(events: &[Value]) -> Vec<u8> {
     let event = |event: &Value| {
         let name = event["type"].as_str().map(|name| format!("event: {name}\n"));
@@ -84,7 +86,7 @@ pub(crate) fn sse(events: &[Value]) -> Vec<u8> {
     events.iter().map(event).collect::<String>().into_bytes()
 }
 
-/// Returns the text of a file of exchanges.
+/// Returns the content of a file of exchanges.
 pub(crate) fn cassette(exchanges: &[Exchange]) -> String {
     exchanges.iter().fold("version: 1\ninteractions:\n".to_owned(), |file, it| file + &yaml(it))
 }

@@ -1,4 +1,5 @@
-//! `generateContent`: <https://ai.google.dev/api/generate-content>, at Google AI and in Vertex AI.
+//! Generates exchanges with Gemini's `generateContent`
+//! (<https://ai.google.dev/api/generate-content>), served by Google AI and by Vertex AI.
 
 use serde_json::{Value, json};
 
@@ -49,7 +50,8 @@ impl Gemini {
         json!({"functionResponse": self.named(call, "response", &call.result)})
     }
 
-    /// Returns the parts of an answer. Of parallel calls only the first has a signature.
+    /// Returns the parts of an answer. If an answer has parallel calls, only the first call has a
+    /// signature.
     fn parts(self, answer: &Answer) -> Vec<Value> {
         let mut parts = Vec::new();
         if let Some(thought) = &answer.thought {
@@ -81,7 +83,7 @@ impl Gemini {
             "modelVersion": "gemini-3-flash-preview", "responseId": answer.token})
     }
 
-    /// Returns the events of a stream. Only the last one has the finish reason.
+    /// Returns the events of a stream. Only the last event contains the finish reason.
     pub(crate) fn events(self, answer: &Answer, finish: Option<&str>) -> Vec<Value> {
         let mut groups: Vec<Vec<Value>> = Vec::new();
         for part in self.parts(answer) {

@@ -1,7 +1,9 @@
-//! Generates the data in `data/`: conversations and HTTP exchanges in every provider's format.
+//! Generates the files in `data/`, which contain conversations and HTTP exchanges in the format of
+//! every provider.
 //!
 //! The generator follows the providers' documentation, and shares no code with the crates under
-//! test. [`the_files_are_what_is_written_here`] compares the files. After a change, write them with
+//! test. The test [`the_files_are_what_is_written_here`] compares the generated files with those in
+//! the folder. After a change of the generator, write the files again:
 //! ```console
 //! $ cargo test -p tower-chat-testkit -- --ignored write_the_files
 //! ```
@@ -39,7 +41,7 @@ use self::{
 
 const SEED: u64 = 20_260_301;
 
-/// Returns the files, by their paths in the folder.
+/// Returns the content of each file, by the path of the file in the folder.
 fn files() -> BTreeMap<PathBuf, String> {
     let mut texts = Texts::new(SEED);
     let mut files = BTreeMap::new();
@@ -106,7 +108,7 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("data")
 }
 
-/// Adds the files in a folder and its subfolders.
+/// Reads all files in a folder and its subfolders, and adds them to `files`.
 fn found(folder: &Path, files: &mut BTreeMap<PathBuf, String>) {
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();

@@ -1,4 +1,5 @@
-//! Ollama's own chat: <https://github.com/ollama/ollama/blob/main/docs/api.md>.
+//! Generates exchanges with Ollama's native chat API
+//! (<https://github.com/ollama/ollama/blob/main/docs/api.md>).
 
 use serde_json::{Value, json};
 
@@ -28,7 +29,7 @@ fn messages(dialogue: &Dialogue) -> Vec<Value> {
     messages
 }
 
-/// Returns a message. Its calls have no ids, and objects as arguments.
+/// Returns the message of an answer. The calls have no ids, and their arguments are JSON objects.
 fn message(answer: &Answer) -> Value {
     let mut message = json!({"role": "assistant", "content": answer.text});
     if let Some(thought) = &answer.thought {
@@ -68,7 +69,7 @@ impl Ollama {
         end(line(&message(answer)), answer, reason)
     }
 
-    /// Returns the lines of a stream without the last one.
+    /// Returns the lines of a stream, without the last line.
     pub(crate) fn lines(self, answer: &Answer) -> Vec<Value> {
         let whole = message(answer);
         let of = |field: &str, length: usize| -> Vec<Value> {

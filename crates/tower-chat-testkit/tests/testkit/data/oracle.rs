@@ -1,4 +1,5 @@
-//! Request bodies that services accept, and some that they refuse for a documented reason.
+//! Generates request bodies that services accept, and request bodies that services refuse for a
+//! documented reason.
 
 use serde_json::{Value, json};
 
@@ -15,7 +16,7 @@ use super::{
     text::{Texts, text},
 };
 
-/// Returns the bodies of each wire, by the name of its file.
+/// Returns the accepted bodies of each wire, with the name of the wire's file.
 pub(crate) fn accepted(texts: &mut Texts) -> Vec<(&'static str, String)> {
     vec![
         ("openai-chat", bodies("openai-chat", &[&chat::OPENAI, &chat::COMPATIBLE[1]], texts)),

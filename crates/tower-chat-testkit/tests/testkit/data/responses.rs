@@ -1,4 +1,5 @@
-//! Responses: <https://platform.openai.com/docs/api-reference/responses>.
+//! Generates exchanges with OpenAI's Responses API
+//! (<https://platform.openai.com/docs/api-reference/responses>).
 
 use serde_json::{Value, json};
 
@@ -8,7 +9,7 @@ use super::{
     text::{pieces, text},
 };
 
-/// The API, with the conversation stored by the service or by the caller.
+/// The API. A field determines whether the service or the caller stores the conversation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Responses {
     pub(crate) folder: &'static str,
@@ -89,13 +90,13 @@ impl Responses {
                 "total_tokens": read + written}})
     }
 
-    /// Returns an answer with a refusal of the model.
+    /// Returns the response to a request that the model refuses.
     pub(crate) fn refusal(self, answer: &Answer) -> Value {
         let part = json!({"type": "refusal", "refusal": answer.text});
         self.response(answer, "completed", &[message(answer, &part)])
     }
 
-    /// Returns the events of a stream without the last one.
+    /// Returns the events of a stream, without the last event.
     pub(crate) fn events(self, answer: &Answer, output: &[Value]) -> Vec<Value> {
         let mut begun = self.response(answer, "in_progress", &[]);
         begun["usage"] = Value::Null;
@@ -193,7 +194,8 @@ fn item_events(index: usize, item: &Value) -> Vec<Value> {
     around(index, &begun, events, item)
 }
 
-/// Returns the events of an item, with its beginning and its end.
+/// Returns the events of an item, preceded by the event of its beginning and followed by the event
+/// of its end.
 fn around(index: usize, begun: &Value, events: Vec<Value>, item: &Value) -> Vec<Value> {
     let event =
         |kind: &str, item: &Value| json!({"type": kind, "output_index": index, "item": item});

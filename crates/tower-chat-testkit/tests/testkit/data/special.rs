@@ -1,5 +1,5 @@
-//! Exchanges that fail or end unusually: refusals of the service and of the model, errors inside a
-//! stream, and truncated answers.
+//! Generates exchanges with errors and unusual endings: refusals by the service and by the model,
+//! errors within a stream, and truncated answers.
 
 use serde_json::{Value, json};
 
@@ -16,7 +16,7 @@ use super::{
     text::Texts,
 };
 
-/// Returns exchanges with refused requests, from a status and a body.
+/// Returns an exchange with a refused request for each status and body.
 fn refused(
     provider: &impl Provider,
     texts: &mut Texts,
@@ -102,7 +102,8 @@ pub(crate) fn of_chat(service: Chat, texts: &mut Texts) -> Vec<Exchange> {
     found
 }
 
-/// Returns exchanges with an error in a stream of status 200, after a part of the answer.
+/// Returns exchanges whose stream, with the status 200, contains an error after a part of the
+/// answer.
 pub(crate) fn of_chat_streams(service: Chat, texts: &mut Texts) -> Vec<Exchange> {
     let mut events = service.chunks(&texts.final_answer(), "stop");
     events.truncate(4);
@@ -113,7 +114,8 @@ pub(crate) fn of_chat_streams(service: Chat, texts: &mut Texts) -> Vec<Exchange>
     vec![failed, service.streamed(&texts.only_question(), cut)]
 }
 
-/// Returns exchanges in the format of 2023: `functions` in place of tools.
+/// Returns exchanges in the format of 2023, in which a request declares `functions` instead of
+/// `tools`.
 pub(crate) fn of_functions(texts: &mut Texts) -> Vec<Exchange> {
     let service = chat::OPENAI;
     let dialogue = texts.only_question();
@@ -321,7 +323,7 @@ pub(crate) fn of_ollama(texts: &mut Texts) -> Vec<Exchange> {
     found
 }
 
-/// Returns cassettes of exchanges that fail, by folder and name.
+/// Returns the folder, the name and the exchanges of each file.
 pub(crate) fn cassettes(texts: &mut Texts) -> Vec<(&'static str, &'static str, Vec<Exchange>)> {
     let openai = chat::OPENAI;
     vec![

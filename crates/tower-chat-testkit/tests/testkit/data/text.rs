@@ -1,8 +1,8 @@
-//! A seeded generator of random numbers, and of texts that are all different.
+//! Generates pseudorandom numbers, and texts that are all different, from a seed.
 
 use serde_json::{Value, json};
 
-/// SplitMix64 (<https://prng.di.unimi.it/splitmix64.c>).
+/// A generator of pseudorandom numbers: SplitMix64 (<https://prng.di.unimi.it/splitmix64.c>).
 #[derive(Debug, Clone)]
 pub(crate) struct Rng(u64);
 
@@ -27,7 +27,7 @@ impl Rng {
         items[self.below(items.len())]
     }
 
-    /// Returns letters and digits for an id.
+    /// Generates letters and digits for an id.
     pub(crate) fn token(&mut self, length: usize) -> String {
         const ALPHABET: &[u8] = b"ABCDEFGHJKLMNPQRSTUVWXYZabcdefghijkmnopqrstuvwxyz23456789";
         (0..length).map(|_| char::from(ALPHABET[self.below(ALPHABET.len())])).collect()
@@ -40,7 +40,8 @@ const SYLLABLES: [&str; 16] = [
     "ka", "lo", "mi", "ra", "se", "tu", "ve", "no", "bi", "da", "fe", "gu", "ho", "ji", "pa", "zu",
 ];
 
-/// The texts of a harbour office. Each contains the name of a different ship.
+/// Generates texts of a harbour office. Each text contains the name of a different ship, so that no
+/// two texts are equal.
 #[derive(Debug)]
 pub(crate) struct Texts {
     pub(crate) rng: Rng,
@@ -100,7 +101,7 @@ impl Texts {
         }
     }
 
-    /// Returns arguments of a tool.
+    /// Generates the arguments of a call.
     pub(crate) fn arguments(&mut self, tool: &str) -> Value {
         let number = self.rng.below(40) + 1;
         match tool {
@@ -110,7 +111,7 @@ impl Texts {
         }
     }
 
-    /// Returns the result of a tool.
+    /// Generates the result of a call.
     pub(crate) fn result(&mut self, tool: &str) -> Value {
         let number = self.rng.below(60);
         match tool {
@@ -126,14 +127,14 @@ impl Texts {
     }
 }
 
-/// Returns a text in the pieces of a stream: split between characters, also inside words.
+/// Divides a text into the pieces of a stream. A piece may begin or end within a word.
 pub(crate) fn pieces(text: &str, length: usize) -> Vec<String> {
     let characters: Vec<char> = text.chars().collect();
     characters.chunks(length).map(|chunk| chunk.iter().collect()).collect()
 }
 
-/// Returns JSON with the fields of every object in alphabetical order, regardless of the order in a
-/// [`Value`].
+/// Formats JSON with the fields of every object in alphabetical order. The order of the fields in a
+/// [`Value`] has no effect.
 pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::Array(items) => {

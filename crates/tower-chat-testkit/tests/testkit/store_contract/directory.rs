@@ -1,4 +1,4 @@
-//! A directory with faults.
+//! The capability `Directory` of the faulty stores.
 
 use tower_chat_core::{
     ConversationKey, RunId,
@@ -11,7 +11,7 @@ use tower_chat_core::{
 
 use super::{Broken, Fault};
 
-/// Returns a write with the activity of another write, changed by the fault.
+/// Adds the activity of `write` to `made`. The fault may change the activity.
 pub(super) fn with_activity(fault: Fault, made: Write, write: &Write) -> Write {
     let Some(activity) = write.activity() else { return made.without_activity() };
     let activity_alone = RunActivity::new(activity.at()).with_mode(activity.mode());

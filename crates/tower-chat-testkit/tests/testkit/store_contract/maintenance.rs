@@ -1,4 +1,4 @@
-//! A store with faults in its scopes and rows.
+//! The lists of scopes, the rows and the rewrites of the faulty stores.
 
 use tower_chat_core::{
     ConversationKey,

@@ -1,4 +1,4 @@
-//! Tests that the contract detects faulty stores.
+//! Tests that the contract of stores detects every kind of faulty store.
 
 mod directory;
 mod maintenance;
@@ -21,7 +21,7 @@ use tower_chat_core::{
 };
 use tower_chat_testkit::store_contract::{self, Runtime};
 
-/// A fault of a store.
+/// The fault of a store.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Fault {
     Nothing,
@@ -122,7 +122,8 @@ enum Fault {
     RewritesOverOpenRuns,
 }
 
-/// Returns whether a staged write is the first of its attempt, which only its revision shows.
+/// Returns whether a staged write is the first write of its attempt. Only the incarnation of the
+/// resulting revision contains this information.
 fn begins_attempt(write: &Write) -> bool {
     let messages = write.messages().iter().cloned();
     let plain = Write::new(write.key().clone(), write.id(), write.expected(), messages);
@@ -211,13 +212,13 @@ impl Broken {
         head.unwrap().unwrap().open_run
     }
 
-    /// Returns the id of a write, changed by the fault.
+    /// Returns the id of a write. The fault may change the id.
     fn writer(&self, key: &ConversationKey, id: MessageId) -> MessageId {
         let open = self.open(key).filter(|_| self.fault == Fault::WritesForAnyRun);
         open.map_or(id, |open| MessageId { run: open.run, ..id })
     }
 
-    /// Returns a write with the claims and staging of another write, changed by the fault.
+    /// Adds the claims and the staged properties of `write` to `made`. The fault may change them.
     fn stage(&self, made: Write, write: &Write) -> Write {
         let claims = match self.fault {
             Fault::IgnoresClaims => Vec::new(),
@@ -250,7 +251,7 @@ impl Broken {
         }
     }
 
-    /// Returns the rows of a write, changed by the fault.
+    /// Returns the rows of a write. The fault may change them.
     fn rows(&self, write: &Write) -> Vec<ToolRecord> {
         let mut rows = write.tools().to_vec();
         let query = InvocationQuery::of(&self.key(write.key()));
@@ -280,7 +281,7 @@ impl Broken {
         rows
     }
 
-    /// Returns a query, changed by the fault.
+    /// Returns a query. The fault may change it.
     fn query(&self, query: &InvocationQuery) -> InvocationQuery {
         let mut query = query.clone();
         match self.fault {

@@ -1,4 +1,4 @@
-//! A store with faults in its pruning.
+//! The prunes of the faulty stores.
 
 use tower_chat_core::{
     ConversationKey, MessageId, RunId, ToolStatus,
@@ -11,7 +11,7 @@ use tower_chat_core::{
 
 use super::{Broken, Fault};
 
-/// Prunes, changed by the fault.
+/// Prunes a conversation. The fault may change what is deleted.
 pub(super) async fn prune(
     broken: &Broken,
     key: &ConversationKey,
@@ -27,7 +27,7 @@ pub(super) async fn prune(
             keep = Keep::Messages(count.saturating_sub(1));
         }
         (Fault::PrunesOverOtherNumbers, _) => {
-            // This simulates rewriting the remaining messages with numbers from 1.
+            // Simulates a store that numbers the remaining messages from 1 again.
             let pruned = broken.inner.prune(key, keep).await?;
             let left = broken.inner.load(key).await?.messages;
             broken.inner.delete(key).await?;

@@ -1,5 +1,5 @@
-//! Tests that residual data are found, and that missing access to the data is not treated as no
-//! data.
+//! Tests that the contract finds residual data, and fails if the function for the bytes of a store
+//! returns no data.
 
 use std::sync::{Arc, Mutex};
 
@@ -20,7 +20,7 @@ fn a_search_that_finds_nothing_at_all_is_no_search() {
 #[test]
 #[should_panic(expected = "is still stored after it was pruned")]
 fn residual_data_that_a_store_still_keeps_is_found() {
-    // All data that ever existed are kept, except staged ones.
+    // This store keeps all data that was ever stored, except staged data.
     let kept = Arc::new(Mutex::new(String::new()));
     check_residual_data(|| async {
         let residual_data = move |store: &MemoryStore| {

@@ -1,4 +1,4 @@
-//! The validator accepts any JSON without a panic.
+//! Tests that the validator does not panic for any JSON.
 
 use serde_json::{Value, json};
 use tower_chat_testkit::{
@@ -10,7 +10,7 @@ use super::{data, sites::messages};
 
 const CASES: usize = 2_000;
 
-/// Damages values. The same seed results in the same damage.
+/// Damages JSON values. The same seed results in the same damage.
 struct Damage(Rng);
 
 impl Damage {
@@ -38,7 +38,7 @@ impl Damage {
         odd[self.below(odd.len())].clone()
     }
 
-    /// Returns a random value inside this one, or the value itself.
+    /// Returns a random value that is nested in `value`, or `value` itself.
     fn inside<'a>(&mut self, value: &'a mut Value) -> &'a mut Value {
         if self.below(6) == 0 {
             return value;

@@ -1,4 +1,4 @@
-//! The recorded data for the tests of the validator.
+//! Reads the recorded data for the tests of the validator.
 
 use serde_json::Value;
 use tower_chat_testkit::{
@@ -6,15 +6,15 @@ use tower_chat_testkit::{
     validate::Wire,
 };
 
-/// A request that a provider answered with 2xx.
+/// A request that a provider answered with a status of 2xx.
 pub(crate) struct Accepted {
     pub(crate) wire: Wire,
     pub(crate) id: String,
     pub(crate) body: Value,
 }
 
-/// Returns all accepted requests, of every wire that can be validated. Bedrock's `InvokeModel` requests
-/// for Claude have Anthropic's wire.
+/// Returns all accepted requests of every wire that can be validated. The wire of a request to
+/// Claude with Bedrock's `InvokeModel` is Anthropic's.
 pub(crate) fn accepted() -> Vec<Accepted> {
     let recordings = Recordings::all();
     let files = Wire::ALL.map(|wire| (wire, wire.name())).into_iter();

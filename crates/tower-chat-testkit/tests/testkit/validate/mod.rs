@@ -1,4 +1,4 @@
-//! Tests the validator with requests that real providers accepted and refused.
+//! Tests the validator with requests that providers have accepted or refused.
 
 mod accepted;
 mod anything;

@@ -1,4 +1,4 @@
-//! Single faults that are inserted into accepted bodies.
+//! Changes accepted request bodies so that each result has one fault.
 
 use serde_json::{Value, json};
 use tower_chat_testkit::validate::{Rule, Wire};
@@ -11,28 +11,29 @@ pub(crate) enum Mutation {
     DropCall,
     SwapResultAndCall,
     DuplicateResult,
-    /// A text between a call and its result: a message, or a block before the result.
+    /// Inserts a text between a call and its result. The text is a message, or a block before the
+    /// result.
     TextBeforeResult,
     /// Moves the text of a message with calls after its calls.
     TextAfterCall,
     UserMessageBetweenResults,
     EmptyCallId,
     EmptyResultId,
-    /// Removes the ids of a call and of its result. A server may give no ids at all, so the fault
-    /// requires that other ids remain.
+    /// Removes the ids of a call and of its result. A body without any id is accepted, so that this
+    /// is a fault only if another call has an id.
     EmptyIds,
     /// Moves reasoning after the item that it belongs to.
     ReasoningLast,
 }
 
-/// The verdict of the documents of a wire about a mutation.
+/// What the documentation of a wire says about a mutation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The provider refuses it: every mutant breaks at least one of these rules.
+    /// The provider refuses every mutant, because it breaks at least one of these rules.
     Forbidden(&'static [Rule]),
-    /// The documents allow it: every mutant is valid.
+    /// The provider accepts every mutant.
     Allowed,
-    /// The mutation is not possible on the wire: it has no ids, no position for the text, or no
+    /// The mutation is not possible, because the wire has no ids, no position for the text, or no
     /// reasoning.
     NotPossible,
 }
@@ -52,11 +53,12 @@ impl Mutation {
         Self::ReasoningLast,
     ];
 
-    /// Returns the verdict of the documents of a wire about this mutation.
+    /// Returns what the documentation of a wire says about this mutation.
     ///
-    /// If there are several rules, the rest of the round decides which one is broken. A result without
-    /// its call counts as a second result if calls of the round remain, or if the round before used the
-    /// same id. Otherwise it counts as a result without a call.
+    /// If the verdict contains several rules, the rest of the round determines which of them a
+    /// mutant breaks. After a call was removed, its result is a second result of another call if
+    /// the round has more calls or if the previous round has a call with the same id. Otherwise the
+    /// result answers no call.
     pub(crate) fn verdict(self, wire: Wire) -> Verdict {
         use Verdict::{Allowed, Forbidden, NotPossible};
         let is_flat = block_list(wire).is_none() && wire != Wire::OpenAiResponses;
@@ -67,8 +69,8 @@ impl Mutation {
                 Forbidden(&[Rule::ResultAnswersCall, Rule::OneResultPerCall])
             }
             Self::DuplicateResult => Forbidden(&[Rule::OneResultPerCall]),
-            // On the flat wires, a result after a message does not belong to the call, so the call has
-            // no result.
+            // On a wire without lists of blocks, a result that follows another message does not
+            // belong to the call. The call therefore has no result.
             Self::TextBeforeResult if is_flat => Forbidden(&[Rule::CallsAnswered]),
             Self::TextBeforeResult => Forbidden(&[Rule::ResultsDirectlyAfterCalls]),
             Self::UserMessageBetweenResults if is_flat => Forbidden(&[Rule::CallsAnswered]),
@@ -97,7 +99,7 @@ impl Mutation {
         }
     }
 
-    /// Returns the bodies with this fault, one for each position at which the fault can be made.
+    /// Returns one mutant for each position of the body at which this mutation is possible.
     pub(crate) fn mutants(self, wire: Wire, body: &Value) -> Vec<Value> {
         if self == Self::ReasoningLast {
             return reasoning_last(wire, body);
@@ -159,7 +161,7 @@ fn list<'a>(value: &'a mut Value, field: &str) -> &'a mut Vec<Value> {
     value[field].as_array_mut().unwrap()
 }
 
-/// Returns the list with an entry, and the index of the entry.
+/// Returns the list that contains the entry at `site`, and the index of the entry.
 fn site_list<'a>(field: &str, body: &'a mut Value, site: Site) -> (&'a mut Vec<Value>, usize) {
     match site.entry {
         Some((name, index)) => (list(&mut body[field][site.message], name), index),
@@ -167,7 +169,7 @@ fn site_list<'a>(field: &str, body: &'a mut Value, site: Site) -> (&'a mut Vec<V
     }
 }
 
-/// Removes an entry. Also removes the message if it is then empty.
+/// Removes the entry at `site`. If the message is then empty, also removes the message.
 fn remove(field: &str, body: &mut Value, site: Site) {
     let (entries, index) = site_list(field, body, site);
     entries.remove(index);

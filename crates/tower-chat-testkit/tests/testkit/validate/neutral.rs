@@ -1,4 +1,5 @@
-//! Compares the rules that all providers share with the rules of one wire.
+//! Compares `validate_messages`, which checks the rules that all providers share, with the
+//! validator of one wire.
 
 use std::sync::Arc;
 
@@ -20,8 +21,8 @@ fn parse(messages: &[Value]) -> Vec<Message> {
     messages.iter().map(|message| parse_message(&message.to_string()).unwrap()).collect()
 }
 
-/// Returns the result, or success if the only fault is an assistant message with an empty text. OpenAI
-/// accepts such a message, and Anthropic and Bedrock do not.
+/// Returns the result, or `Ok` if all faults are assistant messages with an empty text. OpenAI
+/// accepts such a message, but Anthropic and Bedrock do not.
 fn except_empty_text(result: Result<(), InvalidMessages>) -> Result<(), InvalidMessages> {
     match result {
         Err(invalid)
@@ -75,7 +76,8 @@ fn a_conversation_recorded_whole_replays_valid_wherever_it_is_cut() {
     let transcripts = data::transcripts();
     for transcript in &transcripts {
         let (source, messages) = (&transcript.source, parse(&transcript.messages));
-        // Testing every cut would take quadratic time, so every eighth part and the end are tested.
+        // A test of every prefix would take quadratic time. At most eight prefixes are tested,
+        // including the whole conversation.
         let step = messages.len() / 8 + 1;
         for cut in (1..=messages.len()).rev().step_by(step) {
             assert_replayable(&messages[..cut], &format!("{source}, cut after {cut}"));
@@ -91,7 +93,8 @@ fn assert_replayable(messages: &[Message], source: &str) {
         let shown = view.iter().map(|message| &**message);
         except_empty_text(validate_messages(shown)).expect(source);
         if messages.iter().flat_map(Message::calls).any(|call| call.id.is_none()) {
-            // Legacy function calls have no ids on the wire, so a result cannot refer to them.
+            // Legacy function calls have no ids on the wire, so that a result cannot refer to such
+            // a call.
             continue;
         }
         let rendered = view.iter().flat_map(|message| render_message(message, Audience::Model));

@@ -9,18 +9,18 @@ use tower_chat_testkit::{
 enum Cause {
     /// A rule that the validator checks.
     Conversation(Rule),
-    /// A cause that the validator does not check: a kind of media or its position, a file, an option, a
-    /// quota.
+    /// A cause that the validator does not check, such as a kind of media, the position of media, a
+    /// file, an option or a quota.
     Other,
 }
 
-/// Parts of the providers' error messages, and their causes.
+/// Parts of the error messages of providers, each with the cause of the error.
 const CAUSES: [(&str, Cause); 12] = [
-    // A message is between the call and its output.
+    // In the recorded request, a message is between the call and its output.
     ("No tool output found for", Cause::Conversation(Rule::ResultsDirectlyAfterCalls)),
     ("Please use a valid role", Cause::Conversation(Rule::KnownRole)),
     ("Content blocks are expected to be either text or image_url", Cause::Other),
-    // A document of a kind that this model does not accept.
+    // The request contains a document of a kind that the model does not accept.
     ("extraneous key [toolResult] is not permitted", Cause::Other),
     ("doesn't support the", Cause::Other),
     ("does not support", Cause::Other),
@@ -41,7 +41,7 @@ fn a_refusal_because_of_the_conversation_is_foreseen_and_one_for_another_cause_i
         let wire: Wire = request.line["flavor"].as_str().unwrap().parse().unwrap();
         let error = request.line["error"].to_string();
         let cause = CAUSES.iter().find(|(words, _)| error.contains(words));
-        // The bodies of some requests were too large to be recorded.
+        // Some request bodies were too large to be recorded.
         let body = Some(&request.body).filter(|body| !matches!(body, Value::String(_)));
         let result = body.map(|body| validate(wire, body));
         match (cause, result) {

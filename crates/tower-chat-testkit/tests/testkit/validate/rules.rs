@@ -1,4 +1,4 @@
-//! The smallest conversation that breaks each rule.
+//! Tests each rule with the smallest conversation that breaks it.
 
 use serde_json::{Value, json};
 use tower_chat_testkit::validate::{Rule, Wire, validate};

@@ -1,9 +1,10 @@
-//! Finds the calls and results of a body, without the validator.
+//! Finds the calls and results of a request body. The code is independent of the validator.
 
 use serde_json::Value;
 use tower_chat_testkit::validate::Wire;
 
-/// The position of a call or a result: a message, or an entry of a list in a message.
+/// The position of a call or a result in a body. A call or a result is a message, or an entry of a
+/// list in a message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Site {
     pub(crate) message: usize,
@@ -44,7 +45,8 @@ pub(crate) fn messages(wire: Wire, body: &Value) -> &[Value] {
     body[wire.conversation_field()].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Returns the field of a message with the list of its blocks or parts, on wires that have such a list.
+/// Returns the name of the message field that contains the list of blocks or parts. Returns `None`
+/// for a wire without such a list.
 pub(crate) fn block_list(wire: Wire) -> Option<&'static str> {
     match wire {
         Wire::Anthropic | Wire::BedrockConverse => Some("content"),
@@ -53,7 +55,7 @@ pub(crate) fn block_list(wire: Wire) -> Option<&'static str> {
     }
 }
 
-/// Sets the id of a call or of a result.
+/// Sets the id of the call or the result at `site`.
 pub(crate) fn set_id(wire: Wire, body: &mut Value, site: Site, id: &str) -> bool {
     let mut item = &mut body[wire.conversation_field()][site.message];
     if let Some((list, index)) = site.entry {
