@@ -18,32 +18,32 @@ use crate::{
     targets::{self, Target, chosen},
 };
 
-/// Gives damaged input to every parser of external data
+/// Runs every parser of external data with damaged inputs
 #[derive(Debug, Clone, Parser)]
 pub struct Arguments {
-    /// The targets whose names contain one of these texts; all of them by default
+    /// The targets: names, or parts of names; by default all targets
     pub targets: Vec<String>,
-    /// Inputs of each target
+    /// The number of inputs of each target
     #[arg(long, default_value_t = 2_000)]
     pub executions: u64,
-    /// Inputs of each target that takes more than 10,000 per second; by default the number of the
-    /// others
+    /// The number of inputs of each target that processes more than 10,000 inputs a second; by
+    /// default the same as `--executions`
     #[arg(long)]
     pub fast_executions: Option<u64>,
-    /// Inputs of each target that needs a file, a connection or a store for each; by default the
-    /// number of the others
+    /// The number of inputs of each target that needs a file, a connection or a store for each
+    /// input; by default the same as `--executions`
     #[arg(long)]
     pub slow_executions: Option<u64>,
     /// The seed of the damage
     #[arg(long, default_value_t = 20_261_123)]
     pub seed: u64,
-    /// Runs only this case of the seed
+    /// Executes only the case with this number
     #[arg(long)]
     pub case: Option<u64>,
-    /// Gives this file to the targets instead, undamaged
+    /// Executes the targets only with the content of this file, undamaged
     #[arg(long)]
     pub input: Option<PathBuf>,
-    /// Plants a fault between inputs and parsers, which the search must find
+    /// Plants a fault in the parsers, which the search must find
     #[arg(long)]
     pub plant: Option<Plant>,
     /// The folder for inputs that break a rule
@@ -61,7 +61,7 @@ pub struct Arguments {
     /// Searches in this process, and reports to the supervisor in lines of JSON
     #[arg(long, hide = true)]
     pub(crate) worker: bool,
-    /// The first case
+    /// The number of the first case
     #[arg(long, hide = true, default_value_t = 0)]
     pub(crate) first: u64,
     /// Saves every input in this file before the parser reads it

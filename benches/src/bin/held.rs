@@ -1,4 +1,4 @@
-//! Measures the memory that external input takes; see [`tower_chat_benches::held`].
+//! Measures the memory that the parsing of external input needs; see [`tower_chat_benches::held`].
 
 use peak_alloc::PeakAlloc;
 use tower_chat::BoxError;

@@ -25,7 +25,8 @@ enum Program {
 
 #[derive(Subcommand)]
 enum Campaign {
-    /// Flips bits of SQLite files, their logs and exports, and compares what is read with what was stored
+    /// Flips bits of SQLite files, their logs and exports, and compares the content with the stored
+    /// content
     Corruption(corruption::Arguments),
     Deliveries(deliveries::Arguments),
     #[command(hide = true)]

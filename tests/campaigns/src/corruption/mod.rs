@@ -40,10 +40,11 @@ use crate::{
     power_cuts::{problem, stack},
 };
 
-/// Flips bits of SQLite files, their logs and exports, and compares what is read with what was stored
+/// Flips bits of SQLite files, their logs and exports, and compares the content with the stored
+/// content
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
-    /// How many bits are flipped, one at a time, in each page, frame and line
+    /// The number of bits that are flipped, one at a time, in each page, frame and line
     #[arg(long, default_value_t = 1)]
     pub cases: u64,
     /// The seed of all random choices

@@ -34,7 +34,8 @@ use crate::{Failure, Figures};
 /// process that cannot renew the lease for this time, for example on a busy machine, loses the run.
 const LEASE: Duration = Duration::from_secs(3);
 
-/// Kills the processes of runs whose clients reconnect, and checks what the clients receive
+/// Kills the processes of runs whose clients reconnect, and checks the updates that the clients
+/// receive
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
     /// The number of runs
@@ -43,7 +44,7 @@ pub struct Arguments {
     /// The seed of the answers and of the events
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// The first run
+    /// The number of the first run
     #[arg(long, default_value_t = 0)]
     pub first: u64,
     /// A fault that is planted into the log of the clients

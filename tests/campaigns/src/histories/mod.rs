@@ -58,31 +58,31 @@ use crate::{Failure, Figures};
 /// Records histories of concurrent clients in two processes, and checks that they are linearizable
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
-    /// How many histories to record of each store
+    /// The number of histories that are recorded for each store
     #[arg(long, default_value_t = 40)]
     pub cases: u64,
-    /// The seed of the operations of the clients
+    /// The seed of the operations
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// The first history
+    /// The number of the first history
     #[arg(long, default_value_t = 0)]
     pub first: u64,
-    /// The stores
+    /// The kinds of stores to test
     #[arg(long = "store", value_enum, default_values_t = [StoreKind::Sqlite])]
     pub stores: Vec<StoreKind>,
-    /// How many clients each of the two processes has
+    /// The number of clients in each of the two processes
     #[arg(long, default_value_t = 3)]
     pub clients: u64,
-    /// How many operations each client begins
+    /// The number of operations of each client
     #[arg(long, default_value_t = 8)]
     pub operations: usize,
-    /// Plants a fault into the store
+    /// A planted fault, which the campaign must find
     #[arg(long, value_enum)]
     pub plant: Option<Plant>,
     /// The folder for histories without an order; by default a folder for temporary files
     #[arg(long)]
     pub folder: Option<PathBuf>,
-    /// Checks a saved history, and records none
+    /// Checks this saved history instead of recording histories
     #[arg(long)]
     pub check: Option<PathBuf>,
     /// The program whose `histories-client` is the second process; by default this program

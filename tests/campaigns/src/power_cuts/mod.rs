@@ -36,7 +36,7 @@ use crate::{Failure, Figures};
 /// Simulates power loss at random moments, and checks the content of a SQLite store
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
-    /// How many workloads are recorded
+    /// The number of workloads
     #[arg(long, default_value_t = 6)]
     pub cases: u64,
     /// The number of cuts of each workload
@@ -45,7 +45,7 @@ pub struct Arguments {
     /// The seed of all random choices
     #[arg(long, default_value_t = 1)]
     pub seed: u64,
-    /// The first workload
+    /// The number of the first workload
     #[arg(long, default_value_t = 0)]
     pub first: u64,
     /// A planted fault, which the search must find
@@ -55,7 +55,7 @@ pub struct Arguments {
     /// created
     #[arg(long)]
     pub recordings: Option<PathBuf>,
-    /// This program, which runs the workloads
+    /// The program that runs the workloads; by default this program
     #[arg(long, hide = true)]
     pub program: Option<PathBuf>,
 }

@@ -28,7 +28,8 @@ use clap::ValueEnum;
 pub use self::worker::WorkerArguments;
 use crate::{Failure, Figures};
 
-/// Runs two processes on one store for a long time, measures them and compares the store with a model
+/// Runs two processes on one store for a long time, measures the processes, and compares the store
+/// with a model
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
     /// The length of the campaign in seconds
