@@ -39,7 +39,7 @@ impl Bare {
         let synchronous = match durability {
             Durability::Full => "FULL",
             Durability::Normal => "NORMAL",
-            _ => return Err("a durability without a floor".into()),
+            _ => return Err("this durability has no floor".into()),
         };
         let connection = Connection::open(path)?;
         connection.pragma_update(None, "synchronous", synchronous)?;

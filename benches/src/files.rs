@@ -124,5 +124,5 @@ pub(crate) fn key(conversation: usize) -> ConversationKey {
 /// Returns a folder on a real disk. The folder for temporary files may be in memory.
 pub(crate) fn build_folder() -> Result<PathBuf, BoxError> {
     let program = std::env::current_exe()?;
-    Ok(program.parent().ok_or("the program stands in no folder")?.to_path_buf())
+    Ok(program.parent().ok_or("the path of this program has no parent folder")?.to_path_buf())
 }

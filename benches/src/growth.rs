@@ -115,7 +115,10 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
             let us = samples.median();
             Line::new("growth", name, "none", *size, us, floor).print()?;
             if us > floor * GROWTH {
-                return Err(format!("{name}: {size} calls cost more each than {smaller}").into());
+                return Err(format!(
+                    "{name}: each of {size} calls takes too long, compared with {smaller} calls"
+                )
+                .into());
             }
         }
     }

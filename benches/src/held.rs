@@ -87,8 +87,9 @@ pub fn measure(allocated: &impl Allocated) -> Result<(), BoxError> {
             });
             println!("{line}");
             if for_each > bound || for_each > floor * GROWTH {
-                let what =
-                    format!("{name}: {for_each} bytes are held for each byte of {items} items");
+                let what = format!(
+                    "{name}: parsing {items} items needs {for_each} bytes of memory for each byte of input"
+                );
                 return Err(what.into());
             }
         }
@@ -142,7 +143,7 @@ fn refuse_depth(stream: &str) -> Result<(), BoxError> {
     match accumulated(stream.lines()) {
         Err(error) if error.is::<LimitExceeded>() => Ok(()),
         Err(error) => Err(error),
-        Ok(_) => Err("it was not refused".into()),
+        Ok(_) => Err("the input was nested too deeply and was accepted".into()),
     }
 }
 

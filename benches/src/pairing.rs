@@ -63,7 +63,11 @@ fn measure(case: &'static str, requests: Requests, effort: Effort) -> Result<(),
         let us = samples.median();
         Line::new(case, "per_service_call", "memory", *size, us, floor).print()?;
         if us > floor * GROWTH {
-            return Err(format!("{size} in one request cost more each than {}", SIZES[0]).into());
+            return Err(format!(
+                "each of {size} items of a request takes too long, compared with {} items",
+                SIZES[0]
+            )
+            .into());
         }
     }
     Ok(())

@@ -55,7 +55,10 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
             }
             Line::new("streamed_answer", field, "none", pieces, us, floor).print()?;
             if us > floor * GROWTH {
-                return Err(format!("{field}: {pieces} pieces cost more each than {FLOOR}").into());
+                return Err(format!(
+                    "{field}: each of {pieces} pieces takes too long, compared with {FLOOR} pieces"
+                )
+                .into());
             }
         }
     }

@@ -78,7 +78,7 @@ async fn sample(
     let answer = stack.ready().await?.call(request).await?.collect().await?;
     let us = us_since(start);
     if model.calls().len() != calls || answer.messages.is_empty() {
-        return Err("the run did not come to its final answer".into());
+        return Err("the run ended without its final answer".into());
     }
     Ok(us / f64::from(u32::try_from(calls)?))
 }

@@ -130,7 +130,7 @@ pub(crate) async fn run(
     let answer = pipeline.ready().await?.call(request).await?.collect().await?;
     let last = answer.messages.last().map(|message| message.text());
     if last.as_deref() != Some(FINAL_TEXT) || model.script().calls.len() != calls {
-        return Err("the run did not come to its final answer".into());
+        return Err("the run ended without its final answer".into());
     }
     Ok(())
 }

@@ -80,7 +80,7 @@ impl Syncs {
         let of_commits = match durability {
             Durability::Full => self.commits - then.commits,
             Durability::Normal => 0,
-            _ => return Err("a durability whose syncs are not known".into()),
+            _ => return Err("the syncs of this durability are unknown".into()),
         };
         let checkpoints = match (then.checkpoints, self.checkpoints) {
             (Some(then), Some(now)) => now.wrapping_sub(then),

@@ -186,8 +186,9 @@ impl<'a> Driver<'a> {
                 let text = std::mem::take(&mut message.parts);
                 for (token, is_approved) in answers {
                     let request = self.requests.get(token);
-                    let request =
-                        request.ok_or_else(|| format!("nobody saw a request of {token}"))?;
+                    let request = request.ok_or_else(|| {
+                        format!("no caller received an approval request for {token}")
+                    })?;
                     message.parts.push(Part::ApprovalResponse(match is_approved {
                         true => request.approve(),
                         false => request.reject(format!("no {token}")),
@@ -204,7 +205,7 @@ impl<'a> Driver<'a> {
                 } else {
                     let results: Option<Vec<_>> =
                         tokens.iter().map(|token| self.late_result(token)).collect();
-                    Message::tool_results(results.ok_or("nobody saw one of the calls")?)
+                    Message::tool_results(results.ok_or("no caller received one of the calls")?)
                 };
                 let mut messages = vec![results];
                 messages.extend(has_text.then(text));
@@ -286,7 +287,7 @@ impl<'a> Driver<'a> {
         store.fork(&key(), &copy).await.map_err(|it| it.to_string())?;
         let waiting = self.store.head(&copy).await.map_err(|it| it.to_string())?.pending_approvals;
         if !waiting.is_empty() {
-            return Err(format!("{} batches wait in it", waiting.len()));
+            return Err(format!("{} batches wait for approval in the copy", waiting.len()));
         }
         let parts = requests.iter().map(|request| request.approve().into()).collect();
         let mode = step.attempts.first().map_or(PersistenceMode::PerRun, |attempt| attempt.mode);
@@ -297,7 +298,7 @@ impl<'a> Driver<'a> {
         let client = self.client.clone();
         let answer =
             until_idle(async move { client.oneshot(request).await?.collect().await }).await;
-        same("the tools that run in it", &self.world.take_seen().ran, &[])?;
+        same("the tools that run in the copy", &self.world.take_seen().ran, &[])?;
         match answer {
             Some(Err(error)) => match error.downcast_ref() {
                 Some(ToolLoopError::ApprovalUnknown { .. }) => self.compare_store().await,

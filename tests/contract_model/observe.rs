@@ -36,7 +36,8 @@ pub(crate) fn shown(messages: &Messages) -> Result<Vec<String>, String> {
                 }
                 Part::ToolCall(call) => {
                     let id = call.id.clone().filter(|id| !id.is_empty());
-                    let id = id.ok_or_else(|| format!("{call:?} is shown without an id"))?;
+                    let id =
+                        id.ok_or_else(|| format!("the request contains {call:?} without an id"))?;
                     let token = token_in(&call.arguments).unwrap_or_default().to_owned();
                     if !seen.insert(token) {
                         return Err(format!("{call:?} is shown twice"));
@@ -48,20 +49,20 @@ pub(crate) fn shown(messages: &Messages) -> Result<Vec<String>, String> {
                     let id = result.call_id.as_deref().unwrap_or_default();
                     let mut of_round = round.iter().filter(|(known, _)| known == id);
                     let (Some((_, at)), None) = (of_round.next(), of_round.next()) else {
-                        return Err(format!("{result:?} answers not exactly one of {round:?}"));
+                        return Err(format!("{result:?} does not answer exactly one of {round:?}"));
                     };
                     let answer = &mut items[*at].1;
                     if answer.replace(format!(" = {}", result_text(result))).is_some() {
                         return Err(format!("{result:?} answers a call for the second time"));
                     }
                 }
-                other => return Err(format!("the model is shown {other:?}")),
+                other => return Err(format!("the request contains an unexpected part: {other:?}")),
             }
         }
     }
     let item = |(item, result): (String, Option<String>)| match result {
         Some(result) => Ok(format!("{item}{result}")),
-        None => Err(format!("{item} is shown without a result")),
+        None => Err(format!("the request contains {item} without a result")),
     };
     items.into_iter().map(item).collect()
 }

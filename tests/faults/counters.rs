@@ -20,14 +20,14 @@ pub(crate) struct Counters {
 const EXPECTED: [(&str, u64); 11] = [
     ("an answer", 990),
     ("an error", 100),
-    ("a caller who went", 100),
+    ("a disconnected caller", 100),
     ("a process that died", 60),
     ("something unsaved", 5),
     ("a fault of the store", 150),
     ("a fault of the model or a tool", 50),
-    ("a call of which nobody knows", 5),
+    ("a call with an unknown outcome", 5),
     ("a call that ran again", 2),
-    ("a run committed as it is", 5),
+    ("a run committed without being resumed", 5),
     ("a run discarded", 5),
 ];
 
@@ -61,7 +61,7 @@ fn is(event: &Event, what: &str) -> bool {
             Outcome::Answer { unsaved: 0, .. } => what == "an answer",
             Outcome::Answer { .. } => what == "something unsaved",
             Outcome::Error(_) => what == "an error",
-            Outcome::Gone => what == "a caller who went",
+            Outcome::Gone => what == "a disconnected caller",
             Outcome::Killed => what == "a process that died",
         },
         Event::Fault { what: fault } => match of_the_store(fault) {
@@ -70,11 +70,11 @@ fn is(event: &Event, what: &str) -> bool {
         },
         Event::Started { token, .. } => what == "a call that ran again" && !token.ends_with("#1"),
         Event::Stored { labels, close, .. } => {
-            (what == "a call of which nobody knows"
+            (what == "a call with an unknown outcome"
                 && labels.iter().any(|label| label.ends_with("=?")))
                 || (what == "a run discarded" && *close == Some(Closed::Discard))
         }
-        Event::Closing { .. } => what == "a run committed as it is",
+        Event::Closing { .. } => what == "a run committed without being resumed",
         Event::Began { .. }
         | Event::Asked { .. }
         | Event::Answered { .. }

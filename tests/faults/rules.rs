@@ -38,7 +38,7 @@ fn tools_run_as_often_as_declared(case: &Case, index: &TraceIndex<'_>) -> Result
     for (at, event) in index.trace.iter().enumerate() {
         let Event::Started { call, key, token } = event else { continue };
         let Some((serial, known)) = index.call(call) else {
-            return Err(format!("{token} ran, and no answer asks for it"));
+            return Err(format!("{token} ran, but no answer contains its call"));
         };
         let waits = index.answers[&serial].waits;
         if waits && !is_approved(serial, at, case, index) {
@@ -128,7 +128,7 @@ fn results_are_what_happened(case: &Case, index: &TraceIndex<'_>) -> Result<(), 
                 .iter()
                 .any(|event| matches!(event, Event::Finished { token: of } if of == token)),
         };
-        require(allowed, || format!("call {} cannot have come to {result:?}", call.id))?;
+        require(allowed, || format!("call {} cannot have the result {result:?}", call.id))?;
     }
     Ok(())
 }
@@ -194,13 +194,16 @@ fn callers_receive_the_true_outcome(
         Outcome::Answer { unsaved, .. } => {
             let honest = !attempt.had_a_working_store() && !case.fail_call;
             require(honest || had_trouble_before(attempt, index), || {
-                format!("{unsaved} messages of run {} are unsaved for no reason", attempt.run)
+                format!(
+                    "{unsaved} messages of run {} are unsaved without a fault of the store",
+                    attempt.run
+                )
             })
         }
         Outcome::Error(error) => {
             let has_cause = attempt.had_faults() || answers_again(error, attempt, index);
             require(has_cause, || {
-                format!("run {} failed although nothing went wrong: {error}", attempt.run)
+                format!("run {} failed although no fault was injected: {error}", attempt.run)
             })
         }
         Outcome::Gone | Outcome::Killed => Ok(()),

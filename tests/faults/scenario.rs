@@ -157,7 +157,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
             self.complete_delayed().await?;
         }
         require(matches!(outcome, Outcome::Answer { .. }), || {
-            format!("run {run} came to {outcome:?} although nothing went wrong")
+            format!("run {run} ended with {outcome:?} although no fault was injected")
         })?;
         self.check(false).await
     }
@@ -198,7 +198,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
         let closed = recovery::close(&self.process.store, &key(), end).await;
         match closed {
             Ok(closed) if closed == has_open_run => {}
-            other => return Err(format!("closing the open run came to {other:?}")),
+            other => return Err(format!("closing the open run returned {other:?}")),
         }
         self.check(false).await?;
         Ok(false)
@@ -250,7 +250,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
         }
         if is_end {
             let unsaved = self.process.store.handle().unsaved_conversations();
-            require(unsaved.is_empty(), || "something is left in the outbox".to_owned())?;
+            require(unsaved.is_empty(), || "the outbox still contains messages".to_owned())?;
             self.everything_paid_is_there(&index)?;
         }
         Ok(())

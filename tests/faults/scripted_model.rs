@@ -157,7 +157,7 @@ impl Readers {
             |message: &&Arc<Message>| message.id.is_some_and(|id| id.run == conversation.run);
         let seen = history.messages.iter().filter(is_of_run).count();
         if seen > 0 {
-            world.add_failure(format!("{seen} messages of a run under way are visible"));
+            world.add_failure(format!("{seen} messages of a run in progress are visible"));
         }
     }
 }

@@ -100,6 +100,10 @@ fn folder() -> Result<PathBuf, BoxError> {
         return Ok(built);
     }
     let other = PathBuf::from("/var/tmp");
-    eprintln!("{} cannot be reached by all: the data lie in {}", built.display(), other.display());
+    eprintln!(
+        "not all users can access {}: the server stores its data in {}",
+        built.display(),
+        other.display()
+    );
     Ok(other)
 }
