@@ -1,4 +1,4 @@
-//! The types for implementing an [`UpdateLog`](crate::UpdateLog) on another database.
+//! The types with which an [`UpdateLog`](crate::UpdateLog) for another database is implemented.
 
 pub use crate::log::{
     record::RunRecord,

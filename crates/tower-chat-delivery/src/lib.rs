@@ -1,15 +1,17 @@
-//! Runs that outlive their connection, and the update log for readers that reconnect.
+//! Runs that continue after their caller has disconnected, and the update log for readers that
+//! reconnect.
 //!
-//! [`DetachedRunsLayer`] is a layer that executes each run in a task of its own. The run continues
-//! if its caller disconnects, other readers can attach to it, and any process can stop it. The
-//! documentation of the layer begins with an example.
+//! [`DetachedRunsLayer`] is a layer that executes each run in a separate task. The run continues if
+//! its caller disconnects. Other readers can attach to the run, and any process can stop it. The
+//! documentation of the layer contains an example.
 //!
 //! # The update log
 //!
-//! The history of a conversation contains its messages. An update log contains the delivery of one
-//! run: its deltas and messages in the order in which they were sent, each with a position. A reader
-//! that has lost its connection reads the updates after the last position that it has seen. The
-//! updates expire after the end of the run, because the history has the messages.
+//! The history of a conversation contains its messages. An update log contains the updates that
+//! runs have sent to their readers: the deltas and messages of each run, in the order in which they
+//! were sent, each with a position. A reader that has lost its connection reads the updates after
+//! the position of the last update that it has received. The updates of a run expire some time
+//! after its end, because the history contains the messages.
 //!
 //! ```
 //! # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -33,11 +35,11 @@
 //! # }).unwrap();
 //! ```
 //!
-//! `PostgresUpdateLog` of `tower-chat-postgres` and `RedisUpdateLog` of `tower-chat-redis` are logs for
-//! several machines.
+//! `PostgresUpdateLog` of `tower-chat-postgres` and `RedisUpdateLog` of `tower-chat-redis` are logs
+//! for several machines.
 //!
-//! To write an update log for another database, implement [`UpdateLog`] with the types of [`author`], and
-//! test it with `update_log_contract!` of the feature `contract`.
+//! To write an update log for another database, implement [`UpdateLog`] with the types of
+//! [`author`], and test the implementation with `update_log_contract!` of the feature `contract`.
 
 #![warn(clippy::too_many_lines)]
 

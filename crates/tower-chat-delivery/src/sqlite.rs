@@ -19,7 +19,7 @@ use crate::{
     UpdateLogError, UpdateLogOptions, UpdatePage, UpdatePosition, author::RunRecord,
 };
 
-/// SQLite's `application_id` of the files of this log.
+/// The `application_id` in the headers of this log's files.
 const APPLICATION_ID: i32 = 0x7463_756c;
 const VERSION: i32 = 1;
 const SCHEMA: &str = "
@@ -39,22 +39,24 @@ const PUT: &str = "INSERT INTO runs (scope, conversation, run, record, last_at)
 const APPEND: &str = "INSERT INTO updates (run, position, data) VALUES (?, ?, ?)";
 const READ: &str =
     "SELECT position, data FROM updates WHERE run = ? AND position > ? ORDER BY position LIMIT ?";
-/// Selects expired runs for erasure. The parameters are the latest end of an expired run, the id of the
-/// run that begins, which is selected first, and the largest number of runs.
+/// The SQL condition that selects expired runs for erasure. The first parameter is the latest end
+/// of an expired run, and the third one the maximum number of selected runs. The second parameter
+/// is the id of the run that begins: if this run has expired, it is selected first.
 const EXPIRED: &str = "id IN (SELECT id FROM runs WHERE last_at <= ? ORDER BY run <> ? LIMIT ?)";
 /// The maximum time for which a connection waits for a lock on the file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
-/// The largest number of expired runs that are erased when a run begins.
+/// The maximum number of expired runs that are erased when a run begins.
 const MAX_SWEPT: i64 = 100;
 
-/// An update log in a SQLite file, which several processes of one machine can share. The file is
-/// separate from the file of the histories, because appends of both would otherwise wait for each other.
+/// An update log in a SQLite file, which several processes on one machine can share. The file is
+/// separate from the file of the histories, because otherwise appends to the log and writes to the
+/// histories would wait for each other.
 ///
-/// The updates are stored in plaintext, even if the store of the histories encrypts its messages. The
-/// `EncryptedUpdateLog` of `tower-chat-encrypted` wraps this log and encrypts them.
+/// The log stores updates in plaintext, even if the store of the histories encrypts its messages.
+/// `EncryptedUpdateLog` of `tower-chat-encrypted` wraps this log and encrypts the updates.
 ///
-/// Clones share a connection. A process that dies loses no update that was appended; a power
-/// failure may lose the most recent ones.
+/// Clones share one connection. If the process dies, no appended update is lost. A power failure
+/// may lose the last updates.
 ///
 /// ```
 /// # let folder = tempfile::tempdir().unwrap();
@@ -72,20 +74,22 @@ pub struct SqliteUpdateLog {
 }
 
 impl SqliteUpdateLog {
-    /// Opens the log in a file. Creates the file if it does not exist, readable only by its owner.
+    /// Opens the log in a file. If the file does not exist, creates it with permissions for its
+    /// owner only.
     ///
     /// # Errors
     ///
-    /// If the file cannot be opened, or is not an update log of this release.
+    /// Returns an error if the file cannot be opened, or is not an update log of this release.
     pub async fn open(path: impl AsRef<Path>) -> Result<Self, UpdateLogError> {
         Self::open_with(path, UpdateLogOptions::default()).await
     }
 
-    /// Opens the log in a file with limits and a clock. Otherwise like [`open`](Self::open).
+    /// Opens the log in a file, as [`open`](Self::open) does, with the given limits, retention time
+    /// and clock.
     ///
     /// # Errors
     ///
-    /// If the file cannot be opened, or is not an update log of this release.
+    /// Returns an error if the file cannot be opened, or is not an update log of this release.
     pub async fn open_with(
         path: impl AsRef<Path>,
         options: UpdateLogOptions,
@@ -95,7 +99,8 @@ impl SqliteUpdateLog {
         Ok(Self { connection: Arc::new(Mutex::new(connection)), options })
     }
 
-    /// Executes an operation in a transaction with the write lock, on a thread that may block.
+    /// Executes an operation in a transaction that has the write lock, on a thread of the blocking
+    /// pool.
     async fn transaction<T: Send + 'static>(
         &self,
         action: &'static str,
@@ -125,7 +130,7 @@ impl SqliteUpdateLog {
         .await
     }
 
-    /// Changes the record of a run that has not expired. Returns `None` if there is none.
+    /// Changes the record of a run. Returns `None` if there is no record or the run has expired.
     async fn change<T: Send + 'static>(
         &self,
         action: &'static str,
@@ -264,7 +269,7 @@ impl UpdateLog for SqliteUpdateLog {
     }
 }
 
-/// Executes an operation on a thread that may block.
+/// Executes an operation on a thread of the blocking pool.
 async fn blocking<T: Send + 'static>(
     action: &'static str,
     operation: impl FnOnce() -> Result<T, BoxError> + Send + 'static,
@@ -283,8 +288,8 @@ async fn blocking<T: Send + 'static>(
 }
 
 fn connect(path: &Path) -> Result<Connection, BoxError> {
-    // An existing file is opened only by SQLite. On POSIX systems, a process that closes a file loses all
-    // its locks on the file, including those of other connections.
+    // Only SQLite may open an existing file: on POSIX systems, closing a file releases all locks of
+    // the process on this file, including the locks of other connections.
     let mut options = std::fs::OpenOptions::new();
     options.create_new(true).append(true);
     #[cfg(unix)]
@@ -318,8 +323,8 @@ fn connect(path: &Path) -> Result<Connection, BoxError> {
     Ok(connection)
 }
 
-/// Switches to the write-ahead log. During the switch, SQLite does not always wait for other connections,
-/// so the switch is repeated while the file is locked.
+/// Switches the file to WAL mode. SQLite does not always wait for other connections during the
+/// switch. Therefore this function repeats the switch while the file is locked.
 fn switch_to_wal(connection: &Connection) -> Result<(), BoxError> {
     let deadline = Instant::now() + LOCK_TIMEOUT;
     loop {
@@ -348,7 +353,8 @@ fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row("SELECT count(*) = 0 FROM sqlite_schema", (), |row| row.get(0))
 }
 
-/// Returns the row key and the record of a run that has not expired.
+/// Returns the row id and the record of a run. Returns `None` if there is no record or the run has
+/// expired.
 fn find(
     transaction: &Transaction<'_>,
     run: &RunKey,
@@ -370,7 +376,7 @@ fn put(transaction: &Transaction<'_>, run: &RunKey, record: &RunRecord) -> Resul
     Ok(())
 }
 
-/// Erases the runs for which a condition holds, with their updates.
+/// Erases the runs for which an SQL condition is true, with their updates.
 fn erase(
     transaction: &Transaction<'_>,
     condition: &str,
@@ -420,7 +426,8 @@ mod tests {
         assert_eq!(mode("WAL").unwrap(), "wal");
     }
 
-    /// In WAL mode a connection has a shared lock on the file from its first read on.
+    /// In WAL mode, a connection has a shared lock on the file from its first read until it is
+    /// closed.
     #[cfg(target_os = "linux")]
     #[test]
     fn a_second_connection_keeps_the_locks_of_the_first() {
@@ -431,7 +438,7 @@ mod tests {
         assert!(!is_empty(&first).unwrap());
         let inode = format!(":{} ", std::fs::metadata(&path).unwrap().ino());
         let locks = || std::fs::read_to_string("/proc/locks").unwrap_or_default();
-        // Not every kernel lists its locks.
+        // The test checks the locks only on kernels that list them.
         let is_listed = locks().contains(&inode);
         let _second = connect(&path).unwrap();
         assert_eq!(locks().contains(&inode), is_listed);

@@ -7,7 +7,7 @@ use crate::{RunEnd, RunState, StoredUpdate, UpdateLogError};
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn an_append_that_is_repeated_stores_nothing_twice(subject: Subject) {
     let run = run_in("s", "c");
     subject.begin(&run, 1).await;
@@ -24,7 +24,7 @@ pub async fn an_append_that_is_repeated_stores_nothing_twice(subject: Subject) {
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn an_append_behind_a_gap_is_refused(subject: Subject) {
     let run = run_in("s", "c");
     subject.begin(&run, 1).await;
@@ -41,7 +41,7 @@ pub async fn an_append_behind_a_gap_is_refused(subject: Subject) {
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn an_attempt_begins_once(subject: Subject) {
     let run = run_in("s", "c");
     let (first, second) =
@@ -58,7 +58,7 @@ pub async fn an_attempt_begins_once(subject: Subject) {
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn a_later_attempt_refuses_the_writes_of_an_earlier_one(subject: Subject) {
     let run = run_in("s", "c");
     subject.begin(&run, 1).await;
@@ -79,7 +79,7 @@ pub async fn a_later_attempt_refuses_the_writes_of_an_earlier_one(subject: Subje
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn a_later_attempt_adds_to_the_updates_of_an_earlier_one(subject: Subject) {
     let run = run_in("s", "c");
     subject.begin(&run, 1).await;
@@ -99,7 +99,7 @@ pub async fn a_later_attempt_adds_to_the_updates_of_an_earlier_one(subject: Subj
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn the_updates_of_a_run_are_bounded(subject: Subject) {
     let run = run_in("s", "c");
     subject.begin(&run, 1).await;
@@ -124,7 +124,7 @@ pub async fn the_updates_of_a_run_are_bounded(subject: Subject) {
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn the_number_of_runs_is_bounded(subject: Subject) {
     let runs: Vec<_> = (0..MAX_RUNS).map(|_| run_in("s", "c")).collect();
     for run in &runs {

@@ -11,7 +11,7 @@ const SECOND: Duration = Duration::from_secs(1);
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn a_closed_run_takes_no_more_updates(subject: Subject) {
     let run = run_in("s", "c");
     subject.begin(&run, 1).await;
@@ -28,7 +28,7 @@ pub async fn a_closed_run_takes_no_more_updates(subject: Subject) {
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn the_last_updates_and_the_end_are_stored_together(subject: Subject) {
     let run = run_in("s", "c");
     subject.begin(&run, 1).await;
@@ -51,7 +51,7 @@ pub async fn the_last_updates_and_the_end_are_stored_together(subject: Subject) 
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn the_first_end_of_an_attempt_stays(subject: Subject) {
     let run = run_in("s", "c");
     subject.begin(&run, 1).await;
@@ -69,7 +69,7 @@ pub async fn the_first_end_of_an_attempt_stays(subject: Subject) {
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn a_lease_expires_unless_it_is_renewed(subject: Subject) {
     let run = run_in("s", "c");
     let open = RunState::Open { attempt: 1, stop_requested: false };
@@ -91,7 +91,7 @@ pub async fn a_lease_expires_unless_it_is_renewed(subject: Subject) {
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn only_a_run_without_a_lease_can_be_interrupted(subject: Subject) {
     let run = run_in("s", "c");
     subject.begin(&run, 1).await;
@@ -108,7 +108,7 @@ pub async fn only_a_run_without_a_lease_can_be_interrupted(subject: Subject) {
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn a_stop_is_seen_by_the_next_renewal(subject: Subject) {
     let run = run_in("s", "c");
     subject.begin(&run, 1).await;
@@ -127,7 +127,7 @@ pub async fn a_stop_is_seen_by_the_next_renewal(subject: Subject) {
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn a_stop_of_an_ended_run_changes_nothing(subject: Subject) {
     let run = run_in("s", "c");
     subject.begin(&run, 1).await;
@@ -144,7 +144,7 @@ pub async fn a_stop_of_an_ended_run_changes_nothing(subject: Subject) {
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn a_stop_ends_with_its_attempt(subject: Subject) {
     let run = run_in("s", "c");
     subject.begin(&run, 1).await;
@@ -158,7 +158,7 @@ pub async fn a_stop_ends_with_its_attempt(subject: Subject) {
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn a_run_expires_after_its_end(subject: Subject) {
     let run = run_in("s", "c");
     subject.begin(&run, 1).await;
@@ -177,7 +177,7 @@ pub async fn a_run_expires_after_its_end(subject: Subject) {
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn a_run_without_an_end_expires_after_its_lease(subject: Subject) {
     let run = run_in("s", "c");
     subject.begin(&run, 1).await;
@@ -195,10 +195,11 @@ pub async fn a_run_without_an_end_expires_after_its_lease(subject: Subject) {
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn an_expired_run_begins_from_nothing(subject: Subject) {
-    // A log may skip the erasure of expired runs if it has erased expired runs a short time ago. The
-    // beginning of the other run causes such an erasure one second before the first run expires.
+    // A log may skip the erasure of expired runs if it has erased expired runs a short time ago.
+    // The beginning of the other run causes such an erasure one second before the first run
+    // expires.
     let (run, other) = (run_in("s", "c"), run_in("s", "d"));
     subject.begin(&run, 1).await;
     subject.append(&run, (1, 0), &["a"]).await;

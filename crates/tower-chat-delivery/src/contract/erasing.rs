@@ -20,7 +20,7 @@ async fn is_there(subject: &Subject, run: &crate::RunKey) -> bool {
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn a_conversation_is_erased(subject: Subject) {
     let (first, second) = (begun(&subject, "s", "c").await, begun(&subject, "s", "c").await);
     let others = [begun(&subject, "s", "d").await, begun(&subject, "t", "c").await];
@@ -37,7 +37,7 @@ pub async fn a_conversation_is_erased(subject: Subject) {
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn a_scope_is_erased(subject: Subject) {
     let runs = [begun(&subject, "s", "c").await, begun(&subject, "s", "d").await];
     let other = begun(&subject, "st", "c").await;
@@ -48,12 +48,12 @@ pub async fn a_scope_is_erased(subject: Subject) {
     assert!(is_there(&subject, &other).await);
 }
 
-/// [`Erase::EndedBy`] erases the runs that ended at its time or earlier. A run that was not closed ends when
-/// its lease expires.
+/// [`Erase::EndedBy`] erases the runs that ended at its time or earlier. A run that was not closed
+/// ends when its lease expires.
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn old_runs_are_erased(subject: Subject) {
     let ended = begun(&subject, "s", "ended").await;
     subject.close(&ended, 1).await;
@@ -73,7 +73,7 @@ pub async fn old_runs_are_erased(subject: Subject) {
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn an_erased_run_takes_no_more_updates(subject: Subject) {
     let run = begun(&subject, "s", "c").await;
     subject.log.erase(Erase::Scope("s")).await.expect("the scope is erased");

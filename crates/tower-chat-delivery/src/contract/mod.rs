@@ -1,8 +1,8 @@
 //! The contract of update logs: every rule of an [`UpdateLog`], as tests. Authors of a log need it.
 //!
-//! One macro call in the crate of a log runs all tests. The expression opens a new, empty log with the
-//! given [`UpdateLogOptions`], and may `await`. If a value must live as long as the log, such as a
-//! temporary folder, bind it with `let` before the expression.
+//! One macro call in the crate of a log runs all tests. The expression opens a new, empty log with
+//! the given [`UpdateLogOptions`], and may `await`. If a value must live as long as the log, such
+//! as a temporary folder, bind it with `let` before the expression.
 //!
 //! ```
 //! mod contract {
@@ -99,7 +99,7 @@ const LEASE: Duration = Duration::from_secs(15);
 ///
 /// # Panics
 ///
-/// If the test fails.
+/// Panics if the test fails.
 pub fn check<L, Guard, Open, Test>(
     open: impl FnOnce(UpdateLogOptions) -> Open,
     test: impl FnOnce(Subject) -> Test,

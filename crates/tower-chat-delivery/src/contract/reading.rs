@@ -5,15 +5,15 @@ use std::time::Duration;
 use super::{LEASE, Subject, at, expected, run_in, sketch};
 use crate::{RunEnd, RunState, UpdateLogError, UpdatePosition};
 
-/// The maximum time for which a test waits. If the log follows its contract, each wait ends long before
-/// this time.
+/// The maximum time for which a test waits. If the log follows its contract, each wait ends long
+/// before this time.
 const LONG: Duration = Duration::from_secs(60);
 
 /// A page begins after the position of the reader, and contains at most `limit` updates.
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn a_page_has_what_is_strictly_after_its_position(subject: Subject) {
     let run = run_in("s", "c");
     subject.begin(&run, 1).await;
@@ -32,7 +32,7 @@ pub async fn a_page_has_what_is_strictly_after_its_position(subject: Subject) {
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn runs_do_not_share_updates(subject: Subject) {
     let run = run_in("s", "c");
     let mut others = [run_in("s", "c"), run.clone(), run.clone()];
@@ -52,7 +52,7 @@ pub async fn runs_do_not_share_updates(subject: Subject) {
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn texts_are_returned_as_they_were(subject: Subject) {
     let run = run_in("sc'ope\u{0}", "\u{1F980}");
     subject.begin(&run, 1).await;
@@ -66,7 +66,7 @@ pub async fn texts_are_returned_as_they_were(subject: Subject) {
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn an_unknown_run_has_no_updates(subject: Subject) {
     let run = run_in("s", "c");
     let page = subject.page(&run, UpdatePosition::START, 10).await;
@@ -97,7 +97,7 @@ async fn follow(
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn a_waiting_reader_sees_an_append(subject: Subject) {
     let run = run_in("s", "c");
     subject.begin(&run, 1).await;
@@ -116,7 +116,7 @@ pub async fn a_waiting_reader_sees_an_append(subject: Subject) {
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn a_waiting_reader_sees_the_end(subject: Subject) {
     let run = run_in("s", "c");
     subject.begin(&run, 1).await;
@@ -134,7 +134,7 @@ pub async fn a_waiting_reader_sees_the_end(subject: Subject) {
 ///
 /// # Panics
 ///
-/// If the log breaks the rule.
+/// Panics if the log breaks the rule.
 pub async fn a_wait_for_what_is_there_ends_at_once(subject: Subject) {
     let run = run_in("s", "c");
     subject.begin(&run, 1).await;

@@ -15,8 +15,8 @@ use super::{RunKey, RunState, UpdatePosition};
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum UpdateLogError {
-    /// The attempt may not write: a later attempt has begun, the log of the run was closed, or its
-    /// updates were erased or have expired.
+    /// The attempt may not write, because a later attempt has begun, the run was closed in the log,
+    /// or the updates of the run were erased or have expired.
     #[error(
         "attempt {attempt} at {run} cannot write to the update log, because {found}: begin a later attempt"
     )]
@@ -28,7 +28,7 @@ pub enum UpdateLogError {
         /// The state of the run in the log.
         found: RunState,
     },
-    /// The append begins after the position of the next update, and would skip positions.
+    /// The append begins after the position of the next update, so that it would skip positions.
     #[error(
         "an append to the update log of {run} begins at {first}, but the next update is \
          {expected}: append the updates before it first"
@@ -77,7 +77,7 @@ pub enum UpdateLogError {
 }
 
 impl UpdateLogError {
-    /// Creates the error of a write to a run that the log does not contain.
+    /// Creates the error for a write to a run that the log does not contain.
     pub fn unknown_run(run: &RunKey, attempt: u32) -> Self {
         Self::NotOwner { run: run.clone(), attempt, found: RunState::Unknown }
     }
@@ -87,7 +87,7 @@ impl UpdateLogError {
         Self::Backend { action, retryable, source: SharedError::new(source) }
     }
 
-    /// Returns whether the same operation may succeed if it is repeated unchanged.
+    /// Returns whether a repetition of the same operation may succeed.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Backend { retryable, .. } => *retryable,

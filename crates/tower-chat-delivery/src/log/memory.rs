@@ -16,8 +16,8 @@ use super::{
     UpdateLogError, UpdateLogOptions, UpdatePage, UpdatePosition, record::RunRecord,
 };
 
-/// An update log in the memory of the process, for tests and for services of one process. Its
-/// updates do not survive the process.
+/// An update log in the memory of the process, for tests and for services that have one process.
+/// The updates are lost when the process ends.
 ///
 /// Clones share the same runs.
 ///
@@ -48,7 +48,8 @@ struct State {
     swept_at: Option<SystemTime>,
 }
 
-/// The minimum time between two erasures of all expired runs. An erasure visits every run of the log.
+/// The minimum time between two erasures of all expired runs. The erasures are rare because each
+/// one checks every run of the log.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -72,7 +73,8 @@ impl MemoryUpdateLog {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes a run that has not expired, and wakes its readers.
+    /// Changes a run, and wakes its readers. Returns `None` if the log does not contain the run, or
+    /// the run has expired.
     fn change<T>(&self, run: &RunKey, change: impl FnOnce(&mut LoggedRun) -> T) -> Option<T> {
         let mut state = self.state();
         let expired_at = self.0.options.expired_at();
@@ -103,8 +105,8 @@ impl MemoryUpdateLog {
 }
 
 impl State {
-    /// Erases a run if it has expired. Also erases all other expired runs if the log is full, or if the
-    /// most recent erasure of all expired runs was at least [`SWEEP_INTERVAL`] ago.
+    /// Erases a run if it has expired. Also erases all other expired runs if the log is full, or if
+    /// the most recent erasure of all expired runs was at least [`SWEEP_INTERVAL`] ago.
     fn sweep(&mut self, run: &RunKey, options: &UpdateLogOptions) {
         let now = options.now();
         let expired_at = options.expired_at();
@@ -204,7 +206,7 @@ impl UpdateLog for MemoryUpdateLog {
                 changed.await;
             }
         };
-        // A timeout is no error: the reader reads the log again, as after a change.
+        // A timeout is not an error, because the reader reads the log again after every wait.
         let _ = timeout(max_wait, until_changed).await;
         Ok(())
     }

@@ -22,18 +22,19 @@ pub use self::{
     position::{ParsePositionError, UpdatePosition},
 };
 
-/// The updates that runs have sent to their readers, for readers that reconnect.
+/// A log of the updates that runs have sent to their readers, for readers that reconnect.
 ///
-/// An update log is not a history: its updates expire. Each run has one log, which consists of the
-/// updates of its attempts. One process at a time owns an attempt, and writes under a lease that it
-/// renews. If the process dies, the lease expires.
+/// An update log is not a history: its updates expire. The log contains the updates of all attempts
+/// at a run. One process at a time owns an attempt and writes its updates, and renews the lease of
+/// the attempt. If the process dies, the lease expires.
 ///
 /// The documentation of the [crate](crate) has an example. `update_log_contract!` of the feature
 /// `contract` tests an implementation.
 #[async_trait]
 pub trait UpdateLog: Send + Sync + 'static {
-    /// Begins an attempt at a run, with a lease of this duration. A stop that was requested for an
-    /// earlier attempt does not apply to this one. Also erases some runs that have expired.
+    /// Begins an attempt at a run, with a lease of the given duration. A stop that was requested
+    /// for an earlier attempt does not apply to this attempt. This method may also erase runs that
+    /// have expired.
     ///
     /// # Errors
     ///
@@ -46,11 +47,12 @@ pub trait UpdateLog: Send + Sync + 'static {
         lease: Duration,
     ) -> Result<(), UpdateLogError>;
 
-    /// Appends updates and, if there is an `end`, closes the run. `first` is the position of the first
-    /// update, and contains the number of the attempt. All updates and the end are stored, or nothing.
+    /// Appends updates and, if `end` is set, closes the run. `first` is the position of the first
+    /// update, which contains the number of the attempt. The log stores all updates and the end, or
+    /// stores nothing.
     ///
-    /// Updates that are already stored are skipped, so an append of unknown outcome can be repeated. If
-    /// the attempt is closed already, its first end stays.
+    /// The log skips updates that are already stored. Therefore the caller can repeat an append
+    /// whose outcome is unknown. If the attempt is already closed, the log does not change its end.
     ///
     /// # Errors
     ///
@@ -76,13 +78,13 @@ pub trait UpdateLog: Send + Sync + 'static {
         lease: Duration,
     ) -> Result<Renewed, UpdateLogError>;
 
-    /// Reads at most `limit` updates strictly after a position, in order, and the state of the run. If
-    /// the page has no update and `limit` is not 0, the reader has all updates that were stored before
-    /// the state was read.
+    /// Reads at most `limit` updates after a position, not including the update at this position,
+    /// and the state of the run. The updates are in order. If `limit` is not 0 and the page
+    /// contains no update, no updates after the position were stored before the state was read.
     ///
     /// # Errors
     ///
-    /// If the log cannot be read.
+    /// Returns an error if the log cannot be read.
     async fn read(
         &self,
         run: &RunKey,
@@ -90,14 +92,15 @@ pub trait UpdateLog: Send + Sync + 'static {
         limit: usize,
     ) -> Result<UpdatePage, UpdateLogError>;
 
-    /// Waits until there may be an update after a position or the run may have another state, or
-    /// until `timeout` has passed. The reader then calls [`read`](Self::read) again.
+    /// Waits until the run may have an update after a position or another state, or until `timeout`
+    /// has passed. A reader calls [`read`](Self::read) after every wait, because a wait may also
+    /// end without a change.
     ///
     /// The default implementation waits for 250 ms.
     ///
     /// # Errors
     ///
-    /// If the log cannot be read.
+    /// Returns an error if the log cannot be read.
     async fn wait(
         &self,
         run: &RunKey,
@@ -109,33 +112,33 @@ pub trait UpdateLog: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Closes a run whose lease has expired as [`RunEnd::Interrupted`], and returns the state of the
-    /// run. Any process may call this. The call has no effect while the lease is valid, and none after
-    /// the end of the run.
+    /// If the lease of a run has expired, closes the run as [`RunEnd::Interrupted`]. Returns the
+    /// state of the run. Any process may call this method. The call has no effect while the lease
+    /// is valid, and no effect after the end of the run.
     ///
     /// # Errors
     ///
-    /// If the log cannot be written.
+    /// Returns an error if the log cannot be written.
     async fn interrupt(&self, run: &RunKey) -> Result<RunState, UpdateLogError>;
 
-    /// Requests a stop from the owner of a run, and returns the state of the run. The owner receives the
-    /// request with its next [`renew`](Self::renew). Repeating the request, or requesting a stop of a run
-    /// that has ended, has no effect.
+    /// Records a request to stop a run, and returns the state of the run. The owner receives the
+    /// request with its next [`renew`](Self::renew). A repeated request has no effect, and neither
+    /// has a request to stop a run that has ended.
     ///
     /// # Errors
     ///
-    /// If the log cannot be written.
+    /// Returns an error if the log cannot be written.
     async fn request_stop(&self, run: &RunKey) -> Result<RunState, UpdateLogError>;
 
-    /// Erases runs with their updates, and returns the number of runs.
+    /// Erases runs with their updates, and returns the number of erased runs.
     ///
     /// # Errors
     ///
-    /// If the log cannot be written.
+    /// Returns an error if the log cannot be written.
     async fn erase(&self, what: Erase<'_>) -> Result<u64, UpdateLogError>;
 }
 
-/// The name of a run in an update log: its conversation and its id.
+/// The key of a run in an update log: its conversation and its id.
 ///
 /// ```
 /// use tower_chat_delivery::RunKey;
@@ -146,14 +149,14 @@ pub trait UpdateLog: Send + Sync + 'static {
 /// ```
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct RunKey {
-    /// The conversation that the run was requested for.
+    /// The conversation of the request that has begun the run.
     pub conversation: ConversationKey,
     /// The id of the run.
     pub run: RunId,
 }
 
 impl RunKey {
-    /// Creates the name of a run.
+    /// Creates the key of a run.
     pub fn new(conversation: ConversationKey, run: RunId) -> Self {
         Self { conversation, run }
     }
@@ -171,7 +174,7 @@ impl fmt::Display for RunKey {
     }
 }
 
-/// The stored form of one update. An update log does not interpret it.
+/// The stored form of one update. An update log does not interpret this text.
 ///
 /// ```
 /// use tower_chat_delivery::StoredUpdate;
@@ -201,7 +204,7 @@ pub struct PositionedUpdate {
     pub update: StoredUpdate,
 }
 
-/// The updates that a read returns, and the state of the run after them.
+/// The updates that a read returns, and the state of the run.
 ///
 /// ```
 /// use tower_chat_delivery::{RunState, UpdatePage};
@@ -228,24 +231,25 @@ impl UpdatePage {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RunState {
-    /// The log does not contain the run: it never began, its updates were erased, or they have
+    /// The log does not contain the run: the run never began, or its updates were erased or have
     /// expired.
     Unknown,
     /// A process executes the run.
     Open {
-        /// The attempt.
+        /// The number of the attempt.
         attempt: u32,
         /// Whether a stop was requested.
         stop_requested: bool,
     },
-    /// The lease of the run has expired, because its process died or cannot reach the log.
+    /// The lease of the run has expired, because the process of the run died or cannot reach the
+    /// log.
     LeaseExpired {
-        /// The attempt.
+        /// The number of the attempt.
         attempt: u32,
     },
     /// The run has ended.
     Closed {
-        /// The last attempt.
+        /// The number of the last attempt.
         attempt: u32,
         /// The end of the run.
         end: RunEnd,
@@ -283,7 +287,7 @@ impl fmt::Display for RunState {
     }
 }
 
-/// The end of a run, for its readers.
+/// The end of a run, as its readers receive it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 #[non_exhaustive]
@@ -295,11 +299,12 @@ pub enum RunEnd {
         /// The message of the error, for developers.
         message: String,
     },
-    /// The lease of the last attempt expired before its end, because its process died or could not reach the
-    /// log. The history contains the messages that were durable. Another attempt may continue the run.
+    /// The lease of the last attempt expired before the end of the attempt, because its process
+    /// died or could not reach the log. The history contains the messages that were already
+    /// durable. Another attempt may continue the run.
     Interrupted,
-    /// The response of the run is complete, but the log lacks its last updates, because it has refused them,
-    /// for example because of a limit. The history contains the messages.
+    /// The response of the run is complete, but the log has refused its last updates, for example
+    /// because of a limit. The history contains the messages.
     Truncated,
 }
 
@@ -327,7 +332,7 @@ pub enum Erase<'a> {
     Conversation(&'a ConversationKey),
     /// All runs of a scope.
     Scope(&'a str),
-    /// The runs that ended at this time or before. For a run that was not closed, the end of its
-    /// lease counts.
+    /// The runs that ended at the given time or before. A run that was not closed ends when its
+    /// lease expires.
     EndedBy(SystemTime),
 }

@@ -17,7 +17,7 @@ use tower_chat_layers::Clock;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct UpdateLogOptions {
-    /// The time for which the updates of a run can be read after its end.
+    /// The time for which the updates of a run can be read after the end of the run.
     retention: Duration,
     /// The largest number of runs in the log.
     pub(crate) max_runs: u64,
@@ -29,8 +29,8 @@ pub struct UpdateLogOptions {
 }
 
 impl UpdateLogOptions {
-    /// Sets the time for which updates can be read after the end of their run, 1 hour by default. For a
-    /// run whose process died, the time counts from the end of its lease.
+    /// Sets the time for which updates can be read after the end of their run, 1 hour by default.
+    /// If the process of a run died, the time begins when the lease of the run expires.
     #[must_use]
     pub fn with_retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
@@ -58,8 +58,8 @@ impl UpdateLogOptions {
         self
     }
 
-    /// Sets the clock of leases and of the retention time. All processes that share a log need
-    /// clocks with about the same time.
+    /// Sets the clock of leases and of the retention time. The clocks of all processes that share a
+    /// log must have approximately the same time.
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = clock;
@@ -71,8 +71,8 @@ impl UpdateLogOptions {
         self.clock.now()
     }
 
-    /// Returns the current time minus the retention time. A run that ended at this time or earlier has
-    /// expired. Implementations of a log use it.
+    /// Returns the current time minus the retention time. A run that ended at this time or earlier
+    /// has expired. Implementations of a log use it.
     pub fn expired_at(&self) -> SystemTime {
         self.clock.now().checked_sub(self.retention).unwrap_or(SystemTime::UNIX_EPOCH)
     }

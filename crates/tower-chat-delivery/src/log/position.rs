@@ -2,13 +2,15 @@
 
 use std::{fmt, str::FromStr};
 
-/// The position of one update: the attempt at the run that sent it, and its index in that attempt.
+/// The position of one update: the number of the attempt that has sent the update, and the index of
+/// the update in that attempt.
 ///
-/// Positions are ordered by attempt and then by index. Every update of a later attempt therefore
-/// follows all updates of an earlier one, including those that a killed process had sent but not
-/// stored.
+/// Positions are ordered by attempt and then by index. Therefore every update of a later attempt is
+/// after all updates of an earlier attempt, including updates that a killed process had sent and
+/// not stored.
 ///
-/// The text form is `attempt-index`. Event streams over HTTP use it as the id of an event.
+/// The text form of a position is `attempt-index`. Event streams over HTTP use this text as the id
+/// of an event.
 ///
 /// ```
 /// use tower_chat_delivery::UpdatePosition;
@@ -35,8 +37,8 @@ impl UpdatePosition {
         Self { attempt, index }
     }
 
-    /// Returns the position that precedes all updates of an attempt and follows all updates of the
-    /// attempts before it.
+    /// Returns a position that is before all updates of an attempt, and after all updates of
+    /// earlier attempts.
     pub(crate) fn before_attempt(attempt: u32) -> Self {
         match attempt.checked_sub(1) {
             None | Some(0) => Self::START,
@@ -44,8 +46,8 @@ impl UpdatePosition {
         }
     }
 
-    /// Returns the position as an integer, for a log that stores integers. For attempts below 2^31, the
-    /// integers have the order of the positions.
+    /// Returns the position as an integer, for a log that stores integers. For attempts below 2^31,
+    /// the integers have the order of the positions.
     ///
     /// ```
     /// use tower_chat_delivery::UpdatePosition;
@@ -56,13 +58,13 @@ impl UpdatePosition {
         i64::from(self.attempt) << 32 | i64::from(self.index)
     }
 
-    /// Returns the position that [`to_integer`](Self::to_integer) has converted.
+    /// Converts an integer that [`to_integer`](Self::to_integer) has returned to the position.
     pub fn from_integer(position: i64) -> Self {
         let half = |bits: i64| u32::try_from(bits & i64::from(u32::MAX)).unwrap_or(u32::MAX);
         Self { attempt: half(position >> 32), index: half(position) }
     }
 
-    /// Returns the greatest position that precedes this one.
+    /// Returns the greatest position before this one.
     pub(crate) fn previous(self) -> Self {
         match self.index.checked_sub(1) {
             Some(index) => Self { index, ..self },
@@ -77,7 +79,7 @@ impl fmt::Display for UpdatePosition {
     }
 }
 
-/// The error of a text that is not the position of an update.
+/// The error of parsing a text that is not the position of an update.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not the position of an update: send the id of an event unchanged")]
 pub struct ParsePositionError {

@@ -10,12 +10,12 @@ use super::{
     UpdatePosition,
 };
 
-/// The state of one run in an update log. Every log stores this record, for example as JSON, and calls
-/// these functions, so all logs follow the same rules.
+/// The state of one run in an update log. Every log stores this record, for example as JSON, and
+/// calls its methods. Therefore all logs follow the same rules.
 ///
-/// If several processes share a log, a process must not replace a record that another process has changed
-/// since the first one read it. Use a lock of the database, or replace the record only if its text is
-/// still the one that was read.
+/// If several processes share a log, a process must not overwrite a change that another process has
+/// made to the record after the first process has read it. Use a lock of the database, or replace
+/// the record only if its stored text is still the text that was read.
 ///
 /// ```
 /// use std::time::Duration;
@@ -43,7 +43,7 @@ pub struct RunRecord {
     next: u32,
     /// The number of stored updates of all attempts.
     updates: u64,
-    /// The sum of the sizes of these updates, in bytes.
+    /// The sum of the sizes of all stored updates, in bytes.
     bytes: u64,
     /// The end of the lease of the attempt, in milliseconds since 1970.
     lease_until: i64,
@@ -54,9 +54,9 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// Begins an attempt, whose number must be greater than the number of the previous attempt. `found`
-    /// is the record of the run; `None` if there is no record, or the run has expired. `runs` is the
-    /// number of runs in the log.
+    /// Begins an attempt, whose number must be greater than the number of the previous attempt.
+    /// `found` is the stored record of the run; `None` if there is no record or the run has
+    /// expired. `runs` is the number of runs in the log.
     ///
     /// # Errors
     ///
@@ -90,9 +90,9 @@ impl RunRecord {
         })
     }
 
-    /// Counts the updates that are not stored yet, and returns them. The log must store them together
-    /// with the record. Updates that an earlier execution of the same append has stored are skipped.
-    /// Closes the run if there is an `end`.
+    /// Adds updates to the counts of the record, and returns the new updates, which the log must
+    /// store together with the record. Skips updates that an earlier execution of the same append
+    /// has stored. Closes the run if `end` is set.
     ///
     /// # Errors
     ///
@@ -190,13 +190,13 @@ impl RunRecord {
         }
     }
 
-    /// Returns the time of the end of the run, or of its lease if the run has not ended, in milliseconds
-    /// since 1970.
+    /// Returns the time at which the run ended, or at which its lease expires if the run has not
+    /// ended, in milliseconds since 1970.
     pub fn last_at(&self) -> i64 {
         self.ended_at.unwrap_or(self.lease_until)
     }
 
-    /// Returns whether the run ended at this time or before.
+    /// Returns whether the run ended at the given time or before.
     pub fn ended_by(&self, time: SystemTime) -> bool {
         self.last_at() <= milliseconds::of(time)
     }

@@ -10,11 +10,12 @@ use super::{
     wakeups::Wakeups,
 };
 
-/// The requests of an update log to a server that several processes use. Every type that implements this
-/// trait also implements [`UpdateLog`].
+/// The requests of an update log to a server that several processes use. The trait [`UpdateLog`] is
+/// implemented for every type that implements this trait.
 ///
-/// The server stores the record of each run as a text, and its updates. A write replaces the record only
-/// if the record has not changed since it was read, so no process overwrites a change by another one.
+/// The server stores the record of each run as a text, and the updates of the run. A write replaces
+/// the record only if the record has not changed since the process has read it. Therefore no
+/// process overwrites a change by another process.
 #[async_trait]
 pub trait ServerLog: Send + Sync + 'static {
     /// Returns the limits and the clock of the log.
@@ -23,12 +24,12 @@ pub trait ServerLog: Send + Sync + 'static {
     /// Returns the [`Wakeups`] that wake waiting readers.
     fn wakeups(&self) -> &Wakeups;
 
-    /// Returns the record of a run and at most `limit` updates after a position, in order, all from one
-    /// snapshot. Returns `None` if there is no record.
+    /// Returns the record of a run and at most `limit` updates after a position, in order. The
+    /// record and the updates must be read from one snapshot. Returns `None` if there is no record.
     ///
     /// # Errors
     ///
-    /// If the server cannot be read.
+    /// Returns an error if the server cannot be read.
     async fn find(
         &self,
         run: &RunKey,
@@ -36,54 +37,55 @@ pub trait ServerLog: Send + Sync + 'static {
         limit: usize,
     ) -> Result<Option<FoundRun>, UpdateLogError>;
 
-    /// Executes a write in one transaction, and notifies the readers. Returns false, and changes nothing,
-    /// if the stored record is not [`RunWrite::found`].
+    /// Executes a write in one transaction, and notifies the readers of the run. If the stored
+    /// record is not equal to [`RunWrite::found`], changes nothing and returns false.
     ///
     /// # Errors
     ///
-    /// If the server cannot be written.
+    /// Returns an error if the server cannot be written.
     async fn write(&self, run: &RunKey, write: RunWrite<'_>) -> Result<bool, UpdateLogError>;
 
-    /// Erases this run if it has expired, and some other expired runs. Returns the number of runs that the
-    /// server then has.
+    /// Erases the given run if it has expired, and also some other expired runs. Returns the number
+    /// of remaining runs.
     ///
     /// # Errors
     ///
-    /// If the server cannot be written.
+    /// Returns an error if the server cannot be written.
     async fn sweep(&self, run: &RunKey) -> Result<u64, UpdateLogError>;
 
     /// Implements [`UpdateLog::erase`].
     ///
     /// # Errors
     ///
-    /// If the server cannot be written.
+    /// Returns an error if the server cannot be written.
     async fn erase_runs(&self, what: Erase<'_>) -> Result<u64, UpdateLogError>;
 }
 
-/// The record and the requested updates of a run, as the server has stored them.
+/// The record and the requested updates of a run, as the server stores them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FoundRun {
     /// The record.
     pub record: String,
-    /// The updates that were requested.
+    /// The requested updates.
     pub updates: Vec<PositionedUpdate>,
 }
 
-/// A write of one run.
+/// A write of one run: its new record, and new updates.
 #[derive(Debug, Clone, Copy)]
 pub struct RunWrite<'a> {
-    /// The record that the write replaces; `None` if there must not be one.
+    /// The record that the write replaces; `None` if the server must not contain a record of the
+    /// run.
     pub found: Option<&'a str>,
     /// The new record.
     pub record: &'a str,
-    /// The time of [`RunRecord::last_at`].
+    /// The time that [`RunRecord::last_at`] returns for the new record.
     pub last_at: i64,
     /// The position of the first new update.
     pub first: UpdatePosition,
     /// The new updates.
     pub updates: &'a [StoredUpdate],
-    /// Whether the write may be sent again if its outcome is unknown. If the first write was executed,
-    /// the second one returns false.
+    /// Whether the write may be sent again if its outcome is unknown. If the server has executed
+    /// the first write, the second one changes nothing and returns false.
     pub is_repeatable: bool,
 }
 
@@ -107,8 +109,9 @@ impl<L: ServerLog> UpdateLog for L {
             let runs = self.sweep(run).await?;
             let (found, record) = record(self, run).await?.unzip();
             let record = RunRecord::begin(record, runs, run, attempt, lease, self.options())?;
-            // This write must not be sent again after an unknown outcome: the second write could not
-            // distinguish the attempt of this process from an attempt of another one.
+            // This write must not be sent again if its outcome is unknown. If the second write
+            // found a changed record, this process could not know whether its own first write or
+            // another process has begun the attempt.
             let first = UpdatePosition::new(attempt, 0);
             if write(self, run, found.as_deref(), &record, (first, &[]), false).await? {
                 return Ok(());
@@ -193,8 +196,9 @@ fn without_updates<'u, T>(output: T) -> (T, New<'u>) {
     (output, (UpdatePosition::START, &[]))
 }
 
-/// Changes the record of a run that has not expired, and adds the updates that `change` returns. The change
-/// is repeated if another process changes the record. Returns `None` if there is no record.
+/// Changes the record of a run with `change`, and adds the updates that `change` returns. Repeats
+/// this if another process changes the record meanwhile. Returns `None` if there is no record or
+/// the run has expired.
 async fn change<'u, T>(
     log: &impl ServerLog,
     run: &RunKey,
@@ -227,7 +231,8 @@ async fn write(
     log.write(run, write).await
 }
 
-/// Returns the stored text and the decoded record of a run that has not expired.
+/// Returns the stored text and the decoded record of a run. Returns `None` if there is no record or
+/// the run has expired.
 async fn record(
     log: &impl ServerLog,
     run: &RunKey,
@@ -237,7 +242,7 @@ async fn record(
     Ok(record.map(|record| (found.record, record)))
 }
 
-/// Returns a stored record, unless its run has expired.
+/// Decodes a stored record. Returns `None` if the run has expired.
 fn decode(log: &impl ServerLog, record: &str) -> Result<Option<RunRecord>, UpdateLogError> {
     let record: RunRecord = serde_json::from_str(record)
         .map_err(|error| UpdateLogError::backend("decode a record", false, error))?;

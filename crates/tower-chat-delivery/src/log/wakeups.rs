@@ -1,4 +1,5 @@
-//! Readers that wait for a change by another process, which a server reports.
+//! Wakes readers that wait for a change by another process. A server reports such changes by
+//! notifications.
 
 use std::{
     fmt,
@@ -20,43 +21,44 @@ use tower_chat_layers::{BoxError, RunId};
 
 use super::{RunKey, RunState, UpdateLog, UpdateLogError, UpdatePosition};
 
-/// The interval at which a log is read while no notifications arrive.
+/// The interval at which a waiting reader reads the log while no notifications arrive.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// The time between two heartbeats, and the time within which the notification of a heartbeat must
+/// The time between two heartbeats. Also the time within which the notification of a heartbeat must
 /// arrive.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// The largest number of notifications that are queued for a waiting reader. A reader that has missed
-/// notifications reads its run.
+/// The largest number of notifications that are queued for a waiting reader. If more notifications
+/// arrive before the reader handles them, the reader reads its run.
 const MAX_BEHIND: usize = 1024;
 
-/// The notifications that a server sends to all processes with an update log.
+/// The notifications that a server sends to all processes that use an update log.
 ///
-/// Each change of a run must cause a notification with the run's id as its text, or with an empty text if
-/// several runs have changed.
+/// Each change of a run must cause a notification whose text is the id of the run. If several runs
+/// have changed, one notification with an empty text is sufficient.
 #[async_trait]
 pub trait Notifications: fmt::Debug + Send + Sync + 'static {
-    /// Opens a connection, and returns the texts of the notifications that arrive on it. The stream ends
-    /// when the connection is lost.
+    /// Opens a connection, and returns the texts of the notifications that arrive on it. The stream
+    /// ends when the connection is lost.
     ///
     /// # Errors
     ///
-    /// If the server cannot be reached, or does not support notifications.
+    /// Returns an error if the server cannot be reached, or does not support notifications.
     async fn subscribe(&self) -> Result<BoxStream<'static, String>, BoxError>;
 
-    /// Sends a notification over another connection.
+    /// Sends a notification through another connection.
     ///
     /// # Errors
     ///
-    /// If the server cannot be reached, or does not support notifications.
+    /// Returns an error if the server cannot be reached, or does not support notifications.
     async fn notify(&self, text: &str) -> Result<(), BoxError>;
 }
 
-/// Wakes the waiting readers of an update log, with one connection for all of them.
+/// Wakes the waiting readers of an update log. All readers share one connection.
 ///
-/// The connection is opened when the first reader waits, and closed when no reader waits. The process
-/// also sends heartbeats to itself: notifications that must arrive on this connection. Heartbeats detect
-/// a pooler that does not forward notifications, and a connection that was lost without an error. While
-/// no heartbeat arrives, readers read their run every 250 ms.
+/// The connection is opened when the first reader waits, and closed some time after the last reader
+/// has stopped waiting. The process sends notifications to itself, as heartbeats, which must arrive
+/// on this connection. If a heartbeat does not arrive, a pooler does not forward notifications, or
+/// the connection was lost without an error. While no heartbeats arrive, waiting readers read their
+/// run every 250 ms.
 #[derive(Debug)]
 pub struct Wakeups {
     notifications: Arc<dyn Notifications>,
@@ -66,7 +68,8 @@ pub struct Wakeups {
 
 #[derive(Debug)]
 struct Shared {
-    /// The ids of the runs that have changed. An empty text means any run.
+    /// Sends the ids of changed runs to the waiting readers. An empty text means that any run may
+    /// have changed.
     changed: broadcast::Sender<String>,
     /// Whether notifications arrive.
     is_listening: AtomicBool,
@@ -75,7 +78,7 @@ struct Shared {
 }
 
 impl Wakeups {
-    /// Creates the wakeups, without a connection.
+    /// Creates wakeups, without opening a connection.
     pub fn new(notifications: Arc<dyn Notifications>) -> Self {
         let (is_listening, is_used) = (AtomicBool::new(false), AtomicBool::new(false));
         let shared = Shared { changed: broadcast::Sender::new(MAX_BEHIND), is_listening, is_used };
@@ -86,7 +89,7 @@ impl Wakeups {
     ///
     /// # Errors
     ///
-    /// If the log cannot be read.
+    /// Returns an error if the log cannot be read.
     pub async fn wait(
         &self,
         log: &impl UpdateLog,
@@ -94,7 +97,8 @@ impl Wakeups {
         after: UpdatePosition,
         max_wait: Duration,
     ) -> Result<(), UpdateLogError> {
-        // The reader subscribes before it reads, so that it also receives a change after the read.
+        // The reader subscribes before it reads the log, so that it receives the notification of
+        // every change after the read.
         let mut changed = self.shared.changed.subscribe();
         if !self.listen() {
             sleep(max_wait.min(POLL_INTERVAL)).await;
@@ -108,12 +112,13 @@ impl Wakeups {
         let until_changed = async {
             while changed.recv().await.is_ok_and(|other| !other.is_empty() && other != run) {}
         };
-        // A timeout is no error: the reader reads the log again, as after a change.
+        // A timeout is not an error, because the reader reads the log again after every wait.
         let _ = timeout(max_wait, until_changed).await;
         Ok(())
     }
 
-    /// Returns whether notifications arrive. Starts the task that receives them if it is not running.
+    /// Returns whether notifications arrive. Starts the task that receives them if it is not
+    /// running.
     fn listen(&self) -> bool {
         self.shared.is_used.store(true, Ordering::Relaxed);
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);
@@ -134,23 +139,25 @@ impl Drop for Wakeups {
     }
 }
 
-/// The state of the task that receives notifications. Dropping it wakes all readers, which then read
-/// their runs.
+/// The guard of the task that receives notifications. Dropping the guard wakes all readers, which
+/// then read their runs.
 struct Listening(Arc<Shared>);
 
 impl Drop for Listening {
     fn drop(&mut self) {
         self.0.is_listening.store(false, Ordering::Release);
-        // Sending fails if there is no reader.
+        // Sending fails if no reader waits, and this error is ignored.
         let _ = self.0.changed.send(String::new());
     }
 }
 
-/// Receives notifications until the connection is lost, or no reader waits.
+/// Receives notifications until the connection is lost, a heartbeat does not arrive, or no reader
+/// waits.
 async fn receive(listening: Listening, notifications: Arc<dyn Notifications>) {
     let Listening(shared) = &listening;
     let Ok(Ok(mut texts)) = timeout(HEARTBEAT, notifications.subscribe()).await else {
-        // The next waiting reader starts a new task. This pause limits the rate of subscriptions.
+        // When this task has ended, the next waiting reader starts a new one. The pause limits the
+        // rate of attempts to subscribe.
         sleep(HEARTBEAT).await;
         return;
     };
@@ -161,7 +168,7 @@ async fn receive(listening: Listening, notifications: Arc<dyn Notifications>) {
             if text == heartbeat {
                 arrived.notify_one();
             } else {
-                // Sending fails if there is no reader.
+                // Sending fails if no reader waits, and this error is ignored.
                 let _ = shared.changed.send(text);
             }
         }

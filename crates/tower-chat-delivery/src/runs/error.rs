@@ -34,8 +34,8 @@ pub enum DeliveryError {
         /// The run.
         run: RunKey,
     },
-    /// The layer is below `PerRunPersistence` or the pipeline, and would detach a single service call
-    /// instead of the run.
+    /// The layer is below `PerRunPersistence` or the pipeline, and would detach a single service
+    /// call instead of the run.
     #[error("DetachedRunsLayer is below the persistence of {run}: put it above PerRunPersistence")]
     BelowPersistence {
         /// The run.
@@ -75,8 +75,8 @@ pub enum DeliveryError {
         /// The verdict that a repeated request may succeed.
         source: Retryability,
     },
-    /// The run has ended, but the update log lacks its last updates, because it has refused them. The history
-    /// contains the answer.
+    /// The run has ended, but the update log lacks its last updates, because it has refused them.
+    /// The history contains the answer.
     #[error(
         "the update log lacks the end of {run}: send the request of the run again, or read the conversation \
          from its history"

@@ -11,8 +11,8 @@ use tower_chat_layers::{BoxError, Messages, RunHandle, SharedError};
 use super::update::LoggedUpdate;
 use crate::{RunEnd, StoredUpdate, UpdatePosition};
 
-/// The largest size, in bytes, of the stored updates that a hub keeps for readers that lack only the
-/// latest updates.
+/// The largest size, in bytes, of the stored updates that a hub keeps for readers that lack only
+/// the latest updates.
 const KEPT_BYTES: usize = 64 * 1024;
 /// The largest number of updates that a reader copies from the hub at once.
 const MAX_COPIED: usize = 64;
@@ -43,8 +43,9 @@ struct State {
     stored: u32,
     /// The number of updates of the attempt that readers may receive.
     visible: u32,
-    /// The indices of updates that are not stored yet, and that readers may receive only after they are
-    /// stored. Such an update also delays all later ones, because readers receive updates in order.
+    /// The indices of updates that are not stored yet, and that readers may receive only after they
+    /// are stored. Such an update also delays all later ones, because readers receive updates in
+    /// order.
     gates: VecDeque<u32>,
     /// The size, in bytes, of the stored updates in the window. `unstored_bytes` is the size of the
     /// others.
@@ -73,8 +74,8 @@ pub(crate) enum Phase {
     Responding,
     /// The run has ended. All its updates are visible.
     Ended { end: RunEnd, error: Option<SharedError> },
-    /// The log contains the rest of the run: another process executes it or has done so. No other phase
-    /// follows.
+    /// The log contains the rest of the run: another process executes it or has done so. No other
+    /// phase follows.
     Elsewhere { attempt: u32 },
 }
 
@@ -84,8 +85,8 @@ pub(crate) enum Available {
     Updates(Vec<(UpdatePosition, LoggedUpdate)>),
     /// The reader has all updates that are visible now.
     Nothing,
-    /// The hub no longer has the next updates. The reader must read the updates before this position from
-    /// the log.
+    /// The hub no longer has the next updates. The reader must read the updates before this
+    /// position from the log.
     Behind {
         first: UpdatePosition,
     },
@@ -162,8 +163,8 @@ impl Hub {
         Ok(())
     }
 
-    /// Returns the updates that are not stored yet, or no updates if the log accepts no more updates of this
-    /// run.
+    /// Returns the updates that are not stored yet, or no updates if the log accepts no more
+    /// updates of this run.
     pub(crate) fn batch(&self) -> Batch {
         let state = self.state();
         let first = UpdatePosition::new(state.attempt, state.stored);
@@ -214,8 +215,8 @@ impl Hub {
         self.show(state);
     }
 
-    /// Records that the log accepts no more updates of this run. Readers in this process still receive
-    /// all updates.
+    /// Records that the log accepts no more updates of this run. Readers in this process still
+    /// receive all updates.
     pub(crate) fn log_lost(&self) {
         let mut state = self.state();
         state.is_unlogged = true;
@@ -268,8 +269,8 @@ impl Hub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Computes the number of updates that readers may receive, and wakes the readers if there are more
-    /// than before.
+    /// Computes the number of updates that readers may receive, and wakes the readers if there are
+    /// more than before.
     fn show(&self, mut state: MutexGuard<'_, State>) {
         let next = state.next();
         let visible = if state.is_unlogged {

@@ -1,10 +1,12 @@
 //! A layer that executes each run in a task of its own.
 //!
 //! [`DetachedRunsLayer`] belongs above `PerRunPersistence` and the pipeline. Below them, the layer
-//! would detach single service calls. It therefore refuses requests that come from `PerRunPersistence`.
+//! would detach single service calls. It therefore refuses requests that come from
+//! `PerRunPersistence`.
 //!
-//! If a layer above `DetachedRunsLayer`, such as a timeout, drops a response, the delivery to the caller
-//! ends and the run continues. A deadline that ends the run therefore belongs below `DetachedRunsLayer`.
+//! If a layer above `DetachedRunsLayer`, such as a timeout, drops a response, the delivery to the
+//! caller ends and the run continues. A deadline that ends the run therefore belongs below
+//! `DetachedRunsLayer`.
 
 mod error;
 mod hub;
@@ -85,36 +87,38 @@ use crate::{PositionedUpdate, RunKey, RunState, UpdateLog, UpdateLogError, Updat
 ///
 /// # Delivery
 ///
-/// A reader in the process that executes the run receives deltas immediately. The log receives deltas
-/// in batches, by default once a second or when a batch has 16 KiB. Complete messages and the end of the
-/// response are stored in the log before readers receive them. Appends to the log use no permit of the
-/// history store and never delay the run.
+/// A reader in the process that executes the run receives deltas immediately. The log receives
+/// deltas in batches, by default once a second or when a batch has 16 KiB. Complete messages and
+/// the end of the response are stored in the log before readers receive them. Appends to the log
+/// use no permit of the history store and never delay the run.
 ///
-/// If the process dies, the log lacks at most the deltas since the last batch. Readers may have received
-/// these deltas, which belong to an unfinished message. A later attempt sends this message from its
-/// beginning ([`RunEvent::Restarted`]). With [`durable_delivery`](Self::durable_delivery) readers receive only
-/// what the log contains.
+/// If the process dies, the log lacks at most the deltas since the last batch. Readers may have
+/// received these deltas, which belong to an unfinished message. A later attempt sends this message
+/// from its beginning ([`RunEvent::Restarted`]). With [`durable_delivery`](Self::durable_delivery)
+/// readers receive only what the log contains.
 ///
-/// If the log fails, readers in the process that executes the run still receive all updates. The task of
-/// the run retries an append after a transient failure. If the log refuses the updates of a run, for example because of a limit, the run
-/// continues, and its readers elsewhere receive [`RunEnd::Truncated`](crate::RunEnd::Truncated) at its end.
+/// If the log fails, readers in the process that executes the run still receive all updates. The
+/// task of the run retries an append after a transient failure. If the log refuses the updates of a
+/// run, for example because of a limit, the run continues, and its readers elsewhere receive
+/// [`RunEnd::Truncated`](crate::RunEnd::Truncated) at its end.
 ///
-/// Each run has its own lease. If the process that executes the run cannot renew the lease in time, any
-/// process may begin the next attempt. When the former owner reads in the log that it has lost the run, it
-/// stops its attempt, and its readers follow the log.
+/// Each run has its own lease. If the process that executes the run cannot renew the lease in time,
+/// any process may begin the next attempt. When the former owner reads in the log that it has lost
+/// the run, it stops its attempt, and its readers follow the log.
 ///
 /// # The same request again
 ///
 /// If the run of a request is in progress, in any process, the caller receives the response of that
-/// run from its beginning, and the service is not called. If the run is in this process and the request
-/// has another input, it fails with [`DeliveryError::OtherInput`]. If the run has ended or its process died,
-/// the request is the next attempt: the layers below return the stored answer, or resume the run.
+/// run from its beginning, and the service is not called. If the run is in this process and the
+/// request has another input, it fails with [`DeliveryError::OtherInput`]. If the run has ended or
+/// its process died, the request is the next attempt: the layers below return the stored answer, or
+/// resume the run.
 ///
 /// # Stop
 ///
-/// [`stop`](Self::stop) ends a run from any process. If the caller drops its
-/// response, the run continues. Without a tool loop, the service may not end its response to a stopped run.
-/// If this response has not ended after the duration of a lease, the task of the run drops it, and the run
+/// [`stop`](Self::stop) ends a run from any process. If the caller drops its response, the run
+/// continues. Without a tool loop, the service may not end its response to a stopped run. If this
+/// response has not ended after the duration of a lease, the task of the run drops it, and the run
 /// fails.
 #[derive(Clone)]
 pub struct DetachedRunsLayer {
@@ -146,8 +150,8 @@ impl DetachedRunsLayer {
         Self { log: Arc::new(log), settings: Settings::default(), registry: Arc::new(registry) }
     }
 
-    /// Sets the limits at which deltas are appended to the log: when this time has passed since the first
-    /// of them, or when they have this size in bytes. The default is 1 second and 16 KiB.
+    /// Sets the limits at which deltas are appended to the log: when this time has passed since the
+    /// first of them, or when they have this size in bytes. The default is 1 second and 16 KiB.
     #[must_use]
     pub fn with_batches(mut self, interval: Duration, max_bytes: usize) -> Self {
         self.settings.batch_interval = interval.max(Duration::from_millis(1));
@@ -156,7 +160,8 @@ impl DetachedRunsLayer {
     }
 
     /// Delivers updates only after they are stored in the log, in batches of 250 ms. Readers then
-    /// receive no delta that a killed process would lose, unless the log refuses the updates of the run.
+    /// receive no delta that a killed process would lose, unless the log refuses the updates of the
+    /// run.
     #[must_use]
     pub fn durable_delivery(mut self) -> Self {
         self.settings.batch_interval = Duration::from_millis(250);
@@ -164,17 +169,17 @@ impl DetachedRunsLayer {
         self
     }
 
-    /// Sets the duration of a lease in the log after its last renewal, 15 seconds by default. A process
-    /// renews its leases three times in this period. Each renewal also reads whether another process has
-    /// requested a stop of the run.
+    /// Sets the duration of a lease in the log after its last renewal, 15 seconds by default. A
+    /// process renews its leases three times in this period. Each renewal also reads whether
+    /// another process has requested a stop of the run.
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
         self
     }
 
-    /// Sets the largest number of runs in progress in this process, 10,000 by default. A request above
-    /// the limit fails with [`DeliveryError::TooManyRuns`].
+    /// Sets the largest number of runs in progress in this process, 10,000 by default. A request
+    /// above the limit fails with [`DeliveryError::TooManyRuns`].
     #[must_use]
     pub fn with_max_runs(mut self, max: usize) -> Self {
         self.settings.max_runs = max;
@@ -182,15 +187,16 @@ impl DetachedRunsLayer {
     }
 
     /// Sets the largest size of the updates of a run, 16 MiB by default. A run that exceeds it is
-    /// stopped. If its response continues to twice this size, the response is dropped, and the run fails.
+    /// stopped. If its response continues to twice this size, the response is dropped, and the run
+    /// fails.
     #[must_use]
     pub fn with_max_bytes_per_run(mut self, max: u64) -> Self {
         self.settings.max_bytes = max;
         self
     }
 
-    /// Sets the time for which a run continues without a reader in its process, 1 hour by default. The
-    /// run is then stopped. `None` removes the limit.
+    /// Sets the time for which a run continues without a reader in its process, 1 hour by default.
+    /// The run is then stopped. `None` removes the limit.
     #[must_use]
     pub fn with_max_time_without_reader(mut self, max: Option<Duration>) -> Self {
         self.settings.max_time_without_reader = max;
@@ -198,12 +204,12 @@ impl DetachedRunsLayer {
     }
 
     /// Attaches a reader to a run, in this process or another one. The reader receives all updates
-    /// after the position `after`: those that exist, and then those that the run adds. A reader of the whole run begins at
-    /// [`UpdatePosition::START`].
+    /// after the position `after`: those that exist, and then those that the run adds. A reader of
+    /// the whole run begins at [`UpdatePosition::START`].
     ///
     /// A position is valid while the log contains the run. A log in memory loses its runs when its
-    /// process ends. If such a run begins again, its positions begin again too, and readers must attach
-    /// at the beginning.
+    /// process ends. If such a run begins again, its positions begin again too, and readers must
+    /// attach at the beginning.
     ///
     /// # Errors
     ///
@@ -222,10 +228,10 @@ impl DetachedRunsLayer {
         Ok(RunReader::new(Follower::new(shared, run.clone(), after, hub)))
     }
 
-    /// Stops a run, in this process or another one, and returns its state. The answer so far is stored,
-    /// as [`RunHandle::stop`] describes. A run in this process stops immediately, even if the log cannot be
-    /// written. A run in another process stops when that process renews its lease. Stopping a run again, or
-    /// stopping a run that has ended, has no effect.
+    /// Stops a run, in this process or another one, and returns its state. The answer so far is
+    /// stored, as [`RunHandle::stop`] describes. A run in this process stops immediately, even if
+    /// the log cannot be written. A run in another process stops when that process renews its
+    /// lease. Stopping a run again, or stopping a run that has ended, has no effect.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -248,8 +254,9 @@ impl DetachedRunsLayer {
         if let Some(hub) = self.shared().hub(run) {
             hub.handle.stop();
         }
-        // Another process may execute the run even if this process has a hub: this process may have lost
-        // its lease, or may not have begun its attempt. The stop is therefore requested in the log too.
+        // Another process may execute the run even if this process has a hub: this process may have
+        // lost its lease, or may not have begun its attempt. The stop is therefore requested in the
+        // log too.
         Ok(self.log.request_stop(run).await?)
     }
 
@@ -267,8 +274,8 @@ impl DetachedRunsLayer {
         *self.registry.tasks.borrow()
     }
 
-    /// Waits until no run is in progress in this process. A server that shuts down calls this after its
-    /// last request, and then closes its stores.
+    /// Waits until no run is in progress in this process. A server that shuts down calls this after
+    /// its last request, and then closes its stores.
     pub async fn drained(&self) {
         // The registry owns the sender, so the wait does not fail.
         let _ = self.registry.tasks.subscribe().wait_for(|count| *count == 0).await;

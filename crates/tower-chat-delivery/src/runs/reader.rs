@@ -46,15 +46,16 @@ pub enum RunEvent {
         /// The update.
         update: ChatUpdate,
     },
-    /// A later attempt continues the run, because the process of the earlier one died or lost its lease.
-    /// The text of the unfinished message begins again. Complete messages stay, and are not sent again.
-    /// If the attempt sends the deltas of such a message again, this event follows the deltas, and
-    /// readers discard them.
+    /// A later attempt continues the run, because the process of the earlier one died or lost its
+    /// lease. The text of the unfinished message begins again. Complete messages stay, and are not
+    /// sent again. If the attempt sends the deltas of such a message again, this event follows the
+    /// deltas, and readers discard them.
     ///
-    /// A run whose messages are stored at its end (per-run mode) begins anew as a whole. Each of its new
-    /// messages replaces those of earlier attempts with the same or a later index. If the new attempt sends
-    /// fewer messages, for example because it is stopped, the reader still has messages that the history
-    /// does not contain. The reader of such a run loads the history after the end.
+    /// A run whose messages are stored at its end (per-run mode) begins anew as a whole. Each of
+    /// its new messages replaces those of earlier attempts with the same or a later index. If the
+    /// new attempt sends fewer messages, for example because it is stopped, the reader still has
+    /// messages that the history does not contain. The reader of such a run loads the history after
+    /// the end.
     Restarted {
         /// The position.
         position: UpdatePosition,
@@ -80,8 +81,8 @@ impl RunReader {
         Self { follower, is_ended: false }
     }
 
-    /// Returns a reader that never writes to the update log. If the lease of the run expires, this reader
-    /// too receives [`RunEnd::Interrupted`], but does not close the run.
+    /// Returns a reader that never writes to the update log. If the lease of the run expires, this
+    /// reader too receives [`RunEnd::Interrupted`], but does not close the run.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.follower.is_read_only = true;
@@ -168,8 +169,8 @@ pub(super) enum Followed {
     Ended { end: RunEnd, error: Option<SharedError> },
 }
 
-/// Follows the updates of a run. If this process executes the run, they come from the task of the run,
-/// and otherwise from the log.
+/// Follows the updates of a run. If this process executes the run, they come from the task of the
+/// run, and otherwise from the log.
 #[derive(Debug)]
 pub(super) struct Follower {
     shared: Arc<Shared>,
@@ -247,8 +248,9 @@ impl Follower {
                     return Err(DeliveryError::UnknownRun { run: self.run.clone() });
                 }
                 if updates.is_empty() {
-                    // The log has no update between the position of the follower and the window, because
-                    // it contains all updates before the window and the read returned none of them.
+                    // The log has no update between the position of the follower and the window,
+                    // because it contains all updates before the window and the read returned none
+                    // of them.
                     self.after = self.after.max(first.previous());
                 }
                 self.receive(updates);
@@ -257,8 +259,8 @@ impl Follower {
         Ok(None)
     }
 
-    /// Receives updates from the log, or waits for them. Returns the end of the run, or `None` if the
-    /// caller must call again.
+    /// Receives updates from the log, or waits for them. Returns the end of the run, or `None` if
+    /// the caller must call again.
     async fn follow_log(&mut self) -> Result<Option<(RunEnd, Option<SharedError>)>, DeliveryError> {
         let log = self.shared.log.clone();
         let page = log.read(&self.run, self.after, PAGE).await?;

@@ -93,10 +93,10 @@ where
     follow(shared, run, reader).await
 }
 
-/// Returns the response of the attempt in progress. If the attempt has ended, waits for the first item: an
-/// error there may be that of the service call, and is returned as the error of this call. If the service
-/// has responded, or if another process executes the run, returns the response immediately, because the
-/// first item may take long.
+/// Returns the response of the attempt in progress. If the attempt has ended, waits for the first
+/// item: an error there may be that of the service call, and is returned as the error of this call.
+/// If the service has responded, or if another process executes the run, returns the response
+/// immediately, because the first item may take long.
 async fn follow(
     shared: Arc<Shared>,
     run: RunKey,

@@ -20,8 +20,8 @@ use super::{
 };
 use crate::{Renewed, RunEnd, RunKey, RunState, UpdateLogError, UpdatePosition};
 
-/// The number of consecutive failures, after the end of a run, after which the task stops writing to the
-/// log.
+/// The number of consecutive failures, after the end of a run, after which the task stops writing
+/// to the log.
 const MAX_FAILURES_AT_END: u32 = 5;
 /// The number of updates that one read of the log returns.
 pub(super) const PAGE: usize = 256;
@@ -39,8 +39,8 @@ type Earlier = HashMap<MessageId, Arc<Message>>;
 
 /// The outcome of beginning an attempt.
 enum Beginning {
-    /// This process executes the attempt. `earlier` contains the messages that earlier attempts have
-    /// sent.
+    /// This process executes the attempt. `earlier` contains the messages that earlier attempts
+    /// have sent.
     Here { attempt: u32, earlier: Earlier },
     /// Another process executes the run.
     Elsewhere { attempt: u32 },
@@ -135,8 +135,8 @@ impl RunTask {
         }
     }
 
-    /// Closes an attempt that has failed before its first update. If the log is unavailable, the lease
-    /// expires instead.
+    /// Closes an attempt that has failed before its first update. If the log is unavailable, the
+    /// lease expires instead.
     async fn close_failed(&self, attempt: u32, error: &UpdateLogError) {
         let end = RunEnd::Failed { message: error.to_string() };
         let first = UpdatePosition::new(attempt, 0);
@@ -152,8 +152,8 @@ impl RunTask {
 }
 
 impl Drop for RunTask {
-    /// Removes the run from this process's registry, and then reports the end to its readers. A caller that
-    /// receives a failure may therefore send its request again immediately.
+    /// Removes the run from this process's registry, and then reports the end to its readers. A
+    /// caller that receives a failure may therefore send its request again immediately.
     fn drop(&mut self) {
         self.shared.task_ended(&self.run, &self.hub);
         let interrupted = Phase::Ended { end: RunEnd::Interrupted, error: None };
@@ -214,8 +214,8 @@ struct Progress<'t> {
     is_closed: bool,
     /// Whether the log has refused updates of the run.
     is_truncated: bool,
-    /// Whether the task no longer writes to the log: this attempt does not own the run, or the log is
-    /// unavailable after the end of the run.
+    /// Whether the task no longer writes to the log: this attempt does not own the run, or the log
+    /// is unavailable after the end of the run.
     is_log_lost: bool,
     append: Option<BoxFuture<'static, (Appended, Result<(), UpdateLogError>)>>,
     renewal: Option<BoxFuture<'static, Result<Renewed, UpdateLogError>>>,
@@ -319,7 +319,8 @@ impl<'t> Progress<'t> {
                 match update {
                     ChatUpdate::Message(message) if self.is_repeated(&message) => {
                         self.push(LoggedUpdate::Repeated(message));
-                        // Readers already have the message, and discard the deltas that repeat its text.
+                        // Readers already have the message, and discard the deltas that repeat its
+                        // text.
                         if had_deltas {
                             self.push(LoggedUpdate::Restarted);
                         }
@@ -349,8 +350,8 @@ impl<'t> Progress<'t> {
     /// Returns whether an earlier attempt has sent the same message. After the first message that
     /// differs, no later message counts as repeated, because readers discard the later ones.
     ///
-    /// `added_at` is not compared: the next attempt adds the results of a finished tool again, at another
-    /// time.
+    /// `added_at` is not compared: the next attempt adds the results of a finished tool again, at
+    /// another time.
     fn is_repeated(&mut self, message: &Message) -> bool {
         let Some(id) = message.id else { return false };
         let is_repeated = self.earlier.get(&id).is_some_and(|sent| {
@@ -389,20 +390,20 @@ impl<'t> Progress<'t> {
         self.dropped_at = Some(Instant::now() + self.task.shared.settings.lease);
     }
 
-    /// Returns whether the lease of this attempt must be renewed. After the end of the run, the append that
-    /// closes the log may end the lease at any time.
+    /// Returns whether the lease of this attempt must be renewed. After the end of the run, the
+    /// append that closes the log may end the lease at any time.
     fn needs_lease(&self) -> bool {
         !self.is_log_lost && self.end.is_none()
     }
 
-    /// Ends a run whose response has not ended although the run was stopped. Only a tool loop ends the
-    /// response of a stopped run, so this happens in a stack without a tool loop.
+    /// Ends a run whose response has not ended although the run was stopped. Only a tool loop ends
+    /// the response of a stopped run, so this happens in a stack without a tool loop.
     fn stop_expired(&mut self) {
         match self.source {
             _ if self.end.is_some() => self.is_over = true,
             Source::Responding(_) => self.fail_stopped(),
-            // The run waits in the queue of its conversation. The stop takes effect when the run leaves
-            // the queue.
+            // The run waits in the queue of its conversation. The stop takes effect when the run
+            // leaves the queue.
             Source::Calling(_) => self.dropped_at = None,
         }
     }
@@ -419,7 +420,8 @@ impl<'t> Progress<'t> {
         }
     }
 
-    /// Starts an append if none is in flight and the updates that are not stored must be appended now.
+    /// Starts an append if none is in flight and the updates that are not stored must be appended
+    /// now.
     fn start_append(&mut self) {
         if self.append.is_some() || self.is_closed || self.is_log_lost {
             return;
@@ -467,7 +469,8 @@ impl<'t> Progress<'t> {
                     return hub.log_lost();
                 }
                 if is_refused {
-                    // The log keeps the lease until the end of the run, and then receives the end alone.
+                    // The log keeps the lease until the end of the run, and then receives the end
+                    // alone.
                     self.is_truncated = true;
                     self.failures = 0;
                     return hub.log_lost();
@@ -501,8 +504,8 @@ impl<'t> Progress<'t> {
         }
     }
 
-    /// Stops this attempt, because the log reports that it does not own the run. Its readers follow the log,
-    /// unless the log no longer contains the run.
+    /// Stops this attempt, because the log reports that it does not own the run. Its readers follow
+    /// the log, unless the log no longer contains the run.
     fn lost_run(&mut self, found: &RunState) {
         let RunTask { shared, run, hub, .. } = self.task;
         self.is_log_lost = true;

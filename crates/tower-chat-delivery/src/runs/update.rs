@@ -14,8 +14,8 @@ use crate::StoredUpdate;
 /// One update in a log.
 #[derive(Debug, Clone)]
 pub(crate) enum LoggedUpdate {
-    /// A later attempt begins, or this attempt has sent a message of an earlier attempt again as deltas.
-    /// The text of the unfinished message begins anew.
+    /// A later attempt begins, or this attempt has sent a message of an earlier attempt again as
+    /// deltas. The text of the unfinished message begins anew.
     Restarted,
     /// An update of the response.
     Chat(ChatUpdate),
@@ -72,8 +72,8 @@ enum StoredEndedBy {
 }
 
 impl LoggedUpdate {
-    /// Returns whether readers receive the update only after it is stored. True for all updates except
-    /// deltas.
+    /// Returns whether readers receive the update only after it is stored. True for all updates
+    /// except deltas.
     pub(crate) fn is_durable_first(&self) -> bool {
         match self {
             Self::Restarted | Self::Repeated(_) => true,

@@ -278,8 +278,8 @@ async fn a_run_ends_although_its_log_stays_away() {
     gate.open();
     assert_eq!(response.collect().await.unwrap().text(), "Take a coat.");
     server.runs.drained().await;
-    // A run does not begin without its log, because its readers could not follow an answer that was paid
-    // for.
+    // A run does not begin without its log, because its readers could not follow an answer that was
+    // paid for.
     let (second, _) = request();
     let error = server.call(second).await.unwrap_err();
     assert_eq!(tower_chat::error::is_retryable(&*error), None);

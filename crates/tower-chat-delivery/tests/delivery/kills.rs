@@ -19,7 +19,8 @@ fn process() -> Runtime {
     tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
 }
 
-/// Creates a server with a model that calls a tool and then sends only the first delta of an answer.
+/// Creates a server with a model that calls a tool and then sends only the first delta of an
+/// answer.
 fn dying(log: &MemoryUpdateLog, store: &MemoryStore, mode: PersistenceMode) -> Server {
     let call = Message::tool_calls([ToolCall::new("c1", "lookup", "{}")]);
     let answer = Step::updates(deltas(&["Take ", "a coat."])).hangs_after(1);
@@ -27,8 +28,8 @@ fn dying(log: &MemoryUpdateLog, store: &MemoryStore, mode: PersistenceMode) -> S
     Server::new([Step::message(call), answer], runs, store.clone(), mode)
 }
 
-/// Runs a request in a process that dies before the end of the answer, `waits` after the first delta.
-/// Returns the position of this delta.
+/// Runs a request in a process that dies before the end of the answer, `waits` after the first
+/// delta. Returns the position of this delta.
 fn killed(
     log: &MemoryUpdateLog,
     store: &MemoryStore,

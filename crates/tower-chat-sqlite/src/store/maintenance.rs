@@ -62,7 +62,7 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// If the store cannot be read.
+    /// Returns an error if the store cannot be read.
     pub async fn check_integrity(&self) -> Result<Vec<String>, StoreError> {
         self.settle(None).await?;
         self.0.readers.read("check the file", maintenance::integrity).await
@@ -83,7 +83,7 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// If the store cannot be read.
+    /// Returns an error if the store cannot be read.
     pub async fn stray_rows(&self) -> Result<StrayRows, StoreError> {
         self.settle(None).await?;
         self.0.readers.read("look for stray rows", maintenance::stray).await
@@ -94,7 +94,7 @@ impl SqliteStore {
     ///
     /// # Errors
     ///
-    /// If the store cannot be written.
+    /// Returns an error if the store cannot be written.
     pub async fn remove_stray_tools(&self) -> Result<u64, StoreError> {
         let remove = |connection: &mut _| maintenance::remove_stray_tools(connection);
         self.run_exclusively("remove stray rows", remove).await

@@ -37,7 +37,8 @@ pub(crate) struct Case {
     lost_leases: usize,
 }
 
-/// A process: a runtime, its stack, and the readers of connected clients by the index of the client.
+/// A process: a runtime, its stack, and the readers of connected clients by the index of the
+/// client.
 struct Process {
     connections: BTreeMap<usize, RunReader>,
     server: Server,
@@ -176,8 +177,8 @@ impl Case {
         runtime.block_on(server.runs.stop(&self.run)).unwrap();
     }
 
-    /// Replaces a process by a new one, whose runtime has no tasks. If the process was executing a run,
-    /// its lease expires.
+    /// Replaces a process by a new one, whose runtime has no tasks. If the process was executing a
+    /// run, its lease expires.
     fn kill(&mut self, process: usize) {
         let started = self.start();
         let killed = std::mem::replace(&mut self.processes[process], started);
@@ -206,8 +207,8 @@ impl Case {
         for _ in 0..20 {
             match self.state() {
                 RunState::Closed { end: RunEnd::Completed, .. } => break,
-                // An earlier attempt may be in progress, or may have written first. The next attempt
-                // returns the stored answer.
+                // An earlier attempt may be in progress, or may have written first. The next
+                // attempt returns the stored answer.
                 RunState::Closed { attempt, end: RunEnd::Failed { message } }
                     if attempt == 1 || self.lost_leases == 0 =>
                 {
@@ -256,7 +257,8 @@ impl Case {
     }
 }
 
-/// Returns a model that calls a tool or answers, and sometimes stays silent in the middle of an answer.
+/// Returns a model that calls a tool or answers, and sometimes stays silent in the middle of an
+/// answer.
 fn model(rng: &mut Rng) -> ScriptedModel {
     let steps = (0..60).map(|round| {
         if rng.one_in(3) {

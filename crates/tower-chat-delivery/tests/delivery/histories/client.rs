@@ -5,8 +5,8 @@ use std::{collections::BTreeMap, sync::Arc};
 use tower_chat::{ChatUpdate, Message, PersistenceMode, Role, message::MessageId};
 use tower_chat_delivery::{RunEnd, RunEvent, UpdatePosition};
 
-/// The updates that a client has received over all its connections. Checks the contents of the updates:
-/// the text of each delta is its index in its message.
+/// The updates that a client has received over all its connections. Checks the contents of the
+/// updates: the text of each delta is its index in its message.
 #[derive(Debug, Default)]
 pub(crate) struct Client {
     /// The position of the most recent event.
@@ -120,8 +120,8 @@ impl Client {
     }
 }
 
-/// Returns the texts of the answers in a history that readers receive. A run that was stopped before its
-/// answer had a text ends with a message without parts, which readers do not receive.
+/// Returns the texts of the answers in a history that readers receive. A run that was stopped
+/// before its answer had a text ends with a message without parts, which readers do not receive.
 pub(crate) fn stored_answers<'m>(
     messages: impl IntoIterator<Item = &'m Arc<Message>>,
 ) -> BTreeMap<MessageId, String> {

@@ -1,6 +1,6 @@
-//! Generated histories: readers disconnect and reconnect, runs are stopped, processes die or lose their lease,
-//! and slow readers lack the latest updates. Every reader receives each update once and in order, and the end
-//! only after the last update.
+//! Generated histories: readers disconnect and reconnect, runs are stopped, processes die or lose
+//! their lease, and slow readers lack the latest updates. Every reader receives each update once
+//! and in order, and the end only after the last update.
 //!
 //! `TOWER_CHAT_SEED`, `TOWER_CHAT_CASES` and `TOWER_CHAT_CASE` select the cases.
 

@@ -9,9 +9,9 @@ use tower_chat_delivery::{
     UpdatePosition,
 };
 
-/// Executes the operations of a log on another runtime, with real time. The runtimes of a history end with
-/// their processes, and their time advances while they are idle, but not while a thread is blocked.
-/// Readers poll.
+/// Executes the operations of a log on another runtime, with real time. The runtimes of a history
+/// end with their processes, and their time advances while they are idle, but not while a thread is
+/// blocked. Readers poll.
 #[derive(Debug)]
 pub(crate) struct RemoteLog<L> {
     log: L,
