@@ -479,7 +479,7 @@ pub(crate) fn as_permanent(source: BoxError) -> BoxError {
 }
 
 /// The error for a write that was not stored. Either the write failed under
-/// [`StoreFailure::FailCall`](crate::policy::StoreFailure::FailCall), or another run has changed
+/// [`StoreFailure::FailCall`](crate::StoreFailure::FailCall), or another run has changed
 /// the conversation.
 #[derive(Debug, thiserror::Error)]
 #[error("{}", self.what_happened())]

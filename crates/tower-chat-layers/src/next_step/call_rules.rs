@@ -68,8 +68,8 @@ impl CallRules<'_> {
     }
 
     /// Returns the step that follows from the calls of an answer. Limits and queued messages are
-    /// not considered. Calls for which `settled` returns `true` already have their results. They
-    /// need no approval and are not returned to the caller, whatever the current tools are.
+    /// not considered. Calls for which `settled` returns `true` already have their results. Such
+    /// calls need no approval and are not returned to the caller, whatever the current tools are.
     pub(crate) fn step_after(
         &self,
         answer: &[Arc<Message>],

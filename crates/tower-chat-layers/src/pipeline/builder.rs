@@ -75,8 +75,8 @@ impl<S> ChatPipelineBuilder<S> {
         }
     }
 
-    /// Sets the instructions for every request that does not contain instructions. They are sent
-    /// with each service call and are never stored.
+    /// Sets the instructions for every request that does not contain instructions. The instructions
+    /// are sent with each service call and are never stored.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -178,8 +178,8 @@ impl<S> ChatPipelineBuilder<S> {
 
     /// Sets whether every request is checked directly before the client receives it. With the
     /// check, a request that every provider would refuse fails before the paid service call. The
-    /// check is on by default in builds with debug assertions, and off in other builds. It takes
-    /// about 30 ns for each message of the request, including the messages of the history.
+    /// check is on by default in builds with debug assertions, and off in other builds. The check
+    /// takes about 30 ns for each message of the request, including the messages of the history.
     pub fn validate_transcripts(mut self, validate: bool) -> Self {
         self.validator = validate.then(ValidateTranscriptLayer::new);
         self

@@ -38,8 +38,8 @@ impl JournalPolicy {
     /// a time can open such a store.
     ///
     /// A run that is not journaled has no lease. Before such a run executes an approved call, the
-    /// run stores a claim on the call. The claim prevents other runs from executing the call. Its
-    /// duration and its renewals are those of a lease.
+    /// run stores a claim on the call. The claim prevents other runs from executing the call. The
+    /// claim has the duration of a lease, and is renewed like a lease.
     ///
     /// After the end of the lease, another process may take over the run. That process compares the
     /// end of the lease with its own clock. Different clocks cannot damage the run, because the
@@ -247,7 +247,7 @@ pub enum UnknownCalls {
     /// The attempt fails with [`ToolLoopError::UnknownCalls`](crate::ToolLoopError::UnknownCalls),
     /// and the run remains open.
     Fail,
-    /// The function decides. It is called once for each such call.
+    /// The function decides. The layer calls the function once for each such call.
     Ask(Arc<dyn Fn(&UnknownCall) -> UnknownAnswer + Send + Sync>),
 }
 

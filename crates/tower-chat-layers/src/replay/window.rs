@@ -62,9 +62,10 @@ impl<F: Fn(&Message) -> usize + Send + Sync> TokenCounter for F {
 }
 
 /// A rough estimate for use without a tokenizer. The estimate is one token for every four bytes of
-/// text, names, arguments and results, and four tokens for each message and each part. It is about
-/// right for English text, and too high for code and other languages. An image or a file counts as
-/// a thousand tokens, because the number of its tokens does not depend on its size in bytes.
+/// text, names, arguments and results, and four tokens for each message and each part. The estimate
+/// is about right for English text, and too high for code and other languages. An image or a file
+/// counts as a thousand tokens, because the number of its tokens does not depend on its size in
+/// bytes.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct EstimatedTokens;
 

@@ -49,9 +49,9 @@ impl ToolContext {
         self.pending.call()
     }
 
-    /// Returns the id that the call and its result have in the messages that the model receives. It
-    /// is the id from the provider, or a generated id if the provider sent no id. The id is not
-    /// unique in a conversation, because some providers repeat ids.
+    /// Returns the id that the call and its result have in the messages that the model receives.
+    /// This is the id from the provider, or a generated id if the provider sent no id. The id is
+    /// not unique in a conversation, because some providers repeat ids.
     pub fn call_id(&self) -> &str {
         self.pending.id()
     }

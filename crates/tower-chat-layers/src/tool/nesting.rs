@@ -39,7 +39,7 @@ impl RunAncestry {
         Self::default()
     }
 
-    /// Returns the ancestry of a request. It is empty if the request is not for a nested run.
+    /// Returns the ancestry of a request, which is empty if the request is not for a nested run.
     pub fn of(request: &ChatRequest) -> Self {
         request.extensions.get::<Self>().cloned().unwrap_or_default()
     }

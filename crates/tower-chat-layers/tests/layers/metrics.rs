@@ -119,7 +119,7 @@ async fn a_run_its_service_calls_its_tools_and_its_store_are_measured_in_every_m
                 "1 values",
             ),
         ]);
-        // Journaled mode makes four writes. They contain the user message, the answer with the
+        // Journaled mode makes four writes, which contain the user message, the answer with the
         // start of its calls, the result, and the final answer with the commit.
         let writes = match mode {
             PersistenceMode::PerRun => 1,

@@ -49,7 +49,7 @@ pub enum CompactionTime {
     #[default]
     AtReplay,
     /// Before per-run mode writes the run. The other modes store results before the model has
-    /// written the final text. They therefore refuse this setting with
+    /// written the final text. The other modes therefore refuse this setting with
     /// [`PersistenceError::CitationsAtSave`](crate::PersistenceError::CitationsAtSave).
     AtSave,
 }

@@ -50,7 +50,7 @@ impl fmt::Display for Channel {
 /// tool result is sent at any age.
 ///
 /// The window of a result is the window for the request's [`Channel`] and the tool together, if it
-/// is set. Otherwise, it is the shorter one of the channel's window and the tool's window. If
+/// is set. Otherwise, the shorter one of the channel's window and the tool's window applies. If
 /// neither is set, the general window applies.
 ///
 /// A result is fresh if its age is at most the window, or if its time is in the future. The age

@@ -12,7 +12,7 @@ fn user(parts: Vec<Part>) -> Message {
     Message::new(Role::User, parts)
 }
 
-/// Returns three turns. They contain a question with two pictures, a tool result with one picture,
+/// Returns three turns, which contain a question with two pictures, a tool result with one picture,
 /// a question with a file, and an answer with a picture.
 fn conversation() -> Messages {
     let mut result = ToolResult::new("c1", "a map");

@@ -101,7 +101,7 @@ impl Round {
         all
     }
 
-    /// Returns one tool message with these results. Its other fields are those of the first message
+    /// Returns one tool message with these results, and with the other fields of the first message
     /// of results in the round.
     fn results_message(&self, results: Vec<Part>) -> Message {
         let mut message = match self.results().first() {
@@ -191,8 +191,8 @@ fn output_message(
     OutputMessage { message, results, is_answered }
 }
 
-/// Removes reasoning and native items at the end of the parts. They belong to a removed part that
-/// followed them.
+/// Removes reasoning and native items at the end of the parts, because these items belong to a
+/// removed part that followed them.
 pub(in crate::replay) fn drop_trailing_reasoning(parts: &mut Vec<Part>) {
     while matches!(parts.last(), Some(Part::Reasoning(_) | Part::Native(_))) {
         parts.pop();

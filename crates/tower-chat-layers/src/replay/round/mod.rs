@@ -38,8 +38,8 @@ struct After {
     is_answered: bool,
     results: Vec<Arc<Message>>,
     /// Messages of results to which the [naming](super::naming) has not added call positions yet.
-    /// These messages follow those in `results`. They are named together, because each naming reads
-    /// all calls.
+    /// These messages follow those in `results`. Many messages are named together, because each
+    /// naming reads all calls.
     unnamed: Vec<Arc<Message>>,
     in_order: InOrder,
     following: Vec<Following>,

@@ -25,8 +25,8 @@ pub(crate) fn shorts<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -
     shorts_after([], messages)
 }
 
-/// Returns the short form of messages that follow the messages in `before`. Their results may
-/// answer calls in `before`.
+/// Returns the short form of messages that follow the messages in `before`. Results in `messages`
+/// may answer calls in `before`.
 pub(crate) fn shorts_after<'a, 'b>(
     before: impl IntoIterator<Item = &'b Arc<Message>>,
     messages: impl IntoIterator<Item = &'a Arc<Message>>,

@@ -26,7 +26,7 @@ use crate::common::*;
 pub(crate) const JOURNALED: PersistenceMode = PersistenceMode::Journaled;
 pub(crate) const ALL_MODES: [PersistenceMode; 3] = [PerRun, PerServiceCall, JOURNALED];
 
-/// The messages of the complete run. It has two rounds, and the first round has two calls.
+/// The messages of the complete run, which has two rounds. The first round has two calls.
 pub(crate) const WHOLE_RUN: [&str; 6] = [
     "user trip",
     "assistant book#c1 seat#c2",

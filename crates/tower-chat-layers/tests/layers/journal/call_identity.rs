@@ -192,7 +192,8 @@ async fn a_request_that_is_answered_or_unknown_is_refused_before_anything_happen
         let mut forged = asked[1].clone();
         forged.id = "approval_0_0_0".to_owned();
         for (request, is_known) in [(&asked[0], true), (&forged, false)] {
-            // The request also contains a valid approval. Its call is not executed either.
+            // The request also contains a valid approval. The call of the valid approval is not
+            // executed either.
             let request = approving([request, &asked[1]], streamed);
             match loop_error(send(&client, request).await) {
                 ToolLoopError::ApprovalAnswered { id, conversation } if is_known => {
@@ -238,7 +239,7 @@ async fn a_batch_decided_in_part_leaves_no_run_open() {
 /// message without calls contains a text.
 const SHAPES: [&[usize]; 5] = [&[1, 1], &[2, 1], &[1, 2], &[1, 0, 1], &[2, 0, 2]];
 
-/// Returns an answer with this shape. Its calls are numbered from 1.
+/// Returns an answer with this shape, whose calls are numbered from 1.
 fn answer_of(shape: &[usize], name: &str, id: impl Fn(usize) -> Option<String>) -> Vec<Message> {
     let mut number = 0;
     let mut next = || {

@@ -1,5 +1,5 @@
-//! Tests several runs that begin at the same time in one conversation. They are rejected, queued in
-//! order, or continued in a branch. Their messages are never mixed.
+//! Tests several runs that begin at the same time in one conversation. Such runs are rejected,
+//! queued in order, or continued in a branch, and the messages of two runs are never mixed.
 
 use std::time::Duration;
 

@@ -212,7 +212,7 @@ async fn the_mode_of_one_request_is_chosen_by_an_extension() {
             let appends = match case.mode {
                 PerRun => 1,
                 PerServiceCall => 2,
-                // Journaled mode makes four writes. They contain the input, the answer with its
+                // Journaled mode makes four writes, which contain the input, the answer with its
                 // calls, the outcome of the call, and the final answer with the commit.
                 _ => 4,
             };

@@ -91,8 +91,8 @@ async fn a_stored_run_is_found_after_runs_of_a_clock_that_went_back() {
     .await;
 }
 
-/// Returns requests that the service answers in the background. Their runs were created at these
-/// hours by the clocks of different processes.
+/// Returns requests that the service answers in the background. The runs of the requests were
+/// created at these hours by the clocks of different processes.
 fn in_the_background(hours: [u8; 3], streamed: bool) -> [ChatRequest; 3] {
     hours.map(|hour| {
         let conversation = Conversation { key: key(), run: made_at_hour(hour) };

@@ -511,8 +511,9 @@ async fn a_run_that_failed_with_recorded_results_is_shown_them_and_continues_wit
 }
 
 /// The next step after an answer is decided when the answer is stored. The message is queued later,
-/// but before the tool loop receives the end of the answer. It remains queued for the next run. In
-/// per-run mode, no answer was stored before, so the same run sends the message to the model.
+/// but before the tool loop receives the end of the answer. The message remains queued for the next
+/// run. In per-run mode, no answer was stored before, so the same run sends the message to the
+/// model.
 #[tokio::test]
 async fn a_message_queued_after_the_last_answer_was_stored_is_left_for_the_next_run() {
     every_case(async |case| {

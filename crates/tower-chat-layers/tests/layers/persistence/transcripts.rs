@@ -40,7 +40,7 @@ struct Talk {
     mode: PersistenceMode,
     choice: RepeatedTranscript,
     streamed: bool,
-    /// The transcript of the client. It contains texts, calls and results, without message ids.
+    /// The transcript of the client, which contains texts, calls and results without message ids.
     transcript: Vec<Message>,
 }
 

@@ -97,7 +97,7 @@ impl Agent {
         Self { streamed: case.streamed, ..agent }
     }
 
-    /// Creates an agent over a memory store. Its requests are whole by default.
+    /// Creates an agent over a memory store. By default, the agent's requests are not streamed.
     fn new(mode: PersistenceMode, tool_loop: ToolLoopLayer, script: Vec<Step>) -> Self {
         Self::in_store(memory(), mode, tool_loop, script)
     }

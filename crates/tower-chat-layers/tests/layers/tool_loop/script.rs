@@ -256,8 +256,8 @@ pub(crate) fn over(tool: impl Tool) -> ToolLoopLayer {
     ToolLoopLayer::new(Tools::new().with(tool))
 }
 
-/// Returns one string for each message. It contains texts unchanged, calls as `name(arguments)`,
-/// results as `=result`, and error results as `!result`.
+/// Returns one string for each message. The string contains texts unchanged, calls as
+/// `name(arguments)`, results as `=result`, and error results as `!result`.
 pub(crate) fn texts<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> Vec<String> {
     messages.into_iter().map(|message| summary(message)).collect()
 }
