@@ -96,13 +96,13 @@ pub enum ProviderErrorKind {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Refusal {
-    /// The HTTP status of the response. An error inside an answer has the HTTP status 200; this
-    /// field is then the status that the error itself contains, if any.
+    /// The HTTP status of the response. If the error is inside an answer, which has the HTTP status
+    /// 200, this is the status that the error itself contains, if any.
     pub status: Option<u16>,
     /// The service's code for the error, or the type of the error if it has no code:
     /// `context_length_exceeded`, `overloaded_error`, `RESOURCE_EXHAUSTED`, `ThrottlingException`.
     pub code: Option<String>,
-    /// The service's error message, or the whole body if it contains no message. If the client
+    /// The service's error message. If the body contains no message, the whole body. If the client
     /// could not read the whole body, the reason.
     pub message: String,
     /// How long the client has to wait before the next attempt, if the service has sent this time.
@@ -155,8 +155,8 @@ impl ProviderError {
         self.refusal()?.code.as_deref()
     }
 
-    /// Returns the id that the service has assigned to the request, which the service's support
-    /// needs. Returns `None` if the service sent no id.
+    /// Returns the id that the service has assigned to the request. The support of the service
+    /// needs this id. Returns `None` if the service sent no id.
     pub fn request_id(&self) -> Option<&str> {
         self.request_id.as_deref()
     }
@@ -183,8 +183,8 @@ impl ProviderError {
     /// errors inside an answer that have no status, unless the code of the error shows that the
     /// request is the cause. `false` for an exhausted quota, because waiting does not restore it,
     /// and for a refusal because of a lost history or because of the content of the messages. For
-    /// an error of the transport, returns the result of [`tower_chat_core::is_retryable`] if that
-    /// is not `None`.
+    /// an error of the transport, [`tower_chat_core::is_retryable`] decides, and the result is
+    /// `true` if this function returns `None`.
     pub fn is_retryable(&self) -> bool {
         match &*self.kind {
             ProviderErrorKind::Truncated { .. } => true,
@@ -209,9 +209,9 @@ impl ProviderError {
     /// with this id. [`tower_chat_core::is_history_lost`] then returns `true` for the error. Does
     /// nothing if the request had no service id, or if the error is not a refusal.
     ///
-    /// The history is lost if the code of the refusal is `previous_response_not_found`. It is also
-    /// lost if the message contains the id and "not found", and the status is 400, 404 or missing.
-    /// OpenAI, Azure and xAI send such messages.
+    /// The service no longer stores the history if the code of the refusal is
+    /// `previous_response_not_found`, or if the message contains the id and "not found" and the
+    /// status is 400, 404 or missing. OpenAI, Azure and xAI send such messages.
     pub(crate) fn with_service_id(mut self, service_id: Option<&str>) -> Self {
         if let (ProviderErrorKind::Refused(refusal), Some(id)) = (&*self.kind, service_id) {
             let is_named = refusal.code.as_deref() == Some("previous_response_not_found");

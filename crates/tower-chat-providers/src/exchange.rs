@@ -1,4 +1,5 @@
-//! Executes one call: sends the request, reads the answer, and adds data of the response to errors.
+//! Executes one call: sends the request, reads the answer, and adds the request id and other data
+//! to errors.
 
 use std::{future::poll_fn, pin::pin, sync::Arc, time::SystemTime};
 
@@ -76,9 +77,9 @@ where
     }
 }
 
-/// Fits the request to the rules of the service. Returns the fitted request, and the data about the
-/// changes that are needed to read the answer. Fails if a new message contains media that the
-/// service does not accept.
+/// Fits the request to the rules of the service. Returns the fitted request, and the context with
+/// which its answer is read. Fails if a new message contains media that the service does not
+/// accept.
 fn fitted(
     request: &ChatRequest,
     rules: &ServiceRules,
@@ -212,7 +213,7 @@ where
     if !response.status().is_success() {
         return Err(refused(response, context, wire).await);
     }
-    // If a layer has decompressed the body, it has also removed this header.
+    // If a layer has decompressed the body, the layer has also removed this header.
     let encoding = response.headers().get(CONTENT_ENCODING).map(|name| name.to_str());
     match encoding {
         None | Some(Ok("identity")) => Ok(response.into_body()),

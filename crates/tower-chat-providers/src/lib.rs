@@ -2,11 +2,11 @@
 //! Ollama, Mistral and compatible services. Programs that do not have their own model client need
 //! this crate.
 //!
-//! A [`ProviderClient`] is a `tower` service of [`ChatRequest`](tower_chat_core::ChatRequest)s. It
-//! sends HTTP requests through a transport: a service of HTTP requests whose responses have
-//! streaming bodies. [`ReqwestTransport`] is the default transport. HTTP layers can be added
-//! between a client and its transport: the layers of [`auth`], layers of tower-http, and an
-//! application's own layers.
+//! A [`ProviderClient`] is a `tower` service of [`ChatRequest`](tower_chat_core::ChatRequest)s,
+//! which sends HTTP requests through a transport. A transport is a service of HTTP requests whose
+//! responses have streaming bodies. [`ReqwestTransport`] is the default transport. HTTP layers can
+//! be added between a client and its transport: the layers of [`auth`], layers of tower-http, and
+//! an application's own layers.
 //!
 //! ```
 //! # async fn run() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -51,8 +51,8 @@
 //!   tower-http's `ResponseBodyTimeoutLayer` below the client, as in the example, limits the time
 //!   between two pieces of the body. `tower::timeout` limits only the time until the response, and
 //!   does not detect a stream that stalls.
-//! - If the service refuses a streamed call, the call fails and returns no response. This also
-//!   applies if the refusal is the first event of a response with the status 200.
+//! - If the service refuses a streamed call, the call fails and returns no response, even if the
+//!   refusal is the first event of a response with the status 200.
 //! - A streamed answer is complete when its finish reason and its end were received. If the stream
 //!   ends in any other way, it yields the error [`ProviderErrorKind::Truncated`] with the text that
 //!   was received.

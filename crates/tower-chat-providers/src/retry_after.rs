@@ -110,7 +110,7 @@ pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
 mod tests {
     use super::*;
 
-    /// 2026-11-23T01:00:00Z.
+    /// The time 2026-11-23T01:00:00Z, in seconds since 1970.
     const NOW: u64 = 1_795_395_600;
 
     fn wait(headers: &[(&'static str, &str)]) -> Option<Duration> {

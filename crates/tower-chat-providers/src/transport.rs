@@ -17,10 +17,10 @@ use crate::error::{Errors, ProviderError};
 /// An HTTP transport that uses [reqwest](https://docs.rs/reqwest).
 ///
 /// Clones share their connections. A transport requests and decompresses compressed answers only if
-/// it was created by `with_gzip` (feature `gzip`). It follows up to 5 redirects, only to the same
-/// scheme, host and port, and only with the statuses 307 and 308, with which the request is sent
-/// again unchanged. A key is therefore never sent to another server. The transport has no timeout.
-/// The [documentation of the crate](crate) lists layers that limit the time of an answer.
+/// it was created by `with_gzip` (feature `gzip`). The transport follows up to 5 redirects, only to
+/// the same scheme, host and port, and only with the statuses 307 and 308, for which the request is
+/// sent again unchanged. A key is therefore never sent to another server. The transport has no
+/// timeout. The [documentation of the crate](crate) lists layers that limit the time of an answer.
 ///
 /// ```
 /// use tower_chat_providers::ReqwestTransport;
@@ -60,8 +60,8 @@ impl ReqwestTransport {
     /// certificates and timeouts.
     ///
     /// The settings of this client also determine redirects and decompression. By default, reqwest
-    /// follows redirects to other hosts. It removes the header `authorization` from the redirected
-    /// request, but not headers such as `x-api-key`.
+    /// follows redirects to other hosts. In the redirected request, reqwest removes the header
+    /// `authorization`, but not headers such as `x-api-key`.
     pub fn from_client(client: reqwest::Client) -> Self {
         Self { client }
     }
@@ -80,9 +80,9 @@ impl ReqwestTransport {
     }
 }
 
-/// Follows up to [`MAX_REDIRECTS`] redirects to the same server with which the request is sent
-/// again unchanged. Any other redirect is returned as the response, and the model client reports
-/// its status as an error.
+/// Follows up to [`MAX_REDIRECTS`] redirects to the same server for which the request is sent again
+/// unchanged. Any other redirect is returned as the response, and the model client reports its
+/// status as an error.
 fn redirect(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let repeats_request =
         matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);

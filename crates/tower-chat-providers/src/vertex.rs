@@ -29,7 +29,7 @@ use crate::{
 /// use tower_chat_providers::{ReqwestTransport, Vertex, auth::{AuthHeader, AuthLayer, Token}};
 ///
 /// async fn google_token() -> Result<Token, BoxError> {
-///     // Of a metadata server, a service account, or `gcloud auth print-access-token`.
+///     // From a metadata server, a service account, or `gcloud auth print-access-token`.
 ///     Ok(Token::new("ya29.example"))
 /// }
 ///

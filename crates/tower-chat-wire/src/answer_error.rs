@@ -16,13 +16,13 @@ pub enum AnswerError {
     /// The service refused the request, with an HTTP status or with an error inside its answer.
     #[non_exhaustive]
     Refused {
-        /// The HTTP status of the response. An error inside an answer has the HTTP status 200; this
-        /// field is then the status that the error itself contains, if any.
+        /// The HTTP status of the response. If the error is inside an answer, which has the HTTP
+        /// status 200, this is the status that the error itself contains, if any.
         status: Option<u16>,
         /// The service's name for the error, such as `overloaded_error`, `RESOURCE_EXHAUSTED` or
         /// `context_length_exceeded`.
         code: Option<String>,
-        /// The service's error message. The whole body if it contains no message.
+        /// The service's error message. If the body contains no message, the whole body.
         message: String,
         /// How long the client has to wait before the next attempt, if the body contains this time.
         /// The headers of the response are not read.
@@ -81,7 +81,8 @@ impl AnswerError {
         Self::Truncated { text: String::new(), reason, source: Some(source) }
     }
 
-    /// Returns the HTTP status of a refusal. `None` for other errors, and for a refusal without a status.
+    /// Returns the HTTP status of a refusal. Returns `None` for other errors, and for a refusal
+    /// without a status.
     pub fn status(&self) -> Option<u16> {
         match self {
             Self::Refused { status, .. } => *status,
@@ -89,7 +90,8 @@ impl AnswerError {
         }
     }
 
-    /// Returns the service's code of a refusal. `None` for other errors, and for a refusal without a code.
+    /// Returns the service's code of a refusal. Returns `None` for other errors, and for a refusal
+    /// without a code.
     pub fn code(&self) -> Option<&str> {
         match self {
             Self::Refused { code, .. } => code.as_deref(),
@@ -201,8 +203,8 @@ pub fn is_refusal_retryable(status: Option<u16>, code: Option<&str>) -> bool {
     }
 }
 
-/// Parts of error codes, in lower case. A code that contains one of them shows that the request
-/// itself is the cause of the error, and that a retry of the same request would fail too.
+/// Parts of error codes, in lower case. If a code contains one of these parts, the request itself
+/// is the cause of the error, and a retry of the same request would fail too.
 const BLAMES_REQUEST: [&str; 16] = [
     "invalid",
     "not_found",

@@ -4,9 +4,9 @@
 //! The wires of Bedrock, Cohere and Ollama have several forms for the same message. A message that
 //! was read in the usual form has no mark. Any other message begins with a native part that
 //! contains the JSON from which it was read. When the message is written, the JSON of the mark is
-//! parsed again. If the result is equal to the message, the JSON is written unchanged. If it
-//! differs, an application has changed the message, and the parts of the message are written in the
-//! usual form.
+//! parsed again. If the result is equal to the message, the JSON is written unchanged. If the
+//! result differs, an application has changed the message, and the parts of the message are written
+//! in the usual form.
 
 use std::collections::BTreeMap;
 

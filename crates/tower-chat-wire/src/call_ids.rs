@@ -7,8 +7,8 @@ use tower_chat_core::{
     pairing::{Answers, Candidate, Matcher, Target},
 };
 
-/// Assigns the call ids of one round: of the calls in consecutive assistant messages, and of the
-/// results of these calls.
+/// Assigns the call ids of one round: the ids of the calls in consecutive assistant messages, and
+/// the same ids to the results of these calls.
 ///
 /// Anthropic and Bedrock require ids of ASCII letters, digits, `_` and `-`, and no two calls of a
 /// round may have the same id. An id that satisfies both rules is written unchanged. Any other id
@@ -70,8 +70,8 @@ impl Round {
     }
 
     /// Returns the id to write for the next result: the written id of the call that the result
-    /// answers. For a result without a call, returns the result's own id, with unaccepted
-    /// characters replaced.
+    /// answers. For a result without a call, returns the result's own id, in which `_` replaces
+    /// characters that the service does not accept.
     pub(crate) fn result(&mut self, id: Option<&str>) -> String {
         let target = Target::id(id);
         let call = match self.calls.answer(target) {

@@ -1,4 +1,4 @@
-//! A JSON object with its values as JSON text.
+//! A JSON object whose values are JSON text.
 
 use std::{collections::BTreeMap, sync::Arc};
 

@@ -15,14 +15,15 @@ pub(crate) struct Reasons {
 }
 
 impl Reasons {
-    /// Sets the finish reason of an answer from the text that the wire has for it.
+    /// Converts `text`, the wire's text for a finish reason, and sets the finish reason of an
+    /// answer.
     ///
     /// Some wires have no separate text for an answer that ends with calls. On these wires, a stop becomes
     /// [`FinishReason::ToolCalls`] if the answer has calls.
     ///
-    /// Returns the text of the wire if it is not the usual text for this finish reason, such as
-    /// Anthropic's `stop_sequence` for a stop. The caller stores the returned text in the metadata
-    /// of the answer, because [`text`](Self::text) needs it.
+    /// Returns `text` if it is not the usual text for this finish reason, such as Anthropic's
+    /// `stop_sequence` for a stop. The caller stores the returned text in the metadata of the
+    /// answer, because [`text`](Self::text) needs it.
     pub(crate) fn set(self, finish: &mut Finish, text: String, has_calls: bool) -> Option<String> {
         let mut reason = (self.read)(text.clone());
         let has_no_calls_reason =
@@ -152,8 +153,8 @@ fn last_call(message: &mut Message) -> Option<&mut ToolCall> {
     }
 }
 
-/// Sets the usage in a body. If the body already contains a usage with the same counts, does not
-/// change it, because it was received with the answer and may have more fields.
+/// Sets the usage in a body. Does not replace a usage with the same counts that the body already
+/// contains, because this usage was received with the answer and may have more fields.
 pub(crate) fn put_usage(
     body: &mut Map<String, Value>,
     field: &str,

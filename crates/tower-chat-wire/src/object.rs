@@ -27,8 +27,9 @@ pub(crate) fn of_frame(frame: &Frame) -> Result<Object, AnswerError> {
     })
 }
 
-/// Describes the beginning of a text that is not JSON, such as the page of a proxy. Returns an empty string
-/// for JSON, even if it is cut off or damaged, because it may contain messages of the user.
+/// Describes the beginning of a text that is not JSON, such as the page of a proxy. Returns an
+/// empty string for JSON, even if the JSON is cut off or damaged, because JSON may contain messages
+/// of the user.
 fn beginning(text: &str) -> String {
     let text = text.trim_start_matches('\u{feff}').trim_start();
     if text.is_empty() || text.starts_with(['{', '[', '"']) {
@@ -71,7 +72,8 @@ pub(crate) fn take_text(object: &mut Object, name: &str) -> Option<String> {
     Some(text)
 }
 
-/// Parses a value for metadata. Returns its JSON text as a string if it is nested too deeply to be parsed.
+/// Parses a value for metadata. If the value is nested too deeply to be parsed, returns its JSON
+/// text as a string.
 pub(crate) fn to_value(value: &RawJson) -> Value {
     value.parse().unwrap_or_else(|_| Value::String(value.get().to_owned()))
 }

@@ -24,9 +24,8 @@ pub(crate) enum CodeFields {
 /// field that is in every answer and in no error.
 ///
 /// Most services send the error in the field `error`. vLLM and Mistral send
-/// `{"object": "error", "message": …}`, and services that use FastAPI send `{"detail": …}`. The
-/// HTTP status does not show an error that occurs after the service has begun a stream, because it
-/// is 200 then.
+/// `{"object": "error", "message": …}`, and services that use FastAPI send `{"detail": …}`. If an
+/// error occurs after the service has begun a stream, the HTTP status of the response is 200.
 pub(crate) fn is_error(fields: &Object, content: &str) -> bool {
     let is_named = |name| text(fields, name).is_some_and(|kind| kind == "error");
     let has_reason = |name| fields.get(name).is_some_and(|it| !is_empty(it.get()));

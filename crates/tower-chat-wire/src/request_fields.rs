@@ -6,8 +6,8 @@ use tower_chat_core::ChatOptions;
 use crate::body::merge;
 
 /// Returns the fields of the named options together with the fields of the `extra` options. A field
-/// in `extra` replaces the named field of the same name, and a `null` in `extra` removes this
-/// field. Removes `tool_choice` if the request has no tools.
+/// in `extra` replaces the field of a named option, and a `null` in `extra` removes the field.
+/// Removes `tool_choice` if the request has no tools.
 pub(crate) fn with_extra(
     mut named: Map<String, Value>,
     options: &ChatOptions,

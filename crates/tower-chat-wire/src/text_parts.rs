@@ -15,7 +15,7 @@ pub(crate) fn fields_of(native: Option<&Native>, wire: &str) -> Option<Object> {
     native.filter(|native| &*native.wire == wire)?.item.parse().ok()
 }
 
-/// Converts the fields to a native item of the wire; `None` if there are none.
+/// Converts the fields to a native item of the wire. Returns `None` if there are no fields.
 pub(crate) fn native(wire: &str, fields: Object) -> Option<Native> {
     (!fields.is_empty()).then(|| Native::new(wire, raw(&fields)))
 }
@@ -63,8 +63,8 @@ impl OpenCalls {
     }
 
     /// Removes the call that a result answers: the first open call with the result's id, or the
-    /// first open call if none has this id. Returns the tool name of the result, or that of the
-    /// removed call if the result has no tool name. Returns `None` if no call is open.
+    /// first open call if none has this id. Returns the tool name of the result, or the tool name
+    /// of the removed call if the result has none. Returns `None` if no call is open.
     pub(crate) fn answer(&mut self, result: &ToolResult) -> Option<String> {
         let same = self.by_id.get(&result.call_id).and_then(BTreeSet::first).copied();
         let number = same.or_else(|| self.calls.keys().next().copied())?;

@@ -124,5 +124,5 @@ impl<V: Expiring> Fetched<V> {
     }
 }
 
-/// The longest time before its expiry from which a value is renewed.
+/// The maximum time before the expiry of a value at which the value is renewed.
 const MAX_MARGIN: Duration = Duration::from_secs(60);

@@ -16,7 +16,7 @@
 //! use std::time::{Duration, SystemTime};
 //! use tower_chat_providers::{OpenAiChat, ReqwestTransport, auth::{AuthHeader, AuthLayer, Token}};
 //!
-//! // A token that expires: of a metadata server, a service account, or `gcloud`.
+//! // Returns a token that expires, from a metadata server, a service account or `gcloud`.
 //! async fn google_token() -> Result<Token, tower_chat_core::BoxError> {
 //!     let expiry = SystemTime::now() + Duration::from_secs(3600);
 //!     Ok(Token::new("ya29.example").expires_at(expiry))

@@ -1,4 +1,4 @@
-//! AWS Signature Version 4.
+//! A layer that signs requests with AWS Signature Version 4.
 
 use std::{
     fmt,
@@ -28,9 +28,9 @@ use super::{
 /// A layer that signs every request, including its whole body, with AWS [Signature Version
 /// 4](https://docs.aws.amazon.com/IAM/latest/UserGuide/reference_sigv.html).
 ///
-/// The layer signs the URL, the body and the headers of the request that it receives. It must
-/// therefore be below every layer that changes one of them. Below a retry layer, it signs each
-/// attempt again.
+/// The layer signs the URL, the body and the headers of the request that it receives. The layer
+/// must therefore be below every layer that changes the URL, the body or a header. Below a retry
+/// layer, the layer signs each attempt again.
 ///
 /// ```
 /// use tower_chat_providers::{

@@ -70,8 +70,8 @@ impl Decoder for MessageDecoder {
     fn finish(&mut self, _frames: &mut Vec<Frame>) {}
 }
 
-/// Converts a message to a frame. A message with the header `:exception-type` or `:error-code`
-/// reports an error. It becomes a frame with the event name `error` and the data
+/// Converts a message to a frame. A message with the header `:exception-type` or `:error-code`,
+/// which reports an error, becomes a frame with the event name `error` and the data
 /// `{"error": {"type": …, "message": …}}`. Fails if the payload of the message is not UTF-8.
 fn frame(message: &Message) -> Result<Frame, FrameError> {
     let named = |name: &str| {
@@ -139,8 +139,8 @@ mod tests {
         }
     }
 
-    /// The messages before a damaged message must be decoded, because they may complete the answer.
-    /// This also applies if all of them arrive in the same piece of the body.
+    /// The messages before a damaged message must be decoded, because they may complete the answer,
+    /// even if all messages arrive in the same piece of the body.
     #[test]
     fn messages_before_a_damaged_one_are_there() {
         let mut bytes = message(":event-type", "messageStop", r#"{"stopReason":"end_turn"}"#);

@@ -224,7 +224,7 @@ mod tests {
     }
 
     /// The events before an event that exceeds a limit must be decoded, because they may complete
-    /// the answer. This also applies if all of them arrive in the same piece of the body.
+    /// the answer, even if all events arrive in the same piece of the body.
     #[test]
     fn events_in_front_of_what_exceeds_a_limit_are_read_however_the_bytes_are_cut() {
         let limits = Limits::default();

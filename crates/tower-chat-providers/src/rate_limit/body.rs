@@ -6,7 +6,8 @@ use std::{
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// The body of a response. It owns the permit of its call until the body ends, fails or is dropped.
+/// The body of a response, which owns the permit of its call until the body ends, fails or is
+/// dropped.
 #[derive(Debug)]
 pub struct RateLimitedBody<B> {
     body: Pin<Box<B>>,

@@ -44,7 +44,7 @@ impl RateLimitExceeded {
     }
 }
 
-/// The rate limits of a service. All clones of a layer share them.
+/// The rate limits of a service, which all clones of a layer share.
 #[derive(Debug, Default)]
 pub(super) struct Limits {
     state: Mutex<State>,
@@ -150,8 +150,8 @@ impl State {
 /// `Instant` could overflow.
 const LONGEST_RESET: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// A call that was sent. If it is dropped before a response is received, the call is no longer
-/// subtracted from the limits.
+/// A call that was sent. Dropping this value before a response is received removes the call from
+/// the calls without a response.
 #[derive(Debug)]
 pub(super) struct SentCall {
     limits: Arc<Limits>,

@@ -7,8 +7,8 @@ use crate::{ProviderError, rate_limit::RateLimitExceeded};
 /// An error that reports whether the failed request can be retried, and how long to wait before the
 /// retry.
 ///
-/// [`ProviderError`] and [`BoxError`] implement this trait. A service with its own error type can
-/// implement the trait for it, or convert its errors with `map_err(BoxError::from)`.
+/// [`ProviderError`] and [`BoxError`] implement this trait. A service with another error type can
+/// implement the trait for this type, or convert its errors with `map_err(BoxError::from)`.
 pub trait RetryableError {
     /// Returns whether the same request may succeed later.
     fn is_retryable(&self) -> bool;
@@ -30,9 +30,9 @@ impl RetryableError for ProviderError {
     }
 }
 
-/// A [`ProviderError`] among the error and its sources determines whether the request is retried.
-/// If there is none, [`tower_chat_core::is_retryable`] determines it. If this function returns
-/// `None`, the request is not retried.
+/// The first [`ProviderError`] among the error and its sources determines whether the request is
+/// retried. Without a `ProviderError`, the request is retried only if
+/// [`tower_chat_core::is_retryable`] returns `Some(true)`.
 impl RetryableError for BoxError {
     fn is_retryable(&self) -> bool {
         let client = chain(&**self).find_map(|error| error.downcast_ref::<ProviderError>());

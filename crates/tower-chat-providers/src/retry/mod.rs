@@ -19,13 +19,13 @@
 //!             transport
 //! ```
 //!
-//! - Below the persistence layer: this layer then receives only the result of the last attempt, and
-//!   stores one answer. Above the persistence layer, each attempt would be a separate service call,
-//!   and the persistence layer would handle the failure of each attempt.
+//! - Below the persistence layer: the persistence layer then receives only the result of the last
+//!   attempt, and stores one answer. Above the persistence layer, each attempt would be a separate
+//!   service call, and the persistence layer would handle the failure of each attempt.
 //! - Below the tool loop: a retry then repeats one call of the model. Above the tool loop, a retry
 //!   would repeat the whole run, including tools that have already run.
-//! - Above the layers of authentication: each attempt then obtains a token, so that an expired
-//!   token is not sent again.
+//! - Above the layers of authentication: each attempt then obtains a current token, so that an
+//!   expired token is not sent again.
 //!
 //! # What is repeated
 //!

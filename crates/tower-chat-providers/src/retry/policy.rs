@@ -83,9 +83,9 @@ impl RetryPolicy {
         self
     }
 
-    /// Sets the time after the beginning of a call after which no attempt begins. An attempt that
-    /// has begun is not interrupted. To limit the time of each attempt, add a timeout layer below
-    /// the retry layer.
+    /// Sets a deadline, measured from the beginning of a call. No attempt begins after the
+    /// deadline. An attempt that has begun is not interrupted. To limit the time of each attempt,
+    /// add a timeout layer below the retry layer.
     #[must_use]
     pub fn with_deadline(mut self, deadline: Duration) -> Self {
         self.deadline = Some(deadline);
@@ -96,8 +96,8 @@ impl RetryPolicy {
     /// calls of other policies with the same budget. A successful call deposits into the budget,
     /// and each retry withdraws from it.
     ///
-    /// The default budget applies to the last minute. It allows one retry per second, and one
-    /// additional retry for every five successful calls.
+    /// Over the last minute, the default budget allows one retry per second, and one additional
+    /// retry for every five successful calls.
     #[must_use]
     pub fn with_budget(mut self, budget: Arc<dyn Budget + Send + Sync>) -> Self {
         self.budget = budget;

@@ -3,7 +3,7 @@ use tower_chat_core::{ChatOptions, ToolChoice, ToolDefinition};
 
 use tower_chat_schema::TypeSchema;
 
-/// Where a provider expects the schema of the answer in a request.
+/// The position in a request at which a provider expects the schema of the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum StructuredFormat {

@@ -1,5 +1,5 @@
-//! Tests with unusual answers that no recording contains. They are from public bug reports about
-//! other projects.
+//! Tests with unusual answers that no recording contains, from public bug reports about other
+//! projects.
 
 use serde_json::{Value, json};
 use tower_chat_core::{Answer, BoxError, ChatOptions, ChatRequest, FinishReason, Part};

@@ -66,8 +66,8 @@ async fn the_transport_that_was_polled_is_the_one_that_is_called() {
     let transport = Polled { inner: ReqwestTransport::new().unwrap(), is_ready: false };
     let client = OpenAiChat::compatible_over(&server.url, transport);
     ask(&mut client.clone(), ChatRequest::user("first")).await.unwrap();
-    // The layer sends the request a second time, with a new token. It must poll the transport again
-    // before.
+    // The layer must poll the transport to readiness again before it sends the request a second
+    // time, with a new token.
     let token = || async { Ok::<_, BoxError>(tower_chat_providers::auth::Token::new("t-1234567")) };
     let bearer = tower_chat_providers::auth::AuthHeader::Bearer;
     let layer = tower_chat_providers::auth::AuthLayer::from_source(bearer, token);

@@ -68,8 +68,8 @@ fn spell(reason: &FinishReason) -> &str {
     }
 }
 
-/// Reads the usage. Anthropic's counts do not include the tokens that a compaction used: these are
-/// in `iterations`. This function adds them to the counts.
+/// Reads the usage. Adds the tokens in `iterations` that a compaction used, because Anthropic's
+/// counts do not include them.
 pub(crate) fn usage(json: &Value) -> Usage {
     let mut usage = usage_without_compaction(json);
     let iterations = json.pointer("/iterations").and_then(Value::as_array);
@@ -81,8 +81,8 @@ pub(crate) fn usage(json: &Value) -> Usage {
     usage
 }
 
-/// Reads the counts of one object. Anthropic's `input_tokens` do not include the tokens that the
-/// service read from its prompt cache or wrote to this cache. This function adds these tokens.
+/// Reads the counts of one object. Adds the tokens that the service read from its prompt cache or
+/// wrote to this cache to the input tokens, because Anthropic's `input_tokens` do not include them.
 fn usage_without_compaction(json: &Value) -> Usage {
     let count = |pointer| json.pointer(pointer).and_then(Value::as_u64).unwrap_or_default();
     let cached = count("/cache_read_input_tokens");

@@ -13,7 +13,7 @@ pub(super) enum Speaker {
     Assistant,
 }
 
-/// The kind of a block. The order of the blocks in a message depends on it.
+/// The kind of a block, which determines its position among the blocks of a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Kind {
     Text,
@@ -57,13 +57,13 @@ impl Block {
     }
 }
 
-/// A message of the request under construction.
+/// A message of the request that is being written.
 #[derive(Debug)]
 pub(super) struct Turn {
     pub(super) speaker: Speaker,
     pub(super) blocks: Vec<Block>,
-    /// The fields of the message besides its role and its blocks. They include `content` only if
-    /// the message was read with an empty content.
+    /// The fields of the message besides its role and its blocks. Contains the field `content` only
+    /// if the message was read with an empty content.
     pub(super) other_fields: Fields,
 }
 

@@ -2,14 +2,15 @@
 //! Bedrock's `InvokeModel` and Vertex AI use this format.
 //!
 //! [`parse_body`] reads `system` and `messages` of a request body, [`parse_answer`] reads the body
-//! of an answer, and [`render_body`] writes the two fields of a request. If a
-//! [`Message`](tower_chat_core::Message) or one of its parts has a field for a value, the value is
-//! stored only in this field. All other values are stored in [`Native`](tower_chat_core::Native)
-//! items of the wire [`WIRE`]. A body that the service accepts is therefore written as it was read:
+//! of an answer, and [`render_body`] writes the fields `system` and `messages` of a request body.
+//! If a [`Message`](tower_chat_core::Message) or one of its parts has a field for a value, the
+//! value is stored only in this field. All other values are stored in
+//! [`Native`](tower_chat_core::Native) items of the wire [`WIRE`]. A body that the service accepts
+//! is therefore written as it was read:
 //!
-//! - Texts, calls, results, media and `thinking` blocks become parts. The `native` field of the
-//!   part contains the fields of the block that the part has no field for
-//!   (`{"type":"thinking","signature":"…"}`). If the block has no such fields, the part has no
+//! - Texts, calls, results, media and `thinking` blocks become parts. The `native` field of a part
+//!   contains the other fields of the block, for which the part has no field
+//!   (`{"type":"thinking","signature":"…"}`). If the block has no other fields, the part has no
 //!   native item. A text that is the only block of a list is an exception: its native item shows
 //!   that the content was a list, and not a string.
 //! - A `redacted_thinking` block becomes a [`Reasoning`](tower_chat_core::Reasoning) without text,
@@ -26,8 +27,8 @@
 //! A user message that contains only results gets the role [`Tool`](tower_chat_core::Role::Tool).
 //! Calls of tools that the service runs (`server_tool_use`, `mcp_tool_use`) become
 //! [provider-executed](tower_chat_core::ToolCall::provider_executed) calls, and their results
-//! become results in the same message. If the result of such a call is in another message than its
-//! call, it becomes a native part.
+//! become results in the same message. A result of such a call becomes a native part if it is in
+//! another message than the call.
 //!
 //! # Messages of other providers
 //!

@@ -14,8 +14,8 @@ use super::{
 };
 use crate::{call_ids::Round, fields::Fields, provider_calls::ids_of_assistants_provider_calls};
 
-/// The conversation of a request body. It serializes as a JSON object with the fields `system` and
-/// `messages`. A client adds the other fields of the body (`model`, `max_tokens`, `tools`).
+/// The conversation of a request body, which serializes as a JSON object with the fields `system`
+/// and `messages`. A client adds the other fields of the body (`model`, `max_tokens`, `tools`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize)]
 #[non_exhaustive]
 pub struct Body {
@@ -74,10 +74,10 @@ fn keeps_open_calls(later: &[&Message]) -> bool {
 struct Writing {
     /// The blocks of the field `system`.
     system: Vec<Block>,
-    /// The value of a field `system` that was read without blocks. It is written if `system` has no
-    /// blocks.
+    /// The value of a field `system` that was read without blocks. This value is written if no
+    /// message adds blocks to `system`.
     empty_system: Option<RawJson>,
-    /// The messages that have been added. Their blocks are still in the order of the parts.
+    /// The messages that have been added, with their blocks in the order of the parts.
     turns: Vec<Turn>,
     /// The call ids of the current round.
     round: Round,

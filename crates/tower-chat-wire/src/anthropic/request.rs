@@ -23,7 +23,7 @@ pub enum RequestForm<'a> {
         /// The model of the request.
         model: &'a str,
     },
-    /// Vertex AI. The address names the model, and the body names the version of the API
+    /// Vertex AI. The URL of the request names the model, and the body names the version of the API
     /// (<https://docs.claude.com/en/api/claude-on-vertex-ai>).
     Vertex,
 }
@@ -130,8 +130,8 @@ fn named(options: &ChatOptions, form: Option<RequestForm<'_>>) -> Map<String, Va
     fields
 }
 
-/// Writes the definition of a tool. Adds the type `object` to the schema, which the service
-/// requires.
+/// Writes the definition of a tool. Adds the type `object` to its schema, because the service
+/// requires this type.
 fn tool(definition: &ToolDefinition) -> Option<Value> {
     let mut tool = BodyWire::Anthropic.render_tool(definition)?;
     if let Some(schema) = tool.get_mut("input_schema").and_then(Value::as_object_mut) {

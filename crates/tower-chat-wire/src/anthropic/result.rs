@@ -60,9 +60,10 @@ pub(super) fn render_of_provider(result: &ToolResult) -> Option<RawJson> {
     Some(raw(&with_result(fields, result)))
 }
 
-/// Removes the field `content`, and returns its parts. The content of a provider-executed call's
-/// result is an object: it becomes a native part, and the field is set to `null`. If the content is
-/// `null` or an empty list, returns no parts and does not remove the field.
+/// Removes the field `content`, and returns its parts. If the content is an object, as in the
+/// results of provider-executed calls, returns a native part with the object, and sets the field to
+/// `null`. If the content is `null` or an empty list, returns no parts and does not remove the
+/// field.
 fn parse_content(fields: &mut Fields) -> Result<Vec<Part>, WireError> {
     let Some(content) = fields.get("content") else { return Ok(Vec::new()) };
     if content.get() == "null" {

@@ -20,8 +20,8 @@ pub(super) fn parse(block: &Fields) -> Option<Reasoning> {
 
 /// Writes the block of reasoning. Returns `None` for reasoning that was read from another wire, and
 /// for a `thinking` block without a signature unless another service than Anthropic issued it.
-/// Other services that use this format accept thinking without a signature. Some of them even
-/// require it in an answer with calls.
+/// Other services with this format accept thinking without a signature, and some of these services
+/// require thinking in an answer with calls.
 pub(super) fn render(reasoning: &Reasoning) -> Option<RawJson> {
     let native = reasoning.native.as_ref()?;
     let mut fields = Fields::of_native(Some(native), WIRE)?;

@@ -26,8 +26,8 @@ pub(crate) struct BedrockAccumulator {
 #[derive(Debug, Default)]
 struct Block {
     text: Option<String>,
-    /// The fields of a call without its input. The number is the index of the call among the calls
-    /// of the client's tools, or `None` if the service runs the tool.
+    /// If the block is a call: its index among the calls of the client's tools, and its fields
+    /// besides the input. The index is `None` if the service runs the tool.
     call: Option<(Option<usize>, Object)>,
     /// The accumulated JSON text of the call's input.
     input: String,

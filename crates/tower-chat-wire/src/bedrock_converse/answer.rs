@@ -32,7 +32,7 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
 }
 
 /// Reads the [`Finish`] of an answer from its fields besides `output`. The finish names no model,
-/// because the answer does not contain the name.
+/// because the answer does not contain the name of the model.
 fn finish(mut fields: Object, has_calls: bool) -> Finish {
     let mut finish = Finish::default();
     let stop_reason = take_text(&mut fields, "stopReason");
@@ -67,8 +67,8 @@ fn spell(reason: &FinishReason) -> &str {
     }
 }
 
-/// Reads the usage. Bedrock's `inputTokens` do not include the tokens that the service read from
-/// its prompt cache or wrote to this cache. This function adds these tokens.
+/// Reads the usage. Adds the tokens that the service read from its prompt cache or wrote to this
+/// cache to the input tokens, because Bedrock's `inputTokens` do not include them.
 pub(crate) fn usage(json: &Value) -> Usage {
     let count = |name| json.get(name).and_then(Value::as_u64).unwrap_or_default();
     let cached = count("cacheReadInputTokens");

@@ -80,7 +80,7 @@ fn parse_media(fields: &Object) -> Option<Media> {
 
 /// Writes the block of a part that is neither a call nor a result. Reasoning is written only for
 /// the role assistant, and media only for other roles. Returns `None` for a blank text, because the
-/// service refuses blank texts, and for a part that the wire has no block for.
+/// service refuses blank texts, and for a part for which the wire has no block.
 pub(super) fn render_part(part: &Part, role: Role) -> Option<RawJson> {
     match part {
         Part::Text(text) if text.text.trim().is_empty() => None,

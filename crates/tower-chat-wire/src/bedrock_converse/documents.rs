@@ -15,7 +15,8 @@ const DOCUMENT: &str = "document";
 pub(super) struct DocumentNames {
     /// The names that were written for earlier documents.
     taken: HashSet<String>,
-    /// For each name that several documents have: the number to append to the next of them.
+    /// For each name that several documents have: the number that is appended to the name of the
+    /// next document.
     next: HashMap<String, usize>,
 }
 

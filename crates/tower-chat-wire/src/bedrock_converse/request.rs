@@ -16,8 +16,8 @@ const CONFIG: &str = "inferenceConfig";
 pub(crate) const MODEL_FIELDS: &str = "additionalModelRequestFields";
 const TOOLS: &str = "toolConfig";
 
-/// Reads the body of a request. The address of the request, and not the body, contains the model
-/// and whether the answer is streamed, so the request that is returned has neither.
+/// Reads the body of a request. The model, and whether the answer is streamed, are not read,
+/// because the URL of the request contains them instead of the body.
 pub(crate) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     let read: Messages = parse_body(body)?.into_iter().collect();
     let mut fields = Fields::of_body(body, &["messages"])?;
@@ -52,8 +52,8 @@ fn put_rest(fields: &mut Fields, name: &str, rest: Map<String, Value>) {
     }
 }
 
-/// Returns the fields of a request body, with their values as JSON text. The body does not name the
-/// model: the address of the request does.
+/// Returns the fields of a request body, with their values as JSON text. The URL of the request
+/// names the model, and the body does not.
 ///
 /// A field in the `extra` options replaces the field of a named option, and a `null` in `extra`
 /// removes the field. `extra` can also contain the objects `inferenceConfig` and `toolConfig`: each

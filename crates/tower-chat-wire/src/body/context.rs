@@ -15,9 +15,8 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AnswerContext {
-    /// Whether the caller or the service stores the history of the request. The location determines
-    /// the service id of the answer. If the location is `None`, the fields of the answer determine
-    /// the service id.
+    /// Where the history of the request is stored. The location determines the service id of the
+    /// answer. If `None`, the fields of the answer determine the service id.
     pub history: Option<HistoryLocation>,
     /// Whether the request is for a background answer. If `true`, an answer that is still in
     /// progress is read as an answer without messages, whose id is the continuation token. If

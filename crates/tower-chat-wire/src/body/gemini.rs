@@ -126,7 +126,7 @@ fn parse_function(function: Value) -> ToolDefinition {
 pub(crate) fn render_tools(definitions: &[ToolDefinition], schema_name: &str) -> Vec<Value> {
     let mut functions = Vec::new();
     let mut tools = Vec::new();
-    // One entry contains all functions. Its position in the list is that of the first function.
+    // One entry of the list contains all functions, at the position of the first function.
     let mut index = 0;
     for definition in definitions {
         let native = definition.native.as_ref();

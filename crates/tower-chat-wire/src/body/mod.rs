@@ -1,11 +1,11 @@
 //! Reads and writes whole bodies: of requests, with their options, and of answers, with their
 //! finish reason, usage and metadata.
 //!
-//! A [`BodyWire`] reads and writes the JSON bodies of one API. A field of a request is stored in
-//! the field of [`ChatOptions`](tower_chat_core::ChatOptions) with the same meaning. A field that
-//! has no such option is stored in [`extra`](tower_chat_core::ChatOptions::extra), and is written
-//! from there. A `null` field is ignored. A field of an answer for which [`Finish`] has no field is
-//! stored in its [`metadata`](Finish::metadata).
+//! A [`BodyWire`] reads and writes the JSON bodies of one API. A field of a request is read into
+//! the option of [`ChatOptions`](tower_chat_core::ChatOptions) with the same meaning. A field
+//! without such an option is read into the options [`extra`](tower_chat_core::ChatOptions::extra),
+//! from which the field is written again. A `null` field is ignored. A field of an answer for which
+//! [`Finish`] has no field is read into [`Finish::metadata`].
 //!
 //! ```
 //! use tower_chat_wire::body::BodyWire;

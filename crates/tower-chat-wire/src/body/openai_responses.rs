@@ -87,7 +87,8 @@ fn render_usage(usage: &Usage) -> Value {
     })
 }
 
-/// Adds the fields to a message that messages in requests may omit, and messages in answers have.
+/// Adds fields to a message item that all messages in answers have, and that messages in requests
+/// may omit.
 fn output_item(item: RawJson) -> RawJson {
     let Ok(mut fields) = item.parse::<Object>() else { return item };
     if !fields.contains_key("role") {

@@ -11,7 +11,7 @@ use crate::body::{BodyError, BodyWire};
 
 /// A codec for an HTTP client with JSON bodies.
 ///
-/// Each request is a `POST` to one address, with `content-type: application/json`. Layers of the
+/// Each request is a `POST` to the same URL, with `content-type: application/json`. Layers of the
 /// HTTP client can add an API key and other headers. Answers are not streamed.
 #[derive(Debug, Clone)]
 pub struct JsonClient {
@@ -20,10 +20,9 @@ pub struct JsonClient {
 }
 
 impl JsonClient {
-    /// Creates a codec for a wire and an address, such as
-    /// `https://api.openai.com/v1/chat/completions`. Some services, such as Gemini, expect the name
-    /// of the model in the address: the codec replaces `{model}` in the address by the name of the
-    /// model.
+    /// Creates a codec for a wire and a URL, such as `https://api.openai.com/v1/chat/completions`.
+    /// The codec replaces `{model}` in the URL by the name of the model, because some services,
+    /// such as Gemini, expect the name there.
     pub fn new(wire: BodyWire, uri: impl Into<String>) -> Self {
         Self { wire, uri: uri.into() }
     }

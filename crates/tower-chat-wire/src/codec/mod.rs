@@ -5,8 +5,8 @@
 //! is for both directions, with an application's own types instead of HTTP requests and responses.
 //! Serde converts these types to and from the JSON bodies. Each codec uses one
 //! [`BodyWire`](crate::body::BodyWire). Layers communicate through the extensions of a request.
-//! [`JsonClient`] and [`JsonServer`] move the extensions from one request to the other.
-//! [`JsonTypes`] does so only if [`JsonTypes::carrying`] is set.
+//! When [`JsonClient`] or [`JsonServer`] converts a request, it moves the extensions to the new
+//! request. [`JsonTypes`] moves them only if [`JsonTypes::carrying`] was called.
 //!
 //! These codecs neither request nor return streams. An application's own server can stream an
 //! answer with [`Completion`], which writes the answer in chunks.

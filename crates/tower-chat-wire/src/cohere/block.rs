@@ -42,8 +42,8 @@ fn parse_thinking(mut block: Object) -> Option<Part> {
 }
 
 /// Reads a document in a tool's result. The data of the document become the text of the part. The
-/// native item of the part contains the rest of the block: in it, an empty string replaces data
-/// that are a string, and `null` replaces data that are another JSON value.
+/// native item of the part contains the block, in which the data are replaced: data that are a
+/// string by an empty string, and data that are another JSON value by `null`.
 fn parse_document(mut block: Object) -> Option<Part> {
     let mut document = take_object(&mut block, "document")?;
     let data = take(&mut document, "data")?;
@@ -58,8 +58,8 @@ fn parse_document(mut block: Object) -> Option<Part> {
     Some(Part::Text(text))
 }
 
-/// Reads an image. Returns `None` if the image has other fields than its URL, or is not an image. A
-/// `data:` URL contains the bytes of the image.
+/// Reads an image from its URL. From a `data:` URL, reads the bytes of the image. Returns `None` if
+/// the block has other fields than its type and the URL, or if the media type is not an image.
 fn parse_image(block: Object) -> Option<Part> {
     let mut image: Object = block.get("image_url")?.parse().ok()?;
     let url = take_text(&mut image, "url").filter(|_| image.is_empty() && block.len() == 2)?;
@@ -70,7 +70,7 @@ fn parse_image(block: Object) -> Option<Part> {
     media.media_type.starts_with("image/").then_some(Part::Media(media))
 }
 
-/// Writes the block of a part. Returns `None` for a part that the wire has no block for.
+/// Writes the block of a part. Returns `None` for a part for which the wire has no block.
 pub(super) fn render(part: &Part) -> Option<RawJson> {
     match part {
         Part::Text(text) => Some(render_text(text)),

@@ -145,8 +145,9 @@ fn render_message(message: &Message, round: &mut Round) -> Vec<RawJson> {
     let usual = render_usual(message, round);
     let Some(json) = as_read::unchanged(message, WIRE, parse) else { return usual };
     if round.has_renamed() {
-        // The calls in this JSON have the ids that were read, and not the new ids of the round. In
-        // a new round, the ids of the following results are not replaced either.
+        // This JSON contains the original ids of the calls, and not the ids that the round has
+        // assigned. A new round is begun, so that the results of these calls are also written with
+        // their original ids.
         *round = Round::of_any_ids();
     }
     vec![json]
@@ -228,9 +229,9 @@ fn is_envelope(item: &Native) -> bool {
         && !as_read::is_mark(item, WIRE)
 }
 
-/// Returns the native item with the fields of a message whose fields include `type`, so that
-/// [`is_envelope`] does not recognise it. The item is recognised by the mark that such a message
-/// has: the JSON of the mark contains all fields of the item.
+/// Returns the native item with the fields of a message, if these fields include `type`.
+/// [`is_envelope`] does not recognise such an item. The message has a mark, because it was not read
+/// in the usual form, and the item is found by comparing its fields with the JSON of the mark.
 fn typed_envelope(message: &Message) -> Option<&Native> {
     let original: Object = as_read::original(message, WIRE)?.parse().ok()?;
     let is_in_original = |(name, value): (&String, &RawJson)| {

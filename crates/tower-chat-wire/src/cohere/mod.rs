@@ -9,9 +9,9 @@
 //! message, such as citations, become a native part before its other parts.
 //!
 //! In the usual form, the content of an assistant message is a list of blocks. The content of any
-//! other message is a string if it is a single text, and a list otherwise. A message in any other
-//! form begins with a native part that contains the JSON of the message. If the application has not
-//! changed the message, this JSON is written.
+//! other message is a string if the message has a single text, and a list of blocks otherwise. A
+//! message in any other form begins with a native part that contains the JSON of the message. If
+//! the application has not changed the message, this JSON is written.
 //!
 //! Messages of other wires are written in the closest form of this wire. The following parts are
 //! not written: reasoning and native items of other wires, provider-executed calls and their

@@ -25,8 +25,8 @@ pub(crate) struct GeminiAccumulator {
 
 #[derive(Debug)]
 enum Part {
-    /// A part with a text and no other fields. If the next part is of the same kind, its text is
-    /// appended to this text.
+    /// A part with a text and no other fields. The text of a following part of the same kind is
+    /// appended.
     Plain { text: String, is_thought: bool },
     /// A call whose arguments arrive in pieces. `index` is the index of the call among all calls of
     /// the answer.

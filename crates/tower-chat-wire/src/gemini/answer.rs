@@ -120,9 +120,8 @@ fn spell(reason: &FinishReason) -> &str {
     }
 }
 
-/// Reads the usage. Gemini counts the tokens of thoughts separately from the output, and the input
-/// tokens of its own tools separately from the prompt. This function adds them to the output and to
-/// the input.
+/// Reads the usage. Adds the tokens of thoughts to the output tokens, and the input tokens of
+/// Gemini's own tools to the input tokens, because Gemini counts them separately.
 pub(crate) fn usage(json: &Value) -> Usage {
     let count = |name| json.get(name).and_then(Value::as_u64).unwrap_or_default();
     let thought = count("thoughtsTokenCount");

@@ -78,8 +78,8 @@ pub(super) fn is_envelope(native: &Native) -> bool {
         .is_some_and(|parts| matches!(parts.get(), "null" | "{}"))
 }
 
-/// Writes a content with these parts. The envelope contains its other fields, and determines
-/// whether a single part is written without a list.
+/// Writes a content with these parts. The envelope contains the other fields of the content, and
+/// determines whether a single part is written without a list.
 pub(super) fn render(mut envelope: Fields, parts: &[RawJson]) -> RawJson {
     let is_single = envelope.get("parts").is_some_and(|form| form.get() == "{}");
     envelope.set(

@@ -16,9 +16,9 @@
 //!
 //! All other data are stored in [`Native`](tower_chat_core::Native) items of the wire [`WIRE`]:
 //! thought signatures, ids of an unusual form, spellings, unknown fields. The native item of a part
-//! is the JSON of the part without the values that are fields of the message; `null` replaces a
-//! value that had an unusual form. A part of an unknown kind, such as `executableCode` or
-//! `codeExecutionResult`, becomes a [`Part::Native`] with the whole part, at its position. If a
+//! contains the JSON of the part without the values that the part stores in its own fields; `null`
+//! replaces a value that had an unusual form. A part of an unknown kind, such as `executableCode`
+//! or `codeExecutionResult`, becomes a [`Part::Native`] with the whole part, at its position. If a
 //! content has an unusual role or more fields, a [`Part::Native`] before its parts contains the
 //! content, in which `null` replaces the parts. A message without such data has no native item. The
 //! fields of a message take precedence over its native items, so that changes by an application are
@@ -26,7 +26,7 @@
 //!
 //! Messages of other wires are written in the closest form of this wire. All system messages become
 //! the system instruction. Each result is written with the id and the name of the call that it
-//! answers. Results are written before all other parts between two contents of the model, and the
+//! answers. Between two contents of the model, results are written before all other parts, and the
 //! results of consecutive tool messages are joined into one content. A text result is written as
 //! `{"output": …}`, and an error as `{"error": …}`. Media in results are written after all results.
 //! Arguments that are not a JSON object become `{"arguments": "the text"}`. If a conversation

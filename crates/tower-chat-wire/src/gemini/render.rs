@@ -29,7 +29,7 @@ pub struct RequestContents {
     pub contents: Vec<RawJson>,
 }
 
-/// The written form of the first call of a content if this call has no thought signature.
+/// How the first call of a content is written if it has no thought signature.
 ///
 /// A first call has no signature if a model of another provider or an older model of Gemini made
 /// the call, or if an earlier call that had the signature was removed from the history.

@@ -17,8 +17,8 @@ use crate::{
 
 const CONFIG: &str = "generationConfig";
 
-/// Returns the fields of a request body, with their values as JSON text. The body does not name the
-/// model: the address of the request does.
+/// Returns the fields of a request body, with their values as JSON text. The URL of the request
+/// names the model, and the body does not.
 ///
 /// A field in the `extra` options replaces the field of a named option, and a `null` in `extra`
 /// removes the field. `extra` can also contain the object `generationConfig`: each of its fields

@@ -50,8 +50,8 @@ pub(super) struct Rendered {
 }
 
 /// Writes a result. `call` is the call that the result answers, if this call is in the history. The
-/// result is written with the id of the call. If the result has no name and was not read from this
-/// wire, it is also written with the name of the call.
+/// result is written with the id of the call. A result without a name that was not read from this
+/// wire is also written with the name of the call.
 pub(super) fn render(result: &ToolResult, call: Option<&ToolCall>) -> Rendered {
     let (mut fields, key, mut inner) = open_native(result.native.as_ref(), RESULT);
     if result.native.as_ref().is_none_or(|native| &*native.wire != WIRE) {
@@ -75,9 +75,9 @@ pub(super) fn render(result: &ToolResult, call: Option<&ToolCall>) -> Rendered {
 }
 
 /// Returns the text of a response: the text in its only field, or the JSON of the whole response.
-/// Also stores the form of the response in the field `response` of `inner`, so that it can be
-/// written again: `null` if the text is the whole JSON, or an object with the name of the only
-/// field. The usual fields `output` and `error` need no such entry.
+/// Also stores the form of the response in the field `response` of `inner`, so that the response
+/// can be written in the same form: `null` if the text is the whole JSON, or an object with the
+/// name of the only field. If the only field is `output` or `error`, nothing is stored.
 fn parse_response(response: RawJson, inner: &mut Fields) -> String {
     if let Some((key, text)) = only_text(&response) {
         if plain_key(&response).is_none() {

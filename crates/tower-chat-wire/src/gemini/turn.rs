@@ -1,4 +1,4 @@
-//! Finds the calls that results answer, and moves results before the other parts of the user.
+//! Finds the call that each result answers, and moves results before the other parts of the user.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use crate::fields::{Fields, raw};
 pub(super) struct Content {
     envelope: Fields,
     is_user: bool,
-    /// Whether the content may be joined with the next content, if that may be joined too. Contents
+    /// Whether the content may be joined with an adjacent content that may also be joined. Contents
     /// that were read from this wire are not joined.
     may_join: bool,
     results: Vec<RawJson>,
@@ -124,10 +124,10 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// Removes and returns the open call that a result answers: the first open call with the id of
-    /// the result. If there is none, the first open call without an id. If the result has no id and
-    /// every open call has an id, the first open call. In the last two cases, the call must also
-    /// have the name of the result, if the result has a name.
+    /// Removes and returns the open call that a result answers. This is the first open call with
+    /// the id of the result, or the first open call without an id if there is none. For a result
+    /// without an id, if all open calls have ids, this is the first open call. Unless the call is
+    /// found by its id, the call must have the name of the result, if the result has a name.
     pub(super) fn answer(&mut self, result: &ToolResult) -> Option<&'a ToolCall> {
         let name = result.name.as_deref().filter(|name| !name.is_empty());
         let position = match some_id(result.call_id.as_deref()) {

@@ -8,7 +8,7 @@
 //! message, this JSON is written.
 //!
 //! Messages of other wires are written in the closest form of this wire. Each result is written
-//! with the name of its tool, which is taken from the call if the result has no name. Images in
+//! with the name of its tool. If the result has no name, the name is read from the call. Images in
 //! results are written in a user message after the results. The following parts are not written:
 //! reasoning and native items of other wires, provider-executed calls and their results, approvals,
 //! errors, and media other than images in base64.

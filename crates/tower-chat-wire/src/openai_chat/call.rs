@@ -14,10 +14,10 @@ const LEGACY: &str = "function_call";
 /// A type of tool call on this wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kind {
-    /// The name of the type. The field of a call that contains its name and its arguments has the
-    /// same name.
+    /// The name of the type, which is also the name of the field with the object that contains the
+    /// name and the arguments of a call.
     pub(super) name: &'static str,
-    /// The name of the field with the arguments, in the object with the name and the arguments.
+    /// The name of the field of this object that contains the arguments.
     pub(super) arguments: &'static str,
 }
 
@@ -63,10 +63,10 @@ pub(super) fn parse_all(fields: &mut Fields) -> Result<Vec<ToolCall>, WireError>
     Ok(calls)
 }
 
-/// Writes the calls into the fields of a message. Calls are items of `tool_calls`, except for one
-/// call that was read from the field `function_call`, which is written to this field again. For
-/// [`Audience::Model`], this call is an item of `tool_calls` too if it has an id, because its
-/// result refers to the id.
+/// Writes the calls into the fields of a message. One call that was read from the field
+/// `function_call` is written to this field again, and all other calls are written as items of
+/// `tool_calls`. If the call from `function_call` has an id, it is also written as an item of
+/// `tool_calls` for [`Audience::Model`], because its result refers to the id.
 pub(super) fn render_all(calls: &[&ToolCall], fields: &mut Fields, audience: Audience) {
     let may_be_legacy = |call: &ToolCall| audience == Audience::Transcript || call.id.is_none();
     let mut list = Vec::new();
@@ -125,9 +125,9 @@ fn parse_legacy(item: &RawJson) -> Result<ToolCall, WireError> {
 }
 
 /// Removes and reads the name and the arguments of a call. If the arguments are not a string, their
-/// JSON text becomes the arguments of the call. If they are missing, the arguments of the call are
-/// empty. In both cases, the field is set to `null` in `inner`, so that [`with_call`] writes the
-/// same form again.
+/// JSON text becomes the arguments of the call. If the field is missing, the arguments of the call
+/// are empty. In both cases, the field is set to `null` in `inner`, so that [`with_call`] writes
+/// the same form again.
 fn take_call(inner: &mut Fields, arguments: &str) -> Result<ToolCall, WireError> {
     let name = inner.take_text("name").ok_or(WireError::Field {
         what: "a tool call",

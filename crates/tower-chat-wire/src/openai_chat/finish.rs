@@ -17,8 +17,7 @@ const FINISH_REASON: &str = "finish_reason";
 /// model.
 const NATIVE_REASON: &str = "native_finish_reason";
 
-/// Returns whether a finish reason means that the answer reached a token limit. The list contains
-/// the texts of all services.
+/// Returns whether a finish reason of any service means that the answer reached a token limit.
 fn is_length(reason: &str) -> bool {
     let reason = reason.to_ascii_lowercase();
     matches!(

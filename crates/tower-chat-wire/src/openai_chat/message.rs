@@ -102,9 +102,10 @@ pub fn render_messages<'a>(
     messages.into_iter().flat_map(|message| render_message(message, audience)).collect()
 }
 
-/// Returns whether a message needs no native item. `rest` are the fields of the JSON that are not
-/// in the message otherwise. No native item is needed if `rest` is only the role, or only the role
-/// and `"content": null` of an assistant message, which the writer adds itself.
+/// Returns whether a message needs no native item. `rest` contains the fields of the JSON that the
+/// message has no field for. A message with content needs no native item if `rest` contains only
+/// the role. An assistant message without content needs none if `rest` contains only the role and
+/// `"content": null`, because the writer adds both.
 fn is_plain(role: Role, rest: &Fields, parts: &[Part]) -> bool {
     if parts.iter().any(content::is_content) {
         rest.len() == 1

@@ -110,9 +110,9 @@ impl MessageAccumulator {
 
     /// Returns the whole message. `is_cut_off` is whether the answer reached a token limit.
     ///
-    /// Fields that describe the deltas of the stream are not part of a whole answer. They are
-    /// stored in a native part of [`DELTA_WIRE`](super::DELTA_WIRE), which is never sent to a
-    /// service.
+    /// Fields that describe the deltas of the stream are not part of a whole answer. These fields
+    /// are stored in a native part of the wire [`DELTA_WIRE`](super::DELTA_WIRE), which is never
+    /// sent to a service.
     pub(super) fn into_message(self, is_cut_off: bool) -> Result<Message, AnswerError> {
         let fields = self.other_fields.into_object();
         let (of_pieces, mut fields): (Object, Object) =
@@ -144,8 +144,8 @@ impl MessageAccumulator {
 }
 
 /// Returns whether a field describes the deltas of a stream, and not the message. An example is
-/// `channel`, which Groq sends for gpt-oss. Such a field is a string, a number or a boolean, and is
-/// not known from whole answers. Objects and lists always belong to the message.
+/// `channel`, which Groq sends for gpt-oss. Returns `true` for a string, a number or a boolean, if
+/// the field is not known from whole answers. Objects and lists always belong to the message.
 fn is_of_pieces(name: &str, value: &RawJson) -> bool {
     let is_scalar = !value.get().starts_with(['{', '[', 'n']);
     let is_known = OF_MESSAGES.contains(&name)
@@ -238,12 +238,12 @@ impl Calls {
     /// some services use the same index for every call:
     ///
     /// - If the delta has a name and its id differs from the id of this call, the delta continues
-    ///   the call with its own id, or begins a new call if there is none.
+    ///   the call with the id of the delta, or begins a new call if no call has this id.
     /// - If [`Call::is_followed_by`] returns `true`, the delta begins a new call.
     ///
-    /// A delta with an id and no index continues the call with this id, or begins a new call if
-    /// there is none. A delta with a name, and without an index and an id, begins a new call. A
-    /// delta with none of the three continues the newest call.
+    /// A delta with an id and no index continues the call with this id, or begins a new call if no
+    /// call has this id. A delta with a name and neither an index nor an id begins a new call. A
+    /// delta without index, id and name continues the newest call.
     fn position(&self, piece: &Piece<'_>) -> Option<usize> {
         let Piece { index, id, name, .. } = *piece;
         let of_id = |index: &str| {

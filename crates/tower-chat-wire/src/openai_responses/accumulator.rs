@@ -55,8 +55,8 @@ impl ResponsesAccumulator {
         }
     }
 
-    /// Adds an event without a type. Such an event is an error, or the whole response of a service
-    /// that does not support streams.
+    /// Adds an event without a type, which is an error, or the whole response of a service that
+    /// does not support streams.
     fn push_untyped(&mut self, event: Object, frame: &Frame) -> Result<(), AnswerError> {
         if let Some(error) = error_in(&event) {
             return Err(error);

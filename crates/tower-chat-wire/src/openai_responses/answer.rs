@@ -17,9 +17,9 @@ pub(crate) fn parse(body: &str, context: &AnswerContext) -> Result<Answer, Answe
     read(object::parse(body)?, Vec::new(), context)
 }
 
-/// Reads a response. `items` are the items that were received in the stream before the response.
-/// They are used if the list `output` of the response is shorter, because some services send an
-/// empty list there.
+/// Reads a response. `items` are the items that were received in the stream before the response. If
+/// the list `output` of the response is shorter, `items` replaces this list, because some services
+/// send an empty list in the response.
 pub(super) fn read(
     mut response: Object,
     items: Vec<RawJson>,

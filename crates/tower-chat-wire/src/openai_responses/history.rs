@@ -72,15 +72,16 @@ impl HistoryLocation {
 }
 
 /// Returns the conversation id of a response, or the id of the response if it belongs to no
-/// conversation. Returns `None` if it belongs to no conversation and the service has not stored it.
+/// conversation. Returns `None` if the response belongs to no conversation and the service has not
+/// stored the response.
 fn stored_under(response: &Object) -> Option<String> {
     let is_stored = response.get("store").is_none_or(|store| store.get() != "false");
     conversation(response).or_else(|| text(response, "id").filter(|_| is_stored))
 }
 
-/// Returns the service id of a response whose request is unknown. This is the conversation id, if
-/// any. If the response is stored and continues another response, this is the id of the response.
-/// For any other response, returns `None`.
+/// Returns the service id of a response whose request is unknown: the conversation id of the
+/// response, if any, or the id of the response if the response is stored and continues another
+/// response. Returns `None` for any other response.
 pub(super) fn named_by(response: &Object) -> Option<HistoryOwner> {
     let has_previous_response = || text(response, "previous_response_id").is_some();
     let id = conversation(response)

@@ -84,8 +84,8 @@ fn with_outputs_at_calls(items: Vec<Item>) -> Vec<Item> {
     if targets.iter().all(Option::is_none) {
         return items;
     }
-    // The sort is stable, so that the order of outputs with the same target does not change. They
-    // precede the item whose index is the target.
+    // The sort is stable, so that the order of outputs with the same target does not change. All
+    // outputs with a target precede the item whose index is the target.
     let mut placed: Vec<((usize, bool), Item)> = items
         .into_iter()
         .zip(targets)

@@ -205,9 +205,9 @@ impl Reading {
     }
 
     /// Adds an item of an unknown type as a native part. An item with a role is added to a message
-    /// of this role. Of the items without a role, an approval becomes a user message, and an output
-    /// is added to a tool message unless the last message is an assistant message. All others are
-    /// added to an assistant message.
+    /// of this role. If an item has no role, an approval becomes a user message, and an output is
+    /// added to a tool message unless the last message is an assistant message. Any other item
+    /// without a role is added to an assistant message.
     fn unknown(&mut self, item: RawJson, fields: &Fields, kind: &str) {
         let role = fields.get("role").and_then(|role| role.parse().ok());
         let is_answer = kind.ends_with("_output") && self.last(Role::Assistant).is_none();

@@ -20,9 +20,8 @@ use crate::{
 /// Writes messages as the items of an `input`.
 ///
 /// A call and its result are written with the same id, even if their original ids differ. How an
-/// item is written depends only on its message and on earlier messages. The only exception are
-/// outputs: if there are messages between a call and its output, the output is moved before these
-/// messages.
+/// item is written depends only on its message and on earlier messages, with one exception: if
+/// there are messages between a call and its output, the output is moved before these messages.
 ///
 /// ```
 /// use tower_chat_core::{Message, ToolCall, ToolResult};

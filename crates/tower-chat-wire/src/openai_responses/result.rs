@@ -15,9 +15,9 @@ use crate::{
 
 /// Reads the result of an output item. An output that is `null` or an empty list becomes a result
 /// without content, whose native item contains the output. An object becomes one native part.
-/// `call` is the type of the call that the result answers, if the call is in the list. If a call of
-/// this type usually has an output of another type, the native item contains the type of the
-/// output.
+/// `call` is the type of the call that the result answers, if the call is in the list. If the type
+/// of the output differs from the usual type for this call, the native item contains the type of
+/// the output.
 pub(super) fn parse(
     mut fields: Fields,
     kind: &OutputKind,

@@ -61,8 +61,8 @@ impl Error for UnsupportedMedia {
 ///
 /// The new messages are those after the [history](ChatRequest::history) and after the last
 /// assistant or tool message of the request. The media of all new messages are counted together,
-/// because the wires join these messages. The results of tools are not checked, because a tool that
-/// has run cannot be refused.
+/// because the wires join these messages. The results of tools are not checked, because their tools
+/// have already run.
 ///
 /// # Errors
 ///

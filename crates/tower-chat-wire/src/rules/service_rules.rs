@@ -1,4 +1,4 @@
-//! The type of the rules of one service.
+//! Defines [`ServiceRules`] and the types of its fields.
 
 use std::sync::Arc;
 

@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use tower_chat_core::RawJson;
 
-/// A list of items in the order in which they began. Each item can be found by the index that the
-/// service assigns to it. This takes constant time, because a stream may have as many items as
-/// pieces.
+/// A list of items in the order in which they began. An item is found in constant time by the index
+/// that the service assigns to the item. A stream may have as many items as pieces, so that a
+/// linear search would take quadratic time.
 ///
 /// If several items have the same index, the newest of them is found. The index `None` finds the
 /// newest item without an index.

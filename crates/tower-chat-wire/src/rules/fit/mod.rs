@@ -156,7 +156,7 @@ struct Fitting<'r> {
     names: NameMap,
     ids: CallIds,
     changes: Vec<Change>,
-    /// The media that were removed from the results of the current round. They are sent in a user
+    /// The media that were removed from the results of the current round, and are sent in a user
     /// message after these results.
     moved_media: Vec<Part>,
     /// The numbers of images and documents since the last assistant message whose content is sent.

@@ -63,8 +63,8 @@ fn a_content_is_one_text_where_the_service_refuses_lists() {
     }
     let sent = body(&of_lists(), &rules(OpenAiChat, "openai"));
     assert!(sent["messages"][4]["content"].is_array(), "OpenAI takes lists");
-    // The same service has sent this text in a list, so the text has a native item. It is sent as a
-    // string.
+    // The same service has sent this text in a list, so the text has a native item. The text must
+    // be sent as a string.
     let mut text = Text::new("It is.");
     let native = Native::new("openai-chat", r#"{"type":"text"}"#.parse().unwrap());
     text.native = Some(native.issued_by("groq"));

@@ -335,8 +335,8 @@ fn new_media_that_a_service_does_not_take_are_an_error_and_stored_ones_a_sentenc
             matches!(error, UnsupportedMedia::Media { media_type: found, .. } if found == media_type)
         });
         assert!(expected, "{name}: {refused:?}");
-        // Media in an earlier message of the request or in the stored history are not refused: a
-        // sentence replaces them.
+        // Media in an earlier message of the request, or in the stored history, do not cause an
+        // error, and a sentence replaces these media.
         let stored = ChatRequest::new(vec![
             alone(),
             Message::assistant("I see."),
