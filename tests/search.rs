@@ -1,4 +1,4 @@
-//! The search for a generated case that fails.
+//! Searches for a generated case that fails.
 
 use std::{
     env,

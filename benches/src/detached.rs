@@ -6,7 +6,7 @@
 //!
 //! - `appends`, `appends_durable`: the number of appends to the update log for each run and second,
 //!   with the default settings and with `durable_delivery`. Bounds: 1.1 and 4.1. The last message
-//!   and the end of a run are appended at once, which adds at most 2 appends to each run.
+//!   and the end of a run are appended immediately, which adds at most 2 appends to each run.
 //! - `update`: the processor time of the process for each update, minus the processor time for the
 //!   same runs in the same pipeline without the layer. The model sends its tokens without a pause.
 //!   Bound: 2 us.

@@ -185,7 +185,8 @@ mod tests {
         ] {
             assert_ne!(replayed(&stored, &without_one, &times), shown);
         }
-        // The window contains nearly all messages, so that cutting does not reduce the work.
+        // The window contains nearly all messages, so that the window does not reduce the work of
+        // the other steps.
         assert!(shown.len() > replayed(&stored, &all.with_window(None), &times).len() * 9 / 10);
     }
 }

@@ -117,11 +117,13 @@ struct Measured {
     syncs: u64,
 }
 
-/// The bare connection, which the model writes to during service calls.
+/// The bare connection. During each service call, the model executes one transaction on this
+/// connection.
 struct Floor {
     bare: Arc<Mutex<Bare>>,
     conversation: Option<BareConversation>,
-    /// The remaining transactions of the run, and the times of the finished ones.
+    /// The remaining transactions of the run. `times` contains the times of the finished
+    /// transactions.
     appends: VecDeque<BareAppend>,
     times: Vec<f64>,
 }

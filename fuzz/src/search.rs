@@ -24,7 +24,7 @@ use crate::{
 const FIXED_BYTES: usize = 1024 * 1024;
 const BYTES_PER_BYTE: usize = 512;
 /// The limit on the processor time of an execution is a fixed time plus a time for each byte of the
-/// input. Quadratic work takes a thousand times as long as linear work.
+/// input. For long inputs, quadratic work takes a thousand times as long as linear work.
 const FIXED_TIME: Duration = Duration::from_millis(20);
 const TIME_PER_BYTE: Duration = Duration::from_micros(5);
 /// The factor by which the limits on time are extended, because a debug build is slower.

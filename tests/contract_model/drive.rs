@@ -1,4 +1,4 @@
-//! Executes a case, and compares it with the model after each step.
+//! Executes a case, and compares the conversation with the model after each attempt.
 
 use std::{
     cell::OnceCell,
@@ -37,7 +37,7 @@ use crate::contract_model::{
 
 type Client = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
-/// Returns the difference from the model, if any.
+/// Executes a case. Returns the first difference between the conversation and the model, if any.
 pub(crate) fn difference(case: &Case, fault: Option<Fault>) -> Option<String> {
     thread_local! {
         static RUNTIME: OnceCell<Runtime> = const { OnceCell::new() };

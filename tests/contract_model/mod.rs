@@ -1,4 +1,4 @@
-//! Tests that generated conversations follow a plain model of the contract.
+//! Compares generated conversations with a plain model of the contract.
 //!
 //! A [case](case) is a conversation over the public API. Cases have approvals, hooks, changing sets
 //! of tools, late results, returned calls, several messages in an answer, failing service calls,
@@ -12,7 +12,7 @@
 //! Environment variables set the seed (`TOWER_CHAT_SEED`), the number of cases (`TOWER_CHAT_CASES`)
 //! or the duration of the test (`TOWER_CHAT_SECONDS`), the number of threads
 //! (`TOWER_CHAT_THREADS`), and the features of cases (`TOWER_CHAT_FEATURES`). `TOWER_CHAT_CASE`
-//! selects a single case. This command tries a million cases:
+//! selects a single case. This command executes a million cases:
 //!
 //! ```text
 //! TOWER_CHAT_CASES=1000000 cargo test --release -p tower-chat-tests --test tests contract_model::conversations
@@ -33,7 +33,7 @@ use self::{case::Case, drive::difference, features::Features, planted::Fault};
 use crate::search::{Search, shrunk};
 
 const SEED: u64 = 20_261_122;
-/// The number of cases for which a debug build needs about ten seconds.
+/// The default number of cases. A debug build needs about ten seconds for them.
 const CASES: u64 = 500;
 
 #[test]

@@ -41,7 +41,7 @@ pub(crate) struct Attempt {
 /// The behaviour of a caller while it waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) enum Caller {
-    /// Waits for the answer, up to a long timeout.
+    /// Waits for the answer, for at most a long time.
     #[default]
     Patient,
     /// Drops the future or the stream after this number of polls.

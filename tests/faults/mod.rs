@@ -6,8 +6,8 @@
 //! disconnect; and processes die. After every attempt, the visible history and the open run are
 //! compared with a [model](model) of the contract.
 //!
-//! Other tests [kill](killed) real processes at every step, and run one conversation in [two](two)
-//! processes at the same time.
+//! Other tests [kill](killed) real processes at every step, and execute runs of one conversation in
+//! [two](two) processes at the same time.
 //!
 //! `TOWER_CHAT_SEED` sets the seed, `TOWER_CHAT_CASES` the number of cases, and `TOWER_CHAT_CASE`
 //! selects a single case.

@@ -30,8 +30,8 @@ pub(crate) fn check_calls(case: &Case, index: &TraceIndex<'_>) -> Result<(), Str
 }
 
 /// Checks that a finished tool call never runs again, that a tool call with an unknown outcome runs
-/// again only if allowed, and that no tool runs without a required approval. In modes with durable
-/// starts, a tool must not run before its start is durable.
+/// again only if allowed, and that no tool runs without a required approval. In modes that store
+/// the start of a tool, a tool must not run before its start is durable.
 fn tools_run_as_often_as_declared(case: &Case, index: &TraceIndex<'_>) -> Result<(), String> {
     let mut keys: HashMap<&str, &str> = HashMap::new();
     let mut ran: HashSet<&str> = HashSet::new();
@@ -177,7 +177,8 @@ pub(crate) fn one_answer_is_lost_at_most(
     require(lost <= failures, || format!("{lost} answers are lost in {failures} failures"))
 }
 
-/// Checks that acknowledged messages are durable, and that no caller gets an error without a fault.
+/// Checks that acknowledged messages are durable, and that no caller receives an error unless a
+/// fault was injected.
 fn callers_receive_the_true_outcome(
     case: &Case,
     attempt: &AttemptAt<'_>,

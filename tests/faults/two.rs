@@ -1,4 +1,4 @@
-//! Tests of two processes that run the same conversation at the same time.
+//! Tests with two processes that execute runs of the same conversation at the same time.
 
 use tokio::task::yield_now;
 use tower_chat::{

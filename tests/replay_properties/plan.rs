@@ -71,8 +71,7 @@ impl Plan {
         }
     }
 
-    /// Returns the end times of the tool calls in these messages. For some calls the time is
-    /// unknown.
+    /// Returns the end times of the tool calls in these messages. Some calls have no end time.
     pub(crate) fn finish_times(&self, messages: &[Message]) -> FinishTimes {
         let mut times = FinishTimes::new();
         let stored = messages.iter().enumerate();

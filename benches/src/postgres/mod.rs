@@ -189,7 +189,7 @@ async fn run_once(
     Ok(times.map(|((_, answered), next)| us_between(*answered, next)).collect())
 }
 
-/// Returns the times of the same number of appends on the bare connection.
+/// Executes as many appends on the bare connection as a run makes, and returns their times.
 async fn append(
     bare: Bare,
     mut to: BareConversation,

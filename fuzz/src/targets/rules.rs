@@ -9,7 +9,7 @@ use tower_chat::{
 
 use crate::Plant;
 
-/// Returns the messages as they are replayed for a model.
+/// Returns the replay of the messages, as a model would receive it.
 pub(crate) fn replayed(messages: &Messages) -> Messages {
     let mut replay = Replay::new(DanglingCalls::Interrupted);
     messages.iter().for_each(|message| replay.push(message));

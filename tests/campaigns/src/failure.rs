@@ -4,7 +4,7 @@ use std::fmt::Display;
 /// The reason why a campaign has no figures.
 #[derive(Debug, thiserror::Error)]
 pub enum Failure {
-    /// The contract is broken. The same seed and case reproduce the failure.
+    /// The campaign has found a broken rule. The same seed and case reproduce the failure.
     #[error("broken promise in case {case} of seed {seed}: {what}")]
     Found {
         /// The seed of the campaign.

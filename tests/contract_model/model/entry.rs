@@ -191,7 +191,7 @@ impl Outcome {
         }
     }
 
-    /// Returns the text of the outcome, with a mark if it is an error.
+    /// Returns the text of the outcome, followed by `!` if the outcome is an error.
     pub(super) fn text(&self, is_stored: bool) -> String {
         format!("{}{}", self.words(is_stored), if self.is_error { "!" } else { "" })
     }

@@ -77,7 +77,7 @@ impl OwnLoop {
         system.into_iter().chain(list[from..].iter().cloned()).collect()
     }
 
-    /// Sends messages once.
+    /// Sends messages to the persister of a process, and returns the answer.
     async fn send(
         &self,
         request: &ChatRequest,
@@ -131,7 +131,7 @@ impl OwnLoop {
         Ok(None)
     }
 
-    /// Continues in a copy of the conversation.
+    /// Sends a text of the user in a copy of the conversation.
     async fn continue_in(
         &self,
         copy: ConversationKey,
@@ -173,7 +173,7 @@ fn persister(case: &Case, store: &Process, model: &ScriptedModel, fault: Option<
     }))
 }
 
-/// Returns the difference from the expected conversation, if any.
+/// Executes a case. Returns the first difference from the expected conversation, if any.
 pub(super) fn difference(case: &Case, fault: Option<Fault>) -> Option<String> {
     thread_local! {
         static RUNTIME: OnceCell<Runtime> = const { OnceCell::new() };

@@ -82,8 +82,8 @@ impl TurnModel {
         }
     }
 
-    /// Updates the model after a crash of the server that has lost answers: these answers no longer
-    /// must be stored. Returns the run if its caller received a lost answer.
+    /// Updates the model after a crash of the server that has lost answers: these answers need no
+    /// longer be stored. Returns the run if its caller received a lost answer.
     pub(crate) fn remove_lost(&mut self, is_stored: impl Fn(&str) -> bool) -> Option<Turn> {
         self.durable.retain(|token| is_stored(token));
         self.acknowledged.take_if(|token| !is_stored(token)).map(|_| self.turn)

@@ -10,9 +10,11 @@ pub(super) struct Counts {
     none: u64,
     refused: u64,
     reported: u64,
-    /// The number of all changes, and of those that `verify` reports.
+    /// The number of flips that change the record or the directory, and how many of these flips
+    /// `verify` reports.
     beside: [u64; 2],
-    /// The number of all changes, and of those that `verify` reports.
+    /// The number of flips after which messages are missing, and how many of these flips `verify`
+    /// reports.
     missing: [u64; 2],
     wrong: u64,
     first_wrong: Option<(u64, String)>,

@@ -1,4 +1,4 @@
-//! A process that executes runs, as the campaign sees it.
+//! The handle by which the campaign controls a process that executes runs.
 
 use std::{
     path::PathBuf,

@@ -47,7 +47,7 @@ pub(super) enum Request {
         from: String,
         to: String,
     },
-    /// Keeps this many of the newest messages.
+    /// Removes the oldest runs, so that at least `keep` messages remain.
     Prune {
         key: String,
         keep: u64,

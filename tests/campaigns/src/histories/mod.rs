@@ -6,9 +6,9 @@
 //! whether a lease has expired. The clocks are stepped forward and back. Some acknowledgements are
 //! late, or the client never receives them. The client then continues without the acknowledgement,
 //! or sends the same write again. Every operation is recorded with its begin and its end. The
-//! history (`event.rs`) is linearizable if there is an order of the operations in which each takes
-//! effect between its begin and its end, and in which a sequential store (`specification.rs`)
-//! returns the same answers.
+//! history (`event.rs`) is linearizable if its operations have an order with two properties: each
+//! operation takes effect between its begin and its end, and a sequential store
+//! (`specification.rs`) that executes the operations in this order returns the same answers.
 //!
 //! # The checker
 //!
@@ -25,8 +25,8 @@
 //!   overlap, the search therefore takes exponential time. `stateright` also depends on a web
 //!   server.
 //!
-//! The checker answers yes or no. For a history without an order, `check.rs` finds the shortest
-//! prefix without an order. The seed determines the operations of the clients, but not how they
+//! The checker answers yes or no. If a history has no such order, `check.rs` finds the shortest
+//! prefix that has none. The seed determines the operations of the clients, but not how they
 //! interleave. Therefore a finding is saved as a file, and `--check FILE` checks it again.
 
 mod check;

@@ -35,8 +35,8 @@ impl Conversations {
         }
     }
 
-    /// Waits until a conversation ends, and returns its outcome. Returns `None` after all conversations
-    /// have ended. Cancel safe.
+    /// Waits until a conversation ends, and returns its outcome. Returns `None` after all
+    /// conversations have ended. This function is cancel safe.
     pub(super) async fn next(&mut self) -> Option<Result<(), NotPlayed>> {
         while self.playing.len() < self.concurrency
             && let Some(recording) = self.waiting.next()

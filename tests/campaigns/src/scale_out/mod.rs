@@ -157,7 +157,7 @@ fn is_in_first_slots(cluster: &RedisCluster, key: &ConversationKey, slots: usize
     cluster.ask(0, &question).parse::<usize>().is_ok_and(|slot| slot < slots)
 }
 
-/// Returns a server, or the failure that its program is missing.
+/// Returns a started server, or a failure if the program of the server is missing.
 fn started<Server>(server: Result<Server, Missing>) -> Result<Server, Failure> {
     server.map_err(Failure::cannot_run)
 }

@@ -267,7 +267,8 @@ impl Clients {
         Ok(())
     }
 
-    /// Checks that a write after messages which the server has lost is refused.
+    /// Checks that the server refuses a write whose expected revision includes messages that the
+    /// server has lost.
     async fn check_writer_ahead(
         &mut self,
         store: &SharedStore,

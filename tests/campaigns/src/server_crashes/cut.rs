@@ -44,7 +44,7 @@ pub(super) fn cut_appended(
 
 /// Removes an incomplete transaction from the end of append-only files, as `docs/scaling.md`
 /// requires after a power loss. Redis 7.0 ignores an incomplete transaction when it starts, but
-/// leaves its first commands in the file, and executes them when it starts again.
+/// leaves its first commands in the file, and executes these commands at its next start.
 pub(super) fn repair_appended(files: &[PathBuf]) -> io::Result<()> {
     for file in files {
         let mut check = Command::new("redis-check-aof");

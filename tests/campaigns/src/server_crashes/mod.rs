@@ -12,10 +12,10 @@
 //!
 //! Afterwards, everything that the layers acknowledged must be stored, once and in order, and no
 //! message may be stored that was never sent. Unacknowledged messages may be stored. With
-//! `appendfsync everysec`, the end of each conversation may be missing. The campaign measures the
-//! time between the acknowledgement of the lost messages and the cut. Redis documents a loss of one
-//! or two seconds. The campaign fails if a lost message was acknowledged more than ten seconds
-//! before the cut. A writer with a newer revision than the server must be refused.
+//! `appendfsync everysec`, the last messages of each conversation may be missing. The campaign
+//! measures the time between the acknowledgement of the lost messages and the cut. Redis documents
+//! a loss of one or two seconds. The campaign fails if a lost message was acknowledged more than
+//! ten seconds before the cut. A writer with a newer revision than the server must be refused.
 
 mod clients;
 mod cut;

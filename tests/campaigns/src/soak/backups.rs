@@ -14,8 +14,8 @@ pub(super) struct Pending {
     pub(super) file: PathBuf,
     /// The last acknowledged run of each conversation when the backup began.
     pub(super) acknowledged: HashMap<u32, Option<u32>>,
-    /// The number of a measurement that was requested after the backup. Once both processes have answered it,
-    /// they have reported everything that the backup can contain.
+    /// The number of a measurement that was requested after the backup. Once both processes have
+    /// answered this request, they have reported all events that the backup can contain.
     pub(super) after: Option<u64>,
 }
 

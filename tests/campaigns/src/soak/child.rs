@@ -1,4 +1,4 @@
-//! One of the two processes, as the supervisor sees it.
+//! The handle by which the supervisor controls one of the two processes.
 
 use std::{collections::HashMap, path::Path, process::Stdio};
 
@@ -39,7 +39,8 @@ pub(super) struct Child {
     pub(super) is_open: bool,
     pub(super) was_killed: bool,
     pub(super) work: HashMap<u32, Work>,
-    /// The number of begun restarts of the store plus the number of ended ones.
+    /// The number of restarts of the store that have begun, plus the number of restarts that have
+    /// ended. The sum is odd during a restart.
     pub(super) restarts: u64,
     /// The number of the last measurement that the process has answered.
     pub(super) measured: u64,

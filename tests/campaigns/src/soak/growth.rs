@@ -23,7 +23,8 @@ impl Bound {
     }
 
     /// Returns the bound for the size of the log in bytes: a half plus 8 MiB. SQLite checkpoints
-    /// the log at 4 MB, but the log grows further while reads prevent that it restarts.
+    /// the log at 4 MB, but the log continues to grow as long as reads prevent SQLite from
+    /// restarting it at its beginning.
     pub(super) fn log() -> Self {
         Self { what: "bytes of the log", percent: 50, and: 8 << 20 }
     }

@@ -5,10 +5,10 @@
 //! This process is the supervisor, which decides each step. The supervisor has a model of every
 //! conversation, and compares the store with the model between the runs and at the end. The
 //! supervisor measures memory and open files of both processes, the length of the store's log and
-//! queue, and the duration of appends, and prints them for each tenth of the time. Memory, open
-//! files and the log must not grow. `growth.rs` bounds by how much the median of the last third may
-//! exceed the median of the first third. Durations and queue lengths depend on the machine, so they
-//! are printed and have no bounds.
+//! queue, and the duration of appends, and prints these values for each tenth of the time. Memory,
+//! open files and the log must not grow. `growth.rs` bounds by how much the median of the last
+//! third may exceed the median of the first third. Durations and queue lengths depend on the
+//! machine, so they are printed and have no bounds.
 
 mod backups;
 mod child;

@@ -25,7 +25,7 @@ use self::expected::Expected;
 pub use self::work::work;
 use crate::{Failure, Figures};
 
-/// Kills processes that export, import, copy, delete and migrate, and compares the final content
+/// Kills processes that export, import, copy, delete and migrate, and checks the final content
 #[derive(Debug, Clone, clap::Args)]
 pub struct Arguments {
     /// The number of transfers of each kind, each of which is killed several times
