@@ -1,9 +1,9 @@
-//! Tests of appends, and of attempts that begin.
+//! Tests of appends, and of the beginning of attempts.
 
 use super::{LEASE, MAX_BYTES, MAX_RUNS, MAX_UPDATES, Subject, at, expected, run_in, stored};
 use crate::{RunEnd, RunState, StoredUpdate, UpdateLogError};
 
-/// An append of unknown outcome can be repeated, also together with later updates.
+/// An append whose outcome is unknown can be repeated, alone or together with later updates.
 ///
 /// # Panics
 ///
@@ -37,7 +37,7 @@ pub async fn an_append_behind_a_gap_is_refused(subject: Subject) {
     assert_eq!(subject.all(&run).await, expected(&[((1, 0), "a")]));
 }
 
-/// Of two processes that begin the same attempt, one succeeds.
+/// If two processes begin the same attempt, exactly one of them succeeds.
 ///
 /// # Panics
 ///
@@ -54,7 +54,7 @@ pub async fn an_attempt_begins_once(subject: Subject) {
     }
 }
 
-/// After a later attempt has begun, writes of an earlier one fail and change nothing.
+/// After a later attempt has begun, writes of an earlier attempt fail and change nothing.
 ///
 /// # Panics
 ///
@@ -89,13 +89,13 @@ pub async fn a_later_attempt_adds_to_the_updates_of_an_earlier_one(subject: Subj
     subject.append(&run, (2, 0), &["c"]).await;
     let page = subject.page(&run, at((1, 0)), 10).await;
     assert_eq!(super::sketch(&page), expected(&[((1, 1), "b"), ((2, 0), "c")]));
-    // A reader may have received updates of the first attempt that were never stored.
+    // The position of this reader is an update of the first attempt that was never stored.
     let page = subject.page(&run, at((1, 40)), 10).await;
     assert_eq!(super::sketch(&page), expected(&[((2, 0), "c")]));
     assert_eq!(page.state, RunState::Open { attempt: 2, stop_requested: false });
 }
 
-/// An append that would exceed a limit stores nothing, and the run stays usable.
+/// An append that would exceed a limit stores nothing, and smaller appends still succeed.
 ///
 /// # Panics
 ///
@@ -133,7 +133,8 @@ pub async fn the_number_of_runs_is_bounded(subject: Subject) {
     let one_more = run_in("s", "c");
     let refused = subject.log.begin(&one_more, 1, LEASE).await;
     assert!(matches!(refused, Err(UpdateLogError::LimitExceeded { .. })), "{refused:?}");
-    // A later attempt at a run of the log needs no more space.
+    // A later attempt at a run that the log contains is accepted, because it does not increase the
+    // number of runs.
     subject.begin(&runs[0], 2).await;
     subject.clock.advance(LEASE + super::RETENTION);
     subject.begin(&one_more, 1).await;

@@ -7,7 +7,7 @@ use crate::{RunEnd, RunState, UpdateLogError, UpdatePosition};
 
 const SECOND: Duration = Duration::from_secs(1);
 
-/// After its end, a run has no owner.
+/// After its end, a run has no owner, so that no attempt can append updates.
 ///
 /// # Panics
 ///
@@ -37,7 +37,7 @@ pub async fn the_last_updates_and_the_end_are_stored_together(subject: Subject) 
     assert!(matches!(gap, Err(UpdateLogError::Gap { .. })), "{gap:?}");
     let open = RunState::Open { attempt: 1, stop_requested: false };
     assert_eq!(subject.page(&run, UpdatePosition::START, 1).await.state, open);
-    // An append of unknown outcome is repeated.
+    // The append is repeated, as if its outcome were unknown.
     for _ in 0..2 {
         let close = subject.log.append(&run, at((1, 0)), &stored(&["a"]), Some(&completed)).await;
         close.expect("the run is closed");
@@ -47,7 +47,7 @@ pub async fn the_last_updates_and_the_end_are_stored_together(subject: Subject) 
     }
 }
 
-/// Closing a run again is no error, and does not change how it ended.
+/// Closing a run again is not an error, and does not change its end.
 ///
 /// # Panics
 ///
@@ -140,7 +140,7 @@ pub async fn a_stop_of_an_ended_run_changes_nothing(subject: Subject) {
     assert!(!renewed.stop_requested);
 }
 
-/// A request to stop does not apply to later attempts: a resumed run does not stop.
+/// A request to stop does not apply to later attempts, so that a resumed run does not stop.
 ///
 /// # Panics
 ///
@@ -173,7 +173,7 @@ pub async fn a_run_expires_after_its_end(subject: Subject) {
     assert_eq!(subject.log.request_stop(&run).await.ok(), Some(RunState::Unknown));
 }
 
-/// A run whose process died expires even if no reader closes it.
+/// A run whose process died expires even if no reader closes the run.
 ///
 /// # Panics
 ///
@@ -197,9 +197,8 @@ pub async fn a_run_without_an_end_expires_after_its_lease(subject: Subject) {
 ///
 /// Panics if the log breaks the rule.
 pub async fn an_expired_run_begins_from_nothing(subject: Subject) {
-    // A log may skip the erasure of expired runs if it has erased expired runs a short time ago.
-    // The beginning of the other run causes such an erasure one second before the first run
-    // expires.
+    // A log may skip the erasure of expired runs if it has erased expired runs a short time before.
+    // The other run begins one second before the first run expires, and causes such an erasure.
     let (run, other) = (run_in("s", "c"), run_in("s", "d"));
     subject.begin(&run, 1).await;
     subject.append(&run, (1, 0), &["a"]).await;

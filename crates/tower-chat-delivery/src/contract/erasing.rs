@@ -16,7 +16,7 @@ async fn is_there(subject: &Subject, run: &crate::RunKey) -> bool {
     page.state != RunState::Unknown
 }
 
-/// All runs of a conversation are erased, and no others.
+/// Erasing a conversation erases all of its runs, and no other runs.
 ///
 /// # Panics
 ///
@@ -33,7 +33,7 @@ pub async fn a_conversation_is_erased(subject: Subject) {
     assert_eq!(subject.log.erase(erase).await.ok(), Some(0));
 }
 
-/// All runs of a scope are erased, and no others.
+/// Erasing a scope erases all of its runs, and no other runs.
 ///
 /// # Panics
 ///
@@ -48,8 +48,8 @@ pub async fn a_scope_is_erased(subject: Subject) {
     assert!(is_there(&subject, &other).await);
 }
 
-/// [`Erase::EndedBy`] erases the runs that ended at its time or earlier. A run that was not closed
-/// ends when its lease expires.
+/// [`Erase::EndedBy`] erases the runs that ended at the given time or earlier. A run that was not
+/// closed ends when its lease expires.
 ///
 /// # Panics
 ///
@@ -69,7 +69,7 @@ pub async fn old_runs_are_erased(subject: Subject) {
     assert!(is_there(&subject, &later).await && is_there(&subject, &open).await);
 }
 
-/// After a run was erased, its process cannot add updates to it.
+/// After a run was erased, the process of the run cannot append updates.
 ///
 /// # Panics
 ///

@@ -1,8 +1,9 @@
-//! The contract of update logs: every rule of an [`UpdateLog`], as tests. Authors of a log need it.
+//! The contract of update logs: a test for every rule of [`UpdateLog`]. This module is for authors
+//! of an update log.
 //!
-//! One macro call in the crate of a log runs all tests. The expression opens a new, empty log with
-//! the given [`UpdateLogOptions`], and may `await`. If a value must live as long as the log, such
-//! as a temporary folder, bind it with `let` before the expression.
+//! One macro call in the crate of a log defines all tests. The expression in the macro call opens a
+//! new, empty log with the given [`UpdateLogOptions`], and may use `await`. If a value must live as
+//! long as the log, such as a temporary folder, bind the value with `let` before the expression.
 //!
 //! ```
 //! mod contract {
@@ -83,17 +84,17 @@ impl std::fmt::Debug for Subject {
 
 /// The retention time of the log under test.
 pub const RETENTION: Duration = Duration::from_secs(3600);
-/// The largest number of runs in the log under test.
+/// The maximum number of runs in the log under test.
 pub const MAX_RUNS: u64 = 20;
-/// The largest number of updates of a run in the log under test.
+/// The maximum number of updates of a run in the log under test.
 pub const MAX_UPDATES: u64 = 50;
-/// The largest size of the updates of a run in the log under test.
+/// The maximum size of all updates of a run in the log under test, in bytes.
 pub const MAX_BYTES: u64 = 10_000;
 
 /// The duration of each lease in the tests.
 const LEASE: Duration = Duration::from_secs(15);
 
-/// Runs one test with a log that `open` opens.
+/// Executes one test with a log that `open` opens.
 ///
 /// `open` also returns a value that is dropped after the log, such as a temporary folder.
 ///
@@ -146,7 +147,7 @@ impl Subject {
         self.log.read(run, after, limit).await.expect("the log is read")
     }
 
-    /// Returns all updates of a run, as positions and texts.
+    /// Returns all updates of a run, each as its position and its text.
     async fn all(&self, run: &RunKey) -> Vec<((u32, u32), String)> {
         sketch(&self.page(run, UpdatePosition::START, 1000).await)
     }
@@ -175,7 +176,7 @@ fn expected(updates: &[((u32, u32), &str)]) -> Vec<((u32, u32), String)> {
     updates.iter().map(|(position, text)| (*position, (*text).to_owned())).collect()
 }
 
-/// Runs the contract of update logs; see [the module](mod@crate::contract).
+/// Defines the tests of the contract of update logs. See [the module](mod@crate::contract).
 #[macro_export]
 macro_rules! update_log_contract {
     ($options:ident => $open:expr) => {

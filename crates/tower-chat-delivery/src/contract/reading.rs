@@ -1,15 +1,16 @@
-//! Tests of reads and of readers that wait.
+//! Tests of reads, and of readers that wait.
 
 use std::time::Duration;
 
 use super::{LEASE, Subject, at, expected, run_in, sketch};
 use crate::{RunEnd, RunState, UpdateLogError, UpdatePosition};
 
-/// The maximum time for which a test waits. If the log follows its contract, each wait ends long
-/// before this time.
+/// The maximum time of a wait in these tests. If the log follows the contract, each wait ends long
+/// before.
 const LONG: Duration = Duration::from_secs(60);
 
-/// A page begins after the position of the reader, and contains at most `limit` updates.
+/// A page begins with the first update after the position of the reader, and contains at most
+/// `limit` updates.
 ///
 /// # Panics
 ///
@@ -48,7 +49,7 @@ pub async fn runs_do_not_share_updates(subject: Subject) {
     assert_eq!(subject.all(&run).await, expected(&[((1, 0), "a")]));
 }
 
-/// The log does not interpret updates.
+/// The log does not interpret updates, and returns each text unchanged.
 ///
 /// # Panics
 ///
@@ -78,7 +79,7 @@ pub async fn an_unknown_run_has_no_updates(subject: Subject) {
     assert!(matches!(close, Err(UpdateLogError::NotOwner { .. })), "{close:?}");
 }
 
-/// Reads and waits until the run has an update after the position or has ended.
+/// Reads and waits until the run has an update after the position, or has ended.
 async fn follow(
     subject: &Subject,
     run: &crate::RunKey,
@@ -112,7 +113,7 @@ pub async fn a_waiting_reader_sees_an_append(subject: Subject) {
     assert_eq!(sketch(&page), expected(&[((1, 1), "b")]));
 }
 
-/// A reader that waits is woken by the end of the run.
+/// The end of a run wakes a waiting reader.
 ///
 /// # Panics
 ///
@@ -130,7 +131,7 @@ pub async fn a_waiting_reader_sees_the_end(subject: Subject) {
     assert_eq!(page.state, RunState::Closed { attempt: 1, end: RunEnd::Completed });
 }
 
-/// A wait returns at once if the next update of the reader is already stored.
+/// A wait returns immediately if the next update of the reader is already stored.
 ///
 /// # Panics
 ///

@@ -1,12 +1,12 @@
-//! The errors of runs in tasks of their own, and of their readers.
+//! The errors of detached runs, and of their readers.
 
 use tower_chat_layers::{Retryability, SharedError};
 
 use crate::{RunKey, UpdateLogError};
 
-/// A run could not begin in a task of its own, or its updates could not be read.
+/// A run could not begin in a separate task, or its updates could not be read.
 ///
-/// The error of a run itself is the [`source`](std::error::Error::source) of
+/// If a run has failed, the error of the run is the [`source`](std::error::Error::source) of
 /// [`Failed`](Self::Failed).
 ///
 /// ```
@@ -27,15 +27,15 @@ use crate::{RunKey, UpdateLogError};
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum DeliveryError {
-    /// The update log does not contain the run: it never began, its updates were erased, or they
+    /// The update log does not contain the run: the run never began, or its updates were erased or
     /// have expired.
     #[error("there are no updates of {run}: read the conversation from its history")]
     UnknownRun {
         /// The run.
         run: RunKey,
     },
-    /// The layer is below `PerRunPersistence` or the pipeline, and would detach a single service
-    /// call instead of the run.
+    /// The layer is below `PerRunPersistence` or the pipeline. There it would detach single service
+    /// calls instead of runs.
     #[error("DetachedRunsLayer is below the persistence of {run}: put it above PerRunPersistence")]
     BelowPersistence {
         /// The run.
@@ -67,7 +67,7 @@ pub enum DeliveryError {
         /// The error of the run.
         source: SharedError,
     },
-    /// The process of the run died or lost its lease before the end of the run.
+    /// The process of the run died, or lost the lease of the run, before the end of the run.
     #[error("{run} was interrupted: send the request of the run again to continue it")]
     Interrupted {
         /// The run.
@@ -75,8 +75,8 @@ pub enum DeliveryError {
         /// The verdict that a repeated request may succeed.
         source: Retryability,
     },
-    /// The run has ended, but the update log lacks its last updates, because it has refused them.
-    /// The history contains the answer.
+    /// The run has ended, but the update log has refused its last updates. The history contains the
+    /// answer.
     #[error(
         "the update log lacks the end of {run}: send the request of the run again, or read the conversation \
          from its history"

@@ -1,4 +1,5 @@
-//! The updates of a run in progress, between its task and its readers in the same process.
+//! The hub of a run in progress, through which the task of the run sends updates to the readers in
+//! the same process.
 
 use std::{
     collections::VecDeque,
@@ -11,17 +12,17 @@ use tower_chat_layers::{BoxError, Messages, RunHandle, SharedError};
 use super::update::LoggedUpdate;
 use crate::{RunEnd, StoredUpdate, UpdatePosition};
 
-/// The largest size, in bytes, of the stored updates that a hub keeps for readers that lack only
-/// the latest updates.
+/// The maximum size, in bytes, of stored updates that a hub retains in memory, for readers that
+/// lack only the latest updates.
 const KEPT_BYTES: usize = 64 * 1024;
-/// The largest number of updates that a reader copies from the hub at once.
+/// The maximum number of updates that a reader copies from the hub at a time.
 const MAX_COPIED: usize = 64;
 
-/// The updates of a run in progress.
+/// The state and the latest updates of a run in progress.
 #[derive(Debug)]
 pub(crate) struct Hub {
     pub(crate) handle: RunHandle,
-    /// The messages of the request. Empty if the request continues a run.
+    /// The messages of the request; empty if the request continues a run.
     input: Messages,
     /// Whether readers receive each update only after it is stored in the log.
     is_durable_first: bool,
@@ -33,9 +34,10 @@ pub(crate) struct Hub {
 #[derive(Debug, Default)]
 struct State {
     phase: Phase,
-    /// The number of the attempt. 0 before the attempt has begun in the log.
+    /// The number of the attempt; 0 before the attempt has begun in the log.
     attempt: u32,
-    /// The most recent updates of the attempt. All earlier updates are stored in the log.
+    /// The most recent updates of the attempt. All earlier updates of the attempt are stored in the
+    /// log.
     window: VecDeque<Entry>,
     /// The index, in the attempt, of the first update in the window.
     first: u32,
@@ -43,12 +45,12 @@ struct State {
     stored: u32,
     /// The number of updates of the attempt that readers may receive.
     visible: u32,
-    /// The indices of updates that are not stored yet, and that readers may receive only after they
-    /// are stored. Such an update also delays all later ones, because readers receive updates in
+    /// The indices of updates that are not stored yet, and that readers may receive only when they
+    /// are stored. Such an update also delays all later updates, because readers receive updates in
     /// order.
     gates: VecDeque<u32>,
-    /// The size, in bytes, of the stored updates in the window. `unstored_bytes` is the size of the
-    /// others.
+    /// The size, in bytes, of those updates in the window that are stored in the log.
+    /// `unstored_bytes` is the size of all other updates in the window.
     stored_bytes: usize,
     unstored_bytes: usize,
     /// The size of all updates of the attempt, in bytes.
@@ -65,41 +67,41 @@ struct Entry {
 
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Phase {
-    /// The attempt has not begun in the log.
+    /// The attempt has not begun in the log yet.
     #[default]
     Beginning,
-    /// The attempt has begun, and the service has not responded.
+    /// The attempt has begun, and the service has not responded yet.
     Calling,
     /// The service has responded.
     Responding,
-    /// The run has ended. All its updates are visible.
+    /// The run has ended, and readers may receive all its updates.
     Ended { end: RunEnd, error: Option<SharedError> },
-    /// The log contains the rest of the run: another process executes it or has done so. No other
-    /// phase follows.
+    /// Another process executes the run, or has executed it, so that readers must follow the log.
+    /// This is the last phase.
     Elsewhere { attempt: u32 },
 }
 
-/// The next item of a reader from a hub, or the next action of the reader.
+/// The next updates for a reader, or the next action of the reader.
 #[derive(Debug)]
 pub(crate) enum Available {
     Updates(Vec<(UpdatePosition, LoggedUpdate)>),
-    /// The reader has all updates that are visible now.
+    /// The reader has received all updates that are visible now.
     Nothing,
-    /// The hub no longer has the next updates. The reader must read the updates before this
-    /// position from the log.
+    /// The hub no longer contains the next updates of the reader. The reader must read the updates
+    /// before the position `first` from the log.
     Behind {
         first: UpdatePosition,
     },
-    /// The reader has all updates, and the run has ended.
+    /// The run has ended, and the reader has received all updates.
     Ended {
         end: RunEnd,
         error: Option<SharedError>,
     },
-    /// The log contains the rest of the run. The reader must follow the log.
+    /// The reader must follow the log, because another process executes or has executed the run.
     InLog,
 }
 
-/// The updates of one append.
+/// The updates of one append to the log.
 #[derive(Debug)]
 pub(crate) struct Batch {
     pub(crate) first: UpdatePosition,
@@ -118,7 +120,8 @@ impl Hub {
         }
     }
 
-    /// Returns whether a request with these messages may be a request for this run.
+    /// Returns whether a request with the given messages may be a repetition of the request of this
+    /// run.
     pub(crate) fn can_have_input(&self, input: &Messages) -> bool {
         input.is_empty() || self.input.is_empty() || self.input == *input
     }
@@ -128,7 +131,7 @@ impl Hub {
         (state.phase.clone(), state.attempt)
     }
 
-    /// Enters a phase, and wakes all readers. Has no effect after [`Phase::Elsewhere`].
+    /// Sets the phase, and wakes all readers. Has no effect after [`Phase::Elsewhere`].
     pub(crate) fn enter(&self, phase: Phase) {
         let mut state = self.state();
         if let Phase::Elsewhere { .. } = state.phase {
@@ -163,8 +166,8 @@ impl Hub {
         Ok(())
     }
 
-    /// Returns the updates that are not stored yet, or no updates if the log accepts no more
-    /// updates of this run.
+    /// Returns the updates that are not stored yet. Returns no updates if the log does not accept
+    /// further updates of this run.
     pub(crate) fn batch(&self) -> Batch {
         let state = self.state();
         let first = UpdatePosition::new(state.attempt, state.stored);
@@ -176,7 +179,7 @@ impl Hub {
         Batch { first, updates: unstored.map(|entry| entry.stored.clone()).collect() }
     }
 
-    /// Returns whether the next append must not wait for the end of the batch interval.
+    /// Returns whether updates must be appended before the end of the batch interval.
     pub(crate) fn is_append_due(&self, max_bytes: usize) -> bool {
         let state = self.state();
         !state.is_unlogged && (!state.gates.is_empty() || state.unstored_bytes >= max_bytes)
@@ -186,7 +189,8 @@ impl Hub {
         self.state().total_bytes
     }
 
-    /// Records that the next `count` updates were stored, and drops the oldest stored ones.
+    /// Records that the next `count` updates were stored. Drops the oldest stored updates if their
+    /// size exceeds [`KEPT_BYTES`].
     pub(crate) fn appended(&self, count: usize) {
         let mut state = self.state();
         let from = (state.stored - state.first) as usize;
@@ -205,8 +209,8 @@ impl Hub {
         self.show(state);
     }
 
-    /// Lets readers receive the updates that an append has failed to store, unless delivery is
-    /// durable.
+    /// Records that an append has failed. Unless delivery is durable, readers may now receive the
+    /// updates that were not stored.
     pub(crate) fn append_failed(&self) {
         let mut state = self.state();
         if !self.is_durable_first {
@@ -215,15 +219,16 @@ impl Hub {
         self.show(state);
     }
 
-    /// Records that the log accepts no more updates of this run. Readers in this process still
-    /// receive all updates.
+    /// Records that the log does not accept further updates of this run. Readers in this process
+    /// still receive all updates.
     pub(crate) fn log_lost(&self) {
         let mut state = self.state();
         state.is_unlogged = true;
         self.show(state);
     }
 
-    /// Returns the updates after a position, for a reader that has all updates up to this position.
+    /// Returns the updates after a position, for a reader that has received all updates up to this
+    /// position.
     pub(crate) fn available(&self, after: UpdatePosition) -> Available {
         let state = self.state();
         match &state.phase {
@@ -260,7 +265,7 @@ impl Hub {
         HubReader { changed: self.changed.subscribe(), hub: self.clone() }
     }
 
-    /// Returns the number of readers. The receiver reports each change.
+    /// Returns a receiver of the number of readers, which reports each change.
     pub(crate) fn reader_count(&self) -> watch::Receiver<usize> {
         self.readers.subscribe()
     }
@@ -269,8 +274,8 @@ impl Hub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Computes the number of updates that readers may receive, and wakes the readers if there are
-    /// more than before.
+    /// Computes the number of updates that readers may receive. Wakes the readers if this number
+    /// has increased.
     fn show(&self, mut state: MutexGuard<'_, State>) {
         let next = state.next();
         let visible = if state.is_unlogged {
@@ -295,7 +300,8 @@ impl State {
         self.first + u32::try_from(self.window.len()).unwrap_or(u32::MAX)
     }
 
-    /// Returns the next state for a reader that has all visible updates.
+    /// Returns the answer for a reader that has received all visible updates: whether the run has
+    /// ended.
     fn nothing(&self) -> Available {
         match &self.phase {
             Phase::Ended { end, error } => {
@@ -318,11 +324,12 @@ pub(crate) struct HubReader {
 impl HubReader {
     /// Waits until the hub has changed since the last call.
     pub(crate) async fn changed(&mut self) {
-        // The hub owns the sender, so the wait does not fail.
+        // The wait cannot fail, because the hub owns the sender.
         let _ = self.changed.changed().await;
     }
 
-    /// Waits until the service has responded, the run has ended, or another process executes it.
+    /// Waits until the service has responded, the run has ended, or another process executes the
+    /// run. Returns the phase and the number of the attempt.
     pub(crate) async fn responded(&mut self) -> (Phase, u32) {
         loop {
             self.changed.mark_unchanged();

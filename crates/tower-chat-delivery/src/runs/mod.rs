@@ -1,11 +1,11 @@
-//! A layer that executes each run in a task of its own.
+//! A layer that executes each run in a separate task.
 //!
 //! [`DetachedRunsLayer`] belongs above `PerRunPersistence` and the pipeline. Below them, the layer
-//! would detach single service calls. It therefore refuses requests that come from
+//! would detach single service calls. Therefore the layer refuses requests that come from
 //! `PerRunPersistence`.
 //!
 //! If a layer above `DetachedRunsLayer`, such as a timeout, drops a response, the delivery to the
-//! caller ends and the run continues. A deadline that ends the run therefore belongs below
+//! caller ends, but the run continues. Therefore a deadline that must end the run belongs below
 //! `DetachedRunsLayer`.
 
 mod error;
@@ -35,8 +35,8 @@ pub use self::{
 use self::{hub::Hub, reader::Follower, settings::Settings, update::LoggedUpdate};
 use crate::{PositionedUpdate, RunKey, RunState, UpdateLog, UpdateLogError, UpdatePosition};
 
-/// A layer that executes each run in a task of its own. The run continues if its caller
-/// disconnects, and other readers can [attach](Self::attach) to it.
+/// A layer that executes each run in a separate task. The run continues if its caller disconnects,
+/// and other readers can [attach](Self::attach) to the run.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap().block_on(async {
@@ -70,8 +70,7 @@ use crate::{PositionedUpdate, RunKey, RunState, UpdateLog, UpdateLogError, Updat
 /// # }).unwrap();
 /// ```
 ///
-/// Clones share their runs. The layer only concerns requests with a conversation; other requests
-/// pass unchanged.
+/// Clones share their runs. The layer forwards requests without a conversation unchanged.
 ///
 /// # Positions in a stack
 ///
@@ -81,45 +80,47 @@ use crate::{PositionedUpdate, RunKey, RunState, UpdateLog, UpdateLogError, Updat
 ///     PerRunPersistence, ...     or a ChatPipeline
 /// ```
 ///
-/// A timeout above this layer ends the delivery to its caller, and not the run. Below
-/// `PerRunPersistence` the layer would receive the service calls of a run, and refuses them with
-/// [`DeliveryError::BelowPersistence`].
+/// A timeout above this layer ends the delivery to its caller, but not the run. Below
+/// `PerRunPersistence`, the layer would receive the service calls of a run. It refuses such
+/// requests with [`DeliveryError::BelowPersistence`].
 ///
 /// # Delivery
 ///
-/// A reader in the process that executes the run receives deltas immediately. The log receives
-/// deltas in batches, by default once a second or when a batch has 16 KiB. Complete messages and
-/// the end of the response are stored in the log before readers receive them. Appends to the log
-/// use no permit of the history store and never delay the run.
+/// A reader in the process that executes the run receives deltas immediately. The task of the run
+/// appends deltas to the log in batches, by default once a second, or earlier if a batch has 16
+/// KiB. Readers receive complete messages and the end of the response only after these are stored
+/// in the log. Appends to the log are independent of the writes to the history store, and never
+/// delay the run.
 ///
-/// If the process dies, the log lacks at most the deltas since the last batch. Readers may have
-/// received these deltas, which belong to an unfinished message. A later attempt sends this message
-/// from its beginning ([`RunEvent::Restarted`]). With [`durable_delivery`](Self::durable_delivery)
-/// readers receive only what the log contains.
+/// If the process dies, the log lacks at most the deltas since the last batch, which belong to an
+/// unfinished message. Readers may have received these deltas. A later attempt sends this message
+/// again from its beginning ([`RunEvent::Restarted`]). With
+/// [`durable_delivery`](Self::durable_delivery), readers receive only updates that the log
+/// contains.
 ///
-/// If the log fails, readers in the process that executes the run still receive all updates. The
-/// task of the run retries an append after a transient failure. If the log refuses the updates of a
-/// run, for example because of a limit, the run continues, and its readers elsewhere receive
+/// If the log fails, readers in the process that executes the run still receive all updates. After
+/// a transient failure, the task of the run repeats the append. If the log refuses the updates of a
+/// run, for example because of a limit, the run continues, and readers in other processes receive
 /// [`RunEnd::Truncated`](crate::RunEnd::Truncated) at its end.
 ///
-/// Each run has its own lease. If the process that executes the run cannot renew the lease in time,
-/// any process may begin the next attempt. When the former owner reads in the log that it has lost
-/// the run, it stops its attempt, and its readers follow the log.
+/// Each run has a lease. If the process that executes the run does not renew the lease in time, any
+/// process may begin the next attempt. When the former owner learns from the log that it has lost
+/// the run, it stops its attempt, and its readers follow the log from then on.
 ///
 /// # The same request again
 ///
-/// If the run of a request is in progress, in any process, the caller receives the response of that
-/// run from its beginning, and the service is not called. If the run is in this process and the
-/// request has another input, it fails with [`DeliveryError::OtherInput`]. If the run has ended or
-/// its process died, the request is the next attempt: the layers below return the stored answer, or
-/// resume the run.
+/// If the run of a request is already in progress, in any process, the layer does not call the
+/// service. The caller receives the response of the run in progress, from its beginning. If this
+/// process executes the run, and the request has other messages than the run, the request fails
+/// with [`DeliveryError::OtherInput`]. If the run has ended or its process died, the request begins
+/// the next attempt: the layers below return the stored answer, or resume the run.
 ///
 /// # Stop
 ///
-/// [`stop`](Self::stop) ends a run from any process. If the caller drops its response, the run
-/// continues. Without a tool loop, the service may not end its response to a stopped run. If this
-/// response has not ended after the duration of a lease, the task of the run drops it, and the run
-/// fails.
+/// [`stop`](Self::stop) stops a run from any process. Dropping the response does not stop the run.
+/// A tool loop ends the response of a stopped run. In a stack without a tool loop, the service may
+/// continue its response. If the response has not ended after the duration of a lease, the task of
+/// the run drops the response, and the run fails.
 #[derive(Clone)]
 pub struct DetachedRunsLayer {
     log: Arc<dyn UpdateLog>,
@@ -130,13 +131,15 @@ pub struct DetachedRunsLayer {
 /// The runs in progress in this process.
 #[derive(Debug)]
 struct Registry {
-    /// The hub of each run of which readers in this process receive the updates without the log.
+    /// The hubs of the runs that this process executes. Through a hub, readers in this process
+    /// receive updates without reading the log.
     hubs: Mutex<HashMap<RunKey, Arc<Hub>>>,
-    /// The number of tasks. It includes attempts that have lost their lease and have not ended.
+    /// The number of tasks of runs. It includes attempts that have lost their lease and have not
+    /// ended yet.
     tasks: watch::Sender<usize>,
 }
 
-/// The state that a service shares with its tasks.
+/// The state that the services of the layer and the tasks of runs share.
 struct Shared {
     log: Arc<dyn UpdateLog>,
     settings: Settings,
@@ -144,14 +147,15 @@ struct Shared {
 }
 
 impl DetachedRunsLayer {
-    /// Creates the layer with a log.
+    /// Creates a layer with an update log.
     pub fn new(log: impl UpdateLog) -> Self {
         let registry = Registry { hubs: Mutex::default(), tasks: watch::Sender::new(0) };
         Self { log: Arc::new(log), settings: Settings::default(), registry: Arc::new(registry) }
     }
 
-    /// Sets the limits at which deltas are appended to the log: when this time has passed since the
-    /// first of them, or when they have this size in bytes. The default is 1 second and 16 KiB.
+    /// Sets the limits of a batch of deltas. The task of a run appends a batch to the log when
+    /// `interval` has passed since the first delta of the batch, or when the batch has `max_bytes`
+    /// bytes. The defaults are 1 second and 16 KiB.
     #[must_use]
     pub fn with_batches(mut self, interval: Duration, max_bytes: usize) -> Self {
         self.settings.batch_interval = interval.max(Duration::from_millis(1));
@@ -159,9 +163,9 @@ impl DetachedRunsLayer {
         self
     }
 
-    /// Delivers updates only after they are stored in the log, in batches of 250 ms. Readers then
-    /// receive no delta that a killed process would lose, unless the log refuses the updates of the
-    /// run.
+    /// Delivers updates to readers only after the log has stored them, and sets the batch interval
+    /// to 250 ms. Readers then receive no delta that is lost if the process is killed. There is an
+    /// exception: if the log refuses the updates of the run, readers receive them without the log.
     #[must_use]
     pub fn durable_delivery(mut self) -> Self {
         self.settings.batch_interval = Duration::from_millis(250);
@@ -170,8 +174,8 @@ impl DetachedRunsLayer {
     }
 
     /// Sets the duration of a lease in the log after its last renewal, 15 seconds by default. A
-    /// process renews its leases three times in this period. Each renewal also reads whether
-    /// another process has requested a stop of the run.
+    /// process renews its leases three times in this period. With each renewal, the process also
+    /// learns whether another process has requested a stop of the run.
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
@@ -186,30 +190,30 @@ impl DetachedRunsLayer {
         self
     }
 
-    /// Sets the largest size of the updates of a run, 16 MiB by default. A run that exceeds it is
-    /// stopped. If its response continues to twice this size, the response is dropped, and the run
-    /// fails.
+    /// Sets the largest size of the updates of a run, 16 MiB by default. If the updates of a run
+    /// exceed this size, the run is stopped. If they reach twice this size, the task of the run
+    /// drops the response, and the run fails.
     #[must_use]
     pub fn with_max_bytes_per_run(mut self, max: u64) -> Self {
         self.settings.max_bytes = max;
         self
     }
 
-    /// Sets the time for which a run continues without a reader in its process, 1 hour by default.
-    /// The run is then stopped. `None` removes the limit.
+    /// Sets the time after which a run is stopped if it has no reader in its process, 1 hour by
+    /// default. `None` removes the limit.
     #[must_use]
     pub fn with_max_time_without_reader(mut self, max: Option<Duration>) -> Self {
         self.settings.max_time_without_reader = max;
         self
     }
 
-    /// Attaches a reader to a run, in this process or another one. The reader receives all updates
-    /// after the position `after`: those that exist, and then those that the run adds. A reader of
-    /// the whole run begins at [`UpdatePosition::START`].
+    /// Attaches a reader to a run, which this or another process may execute. The reader receives
+    /// all updates after the position `after`: first the existing updates, and then each new
+    /// update. To receive all updates of a run, pass [`UpdatePosition::START`].
     ///
     /// A position is valid while the log contains the run. A log in memory loses its runs when its
-    /// process ends. If such a run begins again, its positions begin again too, and readers must
-    /// attach at the beginning.
+    /// process ends. If such a run is executed again, its positions are counted from the beginning
+    /// again, and readers must attach at [`UpdatePosition::START`].
     ///
     /// # Errors
     ///
@@ -228,10 +232,11 @@ impl DetachedRunsLayer {
         Ok(RunReader::new(Follower::new(shared, run.clone(), after, hub)))
     }
 
-    /// Stops a run, in this process or another one, and returns its state. The answer so far is
-    /// stored, as [`RunHandle::stop`] describes. A run in this process stops immediately, even if
-    /// the log cannot be written. A run in another process stops when that process renews its
-    /// lease. Stopping a run again, or stopping a run that has ended, has no effect.
+    /// Stops a run, which this or another process may execute, and returns the state of the run.
+    /// The text that the model has sent before the stop is stored, as [`RunHandle::stop`]
+    /// describes. If this process executes the run, the run stops immediately, even if the log
+    /// cannot be written. A run in another process stops when that process next renews the lease.
+    /// Stopping a run again, or stopping a run that has ended, has no effect.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -254,9 +259,9 @@ impl DetachedRunsLayer {
         if let Some(hub) = self.shared().hub(run) {
             hub.handle.stop();
         }
-        // Another process may execute the run even if this process has a hub: this process may have
-        // lost its lease, or may not have begun its attempt. The stop is therefore requested in the
-        // log too.
+        // The stop is also requested in the log, because another process may execute the run even
+        // if this process has a hub. This process may have lost the lease of the run, or may not
+        // have begun its attempt yet.
         Ok(self.log.request_stop(run).await?)
     }
 
@@ -274,10 +279,10 @@ impl DetachedRunsLayer {
         *self.registry.tasks.borrow()
     }
 
-    /// Waits until no run is in progress in this process. A server that shuts down calls this after
-    /// its last request, and then closes its stores.
+    /// Waits until no run is in progress in this process. A server that shuts down calls this
+    /// function after it has stopped accepting requests, and before it closes its stores.
     pub async fn drained(&self) {
-        // The registry owns the sender, so the wait does not fail.
+        // The wait cannot fail, because the registry owns the sender.
         let _ = self.registry.tasks.subscribe().wait_for(|count| *count == 0).await;
     }
 
@@ -312,14 +317,15 @@ impl fmt::Debug for Shared {
     }
 }
 
-/// The run of a request in this process.
+/// The state of a request's run in this process.
 enum Entered {
     New(Arc<Hub>),
     InProgress(Arc<Hub>),
 }
 
 impl Shared {
-    /// Adds a run to those in progress. If the run is already in progress, returns its hub.
+    /// Registers a run as in progress. If the run is already in progress in this process, returns
+    /// its hub.
     fn enter(
         &self,
         run: &RunKey,
@@ -347,7 +353,7 @@ impl Shared {
         self.hubs().get(run).cloned()
     }
 
-    /// Removes the hub of a run. Readers of the run that attach later follow the log.
+    /// Removes the hub of a run from the registry. Readers that attach later follow the log.
     fn remove(&self, run: &RunKey, hub: &Arc<Hub>) {
         let mut hubs = self.hubs();
         if hubs.get(run).is_some_and(|found| Arc::ptr_eq(found, hub)) {
@@ -355,7 +361,8 @@ impl Shared {
         }
     }
 
-    /// Removes the hub of a run whose task ends.
+    /// Removes the hub of a run, and decrements the number of tasks, because the task of the run
+    /// ends.
     fn task_ended(&self, run: &RunKey, hub: &Arc<Hub>) {
         self.remove(run, hub);
         self.registry.tasks.send_modify(|tasks| *tasks -= 1);

@@ -35,41 +35,44 @@ use crate::{DeliveryError, RunEnd, RunKey, RunState, UpdateLogError, UpdatePosit
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum RunEvent {
-    /// An update of the response. A message replaces all messages that the reader has received with
-    /// the same or a later index in the run.
+    /// An update of the response. If the update is a message, it replaces all messages of the run
+    /// that the reader has received with the same or a later index.
     ///
-    /// The [`Finish`](tower_chat_layers::Finish) of a run in another process contains neither the
-    /// changes of the last request nor the answer of a recovered run.
+    /// If the run is executed in another process, the [`Finish`](tower_chat_layers::Finish)
+    /// contains neither the changes of the last request nor the answer of a recovered run.
     Update {
         /// The position.
         position: UpdatePosition,
         /// The update.
         update: ChatUpdate,
     },
-    /// A later attempt continues the run, because the process of the earlier one died or lost its
-    /// lease. The text of the unfinished message begins again. Complete messages stay, and are not
-    /// sent again. If the attempt sends the deltas of such a message again, this event follows the
-    /// deltas, and readers discard them.
+    /// A later attempt continues the run, because the process of the earlier attempt died or lost
+    /// its lease. The reader must discard the deltas of the unfinished message, because the attempt
+    /// sends this message again from its beginning. Complete messages remain valid, and are not
+    /// sent again. If the attempt sends the deltas of a complete message again, this event is sent
+    /// after these deltas, so that the reader discards them too.
     ///
-    /// A run whose messages are stored at its end (per-run mode) begins anew as a whole. Each of
-    /// its new messages replaces those of earlier attempts with the same or a later index. If the
-    /// new attempt sends fewer messages, for example because it is stopped, the reader still has
-    /// messages that the history does not contain. The reader of such a run loads the history after
-    /// the end.
+    /// In per-run mode, the messages of a run are stored at its end, so that a later attempt
+    /// repeats the whole run. Each message of the new attempt replaces the messages of earlier
+    /// attempts with the same or a later index. If the new attempt sends fewer messages, for
+    /// example because it is stopped, the reader has received messages that the history does not
+    /// contain. Therefore a reader of such a run should load the history after the end of the run.
     Restarted {
         /// The position.
         position: UpdatePosition,
         /// The number of the attempt.
         attempt: u32,
     },
-    /// The run has ended. No event follows.
+    /// The run has ended. This is the last event.
     Ended(RunEnd),
 }
 
-/// A reader of a run, which receives the updates that were sent before, and then each new update.
+/// A reader of a run. It receives the updates that were sent before the reader attached, and then
+/// each new update.
 ///
-/// A reader that is dropped, or that reads slowly, does not affect the run or other readers.
-/// [`DetachedRunsLayer::attach`](crate::DetachedRunsLayer::attach) creates it, and has an example.
+/// Dropping a reader, or reading slowly, affects neither the run nor other readers.
+/// [`DetachedRunsLayer::attach`](crate::DetachedRunsLayer::attach) creates readers. The
+/// documentation of that layer contains an example.
 #[derive(Debug)]
 pub struct RunReader {
     follower: Follower,
@@ -81,16 +84,16 @@ impl RunReader {
         Self { follower, is_ended: false }
     }
 
-    /// Returns a reader that never writes to the update log. If the lease of the run expires, this
-    /// reader too receives [`RunEnd::Interrupted`], but does not close the run.
+    /// Returns a reader that never writes to the update log. If the lease of the run expires, such
+    /// a reader also receives [`RunEnd::Interrupted`], but does not close the run in the log.
     #[must_use]
     pub fn read_only(mut self) -> Self {
         self.follower.is_read_only = true;
         self
     }
 
-    /// Returns the next event; `None` after [`RunEvent::Ended`] or an error. The method is cancel
-    /// safe: dropping the future loses no event.
+    /// Returns the next event; `None` after [`RunEvent::Ended`] or an error. This method is cancel
+    /// safe: if its future is dropped, no event is lost.
     pub async fn next(&mut self) -> Option<Result<RunEvent, DeliveryError>> {
         while !self.is_ended {
             let event = match self.follower.next().await {
@@ -116,7 +119,8 @@ impl RunReader {
     }
 }
 
-/// Returns the response of one attempt, for a caller whose request has begun the run or joined it.
+/// Returns the response of one attempt at a run, for a caller whose request has begun the run or
+/// belongs to a run in progress.
 pub(super) fn response(
     follower: Follower,
     attempt: u32,
@@ -142,7 +146,8 @@ async fn next_of_response(
             Ok(Followed::Update(_, LoggedUpdate::Repeated(message))) => {
                 return Some(Ok(ChatUpdate::Message(message)));
             }
-            // A response cannot begin anew. If a later attempt has begun, the response fails.
+            // If a later attempt has begun, the response fails, because a response cannot begin
+            // again.
             Ok(Followed::Update(position, LoggedUpdate::Restarted)) => {
                 if position.attempt > attempt {
                     return interrupted(run);
@@ -169,8 +174,8 @@ pub(super) enum Followed {
     Ended { end: RunEnd, error: Option<SharedError> },
 }
 
-/// Follows the updates of a run. If this process executes the run, they come from the task of the
-/// run, and otherwise from the log.
+/// Receives the updates of a run: from the task of the run if this process executes the run, and
+/// otherwise from the log.
 #[derive(Debug)]
 pub(super) struct Follower {
     shared: Arc<Shared>,
@@ -203,7 +208,7 @@ impl Follower {
         }
     }
 
-    /// Returns the next update, or the end. Dropping the future loses no update.
+    /// Returns the next update, or the end of the run. If the future is dropped, no update is lost.
     pub(super) async fn next(&mut self) -> Result<Followed, DeliveryError> {
         loop {
             if self.is_finished {
@@ -248,9 +253,9 @@ impl Follower {
                     return Err(DeliveryError::UnknownRun { run: self.run.clone() });
                 }
                 if updates.is_empty() {
-                    // The log has no update between the position of the follower and the window,
-                    // because it contains all updates before the window and the read returned none
-                    // of them.
+                    // There is no update between the position of the follower and the window of the
+                    // hub: the log contains all updates before the window, and the read has
+                    // returned none of them.
                     self.after = self.after.max(first.previous());
                 }
                 self.receive(updates);
@@ -281,7 +286,7 @@ impl Follower {
             RunState::LeaseExpired { .. } if self.is_read_only => {
                 return Ok(Some((RunEnd::Interrupted, None)));
             }
-            // The next read returns the new state.
+            // The next read returns the state after this call.
             RunState::LeaseExpired { .. } => {
                 log.interrupt(&self.run).await?;
             }

@@ -60,7 +60,8 @@ where
     }
 }
 
-/// Executes the run of a request in a task, or joins the run if it is already in progress.
+/// Executes the run of a request in a new task. If the run is already in progress, returns the
+/// response of that run.
 async fn detached<S>(
     service: S,
     mut request: ChatRequest,
@@ -93,10 +94,11 @@ where
     follow(shared, run, reader).await
 }
 
-/// Returns the response of the attempt in progress. If the attempt has ended, waits for the first
-/// item: an error there may be that of the service call, and is returned as the error of this call.
-/// If the service has responded, or if another process executes the run, returns the response
-/// immediately, because the first item may take long.
+/// Returns the response of the current attempt, when the service has responded. If the attempt has
+/// already ended, this function waits for the first item of the response. If this item is an error,
+/// it may be the error of the service call, and becomes the error of this call. Otherwise, or if
+/// another process executes the run, the function does not wait for the first item, which may take
+/// long.
 async fn follow(
     shared: Arc<Shared>,
     run: RunKey,

@@ -1,4 +1,4 @@
-//! The settings of runs in tasks of their own.
+//! The settings of detached runs.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 pub(crate) struct Settings {
     /// The maximum time between a delta and its append to the log.
     pub(crate) batch_interval: Duration,
-    /// The size of updates, in bytes, that are appended without waiting for the interval.
+    /// The size of a batch, in bytes, at which it is appended before the interval has passed.
     pub(crate) max_batch_bytes: usize,
     /// Whether readers receive each update only after it is stored in the log.
     pub(crate) is_durable_first: bool,
@@ -16,13 +16,13 @@ pub(crate) struct Settings {
     pub(crate) max_runs: usize,
     /// The size of the updates of a run, in bytes, above which the run is stopped.
     pub(crate) max_bytes: u64,
-    /// The time for which a run continues without a reader in its process. `None` for no limit.
+    /// The time after which a run without a reader in its process is stopped; `None` for no limit.
     pub(crate) max_time_without_reader: Option<Duration>,
 }
 
 impl Settings {
     /// Returns the time between two renewals of a lease: a third of its duration, so that the lease
-    /// survives two failed renewals.
+    /// does not expire if up to two consecutive renewals fail.
     pub(crate) fn renewal_interval(&self) -> Duration {
         (self.lease / 3).max(Duration::from_millis(1))
     }

@@ -1,4 +1,4 @@
-//! The task that executes a run, delivers its updates and appends them to the log.
+//! The task that executes a run, sends its updates to readers and appends them to the log.
 
 use std::{collections::HashMap, error::Error, future::pending, sync::Arc, time::Duration};
 
@@ -20,10 +20,10 @@ use super::{
 };
 use crate::{Renewed, RunEnd, RunKey, RunState, UpdateLogError, UpdatePosition};
 
-/// The number of consecutive failures, after the end of a run, after which the task stops writing
-/// to the log.
+/// The number of consecutive failed appends after the end of a run, after which the task no longer
+/// tries to write to the log.
 const MAX_FAILURES_AT_END: u32 = 5;
-/// The number of updates that one read of the log returns.
+/// The maximum number of updates that one read of the log returns.
 pub(super) const PAGE: usize = 256;
 
 /// The task that executes a run. A process has at most one task for each run.
@@ -37,10 +37,10 @@ pub(super) struct RunTask {
 
 type Earlier = HashMap<MessageId, Arc<Message>>;
 
-/// The outcome of beginning an attempt.
+/// The outcome of an attempt to begin.
 enum Beginning {
-    /// This process executes the attempt. `earlier` contains the messages that earlier attempts
-    /// have sent.
+    /// This process executes the attempt with the number `attempt`. `earlier` contains the messages
+    /// that earlier attempts have sent.
     Here { attempt: u32, earlier: Earlier },
     /// Another process executes the run.
     Elsewhere { attempt: u32 },
@@ -74,7 +74,8 @@ impl RunTask {
             Err(error) => return failed(error),
         };
         if attempt > 1 {
-            // The process of an earlier attempt may have lost only its lease.
+            // The process of an earlier attempt may still be running, if it has only lost its
+            // lease. With this extension, the store accepts the writes of only one of the attempts.
             request.extensions.insert(FencedAttempt::new());
         }
         self.hub.begin(attempt);
@@ -106,15 +107,16 @@ impl RunTask {
                         return Err(error);
                     }
                 },
-                // Another process has begun this attempt since the read.
+                // Another process has begun this attempt after the read. The loop reads the state
+                // again.
                 Err(UpdateLogError::NotOwner { .. }) => {}
                 Err(error) => return Err(error),
             }
         }
     }
 
-    /// Returns the messages that earlier attempts have sent, without those that a later message has
-    /// replaced.
+    /// Returns the messages that earlier attempts have sent, except messages that a later message
+    /// has replaced.
     async fn earlier(&self) -> Result<Earlier, UpdateLogError> {
         let mut earlier = Earlier::default();
         let mut after = UpdatePosition::START;
@@ -127,7 +129,8 @@ impl RunTask {
                 if let LoggedUpdate::Chat(ChatUpdate::Message(message)) = update
                     && let Some(id) = message.id
                 {
-                    // A message replaces earlier ones with the same or a later index.
+                    // A message replaces all earlier messages of its run with the same or a later
+                    // index.
                     earlier.retain(|sent, _| sent.run != id.run || sent.index < id.index);
                     earlier.insert(id, message);
                 }
@@ -135,8 +138,8 @@ impl RunTask {
         }
     }
 
-    /// Closes an attempt that has failed before its first update. If the log is unavailable, the
-    /// lease expires instead.
+    /// Closes an attempt in the log that has failed before its first update. If the log cannot be
+    /// written, the lease of the attempt will expire.
     async fn close_failed(&self, attempt: u32, error: &UpdateLogError) {
         let end = RunEnd::Failed { message: error.to_string() };
         let first = UpdatePosition::new(attempt, 0);
@@ -152,8 +155,9 @@ impl RunTask {
 }
 
 impl Drop for RunTask {
-    /// Removes the run from this process's registry, and then reports the end to its readers. A
-    /// caller that receives a failure may therefore send its request again immediately.
+    /// Removes the run from the registry of this process, and then reports the end of the run to
+    /// its readers. In this order, a caller that receives a failure can send its request again
+    /// immediately.
     fn drop(&mut self) {
         self.shared.task_ended(&self.run, &self.hub);
         let interrupted = Phase::Ended { end: RunEnd::Interrupted, error: None };
@@ -174,7 +178,7 @@ enum Source {
 }
 
 impl Source {
-    /// Returns the next update. Dropping the future loses no update.
+    /// Returns the next update. If the future is dropped, no update is lost.
     async fn next(&mut self, hub: &Hub) -> Option<Result<ChatUpdate, BoxError>> {
         loop {
             match self {
@@ -191,11 +195,11 @@ impl Source {
     }
 }
 
-/// The content of an append in flight.
+/// The description of an append in flight.
 struct Appended {
-    /// The number of updates.
+    /// The number of appended updates.
     count: usize,
-    /// Whether the append closes the log of the run.
+    /// Whether the append also closes the run in the log.
     closes: bool,
 }
 
@@ -206,34 +210,38 @@ struct Progress<'t> {
     earlier: Earlier,
     /// Whether the response has sent deltas since its last message.
     has_deltas: bool,
-    /// The end of the run. The append of the last updates closes the log.
+    /// The end of the run, if it has ended. The append of the last updates closes the run in the
+    /// log with this end.
     end: Option<(RunEnd, Option<SharedError>)>,
-    /// Whether the response has returned its last item or was dropped.
+    /// Whether the task no longer reads the response, because it has returned its last item or was
+    /// dropped.
     is_over: bool,
     /// Whether the log contains the end of the run.
     is_closed: bool,
-    /// Whether the log has refused updates of the run.
+    /// Whether the log has refused updates of the run, so that it will lack them.
     is_truncated: bool,
-    /// Whether the task no longer writes to the log: this attempt does not own the run, or the log
-    /// is unavailable after the end of the run.
+    /// Whether the task no longer writes to the log, because this attempt does not own the run, or
+    /// because the log was unavailable after the end of the run.
     is_log_lost: bool,
     append: Option<BoxFuture<'static, (Appended, Result<(), UpdateLogError>)>>,
     renewal: Option<BoxFuture<'static, Result<Renewed, UpdateLogError>>>,
-    /// The time at which the updates that are not stored yet must be appended.
+    /// The time at which the task must append the updates that are not stored yet.
     flush_at: Option<Instant>,
     renew_at: Instant,
     readers: watch::Receiver<usize>,
-    /// The time at which the task drops a response that has not ended although the run was stopped.
+    /// The time at which the task drops the response, if the response has not ended although the
+    /// run was stopped or has ended.
     dropped_at: Option<Instant>,
-    /// The time at which the task stops the run because the run has no reader.
+    /// The time at which the task stops the run, because the run has had no reader for too long.
     unread_until: Option<Instant>,
-    /// The number of appends that have failed since the most recent success.
+    /// The number of appends that have failed since the last successful append.
     failures: u32,
 }
 
 impl<'t> Progress<'t> {
     fn new(task: &'t RunTask, source: Source, attempt: u32, earlier: Earlier) -> Self {
-        // Before a later attempt, the task reads the whole log, which may take most of the lease.
+        // A later attempt renews its lease immediately, because the task has read all updates of
+        // earlier attempts, which may have taken most of the lease.
         let renewal_in = match attempt {
             1 => task.shared.settings.renewal_interval(),
             _ => Duration::ZERO,
@@ -281,7 +289,7 @@ impl<'t> Progress<'t> {
             biased;
             (what, appended) = output(&mut self.append) => self.append_ended(&what, &appended),
             renewed = output(&mut self.renewal) => self.renewal_ended(&renewed),
-            // Only wakes the task. `start_append` compares the time.
+            // This branch only wakes the task, and `start_append` then compares the time.
             () = at(self.flush_at), if self.append.is_none() => {}
             () = sleep_until(self.renew_at), if self.renewal.is_none() && self.needs_lease() => {
                 self.start_renewal(attempt);
@@ -303,7 +311,7 @@ impl<'t> Progress<'t> {
 
     fn received(&mut self, update: Option<Result<ChatUpdate, BoxError>>) {
         match update {
-            // Nothing that follows the finish changes the end of the run.
+            // Updates after the finish are ignored, because the finish has set the end of the run.
             Some(Ok(_)) if self.end.is_some() => {}
             Some(Err(error)) if self.end.is_some() => {
                 let run = &self.task.run.run;
@@ -319,8 +327,8 @@ impl<'t> Progress<'t> {
                 match update {
                     ChatUpdate::Message(message) if self.is_repeated(&message) => {
                         self.push(LoggedUpdate::Repeated(message));
-                        // Readers already have the message, and discard the deltas that repeat its
-                        // text.
+                        // Readers have already received the message. This update makes them discard
+                        // the deltas, which repeat the text of the message.
                         if had_deltas {
                             self.push(LoggedUpdate::Restarted);
                         }
@@ -335,7 +343,9 @@ impl<'t> Progress<'t> {
                             let max = self.task.shared.settings.max_bytes;
                             self.task.hub.total_bytes() / 2 > max
                         };
-                        // After a stop, a tool loop sends only the message with the text so far.
+                        // A tool loop sends no deltas after a stop, only the message with the text
+                        // before the stop. So the stack has no tool loop, and its response must be
+                        // dropped.
                         if was_stopped && is_delta && is_too_large() {
                             self.fail_stopped();
                         }
@@ -347,11 +357,12 @@ impl<'t> Progress<'t> {
         }
     }
 
-    /// Returns whether an earlier attempt has sent the same message. After the first message that
-    /// differs, no later message counts as repeated, because readers discard the later ones.
+    /// Returns whether an earlier attempt has sent an equal message. If a message differs, all
+    /// later messages of earlier attempts are ignored, because readers discard them when they
+    /// receive the different message.
     ///
-    /// `added_at` is not compared: the next attempt adds the results of a finished tool again, at
-    /// another time.
+    /// `added_at` is not compared, because the next attempt adds the results of a finished tool
+    /// again, at a later time.
     fn is_repeated(&mut self, message: &Message) -> bool {
         let Some(id) = message.id else { return false };
         let is_repeated = self.earlier.get(&id).is_some_and(|sent| {
@@ -383,27 +394,28 @@ impl<'t> Progress<'t> {
         self.is_over = true;
     }
 
-    /// Sets the end of the run. The response must return its last item within the time of a lease.
+    /// Sets the end of the run. If the response has not returned its last item after the duration
+    /// of a lease, the task drops it.
     fn end_with(&mut self, end: RunEnd, error: Option<SharedError>) {
         self.end = Some((end, error));
         self.failures = 0;
         self.dropped_at = Some(Instant::now() + self.task.shared.settings.lease);
     }
 
-    /// Returns whether the lease of this attempt must be renewed. After the end of the run, the
-    /// append that closes the log may end the lease at any time.
+    /// Returns whether the lease of this attempt must be renewed. After the end of the run it must
+    /// not be renewed, because the append that closes the run ends the lease.
     fn needs_lease(&self) -> bool {
         !self.is_log_lost && self.end.is_none()
     }
 
-    /// Ends a run whose response has not ended although the run was stopped. Only a tool loop ends
-    /// the response of a stopped run, so this happens in a stack without a tool loop.
+    /// Ends a run whose response has not ended in time, although the run was stopped. This happens
+    /// in a stack without a tool loop, because only a tool loop ends the response of a stopped run.
     fn stop_expired(&mut self) {
         match self.source {
             _ if self.end.is_some() => self.is_over = true,
             Source::Responding(_) => self.fail_stopped(),
-            // The run waits in the queue of its conversation. The stop takes effect when the run
-            // leaves the queue.
+            // The service has not responded yet, because the run waits in the queue of its
+            // conversation. The stop takes effect when the run leaves the queue.
             Source::Calling(_) => self.dropped_at = None,
         }
     }
@@ -420,8 +432,7 @@ impl<'t> Progress<'t> {
         }
     }
 
-    /// Starts an append if none is in flight and the updates that are not stored must be appended
-    /// now.
+    /// Starts an append, unless an append is in flight or nothing must be appended yet.
     fn start_append(&mut self) {
         if self.append.is_some() || self.is_closed || self.is_log_lost {
             return;
@@ -469,8 +480,8 @@ impl<'t> Progress<'t> {
                     return hub.log_lost();
                 }
                 if is_refused {
-                    // The log keeps the lease until the end of the run, and then receives the end
-                    // alone.
+                    // The task continues to renew the lease until the end of the run, and then
+                    // appends only the end.
                     self.is_truncated = true;
                     self.failures = 0;
                     return hub.log_lost();
@@ -491,7 +502,8 @@ impl<'t> Progress<'t> {
         let interval = self.task.shared.settings.renewal_interval();
         self.renew_at = Instant::now() + interval;
         match renewed {
-            // The log may have been closed while the renewal was in flight.
+            // The append that closes the run may have been executed before the renewal, so an error
+            // is ignored.
             Err(_) if self.end.is_some() => {}
             Ok(Renewed { stop_requested: true }) => self.task.hub.handle.stop(),
             Ok(Renewed { stop_requested: false }) => {}
@@ -504,8 +516,8 @@ impl<'t> Progress<'t> {
         }
     }
 
-    /// Stops this attempt, because the log reports that it does not own the run. Its readers follow
-    /// the log, unless the log no longer contains the run.
+    /// Stops this attempt, because the log has reported that the attempt does not own the run. From
+    /// then on, readers follow the log, unless the log no longer contains the run.
     fn lost_run(&mut self, found: &RunState) {
         let RunTask { shared, run, hub, .. } = self.task;
         self.is_log_lost = true;
@@ -530,7 +542,8 @@ impl<'t> Progress<'t> {
     }
 }
 
-/// Waits for the output of an operation, and removes it. Waits forever if there is none.
+/// Waits until an operation has ended, removes the operation, and returns its output. Waits forever
+/// if there is no operation.
 async fn output<T>(operation: &mut Option<BoxFuture<'static, T>>) -> T {
     let output = match operation {
         Some(operation) => operation.await,
@@ -540,7 +553,7 @@ async fn output<T>(operation: &mut Option<BoxFuture<'static, T>>) -> T {
     output
 }
 
-/// Waits until `time`, or forever if it is `None`.
+/// Waits until `time`. Waits forever if `time` is `None`.
 async fn at(time: Option<Instant>) {
     match time {
         Some(time) => sleep_until(time).await,
@@ -548,5 +561,5 @@ async fn at(time: Option<Instant>) {
     }
 }
 
-/// The longest time for which a reader waits for the log before it reads the log again.
+/// The maximum time that a reader waits for a change before it reads the log again.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(5);

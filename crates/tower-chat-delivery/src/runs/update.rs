@@ -11,20 +11,20 @@ use tower_chat_layers::{
 
 use crate::StoredUpdate;
 
-/// One update in a log.
+/// One update, as the log contains it.
 #[derive(Debug, Clone)]
 pub(crate) enum LoggedUpdate {
-    /// A later attempt begins, or this attempt has sent a message of an earlier attempt again as
-    /// deltas. The text of the unfinished message begins anew.
+    /// The reader must discard the deltas of the unfinished message: a later attempt begins, or
+    /// this attempt has sent the deltas of a message that the reader has already received.
     Restarted,
     /// An update of the response.
     Chat(ChatUpdate),
-    /// A message of an earlier attempt, which the response of this attempt contains again. Only the
-    /// caller of this attempt receives it.
+    /// A message that an earlier attempt has already sent, and that the response of this attempt
+    /// contains again. Only the caller of this attempt receives the message.
     Repeated(Arc<Message>),
 }
 
-/// The stored form, as JSON.
+/// The stored form of an update, as JSON.
 #[derive(Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Stored<'a> {
@@ -57,7 +57,7 @@ struct StoredFinish {
     continuation: Option<String>,
     /// The number of stored messages, and the number of messages in the outbox.
     saved: Option<(usize, usize)>,
-    /// Scope and id of the conversation.
+    /// The scope and the id of the conversation.
     branch: Option<(String, String)>,
     ended_by: Option<StoredEndedBy>,
     metadata: Map<String, Value>,
@@ -72,8 +72,8 @@ enum StoredEndedBy {
 }
 
 impl LoggedUpdate {
-    /// Returns whether readers receive the update only after it is stored. True for all updates
-    /// except deltas.
+    /// Returns whether readers receive the update only after it is stored. This is true for all
+    /// updates except deltas.
     pub(crate) fn is_durable_first(&self) -> bool {
         match self {
             Self::Restarted | Self::Repeated(_) => true,

@@ -1,4 +1,5 @@
-//! The times at which updates are appended, and at which readers receive them.
+//! Tests of the times at which the task of a run appends updates, and at which readers receive
+//! them.
 
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use crate::{
     support::{positions, request},
 };
 
-/// Streams 500 deltas, one each 20 ms, as a model.
+/// A model that streams 500 deltas, one every 20 ms.
 async fn steady(_: ChatRequest) -> Result<ChatResponse, BoxError> {
     let deltas = stream::iter(0..500).then(|index| async move {
         sleep(Duration::from_millis(20)).await;
@@ -23,7 +24,8 @@ async fn steady(_: ChatRequest) -> Result<ChatResponse, BoxError> {
     Ok(ChatResponse::stream(deltas.chain(finish)))
 }
 
-/// Returns the number of appends to the log, and the longest time between two deltas.
+/// Returns the number of appends to the log, and the longest time between two deltas that the
+/// caller has received.
 async fn delivered(runs: DetachedRunsLayer, log: &FaultyLog) -> (usize, Duration) {
     let mut stack = runs.layer(service_fn(steady));
     let (request, run) = request();

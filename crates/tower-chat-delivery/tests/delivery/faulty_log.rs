@@ -1,4 +1,4 @@
-//! A log that counts its appends and fails on command, and the tests with its failures.
+//! A log that counts its appends and fails on command, and tests with such failures.
 
 use std::{
     sync::{
@@ -22,15 +22,16 @@ use crate::support::{Server, deltas, request, rest, sketch, timed_log};
 /// The failure of an append.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Fault {
-    /// Nothing is stored, and the append can be repeated.
+    /// The log stores nothing, and returns a retryable error.
     NotStored,
-    /// The updates are stored, and the outcome is unknown to the writer.
+    /// The log stores the updates, and returns a retryable error, so that the writer does not know
+    /// the outcome.
     StoredUnknown,
-    /// Nothing is stored, and the append cannot be repeated.
+    /// The log stores nothing, and returns an error that is not retryable.
     Permanent,
 }
 
-/// A log that fails on command. Clones are the same log.
+/// A log that fails on command. Clones share one log.
 #[derive(Debug, Clone)]
 pub(crate) struct FaultyLog(Arc<State>);
 
@@ -40,7 +41,7 @@ struct State {
     appends: AtomicUsize,
     faults: Mutex<Vec<Fault>>,
     is_down: AtomicBool,
-    /// The clock that each read of updates advances, and the duration of one advance.
+    /// The clock that each read of updates advances, and the time by which it is advanced.
     slow_reads: Mutex<Option<(ManualClock, Duration)>>,
 }
 
@@ -56,7 +57,7 @@ impl FaultyLog {
         self.0.appends.load(Ordering::Relaxed)
     }
 
-    /// Lets each read of updates take this time.
+    /// Makes each read of updates take the given time, by advancing the clock.
     pub(crate) fn set_slow_reads(&self, clock: ManualClock, time: Duration) {
         *self.0.slow_reads.lock().unwrap() = Some((clock, time));
     }
@@ -183,7 +184,8 @@ async fn readers_in_the_process_need_no_log() {
     assert_eq!(response.collect().await.unwrap().text(), "Take a coat.");
     assert_eq!(sketch(&rest(reader).await), ANSWER);
     server.runs.drained().await;
-    // The log has no updates, and readers elsewhere receive an end that reports this.
+    // The log has refused all updates. A reader that follows the log receives an end that reports
+    // this.
     assert_eq!(sketch(&server.events(&run, UpdatePosition::START).await), ["truncated"]);
 }
 
@@ -202,7 +204,7 @@ async fn a_run_that_exceeds_a_limit_of_the_log_has_an_end_in_the_log() {
     let joined = other.call(request.clone()).await.unwrap();
     let reader = other.attach(&run, UpdatePosition::START).await;
     gate.open();
-    // In the process of the run, the caller receives the whole answer.
+    // The caller in the process of the run receives the whole answer.
     assert_eq!(response.collect().await.unwrap().text(), "Take a coat.");
     server.runs.drained().await;
     assert_eq!(sketch(&rest(reader).await), ["Take ", "truncated"]);
@@ -211,7 +213,7 @@ async fn a_run_that_exceeds_a_limit_of_the_log_has_an_end_in_the_log() {
     assert_eq!(tower_chat::error::is_retryable(&*error), Some(true));
     let closed = RunState::Closed { attempt: 1, end: RunEnd::Truncated };
     assert_eq!(other.runs.state(&run).await.unwrap(), closed);
-    // The same request returns the stored answer.
+    // A repetition of the request returns the stored answer.
     let again = other.call(request).await.unwrap();
     assert_eq!(again.collect().await.unwrap().text(), "Take a coat.");
 }
@@ -278,8 +280,8 @@ async fn a_run_ends_although_its_log_stays_away() {
     gate.open();
     assert_eq!(response.collect().await.unwrap().text(), "Take a coat.");
     server.runs.drained().await;
-    // A run does not begin without its log, because its readers could not follow an answer that was
-    // paid for.
+    // If the log fails, the run does not begin. Otherwise the service would be paid for an answer
+    // that readers cannot follow.
     let (second, _) = request();
     let error = server.call(second).await.unwrap_err();
     assert_eq!(tower_chat::error::is_retryable(&*error), None);

@@ -1,4 +1,5 @@
-//! Processes that die. The runtime of a server is its process.
+//! Tests of processes that die. Dropping the runtime of a server simulates the death of its
+//! process.
 
 use std::time::Duration;
 
@@ -28,8 +29,8 @@ fn dying(log: &MemoryUpdateLog, store: &MemoryStore, mode: PersistenceMode) -> S
     Server::new([Step::message(call), answer], runs, store.clone(), mode)
 }
 
-/// Runs a request in a process that dies before the end of the answer, `waits` after the first
-/// delta. Returns the position of this delta.
+/// Sends a request in a process that dies before the end of the answer, when the time `waits` has
+/// passed since the first delta. Returns the position of this delta.
 fn killed(
     log: &MemoryUpdateLog,
     store: &MemoryStore,
@@ -72,16 +73,18 @@ fn the_first_reader_after_the_lease_closes_the_log() {
         assert_eq!(end, "interrupted");
         assert_eq!(updates.last().unwrap(), "Take ");
         assert!(matches!(server.runs.state(&run).await.unwrap(), RunState::Closed { .. }));
-        // Reading is free: the model was not called.
+        // Reading the updates must not call the model.
         assert_eq!(server.model.remaining(), 0);
         assert_eq!(stored(&store, &run).await.len(), 3);
     });
 }
 
-/// The same request resumes a journaled run. Its readers receive the rest.
+/// A repetition of the request resumes a journaled run, and its readers receive the remaining
+/// updates.
 #[test]
 fn a_journaled_run_continues_under_the_next_attempt() {
-    // Without the wait, the killed process has not appended its last delta to the log.
+    // With the wait of 2 seconds, the killed process has appended its last delta to the log;
+    // without a wait it has not.
     for waits in [Duration::ZERO, Duration::from_secs(2)] {
         let (log, clock) = timed_log();
         let store = MemoryStore::new();
@@ -98,7 +101,7 @@ fn a_journaled_run_continues_under_the_next_attempt() {
             let rest =
                 ["restarted 2", "Take ", "boots.", "message: Take boots.", "finish", "completed"];
             assert_eq!(sketch(&server.events(&run, position).await), rest);
-            // A reader from the beginning receives each complete message once.
+            // A reader of the whole run receives each complete message once.
             let events = sketch(&server.events(&run, UpdatePosition::START).await);
             let messages: Vec<_> =
                 events.iter().filter(|event| event.starts_with("message")).collect();
@@ -143,7 +146,7 @@ fn a_caller_that_follows_a_process_that_dies_may_send_its_request_again() {
     process().block_on(async {
         let step = Step::updates(deltas(&["Take ", "boots."]));
         let server = Server::new([step], DetachedRunsLayer::new(log.clone()), store.clone(), mode);
-        // The lease is still valid, so the run may be in progress elsewhere.
+        // The lease is still valid, so that another process may be executing the run.
         let response = server.call(request.clone()).await.unwrap();
         clock.advance(Duration::from_secs(15));
         let error = response.collect().await.unwrap_err();

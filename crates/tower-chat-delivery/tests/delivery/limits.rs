@@ -1,4 +1,4 @@
-//! The limits of runs in tasks of their own.
+//! Tests of the limits of detached runs.
 
 use std::time::Duration;
 
@@ -14,7 +14,8 @@ use tower_chat_testkit::Step;
 
 use crate::support::{Server, deltas, request};
 
-/// Returns a response that never ends. There is no tool loop, so nothing stops the response.
+/// A service that returns a response without an end. The stack has no tool loop, so that no layer
+/// ends the response of a stopped run.
 async fn endless(_: ChatRequest) -> Result<ChatResponse, BoxError> {
     let deltas = stream::repeat(()).then(|()| async {
         sleep(Duration::from_millis(100)).await;
@@ -49,7 +50,7 @@ async fn a_response_that_ignores_a_stop_is_dropped_after_a_lease() {
 
 #[tokio::test(start_paused = true)]
 async fn a_response_of_twice_the_size_is_dropped() {
-    // Each stored delta has 12 bytes, so the limit is reached after 10 seconds.
+    // Each stored delta has 12 bytes, so that the updates exceed the limit after 10 seconds.
     let runs = DetachedRunsLayer::new(MemoryUpdateLog::new()).with_max_bytes_per_run(1200);
     let began_at = Instant::now();
     let (request, _) = request();
@@ -107,7 +108,7 @@ async fn a_run_without_a_reader_is_stopped_after_some_time() {
     tokio::time::sleep(max_time * 2).await;
     drop(response);
     tokio::time::sleep(max_time - Duration::from_secs(1)).await;
-    // A reader ends the time without a reader.
+    // From now on the run has a reader, so that the time without a reader does not continue.
     let reader = server.attach(&run, UpdatePosition::START).await;
     tokio::time::sleep(max_time * 2).await;
     drop(reader);

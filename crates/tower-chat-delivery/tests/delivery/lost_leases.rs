@@ -1,4 +1,4 @@
-//! Processes that lose the lease of a run without being killed.
+//! Tests of processes that lose the lease of a run, although they were not killed.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ use crate::{
 
 const LEASE: Duration = Duration::from_secs(15);
 
-/// A model that waits for the gate before the second delta.
+/// Returns a model that waits for the gate before the second delta.
 fn model(texts: [&str; 2], gate: &Gate) -> ScriptedModel {
     ScriptedModel::new([Step::updates(deltas(&texts)).waits_after(1, gate)])
 }
@@ -35,16 +35,16 @@ async fn readers_follow_the_next_attempt() {
     assert_eq!(update, ChatUpdate::TextDelta("Take ".to_owned()));
     let early = former.attach(&run, UpdatePosition::START).await.unwrap();
 
-    sleep(Duration::from_secs(2)).await; // the log receives the delta
+    sleep(Duration::from_secs(2)).await; // meanwhile the first delta is appended to the log
     clock.advance(LEASE);
     let next = second.oneshot(request.clone()).await.unwrap();
-    // The former owner learns of the next attempt with its next renewal.
+    // The former owner learns that the next attempt has begun when it next renews its lease.
     sleep(Duration::from_secs(6)).await;
     assert_eq!(former.in_progress(), 1, "the attempt that was stopped has not ended");
     let error = response.collect().await.unwrap_err();
     assert!(matches!(error.downcast_ref(), Some(DeliveryError::Interrupted { .. })), "{error:?}");
     assert_eq!(tower_chat::error::is_retryable(&*error), Some(true));
-    // The same request joins the next attempt.
+    // A repetition of the request returns the response of the next attempt.
     let joined = first.oneshot(request).await.unwrap();
     let late = former.attach(&run, UpdatePosition::START).await.unwrap();
     gate.open();
@@ -70,7 +70,7 @@ async fn a_stop_reaches_the_next_attempt() {
     let _response = server.call(request).await.unwrap();
     clock.advance(LEASE);
     log.begin(&run, 2, LEASE).await.unwrap();
-    // This process has not learned yet that it has lost its lease.
+    // This process does not know yet that it has lost its lease.
     let state = server.runs.stop(&run).await.unwrap();
     assert_eq!(state, RunState::Open { attempt: 2, stop_requested: true });
     assert!(log.renew(&run, 2, LEASE).await.unwrap().stop_requested);
@@ -84,7 +84,8 @@ async fn the_lease_of_a_later_attempt_is_renewed_immediately() {
     let (request, run) = request();
     log.begin(&run, 1, LEASE).await.unwrap();
     clock.advance(LEASE);
-    // The task reads the updates of earlier attempts before it calls the service.
+    // Before the task calls the service, it reads the updates of earlier attempts, which takes
+    // almost the whole lease.
     log.set_slow_reads(clock.clone(), LEASE - Duration::from_secs(1));
     let runs = DetachedRunsLayer::new(log);
     let stack = runs.layer(model(["Take ", "a coat."], &Gate::closed()));
@@ -95,7 +96,7 @@ async fn the_lease_of_a_later_attempt_is_renewed_immediately() {
     assert_eq!(runs.state(&run).await.unwrap(), open);
 }
 
-/// Two processes, of which the first one has lost its lease and does not know it.
+/// Two processes that both execute the run. The first one has lost its lease and does not know it.
 struct Overlap {
     former: Server,
     latter: Server,
@@ -107,7 +108,7 @@ struct Overlap {
 }
 
 impl Overlap {
-    /// Begins an attempt in each process. The model of the second one takes these steps.
+    /// Begins an attempt in each process. `steps` are the steps of the second process's model.
     async fn begin(mode: PersistenceMode, steps: impl IntoIterator<Item = Step>) -> Self {
         let (log, clock) = timed_log();
         let (store, gate) = (MemoryStore::new(), Gate::closed());
@@ -138,12 +139,13 @@ async fn an_attempt_is_not_complete_with_the_answer_of_an_earlier_one() {
         gate.open();
         former.runs.drained().await;
         assert_eq!(overlap.history().await, ["What should I wear?", "Take a coat."]);
-        // The second attempt stores its question and no text, after the first one has stored more.
+        // The first attempt has already stored its messages. The second attempt is stopped, and
+        // would store only the question, without an answer.
         latter.runs.stop(run).await.unwrap();
         let events = sketch(&latter.events(run, UpdatePosition::START).await);
         let end = events.last().unwrap();
         assert!(end.starts_with("failed: "), "{mode:?}: {events:?}");
-        // The same request returns the answer that is stored.
+        // A repetition of the request returns the stored answer.
         let again = latter.call(overlap.request.clone()).await.unwrap();
         assert_eq!(again.collect().await.unwrap().text(), "Take a coat.");
         latter.runs.drained().await;

@@ -1,4 +1,4 @@
-//! Tests of the crate.
+//! Tests of detached runs and of update logs.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]
 

@@ -1,4 +1,4 @@
-//! The updates that callers and readers receive.
+//! Tests of the updates that callers and readers receive.
 
 use std::time::Duration;
 
@@ -30,7 +30,7 @@ async fn a_run_continues_after_its_caller_has_disconnected() {
     server.runs.drained().await;
     assert_eq!(server.runs.in_progress(), 0);
     assert_eq!(stored(&store, &run).await, ["What should I wear?", "Take a coat."]);
-    // After the end of the run, the log has the same updates.
+    // After the end of the run, a reader receives the same updates from the log.
     assert_eq!(sketch(&server.events(&run, UpdatePosition::START).await), ANSWER);
     let closed = RunState::Closed { attempt: 1, end: RunEnd::Completed };
     assert_eq!(server.runs.state(&run).await.unwrap(), closed);
@@ -70,7 +70,7 @@ async fn readers_receive_what_follows_their_position() {
     assert_eq!(response.collect().await.unwrap().text(), "Take a coat.");
     assert_eq!(sketch(&rest(first).await), ANSWER[1..]);
     assert_eq!(sketch(&rest(second).await), ANSWER[1..]);
-    // Also from the log, after the end of the run.
+    // After the end of the run, the reader receives the same updates from the log.
     server.runs.drained().await;
     assert_eq!(sketch(&server.events(&run, position).await), ANSWER[1..]);
     let last = UpdatePosition::new(1, 3);
@@ -88,7 +88,7 @@ async fn a_reader_in_another_process_follows_a_run() {
     let (request, run) = request();
     drop(server.call(request).await.unwrap());
     let mut reader = other.attach(&run, UpdatePosition::START).await.unwrap();
-    // The first delta arrives with the batch of the first second.
+    // The reader receives the first delta when the first batch was stored, after one second.
     let first = reader.next().await.unwrap().unwrap();
     assert_eq!(sketch(&[first]), ["Take "]);
     gate.open();
@@ -97,7 +97,7 @@ async fn a_reader_in_another_process_follows_a_run() {
 
 #[tokio::test(start_paused = true)]
 async fn a_reader_that_does_not_read_does_not_delay_the_run() {
-    // The run sends more than the hub keeps in memory for its readers.
+    // The run sends more bytes than the hub retains in memory.
     let texts: Vec<String> = (0..200).map(|index| format!("{index:>2000}")).collect();
     let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
     let server = Server::simple([Step::updates(deltas(&texts))]);
@@ -110,7 +110,7 @@ async fn a_reader_that_does_not_read_does_not_delay_the_run() {
     let sketched = sketch(&received);
     assert_eq!(sketched[..200], texts);
     assert_eq!(sketched[201..], ["finish", "completed"]);
-    // The caller of the run reads as slowly.
+    // The caller of the run also reads slowly, and must receive the whole answer.
     assert_eq!(response.collect().await.unwrap().text(), texts.concat());
 }
 
@@ -163,7 +163,7 @@ async fn another_input_does_not_join_a_run_in_progress() {
     let error = server.call(other).await.unwrap_err();
     assert!(matches!(error.downcast_ref(), Some(DeliveryError::OtherInput { .. })), "{error:?}");
     assert_eq!(is_retryable(&*error), Some(false));
-    // A request without messages continues a run, as a recovery sends it.
+    // The request has no messages, as the request of a recovery, and continues the run.
     let mut recovery = ChatRequest::default();
     recovery.extensions = request.extensions.clone();
     let joined = server.call(recovery).await.unwrap();
@@ -182,7 +182,7 @@ async fn the_same_request_after_the_end_returns_the_stored_answer() {
     }
     let events = server.events(&run, UpdatePosition::START).await;
     assert_eq!(sketch(&events), ["message: Take a coat.", "finish", "completed"]);
-    // A reader of the second attempt does not receive the message again.
+    // A reader that begins after the message does not receive it again from the second attempt.
     let events = server.events(&run, UpdatePosition::new(1, 1)).await;
     assert_eq!(sketch(&events), ["restarted 2", "finish", "completed"]);
 }

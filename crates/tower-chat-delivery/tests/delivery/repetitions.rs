@@ -1,4 +1,4 @@
-//! Later attempts that repeat messages of earlier ones.
+//! Tests of attempts that send messages of earlier attempts again.
 
 use std::sync::{
     Arc,
@@ -38,7 +38,8 @@ impl Sent {
     }
 }
 
-/// Sends the same request once for each attempt. Returns the events of a reader of the whole run.
+/// Sends the same request once for each attempt in `attempts`. Returns the events that a reader of
+/// the whole run receives.
 async fn events(attempts: &'static [&'static [Sent]]) -> Vec<String> {
     let (request, run) = request();
     let count = Arc::new(AtomicUsize::new(0));
@@ -80,7 +81,7 @@ async fn readers_discard_deltas_that_repeat_a_message() {
     assert_eq!(events.await, expected);
 }
 
-/// The second attempt replaces both messages of the first one.
+/// The second attempt replaces both messages of the first attempt.
 #[tokio::test(start_paused = true)]
 async fn a_message_that_was_replaced_is_sent_again() {
     use Sent::{Delta, Failure, Finish, Message};

@@ -1,4 +1,4 @@
-//! The log in a SQLite file.
+//! Tests of the log in a SQLite file.
 
 use std::time::Duration;
 
@@ -64,7 +64,7 @@ async fn erased_updates_are_not_in_the_file() {
     let secret = StoredUpdate::new("a secret sentence");
     log.append(&run, UpdatePosition::new(1, 0), &[secret], None).await.unwrap();
     log.erase(Erase::Scope("alice")).await.unwrap();
-    drop(log); // closing the last connection moves the write-ahead log into the file
+    drop(log); // closing the last connection copies the write-ahead log into the file
     let bytes = std::fs::read(&path).unwrap();
     assert!(!bytes.windows(8).any(|window| window == b"a secret"));
 }

@@ -1,4 +1,4 @@
-//! Stops, in this process and from another one.
+//! Tests of stops, which the process of the run or another process requests.
 
 use tower_chat::{MemoryStore, PersistenceMode, request::EndedBy};
 use tower_chat_delivery::{
@@ -33,7 +33,7 @@ async fn a_stop_keeps_the_answer_so_far() {
         assert_eq!(stored(&store, &run).await, ["What should I wear?", "Take "], "{mode:?}");
         let events = sketch(&server.events(&run, UpdatePosition::START).await);
         assert_eq!(events, ["Take ", "message: Take ", "finish", "completed"]);
-        // A stop of a run that has ended changes nothing.
+        // Stopping a run that has ended changes nothing.
         let closed = RunState::Closed { attempt: 1, end: RunEnd::Completed };
         assert_eq!(server.runs.stop(&run).await.unwrap(), closed);
     }
@@ -58,8 +58,8 @@ async fn another_process_stops_a_run() {
     assert_eq!(other.stop(&run).await.unwrap(), closed);
 }
 
-/// The process that receives the stop has just received the same request, and does not know yet
-/// that another process executes the run.
+/// The process in which the stop is requested has also received a repetition of the request, and
+/// does not know yet that another process executes the run.
 #[tokio::test(start_paused = true)]
 async fn a_stop_reaches_a_run_that_began_in_another_process() {
     let log = MemoryUpdateLog::new();
@@ -104,7 +104,7 @@ async fn updates_of_an_erased_conversation_are_not_logged_again() {
     let erase = tower_chat_delivery::Erase::Conversation(&run.conversation);
     assert_eq!(log.erase(erase).await.unwrap(), 1);
     server.runs.stop(&run).await.unwrap();
-    // The caller in the process of the run still receives its response.
+    // The caller in the process that executes the run still receives its response.
     assert_eq!(response.collect().await.unwrap().finish.ended_by, Some(EndedBy::Stop));
     server.runs.drained().await;
     assert_eq!(server.runs.state(&run).await.unwrap(), RunState::Unknown);

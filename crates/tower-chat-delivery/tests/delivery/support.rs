@@ -1,4 +1,4 @@
-//! A pipeline over a scripted model, with its runs in tasks of their own.
+//! A stack of `DetachedRunsLayer` and a pipeline with a scripted model.
 
 use tower::{Layer, Service, ServiceExt};
 use tower_chat::{
@@ -11,7 +11,7 @@ use tower_chat_delivery::{
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 
-/// The stack of one process.
+/// The stack of one simulated process.
 pub(crate) struct Server {
     pub(crate) runs: DetachedRunsLayer,
     pub(crate) model: ScriptedModel,
@@ -28,7 +28,7 @@ impl Server {
         Self::over(ScriptedModel::new(steps), runs, store, mode)
     }
 
-    /// Creates a server with a model that several servers may share.
+    /// Creates a server whose model may be shared with other servers.
     pub(crate) fn over(
         model: ScriptedModel,
         runs: DetachedRunsLayer,
@@ -59,13 +59,13 @@ impl Server {
         self.runs.attach(run, after).await.unwrap()
     }
 
-    /// Returns all events of a run after a position, up to its end.
+    /// Returns all events of a run after a position, up to and including its end.
     pub(crate) async fn events(&self, run: &RunKey, after: UpdatePosition) -> Vec<RunEvent> {
         rest(self.attach(run, after).await).await
     }
 }
 
-/// Returns a streamed request in a conversation, and the name of its run.
+/// Returns a request for a streamed response in a conversation, and the key of its run.
 pub(crate) fn request() -> (ChatRequest, RunKey) {
     let key = ConversationKey::new("alice", "wardrobe");
     let request = ChatRequest::user("What should I wear?").in_conversation(key).streamed();
@@ -73,7 +73,7 @@ pub(crate) fn request() -> (ChatRequest, RunKey) {
     (request, run)
 }
 
-/// Creates a log in memory with a clock that the test sets.
+/// Creates a log in memory, and the clock of the log, which the test advances.
 pub(crate) fn timed_log() -> (MemoryUpdateLog, ManualClock) {
     let clock = ManualClock::new();
     let options = UpdateLogOptions::default().with_clock(clock.clock());
@@ -89,7 +89,8 @@ pub(crate) async fn rest(mut reader: RunReader) -> Vec<RunEvent> {
     events
 }
 
-/// Returns a short form of events: `text`, `message: text`, `finish`, `restarted n` or the end.
+/// Returns a short text for each event: `text`, `message: text`, `finish`, `restarted n` or the
+/// end.
 pub(crate) fn sketch(events: &[RunEvent]) -> Vec<String> {
     events
         .iter()
@@ -131,7 +132,7 @@ pub(crate) async fn positions(log: &dyn UpdateLog, run: &RunKey) -> Vec<UpdatePo
     page.updates.iter().map(|update| update.position).collect()
 }
 
-/// Returns the updates of an answer that is streamed as these deltas, without its message.
+/// Returns the deltas of a streamed answer as updates, without the complete message.
 pub(crate) fn deltas(texts: &[&str]) -> Vec<ChatUpdate> {
     let texts = texts.iter().map(|text| ChatUpdate::TextDelta((*text).to_owned()));
     texts.chain([ChatUpdate::Finish(tower_chat::Finish::stop().into())]).collect()

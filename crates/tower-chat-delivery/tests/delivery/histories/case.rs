@@ -1,4 +1,4 @@
-//! One generated history: a run, two processes and some clients.
+//! One generated history: a run that is executed in two processes, and some clients.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -33,12 +33,13 @@ pub(crate) struct Case {
     run: RunKey,
     processes: Vec<Process>,
     clients: Vec<Client>,
-    /// How many times the lease of the run has expired although its process was not killed.
+    /// The number of times that the lease of the run has expired although its process was not
+    /// killed.
     lost_leases: usize,
 }
 
-/// A process: a runtime, its stack, and the readers of connected clients by the index of the
-/// client.
+/// A simulated process: a runtime, a stack, and the readers of the connected clients, by the index
+/// of the client.
 struct Process {
     connections: BTreeMap<usize, RunReader>,
     server: Server,
@@ -80,7 +81,8 @@ impl Case {
         let runs = if self.is_durable { runs.durable_delivery() } else { runs };
         let (model, store) = (self.model.clone(), self.store.clone());
         let server = match self.mode {
-            // The lease in the history has another clock, so journaled runs have none.
+            // Journaled runs have no lease in the history, because that lease would use another
+            // clock than the log.
             PersistenceMode::Journaled => Server::over(model, runs, store, self.mode),
             _ => {
                 let store = FaultyStore::new(store).shared_by_processes();
@@ -116,11 +118,12 @@ impl Case {
         self.check()
     }
 
-    /// Sends the request, and disconnects when the service has responded.
+    /// Sends the request, and drops the response when the service has responded.
     fn send(&mut self, process: usize) {
         let Process { server, runtime, .. } = &self.processes[process];
         let call = server.call(self.request.clone());
-        // If there is no response in this time, the client disconnects before the response.
+        // If the service does not respond within this time, the client disconnects before the
+        // response.
         let timeout_of_call = Duration::from_millis(50);
         runtime.block_on(async { drop(timeout(timeout_of_call, call).await) });
     }
@@ -144,7 +147,7 @@ impl Case {
         self.processes[process].connections.remove(&index);
     }
 
-    /// Lets a random client read some events, if it is connected to the process.
+    /// Lets a random client read some events, if this client is connected to the process.
     fn read(&mut self, process: usize) -> Result<(), String> {
         let index = self.rng.below(CLIENTS);
         let count = 1 + self.rng.below(30);
@@ -177,8 +180,8 @@ impl Case {
         runtime.block_on(server.runs.stop(&self.run)).unwrap();
     }
 
-    /// Replaces a process by a new one, whose runtime has no tasks. If the process was executing a
-    /// run, its lease expires.
+    /// Replaces a process with a new process, whose runtime has no tasks. If the old process was
+    /// executing a run, the clock is advanced until its lease has expired.
     fn kill(&mut self, process: usize) {
         let started = self.start();
         let killed = std::mem::replace(&mut self.processes[process], started);
@@ -192,7 +195,7 @@ impl Case {
         runtime.block_on(server.runs.state(&self.run)).unwrap()
     }
 
-    /// Sends the request again, if no process executes the run.
+    /// Sends the request again, unless a process is executing the run.
     fn resume(&mut self, process: usize) {
         if !matches!(
             self.state(),
@@ -202,13 +205,13 @@ impl Case {
         }
     }
 
-    /// Brings the run to its end, and lets all clients read to the end.
+    /// Repeats the request until the run has ended, and lets all clients read to the end.
     fn complete(&mut self) -> Result<(), String> {
         for _ in 0..20 {
             match self.state() {
                 RunState::Closed { end: RunEnd::Completed, .. } => break,
-                // An earlier attempt may be in progress, or may have written first. The next
-                // attempt returns the stored answer.
+                // The attempt may fail because an earlier attempt is still in progress, or has
+                // written first. The next attempt then returns the stored answer.
                 RunState::Closed { attempt, end: RunEnd::Failed { message } }
                     if attempt == 1 || self.lost_leases == 0 =>
                 {
@@ -249,7 +252,7 @@ impl Case {
             client.check(&stored, self.mode)?;
         }
         for Process { server, runtime, .. } in &self.processes {
-            // The clock of a runtime advances only while it is idle.
+            // The clock of a runtime advances only while the runtime is idle.
             let drained = async { timeout(LEASE, server.runs.drained()).await };
             runtime.block_on(drained).map_err(|_| "a run is in progress")?;
         }
@@ -257,8 +260,8 @@ impl Case {
     }
 }
 
-/// Returns a model that calls a tool or answers, and sometimes stays silent in the middle of an
-/// answer.
+/// Returns a model that calls a tool or answers, and sometimes sends nothing for some time in the
+/// middle of an answer.
 fn model(rng: &mut Rng) -> ScriptedModel {
     let steps = (0..60).map(|round| {
         if rng.one_in(3) {

@@ -1,17 +1,17 @@
-//! A client of a run, and the rules for the events that it receives.
+//! A client of a run, which checks the rules for the events that it receives.
 
 use std::{collections::BTreeMap, sync::Arc};
 
 use tower_chat::{ChatUpdate, Message, PersistenceMode, Role, message::MessageId};
 use tower_chat_delivery::{RunEnd, RunEvent, UpdatePosition};
 
-/// The updates that a client has received over all its connections. Checks the contents of the
-/// updates: the text of each delta is its index in its message.
+/// The updates that a client has received over all its connections. The client checks the contents
+/// of the updates: the text of each delta must be the index of the delta in its message.
 #[derive(Debug, Default)]
 pub(crate) struct Client {
     /// The position of the most recent event.
     pub(crate) after: Option<UpdatePosition>,
-    /// The end of the run, if the client has received one.
+    /// The end of the run, if the client has received it.
     pub(crate) end: Option<RunEnd>,
     /// The most recent message with each id.
     messages: BTreeMap<MessageId, Arc<Message>>,
@@ -75,7 +75,8 @@ impl Client {
             ChatUpdate::Message(message) => {
                 let id = message.id.ok_or("a message without an id")?;
                 let has_text = message.role == Role::Assistant && !message.text().is_empty();
-                // An earlier attempt may have stored a message whose deltas were never sent.
+                // A message without deltas is permitted in a later attempt: an earlier attempt may
+                // have stored the message before its deltas were sent.
                 let is_whole = self.attempt > 1 && self.deltas == 0;
                 if has_text && !is_whole && message.text() != self.unfinished {
                     return Err(format!("message {id} differs from its deltas"));
@@ -99,7 +100,8 @@ impl Client {
     }
 
     /// Checks that a client of a completed run has received exactly the messages of the history. In
-    /// per-run mode, a run that began anew may have stored fewer messages.
+    /// per-run mode, the client may have received more messages, because an attempt that repeats
+    /// the run may have stored fewer.
     pub(crate) fn check(
         &self,
         stored: &BTreeMap<MessageId, String>,
@@ -120,8 +122,9 @@ impl Client {
     }
 }
 
-/// Returns the texts of the answers in a history that readers receive. A run that was stopped
-/// before its answer had a text ends with a message without parts, which readers do not receive.
+/// Returns the texts of those answers in a history that readers receive. If a run was stopped
+/// before the model had sent any text, the history ends with a message without parts, which readers
+/// do not receive.
 pub(crate) fn stored_answers<'m>(
     messages: impl IntoIterator<Item = &'m Arc<Message>>,
 ) -> BTreeMap<MessageId, String> {

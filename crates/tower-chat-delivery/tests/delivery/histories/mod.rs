@@ -1,6 +1,6 @@
-//! Generated histories: readers disconnect and reconnect, runs are stopped, processes die or lose
-//! their lease, and slow readers lack the latest updates. Every reader receives each update once
-//! and in order, and the end only after the last update.
+//! Tests with generated histories, in which readers disconnect, reconnect and read slowly, runs are
+//! stopped, and processes die or lose their lease. Every reader must receive each update once and
+//! in order, and the end of the run after the last update.
 //!
 //! `TOWER_CHAT_SEED`, `TOWER_CHAT_CASES` and `TOWER_CHAT_CASE` select the cases.
 
@@ -30,12 +30,13 @@ use tower_chat_testkit::{
     skip,
 };
 
-/// Returns the number in a variable of the environment.
+/// Returns the number in an environment variable, if the variable is set.
 fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Runs generated cases, by default this number of them, each with a log that `open` opens.
+/// Executes generated cases, each with a log that `open` opens. `cases` is the default number of
+/// cases.
 fn check(cases: u64, mut open: impl FnMut(UpdateLogOptions) -> Arc<dyn UpdateLog>) {
     let seed = variable("TOWER_CHAT_SEED").unwrap_or(1);
     let selected = variable("TOWER_CHAT_CASE");
@@ -67,7 +68,7 @@ fn readers_of_a_log_in_a_file_receive_each_update_once() {
     });
 }
 
-/// Creates the runtime of the connections to a server.
+/// Creates the runtime on which the connections to a server are used.
 fn connected() -> Runtime {
     tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap()
 }
@@ -100,7 +101,7 @@ fn readers_of_a_log_in_redis_receive_each_update_once() {
     });
 }
 
-/// Checks that the generated histories find faults of a log.
+/// Checks that the tests with generated histories detect the faults of a faulty log.
 #[test]
 fn planted_faults_are_found() {
     for fault in [Fault::Lost, Fault::Doubled, Fault::EarlyEnd] {

@@ -1,4 +1,4 @@
-//! A log with a fault.
+//! A log with an intentional fault, which the tests must detect.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -14,15 +14,15 @@ use tower_chat_delivery::{
 /// A fault of a read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// A page lacks an update between two others.
+    /// A page lacks an update between two other updates.
     Lost,
-    /// A page has an update twice.
+    /// A page contains an update twice.
     Doubled,
-    /// A page reports that a run has ended that is in progress.
+    /// A page reports the end of a run that is still in progress.
     EarlyEnd,
 }
 
-/// A log of which every third page has a fault.
+/// A log that wraps another log, and returns every third page with a fault.
 #[derive(Debug)]
 pub(crate) struct PlantedLog<L> {
     log: L,

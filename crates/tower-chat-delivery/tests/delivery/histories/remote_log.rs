@@ -1,4 +1,4 @@
-//! A log on a server, for the runtimes of a generated history.
+//! A log on a server, which the runtimes of a generated history can use.
 
 use std::{future::Future, time::Duration};
 
@@ -9,9 +9,10 @@ use tower_chat_delivery::{
     UpdatePosition,
 };
 
-/// Executes the operations of a log on another runtime, with real time. The runtimes of a history
-/// end with their processes, and their time advances while they are idle, but not while a thread is
-/// blocked. Readers poll.
+/// Executes the operations of a log on a separate runtime, whose clock is not paused. The runtimes
+/// of a history cannot own the connections, because each runtime is dropped when its process is
+/// killed. Each operation blocks a thread of the calling runtime, so that the paused clock of this
+/// runtime does not advance during the operation. Waiting readers poll the log.
 #[derive(Debug)]
 pub(crate) struct RemoteLog<L> {
     log: L,
