@@ -18,7 +18,8 @@ use crate::{Explained, explain_folded, folded::Folded};
 /// request added only text.
 ///
 /// The function reads the same data as a run. If the policy needs them, it reads results from the
-/// record of tool calls. It also reads the finish times of tools, unless the context contains them.
+/// record of tool calls. The function also reads the finish times of tools, unless the context
+/// contains them.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -84,8 +85,9 @@ fn fold(history: &History, completed: &Messages, dangling_calls: DanglingCalls) 
     folded
 }
 
-/// Returns whether a message of the completed history is the given stored message. It is the same
-/// message, or a copy with the same id and an additional mark in its metadata.
+/// Returns whether a message of the completed history is the given stored message. The message of
+/// the completed history is either the stored message itself, or a copy with the same id and an
+/// additional mark in its metadata.
 fn is_same(stored: &Arc<Message>, message: &Arc<Message>) -> bool {
     Arc::ptr_eq(stored, message) || (stored.id.is_some() && stored.id == message.id)
 }

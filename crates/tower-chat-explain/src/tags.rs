@@ -17,7 +17,8 @@ const TAG: &str = "tower-chat.explained";
 pub(crate) type Position = (usize, usize);
 
 /// Returns a copy of a message with marks on its calls and results. The mark replaces the native
-/// item of the part. This does not affect a replay, because a replay does not read native items.
+/// item of the part. A replay of the copy has the same result, because a replay does not read
+/// native items.
 pub(crate) fn tagged_parts(message: &Message, position: usize) -> Message {
     let mut tagged = message.clone();
     for (index, part) in tagged.parts.iter_mut().enumerate() {
@@ -33,8 +34,8 @@ pub(crate) fn tag(message: &mut Message, position: usize) {
     message.metadata.insert(TAG.to_owned(), Value::from(position));
 }
 
-/// Returns a copy of a message without marks. Its calls and results have their stored native items
-/// again.
+/// Returns a copy of a message without marks, in which the calls and results have their stored
+/// native items again.
 pub(crate) fn untagged(message: &Message, stored: &Messages) -> Message {
     let mut message = message.clone();
     message.metadata.remove(TAG);

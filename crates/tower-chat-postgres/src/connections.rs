@@ -131,8 +131,8 @@ impl Connections {
         client
     }
 
-    /// Updates the gauge of open connections. This happens when a connection is requested, because
-    /// the pool does not report when it closes a connection.
+    /// Updates the gauge of open connections. Every request for a connection calls this function,
+    /// because the pool does not report when it closes a connection.
     fn count(&self) {
         if is_recorded() {
             let open = self.pool.status().size;

@@ -103,8 +103,8 @@ fn filling() -> String {
 }
 
 /// Returns the statements that add policies for queries of the directory over all scopes. These
-/// policies apply to a transaction that has set `tower_chat.all_scopes`. They do not include the
-/// messages.
+/// policies apply to a transaction that has set `tower_chat.all_scopes`. The table of messages gets
+/// no such policy.
 pub(crate) fn policies() -> String {
     let policy = |table| {
         format!(

@@ -120,8 +120,8 @@ impl OpenError {
     }
 }
 
-/// Returns the message for a failed connection. It distinguishes whether the server has answered,
-/// and with which error.
+/// Returns the message for a failed connection. The message depends on whether the server has
+/// answered, and with which error.
 fn not_connected(source: &Classified) -> &'static str {
     let mut cause = source.source();
     while let Some(error) = cause {

@@ -107,24 +107,25 @@ impl PostgresOptions {
     }
 
     /// Divides each table into `partitions` partitions, by a hash of the conversation's key. The
-    /// option only affects the creation of the tables. It is ignored if the tables exist.
+    /// option only affects the creation of the tables. If the tables exist, the option is ignored.
     #[must_use]
     pub fn with_partitions(mut self, partitions: u16) -> Self {
         self.partitions = Some(partitions);
         self
     }
 
-    /// Enables row-level security, with which the server itself isolates scopes. This protects the
-    /// data of a scope from programming errors and from other users of the database. A transaction
-    /// sees only the rows of the scope that it names in the setting `tower_chat.scope`, in
-    /// hexadecimal form (`\x616c696365` for `alice`). A transaction without this setting sees no
+    /// Enables row-level security, with which the server itself isolates scopes. The isolation
+    /// protects the data of a scope from programming errors and from other users of the database. A
+    /// transaction sees only the rows of the scope that it names in the setting `tower_chat.scope`,
+    /// in hexadecimal form (`\x616c696365` for `alice`). A transaction without this setting sees no
     /// rows. The restriction also applies to queries that name a partition.
     ///
     /// A transaction that sets `tower_chat.all_scopes` to `on` can read the rows of all scopes,
     /// except messages, and can change no row. The store uses this setting for queries of the
     /// directory over all scopes. Superusers, and roles with `BYPASSRLS`, see all rows.
     ///
-    /// The option only affects the creation of the tables. It is ignored if the tables exist.
+    /// The option only affects the creation of the tables. If the tables exist, the option is
+    /// ignored.
     #[must_use]
     pub fn with_row_level_security(mut self, on: bool) -> Self {
         self.row_level_security = on;
@@ -132,9 +133,9 @@ impl PostgresOptions {
     }
 
     /// Sets whether opening a store creates missing tables and migrates the tables of an older
-    /// release (default: true). If `on` is false, opening changes nothing. It then fails with
+    /// release (default: true). If `on` is false, opening changes nothing. Opening then fails with
     /// [`OpenError::NoTables`] if the tables are missing, and with [`OpenError::Older`] if an older
-    /// release has created them.
+    /// release has created the tables.
     ///
     /// ```no_run
     /// # async fn open() -> Result<(), tower_chat_postgres::OpenError> {

@@ -9,10 +9,10 @@
 //!
 //! The cost of the statement does not depend on the length of the conversation. PostgreSQL 15,
 //! without statistics of the tables, executed the statement in 34 us in a conversation without
-//! messages, and in 36 us in a conversation of 100,000 messages. Both had the same plan
-//! (`EXPLAIN (ANALYZE, BUFFERS)`): an index scan of `conversations`, and as many pages as the new
-//! rows need. If the tables are larger than `shared_buffers`, the server may have to write a
-//! changed page to the disk before it can use the page's buffer for a new row.
+//! messages, and in 36 us in a conversation of 100,000 messages. The plan was the same in both
+//! conversations (`EXPLAIN (ANALYZE, BUFFERS)`): an index scan of `conversations`, and as many
+//! pages as the new rows need. If the tables are larger than `shared_buffers`, the server may have
+//! to write a changed page to the disk before it can use the page's buffer for a new row.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,9 +26,9 @@ use crate::{
     tool_row::{ToolRow, number},
 };
 
-/// The maximum numbers of messages and of rows of the record of tool calls in a plain append. They
-/// are small, because there is one statement for each combination of these numbers, and each
-/// connection caches the plan of each statement.
+/// The maximum numbers of messages and of rows of the record of tool calls in a plain append. The
+/// maximums are small, because there is one statement for each combination of these numbers, and
+/// each connection caches the plan of each statement.
 const MAX_MESSAGES: usize = 4;
 const MAX_TOOLS: usize = 8;
 

@@ -198,8 +198,8 @@ fn directory(layout: &Layout) -> String {
 /// conversations use. If the planner assumes that each scope has one conversation, it regards the
 /// full index as being as good as the primary key for finding a conversation. A search through that
 /// index then scans all conversations of a large scope. The condition of the partial index is true
-/// for every row. Its purpose is that the planner uses the index only for queries that contain the
-/// same condition.
+/// for every row. Because of the condition, the planner uses the index only for queries that
+/// contain the same condition.
 fn activity_index(layout: &Layout) -> String {
     layout.with_schema(
         "DROP INDEX {schema}.conversations_by_activity;

@@ -1,4 +1,5 @@
-//! The statements that query the settings of a server. They read no data of conversations.
+//! The statements that query the settings of a server. These statements read no data of
+//! conversations.
 
 /// The table whose permissions [`RIGHTS`] checks.
 pub(crate) const TABLE: &str = "{schema}.conversations";

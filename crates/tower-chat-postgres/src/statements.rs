@@ -241,8 +241,8 @@ impl Statements {
         self.layout.with_schema(&sql)
     }
 
-    /// Returns the statement that counts rows of the record per tool, day and duration. It has the
-    /// parameters of [`invocations`](Self::invocations) without the limit.
+    /// Returns the statement that counts rows of the record per tool, day and duration. The
+    /// parameters are those of [`invocations`](Self::invocations), without the limit.
     pub(crate) fn tool_totals(&self, extent: RecordExtent) -> String {
         let open: Vec<_> = ToolStatus::ALL
             .into_iter()
@@ -369,8 +369,8 @@ impl RecordExtent {
         if self.of_conversation {
             format!("AND {table}.conversation = $2")
         } else {
-            // This condition is always true. It exists because a statement must use all its
-            // parameters.
+            // This condition is always true. The statement contains it because PostgreSQL requires
+            // that a statement uses all its parameters.
             "AND $2::bytea IS NULL".to_owned()
         }
     }

@@ -53,8 +53,8 @@ const INSERT: &str = "WITH changed AS (
         INSERT INTO {schema}.run_log (scope, conversation, run, record, last_at)
         VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING RETURNING id)
     SELECT count(pg_notify($6, $7)) FROM changed";
-/// The statement that replaces the record of a run and adds updates. It changes nothing if another
-/// process has changed the record.
+/// The statement that replaces the record of a run and adds updates. The statement changes nothing
+/// if another process has changed the record.
 const REPLACE: &str = "WITH changed AS (
         UPDATE {schema}.run_log SET record = $4, last_at = $5
         WHERE scope = $1 AND conversation = $2 AND run = $3 AND record = $8 RETURNING id
@@ -71,8 +71,8 @@ const SWEEP: &str = "WITH gone AS (
             ORDER BY run <> $2 LIMIT 100 FOR UPDATE SKIP LOCKED)
         RETURNING id)
     SELECT (SELECT count(*) FROM {schema}.run_log) - (SELECT count(*) FROM gone)";
-/// The statement that erases the runs for which a condition is true. It sends a notification with
-/// an empty payload, which wakes the readers of all runs.
+/// The statement that erases the runs for which a condition is true. The statement also sends a
+/// notification with an empty payload, which wakes the readers of all runs.
 const ERASE: &str = "WITH gone AS (DELETE FROM {schema}.run_log WHERE {condition} RETURNING id)
     SELECT count(*), CASE WHEN count(*) > 0 THEN pg_notify($1, '') END FROM gone";
 

@@ -26,8 +26,8 @@ use crate::{
 const ACTION: &str = "append to a conversation";
 
 /// The maximum number of times that a write adds a missing directory entry to a conversation. The
-/// entry is missing if an older release has created the conversation. It can be missing again if a
-/// process of that release deletes and creates the conversation meanwhile.
+/// entry is missing if an older release has created the conversation. The added entry is missing
+/// again if a process of that release then deletes and recreates the conversation.
 const ATTEMPTS: usize = 16;
 
 /// Stores a write. If the write is already stored, returns its revision without storing it again.

@@ -65,7 +65,7 @@ pub(crate) enum Server {
     Address(String),
 }
 
-/// A slot of the pool. Its connection is opened when it is first needed.
+/// A slot of the pool. The connection of a slot is opened when it is first needed.
 #[derive(Default)]
 pub(crate) struct Connection {
     link: Option<Link>,

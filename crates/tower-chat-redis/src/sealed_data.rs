@@ -26,7 +26,7 @@ const ACTION: &str = "check for sealed data";
 const PAGE: usize = 256;
 
 /// Returns whether the store contains a sealed conversation. The search reads only the head, the
-/// first message and the last message of each conversation. This is sufficient, because a store
+/// first message and the last message of each conversation. These data are sufficient: a store
 /// wrapper that seals messages seals all messages that it appends, even to a conversation that
 /// begins with messages in plaintext.
 pub(crate) async fn has_sealed_data(settings: &Settings) -> Result<bool, StoreError> {

@@ -28,9 +28,9 @@ use crate::{BackupError, SqliteStore, file::StoreFile};
 ///
 /// The backup first writes a temporary file, whose name begins with a dot and ends with `.part`.
 /// When this file is complete and synced to the disk, the backup renames it to the name of the
-/// copy. If the process is killed before, the temporary file remains. On Unix the copy gets the
-/// permissions of the store's file. If the copy replaces a file, the copy gets only the permissions
-/// that the store's file and the replaced file have in common.
+/// copy. If the process is killed before the rename, the temporary file remains. On Unix the copy
+/// gets the permissions of the store's file. If the copy replaces a file, the copy gets only the
+/// permissions that the store's file and the replaced file have in common.
 ///
 /// ```
 /// # let folder = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! Execution of short work on the calling thread, so that no other thread has to be woken.
 //!
 //! When the writer thread executed all writes, storing a service call with `Durability::Normal`
-//! took 40 to 47 us instead of 28 us. This was 2.8 times, instead of 1.9 times, the time of the
+//! took 40 to 47 us instead of 28 us. The time was 2.8 times, instead of 1.9 times, that of the
 //! same statements on a bare connection (case `sqlite` of the benches, no stored messages).
 
 use std::{
@@ -20,8 +20,8 @@ thread_local! {
 }
 
 /// Returns whether the calling thread may try to block. The thread must belong to a multi-thread
-/// runtime, whose other threads execute the tasks meanwhile, and tokio must not have refused an
-/// earlier attempt on this thread.
+/// runtime, because the other threads of the runtime execute its tasks while this thread blocks.
+/// Also, tokio must not have refused an earlier attempt to block this thread.
 pub(crate) fn may_block() -> bool {
     // The threads of shuttle may block, because they belong to no runtime.
     if cfg!(all(test, shuttle)) {
@@ -32,7 +32,8 @@ pub(crate) fn may_block() -> bool {
 }
 
 /// Runs a blocking function on the calling thread. Returns `None` without running the function if
-/// tokio does not allow blocking. This happens inside a `LocalSet`, and only an attempt shows it.
+/// tokio does not allow blocking. tokio does not allow blocking inside a `LocalSet`, and the only
+/// way to detect a `LocalSet` is an attempt to block.
 pub(crate) fn block<T>(body: impl FnOnce() -> T) -> Option<T> {
     // Outside of a task (in `Runtime::block_on`), the thread may block directly, because it
     // executes no other tasks.

@@ -41,9 +41,9 @@ const MAX_COPIED_PAGES: u32 = 2 * LIMIT;
 /// checkpoint.
 const PAGES_BEFORE_WAIT: u32 = 2 * LIMIT;
 
-/// The time that the writer waits for readers, multiplied by the size of the log in units of
-/// [`PAGES_BEFORE_WAIT`]. If a new read always begins before the previous one ends, the log grows
-/// until the wait is as long as the longest read.
+/// The time that the writer waits for readers, for every [`PAGES_BEFORE_WAIT`] pages in the log. If
+/// a new read always begins before the previous one ends, the log grows until the wait is as long
+/// as the longest read.
 const WAIT_FOR_READERS: Duration = Duration::from_millis(50);
 /// The maximum time that the writer waits for readers.
 const MAX_WAIT_FOR_READERS: Duration = Duration::from_secs(1);

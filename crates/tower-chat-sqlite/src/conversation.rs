@@ -23,8 +23,8 @@ pub(crate) struct Conversation {
     pub(crate) revision: Revision,
     /// The sequence number of the last pruned message; 0 if none was pruned.
     pub(crate) pruned: u64,
-    /// The committed service id. If an open run changes it, the row of the open run contains the
-    /// new id.
+    /// The committed service id. If an open run changes the service id, the row of the open run
+    /// contains the new id.
     pub(crate) service_id: Option<Arc<str>>,
     pub(crate) open: Option<OpenRun>,
     pub(crate) activity: Activity,

@@ -32,8 +32,9 @@ pub struct FileSettings {
 
 impl SqliteStore {
     /// Returns the settings and the condition of the file at a path. The function reads the whole
-    /// file, and creates and changes nothing. It accepts files of every release up to this one,
-    /// even while other processes have them open. Must be called on a tokio runtime.
+    /// file, and creates and changes nothing. The function accepts files of every release up to
+    /// this one, even while other processes have these files open. Must be called on a tokio
+    /// runtime.
     ///
     /// ```
     /// # let folder = tempfile::tempdir().unwrap();

@@ -27,7 +27,7 @@ pub(crate) struct HeadCache {
     /// The cached heads. A fast hash function with a random seed suffices against keys that are
     /// chosen to collide, because the map contains at most [`LIMIT`] entries.
     known: HashMap<ConversationKey, Conversation, RandomState>,
-    /// Whether the file contains sealed data; `None` if that is not known.
+    /// Whether the file contains sealed data; `None` if this was not read yet.
     holds_sealed: Option<bool>,
     /// Set by tests: the writer panics when it reads this conversation.
     #[cfg(test)]

@@ -28,11 +28,11 @@
 //! The file is in WAL mode. With [`Durability::Full`], the default, an acknowledged write survives
 //! a power loss. With [`Durability::Normal`] an acknowledged write survives a crash of the process,
 //! but perhaps not a power loss. Writes that wait at the same time share one transaction and one
-//! sync of the disk, up to 256 submissions or 1 MiB. If the store is idle, the calling thread
-//! executes its own write, without waking another thread. The calling thread also executes reads of
-//! a few rows, such as a head. If the disk is slow,
-//! [`reserve`](tower_chat_core::store::HistoryStore::reserve) waits, because the queue has a
-//! maximum number of submissions and of bytes.
+//! sync of the disk. One transaction contains at most 256 submissions, and at most 1 MiB unless a
+//! single submission is larger. If the store is idle, the calling thread executes its own write,
+//! without waking another thread. The calling thread also executes reads of a few rows, such as a
+//! head. If the disk is slow, [`reserve`](tower_chat_core::store::HistoryStore::reserve) waits,
+//! because the queue has a maximum number of submissions and of bytes.
 //!
 //! # The write-ahead log
 //!

@@ -42,7 +42,7 @@ pub(crate) struct WriteQueue {
     state: Mutex<State>,
     /// Wakes the writer thread.
     wake: Condvar,
-    /// The writer. A leader locks it while the leader executes its work.
+    /// The writer, which a leader locks while the leader executes its work.
     writer: Mutex<Writer>,
     /// Whether callers may execute their own appends: `SqliteOptions::with_work_on_caller`.
     work_on_caller: bool,
@@ -98,9 +98,9 @@ impl WriteQueue {
         }
     }
 
-    /// Executes an append on the caller's thread if the caller may lead, and otherwise queues it
-    /// for the writer thread. If the queue is closed, the ticket resolves to
-    /// [`StoreError::Closed`].
+    /// Executes an append on the calling thread if the caller may become the leader. Otherwise puts
+    /// the append into the queue for the writer thread. If the queue is closed, the ticket resolves
+    /// to [`StoreError::Closed`].
     pub(crate) fn append(&self, append: Submission<Append>) -> Ticket {
         let may_lead = self.work_on_caller && append.may_block() && caller::may_block();
         let mut state = self.state();
@@ -118,8 +118,8 @@ impl WriteQueue {
         ticket
     }
 
-    /// Queues a submission for the writer thread. If the queue is closed, the outcome of the
-    /// submission is [`StoreError::Closed`].
+    /// Puts a submission into the queue for the writer thread. If the queue is closed, the outcome
+    /// of the submission is [`StoreError::Closed`].
     pub(crate) fn submit(&self, mut submission: Submission) {
         let mut state = self.state();
         if state.closed {
@@ -131,10 +131,11 @@ impl WriteQueue {
         self.enqueue(state, Waiting::Submission(submission));
     }
 
-    /// Queues `work`, which takes SQLite's write lock on a connection of its own. The writer thread
-    /// executes the work between two groups, so that no submission of this store waits for this
-    /// lock. If the receiver was dropped before, the work is skipped. If the queue is closed, the
-    /// work panics or the writer thread ends, the receiver resolves to an error.
+    /// Puts `work` into the queue. The work uses a separate connection, on which it acquires
+    /// SQLite's write lock. The writer thread executes the work between two groups, so that no
+    /// submission of this store waits for this lock. If the receiver is dropped before the work
+    /// begins, the work is not executed. If the queue is closed, the work panics or the writer
+    /// thread ends, the receiver resolves to an error.
     pub(crate) fn run_exclusively<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -162,9 +163,10 @@ impl WriteQueue {
     }
 
     /// Returns a receiver that resolves when all earlier submissions have finished. With a key, the
-    /// receiver waits only for the submissions that change or copy this conversation. It does not
-    /// wait for exclusive work. Returns `None` if there is no such unfinished submission. If the
-    /// writer thread ends before these submissions finish, the receiver resolves to an error.
+    /// receiver waits only for the submissions that change or copy this conversation. The receiver
+    /// does not wait for exclusive work. Returns `None` if there is no such unfinished submission.
+    /// If the writer thread ends before these submissions finish, the receiver resolves to an
+    /// error.
     pub(crate) fn barrier(&self, key: Option<&ConversationKey>) -> Option<oneshot::Receiver<()>> {
         let mut state = self.state();
         let last = match key {

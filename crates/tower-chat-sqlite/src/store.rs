@@ -34,8 +34,8 @@ use crate::{
 
 /// Stores conversations in one SQLite file.
 ///
-/// Clones share one store. Dropping the last handle waits for the submitted writes, and blocks the
-/// thread meanwhile. To wait without blocking, [`close`](HistoryStore::close) the store first.
+/// Clones share one store. Dropping the last clone blocks the thread until the submitted writes are
+/// finished. To wait without blocking, [`close`](HistoryStore::close) the store first.
 ///
 /// The async methods of the store must be called on a tokio runtime.
 #[derive(Debug, Clone)]
@@ -56,7 +56,7 @@ pub struct Statistics {
 struct Shared {
     handle: StoreHandle,
     readers: Arc<Readers>,
-    /// `None` if the store was opened read-only.
+    /// The writing part of the store; `None` if the store was opened read-only.
     writing: Option<Writing>,
 }
 
@@ -137,8 +137,8 @@ impl SqliteStore {
         self.0.writing.as_ref().ok_or(StoreError::ReadOnly)
     }
 
-    /// Executes `work` on a separate connection, after everything submitted so far and before
-    /// everything submitted later.
+    /// Executes `work`, which uses a separate connection, after all earlier submissions and before
+    /// all later submissions.
     pub(crate) async fn run_exclusively<T: Send + 'static>(
         &self,
         action: &'static str,

@@ -110,7 +110,7 @@ impl<W> Submission<W> {
 }
 
 impl Submission<Append> {
-    /// Creates an append. Its bytes are counted in the queue's byte budget until the append has its
+    /// Creates an append, and counts its bytes in the queue's byte budget until the append has its
     /// outcome.
     pub(crate) fn append(slot: Slot, writes: Vec<Write>, budget: &Arc<ByteBudget>) -> Self {
         let writes: Vec<_> = writes.into_iter().map(EncodedWrite::new).collect();

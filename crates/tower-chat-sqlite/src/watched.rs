@@ -60,7 +60,8 @@ impl Watched {
     /// transaction that has the write lock.
     ///
     /// The check calls `stat` twice. Both calls together took 3.6 us in the benches on a busy
-    /// machine. This is 1 % of the time of a synced append, and 4 % of an append without a sync.
+    /// machine. These are 1 % of the time of an append with a sync, and 4 % of the time of an
+    /// append without one.
     pub(crate) fn check(
         &mut self,
         file: &StoreFile,
@@ -86,8 +87,9 @@ impl Watched {
                 let pages = self.pages(file, connection)?;
                 // After a vacuum the file is longer than the database that it contains. A later
                 // checkpoint truncates the file to the size of the database right after the vacuum.
-                // That size is unknown here, but it is not less than the previous minimum, because
-                // pages that were added since are in the log.
+                // This function does not know that size, and therefore retains the previous
+                // minimum, which is not larger: pages that were added after the vacuum are still in
+                // the log.
                 let is_cut_later = found.file > pages;
                 least.filter(|_| is_cut_later).map_or(found.file.min(pages), |least| least.file)
             }

@@ -259,8 +259,8 @@ impl<'a> Appender<'a> {
         let discards = Write::new(self.key.clone(), id, opens.result(), [])
             .with_activity(RunActivity::new(last).with_mode(mode))
             .staged(staged(Some(Close::Discard { visible })));
-        // The discarding write sets the time of the run's last write. This call records that, so
-        // that no further write is added for the time.
+        // This call records that the target will have the time of the run's last write, so that no
+        // further write is added for this time. The discarding write sets the time.
         let _ = self.runs.last_activity(run);
         self.revision = discards.result();
         self.push(opens, 0);

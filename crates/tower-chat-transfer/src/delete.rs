@@ -16,8 +16,8 @@ use crate::{
 /// The maximum number of conversations on a page of a list, or on a page of the directory.
 const PAGE: usize = 100;
 
-/// Deletes all conversations of a scope, one after the other. This includes conversations without
-/// visible messages, whose messages are staged or were discarded.
+/// Deletes all conversations of a scope, one after the other. Conversations without visible
+/// messages, whose messages are staged or were discarded, are deleted too.
 ///
 /// Call the function again to continue a deletion that failed, or after its future was dropped.
 /// Before each deletion, [`Event::Begins`] reports the counts of the conversation. Therefore a
@@ -59,9 +59,9 @@ pub async fn delete_scope(
         }
     }
     // The remaining conversations have no visible messages, or were written during the deletion.
-    // The directory contains them. It is queried only now, because a store without an index of the
-    // directory reads the whole scope for each page. A write moves its conversation to another
-    // page, so this loop reads the first page again until it is empty.
+    // The directory contains these conversations. The directory is queried only now, because a
+    // store without an index of the directory reads the whole scope for each page. A write moves
+    // its conversation to another page, so this loop reads the first page again until it is empty.
     loop {
         let query = ConversationQuery::in_scope(scope).with_limit(PAGE);
         let found = store.conversations(&query).await?;

@@ -16,8 +16,8 @@ use crate::{
 /// Imports a file that [`export`](crate::export()) has written, with one line in memory at a time.
 ///
 /// The import first reads and checks the whole file, and then reads the file again and writes the
-/// conversations. It imports only conversations in the selection. An import can be repeated: it
-/// compares each conversation with that of the store, as [`copy`](crate::copy()) does.
+/// conversations. Conversations that are not in the selection are not imported. An import can be
+/// repeated: it compares each conversation with that of the store, as [`copy`](crate::copy()) does.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {

@@ -114,7 +114,7 @@ pub struct TransferStep {
     /// The differences that remain at the target.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub differences: Vec<Difference>,
-    /// The open run of the conversation, if there is one. It was transferred too. Resume the run
+    /// The open run of the conversation, which was transferred too, if there is one. Resume the run
     /// either in the source or at the target, and not in both.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub open_run: Option<RunId>,

@@ -81,7 +81,7 @@ use crate::{PositionedUpdate, RunKey, RunState, UpdateLog, UpdateLogError, Updat
 /// ```
 ///
 /// A timeout above this layer ends the delivery to its caller, but not the run. Below
-/// `PerRunPersistence`, the layer would receive the service calls of a run. It refuses such
+/// `PerRunPersistence`, the layer would receive the service calls of a run. The layer refuses such
 /// requests with [`DeliveryError::BelowPersistence`].
 ///
 /// # Delivery
@@ -134,7 +134,7 @@ struct Registry {
     /// The hubs of the runs that this process executes. Through a hub, readers in this process
     /// receive updates without reading the log.
     hubs: Mutex<HashMap<RunKey, Arc<Hub>>>,
-    /// The number of tasks of runs. It includes attempts that have lost their lease and have not
+    /// The number of tasks of runs, including attempts that have lost their lease and have not
     /// ended yet.
     tasks: watch::Sender<usize>,
 }

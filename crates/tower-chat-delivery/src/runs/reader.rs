@@ -67,8 +67,8 @@ pub enum RunEvent {
     Ended(RunEnd),
 }
 
-/// A reader of a run. It receives the updates that were sent before the reader attached, and then
-/// each new update.
+/// A reader of a run, which receives the updates that were sent before the reader attached, and
+/// then each new update.
 ///
 /// Dropping a reader, or reading slowly, affects neither the run nor other readers.
 /// [`DetachedRunsLayer::attach`](crate::DetachedRunsLayer::attach) creates readers. The

@@ -408,8 +408,9 @@ impl<'t> Progress<'t> {
         !self.is_log_lost && self.end.is_none()
     }
 
-    /// Ends a run whose response has not ended in time, although the run was stopped. This happens
-    /// in a stack without a tool loop, because only a tool loop ends the response of a stopped run.
+    /// Ends a run whose response has not ended in time, although the run was stopped. Only a stack
+    /// without a tool loop needs this function, because a tool loop ends the response of a stopped
+    /// run.
     fn stop_expired(&mut self) {
         match self.source {
             _ if self.end.is_some() => self.is_over = true,

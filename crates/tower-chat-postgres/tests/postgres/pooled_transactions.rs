@@ -8,7 +8,7 @@ use tower_chat_core::store::{Revision, StoreError};
 use tower_chat_postgres::PostgresOptions;
 use tower_chat_testkit::server::{PgBouncer, PoolMode, required};
 
-/// The number of connections of the pooler to the server. It is smaller than the number of
+/// The number of connections of the pooler to the server, which is smaller than the number of
 /// connections of a store.
 const POOL_SIZE: usize = 2;
 

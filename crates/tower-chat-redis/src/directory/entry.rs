@@ -14,7 +14,7 @@ use crate::{answer::BytePairs, conversation::Fields};
 /// names of all other fields are shorter than this.
 const RUN: usize = 16;
 
-/// The fields of an entry. They include the fields of runs if these were requested.
+/// The fields of an entry, including the fields of runs if these were requested.
 #[derive(Debug, Default)]
 pub(super) struct EntryFields {
     fields: HashMap<Vec<u8>, Vec<u8>>,

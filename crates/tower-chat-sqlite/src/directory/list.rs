@@ -88,8 +88,8 @@ pub(crate) fn conversations(
 }
 
 /// Returns an SQL statement and its parameters. The statement selects all conversations that may
-/// match the query, in the order of the pages. Its conditions on hours let SQLite skip
-/// conversations through the index.
+/// match the query, in the order of the pages. By the conditions on hours in this statement, SQLite
+/// uses the index to skip conversations.
 fn statement(query: &ConversationQuery) -> (String, Vec<Value>) {
     let mut sql = format!(
         "SELECT {COLUMNS}, {LAST_ACTIVE} AS active FROM conversations c WHERE {NOT_DELETED}"

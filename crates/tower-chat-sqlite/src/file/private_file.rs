@@ -8,7 +8,7 @@ use std::{
     sync::atomic::{AtomicU64, Ordering},
 };
 
-/// An empty file that only its owner may read and write. Dropping it removes the file.
+/// An empty file that only its owner may read and write. Dropping this value removes the file.
 #[derive(Debug)]
 pub(super) struct PrivateFile(pub(super) PathBuf);
 

@@ -25,7 +25,7 @@ pub(super) struct Writing {
     pub(super) slots: Arc<Semaphore>,
     pub(super) budget: Arc<ByteBudget>,
     pub(super) checkpoints: Arc<Checkpoints>,
-    /// `None` after the first call of [`retire`](Self::retire).
+    /// The threads; `None` after the first call of [`retire`](Self::retire).
     threads: Mutex<Option<Threads>>,
 }
 

@@ -26,7 +26,7 @@ const LIMIT: u64 = 5 << 20;
 /// The limit that prevents files from growing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Disk {
-    /// A file system of 3 MiB in memory. It contains another file, which the test deletes to free
+    /// A file system of 3 MiB in memory, with an additional file that the test deletes to free
     /// space.
     Small,
     /// A limit on the size of every file that this process writes. The process can remove the

@@ -100,8 +100,8 @@ impl Writing {
         Self { name, in_record, run: RunId::new(), at: Revision::ABSENT }
     }
 
-    /// Returns the next write of the conversation. Its text consists of repetitions of `word`, and
-    /// has `length` bytes.
+    /// Returns the next write of the conversation. The text of the write consists of repetitions of
+    /// `word`, and has `length` bytes.
     fn next(&self, word: &str, length: usize) -> Write {
         let line = |number: usize| format!("{word:<8}#{number:06} ");
         let text: String = (0..length / 16).map(line).collect();

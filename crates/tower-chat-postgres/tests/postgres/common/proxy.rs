@@ -1,5 +1,5 @@
-//! A proxy between a store and the server. It counts requests, and on command it loses an answer or
-//! stops forwarding.
+//! A proxy between a store and the server. The proxy counts requests. On command, it loses an
+//! answer or stops forwarding.
 
 use std::{
     net::SocketAddr,

@@ -50,7 +50,8 @@ pub async fn open(options: RedisOptions) -> RedisStore {
     options.connect(&address()).await.unwrap()
 }
 
-/// Opens a connection to the server without a store. Its timeout is long enough for a busy machine.
+/// Opens a connection to the server without a store. The timeout of the connection is long enough
+/// for a busy machine.
 pub async fn raw(address: &str) -> MultiplexedConnection {
     const TIMEOUT: Duration = Duration::from_secs(120);
     let client = redis::Client::open(address).unwrap();

@@ -1,4 +1,4 @@
-//! A proxy between a store and the server. It counts requests, and on command it loses a reply,
+//! A proxy between a store and the server. The proxy counts requests. On command, it loses a reply,
 //! delays a request or stops forwarding.
 
 use std::{

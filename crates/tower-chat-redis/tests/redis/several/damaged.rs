@@ -17,8 +17,8 @@ use tower_chat_redis::RedisStore;
 
 use crate::common::{append, ask, key, open, options, raw, start, texts, write};
 
-/// The maximum duration of an operation. It is long enough for a busy machine, and too short for a
-/// loop over 2^53 numbers.
+/// The maximum duration of an operation, which is long enough for a busy machine, and too short for
+/// a loop over 2^53 numbers.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The kinds of damage, as Redis commands. `{head}`, `{tools}` and similar words are replaced with
