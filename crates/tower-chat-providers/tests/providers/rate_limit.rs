@@ -24,7 +24,7 @@ fn header(name: &'static str, value: impl ToString) -> (&'static str, String) {
 }
 
 /// A service that returns the status and the headers of each reply in turn. After the last reply,
-/// it returns the status 200 without headers.
+/// the service returns the status 200 without headers.
 #[derive(Clone, Default)]
 struct Upstream {
     replies: Arc<Mutex<Vec<Reply>>>,

@@ -21,7 +21,7 @@ pub enum UnsupportedMedia {
         role: &'static str,
         /// The IANA type of the media.
         media_type: String,
-        /// The issuer of the service, which names it.
+        /// The name of the service, which is the issuer in its rules.
         service: String,
     },
     /// The new messages together contain more images or documents than the service accepts in one
@@ -29,7 +29,7 @@ pub enum UnsupportedMedia {
     TooMany {
         /// `images` or `documents`.
         what: &'static str,
-        /// The issuer of the service, which names it.
+        /// The name of the service, which is the issuer in its rules.
         service: String,
     },
 }

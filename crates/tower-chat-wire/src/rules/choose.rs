@@ -13,8 +13,8 @@ const GENERIC: [&str; 3] = ["anthropic", "openai", "openai-compatible"];
 const OLLAMA_PORT: &str = ":11434";
 
 impl ServiceRules {
-    /// Chooses the rules by the URL and the provider of a service. The first of these rules that
-    /// matches is used:
+    /// Chooses the rules by the URL and the provider of a service. The first of these cases that
+    /// applies determines the rules:
     ///
     /// - If the host of the URL belongs to a [known](KNOWN) service, the rules are those of this
     ///   service.
@@ -100,8 +100,8 @@ impl ServiceRules {
 }
 
 /// Returns whether the model refuses calls without a thought signature. Gemini 3 and later models
-/// refuse them. A name without a version is an alias of the newest model, so this function returns
-/// `true` for it.
+/// refuse such calls. A name without a version is an alias of the newest model, so this function
+/// returns `true` for such a name.
 pub(crate) fn requires_signatures(model: &str) -> bool {
     let Some((_, version)) = model.rsplit_once("gemini-") else { return false };
     let major: String = version.chars().take_while(char::is_ascii_digit).collect();

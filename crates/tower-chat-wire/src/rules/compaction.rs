@@ -29,9 +29,9 @@ struct Position {
     part: usize,
 }
 
-/// Omits the messages before the newest usable summary, except instructions. Returns `None` if all
-/// messages are sent, because they contain no summary by this service, or because the last message
-/// contains one: the service then continues a paused answer, and its documentation requires all
+/// Omits the messages before the newest usable summary, except instructions. Returns `None` if the
+/// messages contain no summary by this service. Also returns `None` if the last message contains a
+/// summary: the service then continues a paused answer, and its documentation requires all
 /// messages.
 ///
 /// A summary is not usable if a result after the summary answers a call before it, because the

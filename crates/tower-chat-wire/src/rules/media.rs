@@ -31,7 +31,7 @@ pub(super) struct Count {
 
 impl Count {
     /// Returns whether the message may contain these media in addition to the media that were
-    /// counted before. If so, counts them.
+    /// counted before. Counts the media if the message may contain them.
     pub(super) fn admit(&mut self, media: &Media, rule: &MediaRule) -> bool {
         let (count, max) = if is_image(media) {
             (&mut self.images, rule.max_images)

@@ -1,4 +1,4 @@
-//! Replaces content that the service has refused by sentences.
+//! Replaces refused content with sentences.
 
 use std::{collections::HashMap, sync::Arc};
 

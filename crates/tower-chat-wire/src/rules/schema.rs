@@ -1,4 +1,4 @@
-//! Adds fields that services require to the schemas of tools.
+//! Adds to the schemas of tools the fields that services require.
 
 use serde_json::{Map, Value};
 
@@ -17,9 +17,10 @@ const MAX_DEPTH: usize = 100;
 /// What the service that receives a schema requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Demands {
-    /// OpenAI and compatible services also require `items` in the schema of every array.
+    /// The requirements of OpenAI and compatible services, which include `items` in the schema of
+    /// every array.
     OpenAi,
-    /// All other services do not require `items`.
+    /// The requirements of all other services, which do not include `items`.
     Other,
 }
 

@@ -175,7 +175,7 @@ impl MediaRule {
         named_documents: false,
     };
 
-    /// Creates a rule that accepts these kinds of media, and replaces other media by a sentence.
+    /// Creates a rule that accepts these kinds of media, and replaces other media with a sentence.
     pub(super) const fn of(kinds: &'static [MediaKind]) -> Self {
         Self { kinds, ..Self::NONE }
     }

@@ -4,8 +4,8 @@
 //! A request enables manual thinking with an option of the type `enabled` and a budget. The service
 //! refuses such a request if it continues a round whose first answer does not begin with a thinking
 //! block: *Expected `thinking` or `redacted_thinking`, but found `tool_use`*. The first answer of a
-//! round has no thinking block if another service made it, or if its request did not enable
-//! thinking. The service does not check adaptive thinking in this way.
+//! round has no thinking block if another service made the answer, or if the request for the answer
+//! did not enable thinking. The service does not check adaptive thinking in this way.
 
 use std::sync::Arc;
 

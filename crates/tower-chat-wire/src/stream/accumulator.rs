@@ -18,7 +18,7 @@ pub type Object = BTreeMap<String, RawJson>;
 /// - A string is appended to the previous string, if services send the strings of its field in
 ///   pieces (text, arguments, reasoning).
 /// - A string of any other field replaces the previous string, because services repeat these
-///   strings. An empty string replaces nothing.
+///   strings. An empty string does not replace the previous string.
 /// - The items of a list are appended to the previous list, and the fields of an object are merged
 ///   according to these rules. In the list `reasoning_details`, fragments of the same block are
 ///   joined: see [`Accumulator::push`].

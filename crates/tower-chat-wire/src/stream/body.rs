@@ -30,7 +30,7 @@ impl BodyReader {
         Self { bytes: Vec::new(), limits, limit: Limit::Error }
     }
 
-    /// Appends bytes. If they exceed the limit, appends only the bytes up to the limit.
+    /// Appends bytes. If the body would exceed the limit, appends only the bytes up to the limit.
     ///
     /// # Errors
     ///
@@ -42,7 +42,7 @@ impl BodyReader {
         self.limits.check(self.limit, self.bytes.len() + (bytes.len() - fitting.len()))
     }
 
-    /// Returns the bytes as a text. Replaces invalid UTF-8 by U+FFFD.
+    /// Returns the bytes as a text. Replaces invalid UTF-8 with U+FFFD.
     pub fn into_text(self) -> String {
         match String::from_utf8(self.bytes) {
             Ok(text) => text,

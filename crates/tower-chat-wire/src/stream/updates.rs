@@ -19,9 +19,9 @@ use crate::AnswerError;
 /// the finish.
 ///
 /// If `frames` ends before the answer is complete, the stream yields [`AnswerError::Truncated`]
-/// with the text that was received. If `frames` yields an error, the stream yields this error. An
-/// [`AnswerError::Truncated`] also receives the text. Errors of `frames` after a complete answer
-/// are ignored. The returned stream ends after an error.
+/// with the text that was received. If `frames` yields an error, the stream yields this error. If
+/// this error is [`AnswerError::Truncated`], the stream adds the received text to the error. Errors
+/// of `frames` after a complete answer are ignored. The returned stream ends after an error.
 ///
 /// The client must convert an error of its connection to an [`AnswerError`], with
 /// [`AnswerError::interrupted`].

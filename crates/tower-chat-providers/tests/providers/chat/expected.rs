@@ -149,9 +149,9 @@ fn string(value: &Value) -> String {
     }
 }
 
-/// Returns the finish reason of a choice. OpenRouter also sends the reason of the service of the
-/// model, which is used if it reports that the answer reached a token limit: OpenRouter's own
-/// reason may report a complete answer in this case.
+/// Returns the finish reason of a choice. OpenRouter also sends the reason that it received from
+/// the service of the model. If this second reason means that the answer reached a token limit, the
+/// second reason is used, because OpenRouter's own reason may mean a complete answer in this case.
 fn finish(choice: &Value) -> Option<String> {
     let reason = choice["finish_reason"].as_str().filter(|reason| !reason.is_empty())?;
     let native = choice["native_finish_reason"].as_str().unwrap_or_default().to_ascii_lowercase();

@@ -60,9 +60,9 @@ fn is_complete(exchange: &Exchange) -> bool {
     })
 }
 
-/// Cuts the body at every `step`th byte, and at each of the last 100 bytes. Alternately, the body
-/// ends with its connection ([`Framing::EndAt`]), and is shorter than its `content-length`
-/// ([`Framing::BreakAt`]).
+/// Cuts the body at every `step`th byte, and at each of the last 100 bytes. The bodies alternate
+/// between two kinds: one ends with its connection ([`Framing::EndAt`]), and the next is shorter
+/// than its `content-length` ([`Framing::BreakAt`]).
 async fn cut_everywhere(body: &str, step: usize, whole: &Answer) {
     let end = body.len().saturating_sub(100);
     let cuts: Vec<Framing> = (0..end)

@@ -58,7 +58,7 @@ struct IsFitted(ForeignRule);
 ///   issuer of the rules.
 ///
 /// The [`RefusalMarks`] in the extensions of the request identify content that the service has
-/// refused. `fit` replaces this content by a sentence.
+/// refused. `fit` replaces this content with a sentence.
 ///
 /// A request that is already fitted is returned unchanged, regardless of the rules.
 pub fn fit(request: &ChatRequest, rules: &ServiceRules) -> Fitted {
@@ -100,8 +100,8 @@ pub fn fit(request: &ChatRequest, rules: &ServiceRules) -> Fitted {
 
 /// Returns the changes that [`fit`] makes when these messages are sent.
 ///
-/// This includes the replacement of refused content, which the [`RefusalMark`]s in the messages
-/// identify.
+/// The changes include the replacement of refused content. The [`RefusalMark`]s in the messages
+/// identify the refused content.
 ///
 /// ```
 /// use tower_chat_core::{ChangeKind, Message, Messages, ToolCall};

@@ -135,9 +135,9 @@ impl Fitting<'_> {
     }
 
     /// Adds definitions of the tools that are called in the history, and removes the tool choice.
-    /// Does so only if the service requires definitions of called tools and the request contains no
-    /// definitions. For a history with results and without calls, adds one definition with the name
-    /// `tool`. Returns whether definitions were added.
+    /// Does nothing if the service does not require definitions of called tools, or if the request
+    /// contains definitions. For a history with results and without calls, adds one definition with
+    /// the name `tool`. Returns whether definitions were added.
     fn define_called(&mut self, options: &mut ChatOptions) -> bool {
         let has_blocks = !self.called.is_empty() || self.has_results;
         let is_defined = options

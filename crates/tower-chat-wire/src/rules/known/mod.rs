@@ -13,8 +13,8 @@ use crate::body::BodyWire;
 #[non_exhaustive]
 pub struct KnownService {
     /// The name of the service. Its [provider](ServiceRules::choose) and its
-    /// [issuer](ServiceRules::issuer) have the same name. Only for Claude at Vertex AI and Bedrock,
-    /// the issuer is `anthropic`.
+    /// [issuer](ServiceRules::issuer) have the same name. The exception is Claude at Vertex AI and
+    /// Bedrock, whose issuer is `anthropic`.
     pub name: &'static str,
     /// The wire of these rules. A service with several wires has an entry for each wire.
     pub wire: BodyWire,

@@ -1,5 +1,5 @@
-//! Tests that content that a service has refused is replaced by a sentence in requests to this
-//! service, and is sent to other services.
+//! Tests that a sentence replaces refused content in requests to the service that refused the
+//! content, and that the content is sent to other services.
 
 use tower_chat_core::{
     ChangeKind, ChatRequest, ContentKind, Media, MediaSource, Message, MessageId, Part,
