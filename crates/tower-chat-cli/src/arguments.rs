@@ -44,207 +44,227 @@ pub(crate) struct Arguments {
 pub(crate) enum Command {
     /// Chat with a model on the terminal
     ///
-    /// Each line is a message. The answer is printed to standard output while the model writes it; tool
-    /// calls, their results and all other messages are printed to standard error. The conversation is
-    /// stored. A later chat with the same name continues it, also after an interruption or a crash.
-    /// Ctrl-C interrupts an answer, and the text that was received is stored. Ctrl-C at the prompt,
-    /// Ctrl-D and /exit end the chat. If standard input is not a terminal, each line is a message and
-    /// the chat ends after the last answer.
+    /// Each line of the input is a message to the model. The answer is printed to standard output
+    /// while the model generates it. Tool calls, their results and all other messages are printed
+    /// to standard error. The conversation is stored, and a later chat with the same name continues
+    /// the conversation, even after an interruption or a crash. Ctrl-C interrupts an answer, and
+    /// the text that was received is stored. Ctrl-C at the prompt, Ctrl-D and /exit end the chat.
+    /// If standard input is not a terminal, the chat ends after the answer to the last line.
     ///
-    /// With --attach the command follows a run of an application that detaches its runs: it prints the
-    /// answer from its beginning, then live to its end. Nothing is sent to a model, and Ctrl-C only ends
-    /// the command. A chat of this command itself cannot be followed.
+    /// With --attach, the command follows a run of an application that detaches its runs: the
+    /// command prints the answer from its beginning, and then new text until the run ends. The
+    /// command sends nothing to a model. Ctrl-C ends the command but not the run. A run of
+    /// `tower-chat chat` itself cannot be followed.
     ///
-    /// Exit codes: 0, success; 1, a tool call waits for approval, which only a terminal can give, or the
-    /// followed run has failed or was interrupted; 2, the chat cannot begin, or, without a terminal, a
-    /// message failed, or there are no updates of the run; 130, interrupted.
+    /// Exit codes: 0, success; 1, a tool call waits for approval and there is no terminal to ask
+    /// the user, or the followed run has failed or was interrupted; 2, the chat cannot begin, or a
+    /// message has failed and there is no terminal, or the update log has no updates of the run;
+    /// 130, interrupted.
     Chat(Box<ChatArguments>),
     /// List the conversations of a store, the most recently active first
     ///
-    /// For each conversation: its title, its state, the numbers of its messages and runs, its usage, and
-    /// when it was last active. With --json each line is an object with "scope", "id", "title",
-    /// "metadata", "description_version", "state", "created_at", "last_active_at", "messages", "runs",
-    /// "last_mode", "usage" and "cursor".
+    /// Prints for each conversation the title, the state, the numbers of messages and runs, the
+    /// usage, and the time of the last activity. With --json each line is an object with "scope",
+    /// "id", "title", "metadata", "description_version", "state", "created_at", "last_active_at",
+    /// "messages", "runs", "last_mode", "usage" and "cursor".
     ///
-    /// Exit codes: 0, success; 1, success, but the data of some conversations cannot be read; 2, the
-    /// store cannot be used.
+    /// Exit codes: 0, success; 1, success, but the entries of some conversations cannot be read; 2,
+    /// the store cannot be used.
     List(ListArguments),
     /// Print a conversation: its runs, messages and tool calls
     ///
-    /// Prints the last 50 messages, or as many as --last says. Each run has a heading with its mode,
-    /// times, tokens and cost, and each call is printed with its arguments and its result. The staged
-    /// messages of an open run are printed too. A line that begins with `!` gives the reason why the
-    /// next request would not contain a part in its stored form: the call has no result, the result is
-    /// too old, the part is outside the window, and so on. Content is printed after a bar `|`.
+    /// Prints the last 50 messages, or the number of messages that --last sets. Each run has a
+    /// heading with its mode, times, tokens and cost, and each call is printed with its arguments
+    /// and its result. The staged messages of an open run are printed too. A line that begins with
+    /// `!` gives the reason why the next request to the model would not contain a part in its
+    /// stored form, such as a call without a result, a result that is too old, or a part outside of
+    /// the window. Stored content is printed after a bar `|`.
     ///
-    /// With --json each line is a message with "number", "run", "parts" as they are stored, "calls",
-    /// "staged", "sent" (unchanged, changed or left_out) and "reasons".
+    /// With --json each line is a message with "number", "run", "parts" in their stored form,
+    /// "calls", "staged", "sent" (unchanged, changed or left_out) and "reasons".
     ///
     /// Exit codes: 0, success; 1, success, but some data of the conversation cannot be read; 2, there is
     /// no such conversation, or the page cannot be read.
     Show(crate::show::ShowArguments),
     /// Print the usage of runs: calls of models and tools, tokens and cost
     ///
-    /// The usage of a model in a run counts at the time of the model's first answer in the run. The
-    /// usage of runs that were discarded or pruned counts too, because it was paid for.
+    /// The usage of a model in a run is counted at the time of the model's first answer in the run.
+    /// Runs that were discarded or pruned are included, because their usage was paid for.
     Usage(UsageArguments),
     /// Print the conversations of a store, one JSON object per line
     ///
-    /// Each line is {"scope": ..., "id": ..., "messages": [OpenAI chat format]}, ordered by id and then
-    /// by scope, with the messages that a model would be sent. In the formats of other providers, the
-    /// messages are in the fields of their requests.
+    /// Each line is {"scope": ..., "id": ..., "messages": [OpenAI chat format]}. The lines are
+    /// ordered by id and then by scope. The messages are those that a model would receive. In the
+    /// formats of other providers, the fields with the messages are those of a request to the
+    /// provider.
     ///
-    /// With --format tower-chat all stored data are written, and import can read them.
+    /// With --format tower-chat, the export contains all stored data, and `tower-chat import` can
+    /// read it.
     ///
     /// Exit codes: 0, success; 1, success, but some conversations cannot be read; 2, the store or the
     /// file cannot be used; 130, interrupted: continue with --resume.
     Export(ExportArguments),
     /// Store the conversations of a file: an export, or a file of another system
     ///
-    /// A file of export --format tower-chat is checked as a whole before anything is written; then all
-    /// of it is stored unchanged. A conversation that is stored already is not changed, and one that is
-    /// stored in part is completed, so the same command continues after an interruption. A conversation
-    /// is refused if the store has a different one with the same key. With --json each line is
-    /// {"done": ...} for a conversation, and the last line is {"receipt": ...}.
+    /// A file that export --format tower-chat has written is checked completely before the first
+    /// conversation is stored. Its conversations are stored unchanged. A conversation that is
+    /// already stored is not changed, and a conversation of which a part is stored is completed.
+    /// The same command therefore continues an import that was interrupted. A conversation is
+    /// refused if a different conversation with the same scope and id is stored. With --json each
+    /// line is {"done": ...} for a conversation, and the last line is {"receipt": ...}.
     ///
-    /// For another system, named by --from, all files are read first, and nothing is stored if one of
-    /// them cannot be read. A conversation is stored with its id in the file; if the file has no id, the
-    /// id is the name of the file without its extension. A second import stores only new messages: a
-    /// conversation that is stored already is not changed, even if users have continued it; a
-    /// conversation with new messages in the file is extended; and if a different conversation is stored
-    /// with the same id, the conversation of the file is skipped. A line for each conversation gives the
-    /// outcome, and the data that could not be imported.
+    /// For files of another system, which --from names, all files are read before the first
+    /// conversation is stored. If one of the files cannot be read, nothing is stored. The id of a
+    /// conversation is that in the file, or, if the file contains no id, the name of the file
+    /// without its extension. A second import stores only new messages: a conversation whose
+    /// messages are all stored is not changed, even if users have continued the stored
+    /// conversation; a conversation with new messages is extended; and a conversation is skipped if
+    /// a different conversation with the same id is stored. For each conversation, a line gives the
+    /// outcome, and further lines the data that could not be imported.
     ///
     /// With --json each line is an object with "file", "scope", "id", "outcome" (written, extended,
-    /// unchanged, differs or refused), "messages", "first_new" or "first_different" (the numbers of
-    /// messages), "reason" (of a refusal), and "losses": a list of {"position", "what", "reason",
+    /// unchanged, differs or refused), "messages", "first_new" or "first_different" (the number of
+    /// a message), "reason" (of a refusal), and "losses": a list of {"position", "what", "reason",
     /// "stored"}.
     ///
-    /// Exit codes: 0, success; 1, success, but some data could not be imported, a different conversation
-    /// is stored with an id, or the store refused a conversation; 2, a file cannot be read, or the store
-    /// cannot be used.
+    /// Exit codes: 0, success; 1, success, but some data could not be imported, or a conversation
+    /// was skipped or refused; 2, a file cannot be read, or the store cannot be used.
     Import(ImportArguments),
     /// Copy conversations from one store to another
     ///
-    /// A conversation that the target store has already is not changed, and one that it has in part is
-    /// completed. The same command therefore continues after an interruption, and a later command copies
-    /// the new messages of the source. A conversation is refused if the target has a different one with
-    /// the same key. Content is decrypted with TOWER_CHAT_KEYS and encrypted with TOWER_CHAT_TO_KEYS. If
-    /// TOWER_CHAT_TO_KEYS is not set, TOWER_CHAT_KEYS is used; if it is empty, content is not encrypted.
+    /// A conversation that the target store already contains is not changed, and a conversation of
+    /// which the target store contains a part is completed. The same command therefore continues a
+    /// copy that was interrupted, and, when repeated later, copies the new messages of the source.
+    /// A conversation is refused if the target store contains a different conversation with the
+    /// same scope and id. Content is decrypted with the keys in TOWER_CHAT_KEYS and encrypted with
+    /// the keys in TOWER_CHAT_TO_KEYS. If TOWER_CHAT_TO_KEYS is not set, the keys in
+    /// TOWER_CHAT_KEYS are used. If TOWER_CHAT_TO_KEYS is empty, content is not encrypted.
     ///
     /// Exit codes: 0, success; 1, success, but some conversations were refused; 2, a store cannot be
     /// used; 130, interrupted.
     Copy(CopyArguments),
     /// Delete a conversation, or all conversations of a scope, permanently
     ///
-    /// The command does not ask for confirmation. After an interruption the same command continues. With
-    /// --receipt a file lists everything that was deleted, over all attempts.
+    /// The command does not ask for confirmation. The same command continues a deletion that was
+    /// interrupted. With --receipt, a file lists all conversations that were deleted, including
+    /// those of earlier attempts.
     ///
     /// Exit codes: 0, success; 2, the store cannot be used, or there is no such conversation; 130,
     /// interrupted.
     Delete(DeleteArguments),
     /// Copy a conversation within a store, in its current state
     ///
-    /// The copy has the messages, the record of tool calls and the description. It can be continued
-    /// independently.
+    /// The copy contains the messages, the record of tool calls and the description. The original
+    /// and the copy can be continued independently.
     Fork(ForkArguments),
     /// List and total the tool calls of a store
     ///
-    /// Rows of the record that cannot be read are reported on standard error; all others are counted.
+    /// Tool calls whose rows cannot be read are reported on standard error, and are not counted.
     Tools(ToolsArguments),
     /// Check a whole store, and list its problems
     ///
-    /// The command checks that every message can be read and none is missing; that calls and results
-    /// belong together, in the messages and in the record of tool calls; that the counts of the
-    /// directory are right and its descriptions can be read; that the staged messages of open runs can
-    /// be read; and that the messages that a model would be sent are valid. For a SQLite store it also
-    /// checks the file, and that no row lacks its conversation. Encrypted content is opened with the
-    /// keys. Each problem is printed as a line, and the last line is a summary.
+    /// The command checks that every message can be read and no message is missing; that every call
+    /// has a result and every result a call, in the messages and in the record of tool calls; that
+    /// the counts of the directory are correct and its descriptions can be read; that the staged
+    /// messages of open runs can be read; and that the messages that a model would receive are
+    /// valid. For a SQLite store, the command also checks the file, and that every row belongs to a
+    /// conversation. Encrypted content is decrypted with the keys. Each problem is printed as a
+    /// line, and the last line is a summary.
     ///
     /// Exit codes: 0, no problems; 1, there are problems; 2, the store cannot be used.
     Verify(VerifyArguments),
     /// List open runs, or all runs of a conversation
     ///
-    /// An open run is a journaled run that was neither committed nor discarded. For each run: when it
-    /// was opened, whether a process holds its lease and may still write, how many messages are staged,
-    /// and how many of its tool calls are done, failed, never started, or unknown (started, without a
-    /// recorded outcome).
+    /// An open run is a journaled run that was neither committed nor discarded. Prints for each
+    /// open run the time at which it was opened, whether a process has a lease on the run and may
+    /// still write, the number of staged messages, and the numbers of tool calls that are done,
+    /// failed, never started, or unknown (started, without a recorded outcome).
     ///
-    /// For a conversation, all of its runs are listed, the newest first, including those that were
-    /// discarded or pruned: when each began, how long it took, and its usage of each model.
+    /// With a scope and an id, all runs of this conversation are listed, the newest first,
+    /// including discarded and pruned runs: the time at which the run began, its duration, and its
+    /// usage of each model.
     Runs(RunsArguments),
     /// Serve web pages that show the content of a store
     ///
-    /// The pages show conversations by their last activity, one conversation as a timeline of its runs,
-    /// the messages that a model would be sent next, tools, usage and open runs. By default only this
-    /// machine can reach the pages, and a reader must open the printed link, which contains a new token
-    /// each time. To serve other machines, set --listen, set --host to the name in their addresses, and
-    /// set a token in the environment variable TOWER_CHAT_INSPECTOR_TOKEN: readers append ?token=TOKEN
-    /// to the first address that they open. A reader can read every conversation of the scopes that are
-    /// shown.
+    /// The pages list the conversations, the most recently active first, and show a conversation as
+    /// a timeline of its runs, the messages of the next request to the model, tools, usage and open
+    /// runs. By default the pages are served to this machine only, and a reader must open the
+    /// printed link, which contains a token that is generated when the command starts. To serve
+    /// other machines, set --listen to an address, --host to the host name that readers use, and
+    /// the environment variable TOWER_CHAT_INSPECTOR_TOKEN to a token. Readers append ?token=TOKEN
+    /// to the first address that they open. A reader can read every conversation of the scopes that
+    /// are shown.
     ///
-    /// Ctrl-C ends the server. Responses that are being sent have 3 seconds to finish.
+    /// Ctrl-C ends the server, which then waits up to 3 seconds for responses that are being sent.
     ///
     /// Exit codes: 0, ended by Ctrl-C; 2, the store or the address cannot be used.
     Serve(ServeArguments),
     /// End open runs: commit their messages, or discard them
     ///
-    /// To continue a run instead, send its request again through its program's stack.
+    /// To continue a run instead of ending it, send its request again from the program that began
+    /// the run.
     ///
-    /// Exit codes: 0, success, or nothing to do; 1, a run was skipped, because a process may still work
-    /// on it or its data cannot be read; 2, the store cannot be used.
+    /// Exit codes: 0, success, or no run is open; 1, a run was skipped, because a process may still
+    /// be executing the run or the data of the run cannot be read; 2, the store cannot be used.
     Recover(RecoverArguments),
     /// Repair the problems that verify finds
     ///
-    /// A call without a result gets the result in the record of tool calls, or else a result that says
-    /// that the call may or may not have taken effect. A result that answers no call, or a call that has
-    /// a result, is moved into the metadata of its message. Rows of the record that refer to nothing are
-    /// deleted. Calls that wait for approval are not changed, and neither is anything that cannot be
-    /// read. Each conversation is changed as a whole or not at all. If a run is in flight in a changed
+    /// A call without a result receives the result that the record of tool calls assigns to it. If
+    /// there is no such result, the call receives a result with the text that the call may or may
+    /// not have taken effect. A result that answers no call, or that answers a call with another
+    /// result, is moved into the metadata of its message. Rows of the record whose call does not
+    /// exist are deleted. Calls that wait for approval are not changed. A conversation that
+    /// contains an unreadable message is not changed, apart from an unreadable description. Each
+    /// conversation is changed as a whole or not at all. If a run is in flight in a changed
     /// conversation, the next write of the run is refused.
     ///
-    /// Exit codes: 0, no problems remain; 1, problems remain, or with --dry-run there is something to
-    /// do; 2, the store cannot be used.
+    /// Exit codes: 0, no problems remain; 1, problems remain, or with --dry-run problems would be
+    /// repaired; 2, the store cannot be used.
     Repair(RepairArguments),
     /// Delete the oldest runs of conversations, permanently
     ///
-    /// Runs are deleted as a whole, with the records of their tool calls. The last run of a conversation
-    /// is kept. A run with a call that waits for approval or for its result is kept too, with all later
-    /// runs. Each conversation is changed as a whole or not at all. If a run is in flight in a changed
-    /// conversation, the next write of the run is refused. A conversation with an open run is skipped.
+    /// A run is deleted with all of its messages and with the records of its tool calls. The last
+    /// run of a conversation is never deleted. A run with a call that waits for approval or for its
+    /// result is not deleted either, and neither are the runs after it. Each conversation is
+    /// changed as a whole or not at all. If a run is in flight in a changed conversation, the next
+    /// write of the run is refused. A conversation with an open run is skipped.
     ///
     /// Exit codes: 0, success; 1, success, but some conversations were skipped or fewer messages were
     /// deleted than requested; 2, the store cannot be used.
     Prune(PruneArguments),
     /// Copy a store while it is in use
     ///
-    /// The copy contains every conversation in its state at one moment; programs can write to the store
-    /// meanwhile. The copy gets its name when it is complete and on the disk. A store of an older
-    /// release is copied unchanged.
+    /// The copy is a snapshot: it contains the state of all conversations at one point in time.
+    /// Programs can write to the store while it is copied. The file is renamed to its final name
+    /// when the copy is complete and synced to the disk. A store of an older release is copied
+    /// unchanged.
     Backup(BackupArguments),
     /// Check a store, the settings of its server and the environment, and print advice
     ///
-    /// Each line has the name of a check and its result: ok, warning (should be changed), or problem
-    /// (loses data, or prevents the use of the store), with advice. Nothing is changed, and no key is
-    /// printed. To check each message, use verify.
+    /// Each line contains the name of a check and its result: ok; warning, for a setting that
+    /// should be changed; or problem, for a setting that can lose data or prevents the use of the
+    /// store. Warnings and problems have advice. The command changes nothing and prints no keys. To
+    /// check each message, use verify.
     ///
-    /// Exit codes: 0, nothing should be changed; 1, something should be changed; 2, the store cannot be
+    /// Exit codes: 0, every check is ok; 1, there are warnings or problems; 2, the store cannot be
     /// checked.
     Doctor(DoctorArguments),
     /// Migrate the file or the tables of an older release
     ///
-    /// Programs that write to a store migrate it when they open it. Commands that only read never
-    /// migrate a store, and refuse an older one. An older release cannot read a migrated store, so copy
-    /// a file with backup first if you may need to go back. Missing tables on a server are created.
+    /// A program that writes to a store migrates the store when it opens it. A command that only
+    /// reads never migrates a store, and refuses to read a store of an older release. An older
+    /// release cannot read a migrated store. Copy a file with `tower-chat backup` first if you may
+    /// need the older release again. Tables that are missing on a server are created.
     ///
-    /// Exit codes: 0, the store is current; 1, with --dry-run there is something to do; 2, the store
-    /// cannot be used.
+    /// Exit codes: 0, the store is up to date; 1, with --dry-run the store would be migrated; 2,
+    /// the store cannot be used.
     Migrate(MigrateArguments),
-    /// Rewrite a store's file, so that no remains of deleted data are left in it
+    /// Rewrite a store's file, so that the file contains no remains of deleted data
     ///
-    /// Deleted and pruned data are overwritten, but pieces may remain where SQLite had moved rows
-    /// before. The new file is as small as possible. The command needs disk space for two files of the
-    /// same size. Programs that write to the store meanwhile may be refused.
+    /// A store overwrites deleted and pruned data, but copies may remain at positions from which
+    /// SQLite had moved rows before. The new file is as small as possible. The command needs free
+    /// disk space of twice the size of the file. Writes of other programs may be refused while the
+    /// command runs.
     Vacuum(VacuumArguments),
     /// Print a script that completes the command in a shell
     ///
@@ -262,7 +282,7 @@ pub(crate) struct ToolsArguments {
     /// "duration_ms"}]}, with the tools in the byte order of their names
     #[arg(long)]
     pub(crate) json: bool,
-    /// Print each call too; with --json in a list "calls"
+    /// Also print each call; with --json in the list "calls"
     #[arg(long)]
     pub(crate) list: bool,
     /// Only calls in conversations of this scope
@@ -286,7 +306,7 @@ pub(crate) struct VerifyArguments {
     /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
     #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     pub(crate) store: StoreLocation,
-    /// Print one JSON object per line: one for each problem, and a summary
+    /// Print one JSON object per line: an object for each problem, and a summary
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -294,22 +314,22 @@ pub(crate) struct VerifyArguments {
 /// The arguments of `runs`.
 #[derive(Debug, Args)]
 pub(crate) struct RunsArguments {
-    /// The scope of a conversation whose runs, open or not, are listed
+    /// The scope of the conversation whose runs are listed, whether or not they are open
     #[arg(value_name = "SCOPE", requires = "id", conflicts_with_all = ["scope", "conversation"])]
     pub(crate) of_scope: Option<String>,
-    /// The id of this conversation
+    /// The id of the conversation whose runs are listed
     #[arg(value_name = "ID")]
     pub(crate) id: Option<String>,
     /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
     #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     pub(crate) store: StoreLocation,
-    /// Print one JSON object per line, with each call
+    /// Print one JSON object per line, which contains each call
     #[arg(long)]
     pub(crate) json: bool,
     /// Only runs in conversations of this scope
     #[arg(long)]
     pub(crate) scope: Option<String>,
-    /// Only the run in the conversation with this id
+    /// Only runs in the conversation with this id
     #[arg(long, value_name = "ID")]
     pub(crate) conversation: Option<String>,
 }
@@ -320,10 +340,11 @@ pub(crate) struct RepairArguments {
     /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
     #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     pub(crate) store: StoreLocation,
-    /// Print what would be done, and write nothing
+    /// Print the repairs that would be made, and write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Print one JSON object per line: one for each repair and each problem that remains, and a summary
+    /// Print one JSON object per line: an object for each repair and each remaining problem, and a
+    /// summary
     #[arg(long)]
     pub(crate) json: bool,
 }
@@ -334,7 +355,7 @@ pub(crate) enum Persistence {
     PerRun,
     /// Store each service call after its answer
     PerServiceCall,
-    /// Stage each step when it happens, and commit the run at its end
+    /// Stage each event of the run immediately, and commit the run at its end
     Journaled,
 }
 

@@ -20,7 +20,7 @@ pub(crate) struct BackupArguments {
     /// The file to create
     #[arg(long, value_name = "FILE")]
     pub(crate) to: PathBuf,
-    /// Replace a file that exists
+    /// Replace the file if it exists
     #[arg(long)]
     pub(crate) replace: bool,
     /// Print a JSON object: {"file", "bytes"}

@@ -20,7 +20,7 @@ pub(crate) struct CopyArguments {
     /// The store to copy from
     #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     store: StoreLocation,
-    /// The store to copy to; created if it is missing
+    /// The store to copy to, which is created if it is missing
     #[arg(long, value_name = "STORE")]
     to: StoreLocation,
     #[command(flatten)]

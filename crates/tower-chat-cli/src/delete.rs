@@ -48,7 +48,7 @@ pub(crate) struct DeleteArguments {
     /// Print what would be deleted, and delete nothing
     #[arg(long)]
     dry_run: bool,
-    /// Delete encrypted conversations too, although there are no keys
+    /// Also delete encrypted conversations although no keys are set
     #[arg(long)]
     without_keys: bool,
     #[command(flatten)]

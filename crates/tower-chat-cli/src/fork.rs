@@ -29,7 +29,7 @@ pub(crate) struct ForkArguments {
     /// The store
     #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     store: StoreLocation,
-    /// The scope of the copy, if it differs
+    /// The scope of the copy; by default that of the conversation
     #[arg(long, value_name = "SCOPE")]
     to_scope: Option<String>,
     /// Print a JSON object: {"scope", "id", "messages"} of the copy

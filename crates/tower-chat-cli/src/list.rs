@@ -32,20 +32,22 @@ pub(crate) struct ListArguments {
     /// Only conversations of this scope
     #[arg(long)]
     scope: Option<String>,
-    /// The largest number of conversations; by default 50, or with --json all
+    /// The maximum number of conversations; by default 50, or all with --json
     #[arg(long, value_name = "N")]
     limit: Option<NonZeroUsize>,
     /// Only conversations in this state
     #[arg(long, value_enum)]
     state: Option<State>,
-    /// Only conversations that were active since then: an age such as 12h, or a time such as 2026-11-30
+    /// Only conversations that were active since this time: an age such as 12h, or a time such as
+    /// 2026-11-30
     #[arg(long, value_name = "AGE|TIME")]
     active_since: Option<PointInTime>,
-    /// Only conversations whose metadata have this member; VALUE is JSON, or else a text
+    /// Only conversations whose metadata contains this member; VALUE is JSON, or a text if it is
+    /// not valid JSON
     #[arg(long, value_name = "KEY=VALUE")]
     metadata: Vec<Member>,
-    /// Only conversations after this position: "cursor" of a line, or the position at the end of the
-    /// last list
+    /// Only conversations after this position: the "cursor" of a line with --json, or the position
+    /// that an earlier list has printed at its end
     #[arg(long, value_name = "CURSOR")]
     after: Option<DirectoryCursor>,
     /// Print one JSON object per line, with all data about the conversation

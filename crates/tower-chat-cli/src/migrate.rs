@@ -21,11 +21,11 @@ pub(crate) struct MigrateArguments {
     /// The store
     #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     pub(crate) store: StoreLocation,
-    /// Print what would be done, and change nothing
+    /// Print the migration that would be made, and change nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Print a JSON object: {"migration": "none", "needed" or "tables", "from", "to", "done"}, with the
-    /// versions if there are any
+    /// Print a JSON object: {"migration": "none", "needed" or "tables", "from", "to", "done"};
+    /// "from" and "to" are versions, and are present only for "needed"
     #[arg(long)]
     pub(crate) json: bool,
 }

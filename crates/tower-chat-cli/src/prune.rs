@@ -31,7 +31,7 @@ pub(crate) struct PruneArguments {
     /// Keep at least this many messages of each conversation
     #[arg(long, value_name = "N", group = "keep")]
     pub(crate) keep_messages: Option<u64>,
-    /// Delete the runs that began longer ago than this: 30d, 12h, 15m or 45s
+    /// Delete the runs that began longer ago than this age: 30d, 12h, 15m or 45s
     #[arg(long, value_name = "AGE", group = "keep")]
     pub(crate) older_than: Option<Age>,
     /// Only conversations of this scope
@@ -43,8 +43,8 @@ pub(crate) struct PruneArguments {
     /// Print what would be deleted, and write nothing
     #[arg(long)]
     pub(crate) dry_run: bool,
-    /// Print one JSON object per line: one for each conversation that was changed or skipped, and a
-    /// summary
+    /// Print one JSON object per line: an object for each conversation that was changed or skipped,
+    /// and a summary
     #[arg(long)]
     pub(crate) json: bool,
 }

@@ -32,16 +32,16 @@ pub(crate) struct RecoverArguments {
     /// Only runs in conversations of this scope
     #[arg(long)]
     pub(crate) scope: Option<String>,
-    /// Only the run in the conversation with this id
+    /// Only runs in the conversation with this id
     #[arg(long, value_name = "ID")]
     pub(crate) conversation: Option<String>,
-    /// Only runs that were opened longer ago than this: 30d, 12h, 15m or 45s
+    /// Only runs that were opened longer ago than this age: 30d, 12h, 15m or 45s
     #[arg(long, value_name = "AGE")]
     pub(crate) older_than: Option<Age>,
-    /// Also end runs whose lease a process still holds; later writes of that process are refused
+    /// Also end runs on which a process still has a lease; later writes of that process are refused
     #[arg(long)]
     pub(crate) force: bool,
-    /// Print one JSON object per line: one for each run, and a summary
+    /// Print one JSON object per line: an object for each run, and a summary
     #[arg(long)]
     pub(crate) json: bool,
 }

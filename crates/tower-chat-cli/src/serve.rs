@@ -30,29 +30,29 @@ pub(crate) struct ServeArguments {
     /// The address to listen on; port 0 means any free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     pub(crate) listen: SocketAddr,
-    /// The update log of an application that detaches its runs: the page of a conversation then shows the
-    /// text of an answer while the model writes it. By default on the server of the store, or the file of the
-    /// store with `-updates` added, if it exists
+    /// The update log of an application that detaches its runs. With this log, the page of a
+    /// conversation shows an answer while the model generates it. By default the server of the
+    /// store, or a file with the name of the store's file and `-updates`, if it exists
     #[arg(long, value_name = "LOG")]
     pub(crate) updates: Option<StoreLocation>,
     /// Show only this scope
     #[arg(long)]
     pub(crate) scope: Option<String>,
-    /// Show lists of the conversations of all scopes
+    /// List the conversations of all scopes on the first page
     #[arg(long, conflicts_with = "scope")]
     pub(crate) all_scopes: bool,
-    /// A host name in the readers' addresses, such as agents.example:8081; may be repeated
+    /// A host name that readers use, such as agents.example:8081; may be repeated
     #[arg(long, value_name = "HOST")]
     pub(crate) host: Vec<String>,
-    /// Add a replay policy to the page with the messages that a model is sent next: a name and its
-    /// settings, such as recent={"window":{"turns":20}}; may be repeated
+    /// Add a replay policy for the page of the next request: a name and settings, such as
+    /// recent={"window":{"turns":20}}; may be repeated
     #[arg(long, value_name = "NAME=JSON")]
     pub(crate) policy: Vec<NamedPolicy>,
-    /// Allow readers to end open runs
+    /// Allow readers to commit or discard open runs
     #[arg(long)]
     pub(crate) allow_writes: bool,
-    /// Serve this machine without a token: every user and every program of the machine can then read all
-    /// that the pages show, whatever the file permissions of the store are
+    /// Serve this machine without a token: every user and every program of the machine can then
+    /// read the pages, even those that have no permission to read the file of the store
     #[arg(long)]
     pub(crate) no_token: bool,
 }

@@ -24,13 +24,13 @@ pub(crate) struct UsageArguments {
     /// Only usage in this scope
     #[arg(long)]
     scope: Option<String>,
-    /// The group for the sums
+    /// The groups for which usage is added up
     #[arg(long, value_enum, default_value_t = Grouping::Day)]
     by: Grouping,
-    /// Only usage since then: an age such as 30d, or a time such as 2026-11-01
+    /// Only usage since this time: an age such as 30d, or a time such as 2026-11-01
     #[arg(long, value_name = "AGE|TIME")]
     since: Option<PointInTime>,
-    /// Only usage before then
+    /// Only usage before this time
     #[arg(long, value_name = "AGE|TIME")]
     until: Option<PointInTime>,
     /// Print one JSON object per line

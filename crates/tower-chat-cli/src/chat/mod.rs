@@ -56,11 +56,12 @@ const LEASE_WAIT: Duration = Duration::from_secs(20);
 /// The arguments of `chat`.
 #[derive(Debug, Args)]
 pub(crate) struct ChatArguments {
-    /// The name of the conversation; one that exists is continued. Without a name, a new conversation is
-    /// named after the date
+    /// The name of the conversation, which is continued if it exists; by default the date and the
+    /// time, for a new conversation
     #[arg(value_name = "NAME")]
     pub(crate) name: Option<String>,
-    /// The store of the histories; a missing file is created, by default in this folder
+    /// The store of the histories; a missing file is created; by default a file in the current
+    /// folder
     #[arg(
         long,
         value_name = "STORE",
@@ -69,10 +70,10 @@ pub(crate) struct ChatArguments {
         default_value = "sqlite:tower-chat.db"
     )]
     pub(crate) store: StoreLocation,
-    /// The provider of the model; its key is in the environment
+    /// The provider of the model, whose key is read from the environment
     #[arg(long, value_enum)]
     pub(crate) provider: Option<ProviderName>,
-    /// The model, by the provider's name
+    /// The model, by the name that the provider uses
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
     /// Follow a run of an application in the conversation NAME instead of chatting; the id of the run
@@ -83,35 +84,37 @@ pub(crate) struct ChatArguments {
             "approve", "mode", "max_tokens"]
     )]
     pub(crate) attach: Option<RunId>,
-    /// The update log of the application, for --attach; by default on the server of the store, or the file of the
-    /// store with `-updates` added
+    /// The update log of the application, for --attach; by default the server of the store, or a
+    /// file with the name of the store's file and `-updates`
     #[arg(long, value_name = "LOG", requires = "attach")]
     pub(crate) updates: Option<StoreLocation>,
-    /// The address of the provider, or of a service with the same API, which needs no key then
+    /// The base URL of a service with the provider's API; such a service may need no key
     #[arg(long, value_name = "URL")]
     pub(crate) base_url: Option<String>,
     /// Instructions for the model, which are sent with each question and never stored
     #[arg(long, value_name = "TEXT")]
     pub(crate) system: Option<String>,
-    /// An MCP server to start, whose tools the model may call: a command with its arguments, in quotes
+    /// The command with its arguments, in quotes, that starts an MCP server, whose tools the model
+    /// may call
     #[arg(long, value_name = "COMMAND")]
     pub(crate) mcp: Vec<String>,
-    /// The name of an environment variable for MCP servers, in addition to PATH, HOME and the locale
+    /// The name of an environment variable to pass to MCP servers, in addition to PATH, HOME and
+    /// the locale
     #[arg(long, value_name = "NAME")]
     pub(crate) mcp_env: Vec<String>,
-    /// An MCP server to connect to, by HTTP
+    /// The URL of an MCP server to connect to
     #[arg(long, value_name = "URL")]
     pub(crate) mcp_url: Vec<String>,
-    /// Which tool calls run without a question
+    /// Which tool calls run without asking you
     #[arg(long, value_enum, default_value_t = Approve::Ask)]
     pub(crate) approve: Approve,
     /// When messages become durable
     #[arg(long, value_enum, default_value_t = Persistence::Journaled)]
     pub(crate) mode: Persistence,
-    /// The owner of the conversation; by default the name of your user, or else `me`
+    /// The scope of the conversation; by default your user name, or `me` if it is unknown
     #[arg(long)]
     pub(crate) scope: Option<String>,
-    /// The largest number of tokens of an answer
+    /// The maximum number of tokens of an answer
     #[arg(long, value_name = "N")]
     pub(crate) max_tokens: Option<NonZeroU64>,
     /// Print the model's reasoning, if the provider sends it

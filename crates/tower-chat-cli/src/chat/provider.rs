@@ -17,7 +17,7 @@ pub(crate) type ModelClient = BoxCloneSyncService<ChatRequest, ChatResponse, Box
 /// The provider of the model.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ProviderName {
-    /// OpenAI's Chat Completions, or with --base-url a compatible service; `OPENAI_API_KEY`
+    /// OpenAI's Chat Completions, or a compatible service with --base-url; `OPENAI_API_KEY`
     Openai,
     /// OpenAI's Responses; `OPENAI_API_KEY`
     OpenaiResponses,
@@ -27,14 +27,14 @@ pub(crate) enum ProviderName {
     Gemini,
     /// Gemini and Claude in Vertex AI; `VERTEX_API_KEY`, `VERTEX_PROJECT_ID`, `VERTEX_LOCATION`
     Vertex,
-    /// Amazon Bedrock; `BEDROCK_API_KEY` or `AWS_BEARER_TOKEN_BEDROCK`, or else the credentials in
-    /// `AWS_ACCESS_KEY_ID` and `AWS_SECRET_ACCESS_KEY`; `AWS_REGION`
+    /// Amazon Bedrock; `BEDROCK_API_KEY`, `AWS_BEARER_TOKEN_BEDROCK`, or `AWS_ACCESS_KEY_ID` with
+    /// `AWS_SECRET_ACCESS_KEY`; `AWS_REGION`
     Bedrock,
     /// Cohere; `COHERE_API_KEY`
     Cohere,
     /// Mistral; `MISTRAL_API_KEY`
     Mistral,
-    /// Ollama on this machine, or at --base-url; no key
+    /// Ollama on this machine, or at the URL of --base-url; no key
     Ollama,
     /// DeepSeek; `DEEPSEEK_API_KEY`
     Deepseek,

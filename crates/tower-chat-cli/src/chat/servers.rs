@@ -42,13 +42,14 @@ const OUTPUT_LIMIT: usize = 4096;
 /// Which calls of tools run without a question to the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Approve {
-    /// Calls of tools that their server declares as read-only; you are asked about others
+    /// Calls of tools that their server declares as read-only; you are asked about other calls
     Ask,
-    /// None: you are asked about each call, whatever the server declares
+    /// No calls: you are asked about each call, even of tools that are declared as read-only
     AskAll,
     /// All
     Always,
-    /// Calls of tools that only read; others are refused, and the model is sent the refusal
+    /// Calls of tools that their server declares as read-only; other calls are rejected, and the
+    /// model is informed
     Never,
 }
 

@@ -36,7 +36,7 @@ pub(crate) struct ExportArguments {
     format: Format,
     /// Print all stored data, including calls without a result and calls that wait for approval
     ///
-    /// Data that the OpenAI chat format cannot express are in a field x_parts.
+    /// The field x_parts contains the data that the OpenAI chat format cannot express.
     #[arg(long)]
     record: bool,
     #[command(flatten)]
@@ -44,7 +44,7 @@ pub(crate) struct ExportArguments {
     /// Write to this file, which must not exist
     #[arg(long, value_name = "FILE")]
     to: Option<PathBuf>,
-    /// Continue the file of an interrupted export; with --format tower-chat
+    /// Continue an interrupted export to the file; only with --format tower-chat
     #[arg(long, requires = "to")]
     resume: bool,
     #[command(flatten)]

@@ -37,17 +37,17 @@ pub(crate) struct ImportArguments {
     /// The system that has written the files
     #[arg(long, value_enum, default_value_t = Source::TowerChat)]
     from: Source,
-    /// For another system: the scope under which the conversations are stored, by default `imported`.
-    /// For an export: only conversations of this scope
+    /// For another system: the scope of the imported conversations, by default `imported`. For an
+    /// export: import only conversations of this scope
     #[arg(long)]
     scope: Option<String>,
-    /// For an export: only the conversation with this id, in each scope that has one
+    /// For an export: import only the conversations with this id, in any scope
     #[arg(long, value_name = "ID")]
     conversation: Option<String>,
-    /// For another system: the id under which the only conversation of the files is stored
+    /// For another system: the id of the imported conversation, if the files contain only one
     #[arg(long)]
     id: Option<String>,
-    /// For another system: print what would be done, and write nothing
+    /// For another system: print what would be imported, and write nothing
     #[arg(long)]
     dry_run: bool,
     #[command(flatten)]
@@ -59,7 +59,8 @@ pub(crate) struct ImportArguments {
 enum Source {
     /// tower-chat export --format tower-chat
     TowerChat,
-    /// Messages of OpenAI Chat Completions, as JSON or JSON Lines: a list of them, or {"id", "messages"}
+    /// Messages of OpenAI Chat Completions, as JSON or JSON Lines: a list of messages, or {"id",
+    /// "messages"}
     OpenaiChat,
     /// Items of OpenAI Responses, in the same forms
     OpenaiResponses,

@@ -41,13 +41,14 @@ pub(crate) struct ShowArguments {
     /// Print long texts completely
     #[arg(long)]
     full: bool,
-    /// The replay policy as JSON, such as {"window": {"turns": 20}}; other settings have their defaults
+    /// The replay policy as JSON, such as {"window": {"turns": 20}}; a setting that is left out has
+    /// its default
     ///
     /// The keys are those of ReplayPolicy::from_settings: dangling_calls, tool_history, freshness,
     /// drop_unregistered_tools, drop_unreadable_arguments, citations and window.
     #[arg(long, value_name = "JSON", default_value = "{}", hide_default_value = true)]
     policy: Policy,
-    /// Print one JSON object per line, for each message
+    /// Print one JSON object per line: an object for each message
     #[arg(long)]
     json: bool,
 }

@@ -11,7 +11,7 @@ pub(crate) struct SelectionOptions {
     /// Only conversations of this scope
     #[arg(long)]
     pub(crate) scope: Option<String>,
-    /// Only the conversation with this id, in each scope that has one
+    /// Only conversations with this id, in any scope
     #[arg(long, value_name = "ID")]
     pub(crate) conversation: Option<String>,
 }
@@ -29,10 +29,12 @@ impl SelectionOptions {
 /// The options for the report of a transfer.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ReportOptions {
-    /// Write a receipt to this file, with a line for each conversation; the same command continues it
+    /// Write a receipt to this file, with a line for each conversation; if the command is repeated,
+    /// it continues the receipt
     #[arg(long, value_name = "FILE")]
     pub(crate) receipt: Option<PathBuf>,
-    /// Print one JSON object per line: {"done": ...} for each conversation, and {"receipt": ...}
+    /// Print one JSON object per line: {"done": ...} for each conversation, and {"receipt": ...} at
+    /// the end
     #[arg(long)]
     pub(crate) json: bool,
 }
