@@ -1,4 +1,4 @@
-//! Parses the ages in options.
+//! Parses ages, which are the values of some options.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The command line.
+//! The commands and their options, which clap parses. The doc comments are the help texts.
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use tower_chat::{PersistenceMode, tool::ToolStatus};
@@ -28,8 +28,8 @@ Stores, for --store or the environment variable TOWER_CHAT_STORE:
 The keys of an encrypted store are in the environment variable TOWER_CHAT_KEYS:
 NAME:KEY,NAME:KEY,... with a KEY of 64 hexadecimal digits. The first key seals new content.";
 
-/// The environment variable with the store, for a command line without one. Its value may contain a
-/// password, so the help does not print it.
+/// The environment variable that names the store if the command line does not. The help does not
+/// print the value, because it may contain a password.
 pub(crate) const STORE_VARIABLE: &str = "TOWER_CHAT_STORE";
 
 /// Durable histories of tool-calling conversations.

@@ -15,12 +15,12 @@ pub(crate) struct CompletionsArguments {
     shell: Shell,
 }
 
-/// Prints a script that completes the command in a shell.
+/// Prints a script with which a shell completes the arguments of the command.
 pub(crate) fn completions(arguments: CompletionsArguments) -> Result<ExitCode, CliError> {
     let mut script = Vec::new();
     generate(arguments.shell, &mut Arguments::command(), "tower-chat", &mut script);
     let mut lines = Lines::default();
-    // The script is printed without escapes, because it contains no stored content.
+    // The script is not escaped, because it contains no stored content.
     lines.write_exactly(String::from_utf8_lossy(&script).trim_end());
     lines.finish().map_err(CliError::Output)?;
     Ok(ExitCode::SUCCESS)

@@ -29,7 +29,7 @@ pub(crate) struct CopyArguments {
     report: ReportOptions,
 }
 
-/// Copies conversations from one store to another.
+/// Copies conversations from one store to another store.
 pub(crate) async fn copy(arguments: CopyArguments) -> Result<ExitCode, CliError> {
     let CopyArguments { store, to, selection, report } = arguments;
     check_written(report.written().as_slice(), &[], &[&store, &to])?;

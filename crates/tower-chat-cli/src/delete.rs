@@ -24,7 +24,7 @@ use crate::{
     transfer::{Report, ReportOptions},
 };
 
-/// The number of conversations in one page of a listing.
+/// The number of conversations in one page of the list that is read from the store.
 const PAGE: usize = 500;
 
 /// The arguments of `delete`.
@@ -97,8 +97,8 @@ pub(crate) async fn delete(arguments: DeleteArguments) -> Result<ExitCode, CliEr
     }
 }
 
-/// Returns an error if the store was opened without keys and one of the conversations ends with an
-/// encrypted message. Missing keys may mean that the user has named another store than intended.
+/// Fails if the store was opened without keys but the last message of a conversation is encrypted.
+/// Keys that are missing may mean that the user has named another store than intended.
 async fn refuse_sealed(
     store: &OpenedStore,
     one: Option<&ConversationKey>,
@@ -124,8 +124,8 @@ async fn refuse_sealed(
     Ok(())
 }
 
-/// Records a deletion in the receipt, if an earlier attempt has begun to delete a conversation and the
-/// conversation no longer exists.
+/// Completes the receipt of an earlier attempt. If that attempt has begun to delete a conversation,
+/// and the conversation no longer exists, records the deletion.
 async fn settle(store: &OpenedStore, report: &mut Report) -> Result<(), CliError> {
     let Some(log) = report.log() else { return Ok(()) };
     let Some(begun) = log.begun().cloned() else { return Ok(()) };
@@ -149,7 +149,7 @@ async fn delete_selected(
     }
 }
 
-/// Prints the conversations that would be deleted.
+/// Prints the conversations that the command would delete without `--dry-run`.
 async fn preview(
     store: &OpenedStore,
     one: Option<ConversationKey>,

@@ -19,7 +19,7 @@ use crate::{
     store::{KEYS_VARIABLE, KeysError},
 };
 
-/// The reason why a command cannot continue.
+/// An error that ends a command.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum CliError {
     #[error("the pages cannot be served: choose another address with --listen")]
@@ -202,8 +202,8 @@ pub(crate) enum CliError {
     Output(#[source] io::Error),
 }
 
-/// Some errors of the library contain advice for programs. The command converts these errors to errors
-/// that name the command's options.
+/// The advice in some errors of the library is for programmers. This conversion replaces such
+/// errors by errors whose advice names options of the command.
 impl From<OpenError> for CliError {
     fn from(error: OpenError) -> Self {
         match error {
@@ -259,13 +259,14 @@ impl From<ServeError> for CliError {
     }
 }
 
-/// Returns the text of an error with its sources, in one line.
+/// Formats an error and its sources in one line.
 pub(crate) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
         let cause_text = cause.to_string();
-        // Transparent errors repeat the text of their source.
+        // The text of a transparent error ends with the text of its source, which must not be
+        // repeated.
         if !is_verdict(cause) && !text.ends_with(&cause_text) {
             text = format!("{text}: {cause_text}");
         }

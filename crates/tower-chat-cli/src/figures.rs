@@ -1,4 +1,4 @@
-//! Formats usage, for people and for programs.
+//! Formats usage for people and for programs.
 
 use serde::Serialize;
 use tower_chat::store::UsageSum;
@@ -37,7 +37,7 @@ impl From<&UsageSum> for Figures {
 pub(crate) const HEADINGS: [&str; 7] =
     ["calls", "tool calls", "input", "cached", "output", "reasoning", "cost"];
 
-/// Returns usage as cells of a table.
+/// Formats usage as the cells of a table row.
 pub(crate) fn cells(sum: &UsageSum) -> [String; 7] {
     [
         sum.service_calls.to_string(),
@@ -50,14 +50,16 @@ pub(crate) fn cells(sum: &UsageSum) -> [String; 7] {
     ]
 }
 
-/// Formats a cost in the currency of the price list, with six decimals; `-` if no price was known.
+/// Formats a cost with six decimals, in the currency of the price list. Returns `-` if the cost is
+/// unknown.
 pub(crate) fn cost(nanos: Option<u64>) -> String {
     let Some(nanos) = nanos else { return "-".to_owned() };
     let micros = nanos.saturating_add(500) / 1000;
     format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
 
-/// Describes usage in words: `2 calls, 100 in (20 cached), 30 out (5 reasoning), cost 0.000450`.
+/// Formats usage as a text, such as `2 calls, 100 in (20 cached), 30 out (5 reasoning), cost
+/// 0.000450`.
 pub(crate) fn in_words(sum: &UsageSum) -> String {
     let tokens = &sum.tokens;
     let part = |count: u64, name: &str| match count {

@@ -1,4 +1,4 @@
-//! The files that commands create: checks of their paths, and their permissions.
+//! Checks the paths of the files that commands write, and sets the permissions of these files.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -8,13 +8,13 @@ use std::{
 
 use crate::{error::CliError, store::StoreLocation};
 
-/// The suffixes of the files that SQLite creates beside a database.
+/// The suffixes of the files that SQLite creates in the folder of a database.
 const BESIDE_A_DATABASE: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// The largest number of symbolic links that are followed.
+/// The maximum number of symbolic links that are followed.
 const MAX_LINKS: usize = 40;
 
-/// A file that a command reads or writes, and the option that names it.
+/// A file that a command reads or writes, and the option that names the file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct NamedFile<'a> {
     pub(crate) option: &'static str,
@@ -27,13 +27,14 @@ impl<'a> NamedFile<'a> {
     }
 }
 
-/// Makes sure that a command does not overwrite a file that it uses. Each file that it writes must
-/// differ from the other files that it writes, from the files that it reads, from its stores, and from
-/// the files that SQLite creates beside a database. Files are compared by identity, not by path.
+/// Checks that a command does not overwrite a file that it also uses for another purpose. Each
+/// written file must differ from the other written files, from the files that the command reads,
+/// from the files of its stores, and from the files that SQLite creates for a database. Two paths
+/// are compared by the file to which they refer.
 ///
 /// # Errors
 ///
-/// [`CliError::WritesOver`].
+/// Fails with [`CliError::WritesOver`] if two of these files are the same.
 pub(crate) fn check_written(
     written: &[NamedFile<'_>],
     read: &[NamedFile<'_>],
@@ -63,12 +64,13 @@ pub(crate) fn check_written(
     Ok(())
 }
 
-/// The identity of a file that exists or would be created.
+/// Identifies the file to which a path refers, whether or not the file exists.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct FileIdentity {
-    /// The path without symbolic links.
+    /// The absolute path without symbolic links.
     path: PathBuf,
-    /// The device and inode numbers, if the file exists, because another path may be a hard link to it.
+    /// The device number and the inode number, if the file exists. With these numbers, hard links
+    /// to the same file are recognised.
     file: Option<(u64, u64)>,
 }
 
@@ -89,7 +91,8 @@ impl FileIdentity {
         self.path == other.path || (self.file.is_some() && self.file == other.file)
     }
 
-    /// Returns the existing database beside which SQLite would create a file with this name, if any.
+    /// If SQLite would create a file with this name for an existing database, returns the path of
+    /// that database.
     fn database(&self) -> Option<PathBuf> {
         let name = self.path.file_name()?.to_str()?;
         let database = BESIDE_A_DATABASE.iter().find_map(|ending| name.strip_suffix(ending))?;
@@ -98,11 +101,12 @@ impl FileIdentity {
     }
 }
 
-/// Returns the files of a store, with their descriptions.
+/// Returns the files of a store, each with a description for error messages.
 fn files_of(store: &StoreLocation) -> Vec<(String, FileIdentity)> {
     let StoreLocation::Sqlite(path) = store else { return Vec::new() };
     let identity = FileIdentity::of(path);
-    // SQLite names these files after the target of a symbolic link.
+    // If the path is a symbolic link, SQLite derives the names of these files from the target of
+    // the link.
     let mut beside: Vec<(String, FileIdentity)> = [path, &identity.path]
         .into_iter()
         .flat_map(|path| BESIDE_A_DATABASE.map(|ending| with_ending(path, ending)))
@@ -118,8 +122,8 @@ fn with_ending(path: &Path, ending: &str) -> PathBuf {
     path.into()
 }
 
-/// Returns the path of the file that would be opened: absolute and without symbolic links, even if the
-/// file does not exist.
+/// Returns the absolute path, without symbolic links, of the file that opening or creating `path`
+/// would use. The file need not exist.
 fn without_links(path: &Path) -> PathBuf {
     let mut path = path.to_owned();
     for _ in 0..MAX_LINKS {
@@ -132,7 +136,7 @@ fn without_links(path: &Path) -> PathBuf {
             path = folder.join(name);
         }
         match fs::read_link(&path) {
-            // The target of a symbolic link may not exist.
+            // The path is a symbolic link whose target does not exist.
             Ok(target) => path = path.parent().unwrap_or(Path::new("")).join(target),
             Err(_) => break,
         }
@@ -145,11 +149,11 @@ fn without_links(path: &Path) -> PathBuf {
 pub(crate) struct FileMode(u32);
 
 impl FileMode {
-    /// Only the owner may read and write it.
+    /// Only the owner may read and write the file.
     const PRIVATE: Self = Self(0o600);
 
-    /// Returns the permissions for a file with the contents of a store: those of the store's own file. For
-    /// a store without a file, only the owner may read and write.
+    /// Returns the permissions for a file that contains data of a store. These are the permissions
+    /// of the store's own file. For a store without a file, only the owner may read and write.
     pub(crate) fn of(store: &StoreLocation) -> Self {
         #[cfg(unix)]
         if let StoreLocation::Sqlite(path) = store
@@ -162,11 +166,11 @@ impl FileMode {
         Self::PRIVATE
     }
 
-    /// Creates a file that does not exist yet.
+    /// Creates a file with these permissions.
     ///
     /// # Errors
     ///
-    /// If the file cannot be created, or exists.
+    /// Fails if the file exists or cannot be created.
     pub(crate) fn create_new(self, path: &Path) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
@@ -176,17 +180,17 @@ impl FileMode {
         #[cfg(unix)]
         {
             use std::os::unix::fs::PermissionsExt;
-            // Applies the permissions independently of the process's umask.
+            // The umask of the process may have removed permissions from the created file.
             file.set_permissions(fs::Permissions::from_mode(self.0))?;
         }
         Ok(file)
     }
 
-    /// Creates an empty file if none exists.
+    /// Creates an empty file with these permissions, unless the file exists.
     ///
     /// # Errors
     ///
-    /// If the file cannot be created.
+    /// Fails if the file cannot be created.
     pub(crate) fn create_missing(self, path: &Path) -> io::Result<()> {
         match self.create_new(&without_links(path)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),

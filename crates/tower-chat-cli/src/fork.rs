@@ -44,7 +44,7 @@ struct Forked<'a> {
     messages: usize,
 }
 
-/// Copies a conversation within a store.
+/// Copies a conversation to another key of the same store.
 pub(crate) async fn fork(arguments: ForkArguments) -> Result<ExitCode, CliError> {
     let ForkArguments { scope, id, to_id, store, to_scope, json } = arguments;
     let from = ConversationKey::new(scope, id);

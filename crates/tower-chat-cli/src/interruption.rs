@@ -1,13 +1,13 @@
 //! Handles Ctrl-C.
 
-/// Waits for Ctrl-C. Never completes if the signal cannot be received.
+/// Waits for Ctrl-C. If listening for the signal fails, the future never completes.
 pub(crate) async fn interruption() {
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending().await
     }
 }
 
-/// Runs a future until it completes, or until Ctrl-C drops it.
+/// Awaits a future. On Ctrl-C, drops the future and returns `None`.
 pub(crate) async fn until_interrupted<T>(work: impl Future<Output = T>) -> Option<T> {
     tokio::select! {
         biased;

@@ -20,7 +20,7 @@ use crate::{
 
 /// The default number of conversations in a table.
 const FOR_PEOPLE: usize = 50;
-/// The number of conversations in one page of a listing.
+/// The number of conversations in one page of the list that is read from the store.
 const PAGE: usize = 500;
 
 /// The arguments of `list`.
@@ -79,14 +79,14 @@ impl From<State> for ConversationState {
     }
 }
 
-/// A member of a description's metadata.
+/// A key and a value that the metadata of a conversation's description must contain.
 #[derive(Debug, Clone, PartialEq)]
 struct Member {
     name: String,
     value: Value,
 }
 
-/// The error of a text that is not a member of metadata.
+/// The error of parsing a text that is not of the form `KEY=VALUE`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("it has no `=`: write a member as KEY=VALUE")]
 struct NoMember;
@@ -142,7 +142,8 @@ fn query_of(arguments: &ListArguments) -> ConversationQuery {
     query
 }
 
-/// The output: lines of JSON that are written at once, or a table that is written at the end.
+/// The output of the command. JSON is written line by line while conversations are read. A table is
+/// written at the end.
 struct Output {
     lines: Lines,
     rows: Option<Vec<[String; 9]>>,

@@ -1,8 +1,9 @@
 //! The `tower-chat` command.
 //!
-//! Exit codes: 0, success; 1, the command ended and found problems, or left something undone, such as a
-//! refused conversation or a skipped run; 2, wrong arguments, unreadable files, or a store that cannot be
-//! used; 130, interrupted. The help of each command lists its own.
+//! Exit codes: 0, success; 1, the command has ended, but found problems or skipped some items, such
+//! as a conversation that was refused or a run that was in progress; 2, wrong arguments, unreadable
+//! files, or a store that cannot be used; 130, interrupted. The help of each command describes its
+//! exit codes.
 
 mod age;
 mod arguments;
@@ -50,14 +51,15 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) if error.use_stderr() => {
-            // The argument may be an address with a password.
+            // The message of clap may contain an argument that is an address with a password.
+            // `refuse_arguments` removes the password from the message.
             output::refuse_arguments(&error.to_string());
             return ExitCode::from(2);
         }
         Err(error) => error.exit(),
     };
     let level = match arguments.command {
-        // Errors of tools and models are part of the chat's output.
+        // The chat itself prints the errors of tools and models.
         Command::Chat(_) => tracing::Level::ERROR,
         _ => tracing::Level::WARN,
     };

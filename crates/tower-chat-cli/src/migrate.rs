@@ -41,11 +41,11 @@ struct Migrated {
 /// The migration that a store needs.
 #[derive(Debug, PartialEq, Eq)]
 enum Migration {
-    /// None, with the reason.
+    /// The store needs no migration, for this reason.
     None(String),
-    /// The store is migrated from one version to another.
+    /// The store must be migrated from one version to another.
     Needed { what: String, from: i64, to: i64 },
-    /// There are no tables, so they are created.
+    /// The tables do not exist and must be created.
     Making { what: String },
 }
 
@@ -90,7 +90,7 @@ pub(crate) async fn migrate(arguments: MigrateArguments) -> Result<ExitCode, Cli
     Ok(ExitCode::from(u8::from(is_needed && arguments.dry_run)))
 }
 
-/// Determines the migration without changing the store.
+/// Determines which migration the store needs. Does not change the store.
 async fn find(location: &StoreLocation) -> Result<Migration, CliError> {
     match location {
         StoreLocation::Memory => Err(CliError::Memory { action: "migrate" }),

@@ -1,4 +1,4 @@
-//! Standard output and standard error, whose readers may close them.
+//! Writes to standard output and standard error, and escapes the text.
 
 use std::{
     error::Error,
@@ -13,11 +13,12 @@ use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::error::chain;
 
-/// Returns the text with every control character and every invisible character as an escape sequence:
-/// see [`visible_text`].
+/// Returns the text with an escape sequence instead of each control character and each invisible
+/// character, as described for [`visible_text`].
 ///
-/// All output for people passes through this function, because users, models and files choose ids, names
-/// of tools and texts of errors. JSON does not: see [`Lines::write_json`].
+/// All output for people is escaped, because users, models and files determine the ids, the names
+/// of tools and the texts of errors. JSON output is not escaped by this function but by
+/// [`Lines::write_json`].
 pub(crate) fn escaped(text: &str) -> String {
     visible_text(text, &[])
 }
@@ -27,24 +28,25 @@ pub(crate) fn escaped_text(text: &str) -> String {
     visible_text(text, KEPT_IN_TEXT)
 }
 
-/// The control characters that stay in a text of several lines.
+/// The control characters that are not escaped in a text of several lines.
 pub(crate) const KEPT_IN_TEXT: &[char] = &['\n', '\t'];
 
-/// Standard output, line by line. After an error, later lines are dropped, so that the other work of a
-/// command continues.
+/// Writes lines to standard output. After a write has failed, later lines are dropped, so that the
+/// command can finish its other work.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     failed: Option<io::Error>,
 }
 
 impl Lines {
-    /// Writes a line for people, [escaped].
+    /// Writes a line for people. The line is [escaped].
     pub(crate) fn write(&mut self, line: &str) {
         self.write_exactly(&escaped(line));
     }
 
-    /// Writes a line of JSON without changes, because programs need the exact stored data. On a
-    /// terminal, invisible characters are written as JSON escapes: see [`visible_json`].
+    /// Writes a line of JSON. The line is not changed, because programs need the exact stored data.
+    /// If standard output is a terminal, invisible characters are replaced by JSON escape
+    /// sequences, as described for [`visible_json`].
     pub(crate) fn write_json(&mut self, line: &str) {
         match io::stdout().is_terminal() {
             true => self.write_exactly(&visible_json(line)),
@@ -52,7 +54,8 @@ impl Lines {
         }
     }
 
-    /// Writes a line without escapes. Its caller has escaped stored content in it, or writes JSON.
+    /// Writes a line without escaping it. The caller must have escaped all stored content in the
+    /// line.
     pub(crate) fn write_exactly(&mut self, line: &str) {
         if self.failed.is_none() {
             let mut stdout = io::stdout().lock();
@@ -61,13 +64,13 @@ impl Lines {
         }
     }
 
-    /// Returns whether more lines can be written.
+    /// Returns whether no write has failed.
     pub(crate) fn are_open(&self) -> bool {
         self.failed.is_none()
     }
 
-    /// Writes the buffered lines, and returns whether everything was written. A closed pipe is not an
-    /// error.
+    /// Flushes the buffered lines. Returns an error if a write has failed, unless the reader has
+    /// closed the pipe.
     pub(crate) fn finish(self) -> io::Result<()> {
         let finished = self.failed.map_or_else(|| io::stdout().lock().flush(), Err);
         finished.or_else(|error| match error.kind() {
@@ -77,41 +80,42 @@ impl Lines {
     }
 }
 
-/// Returns the number with the noun, which gets a plural ending unless the number is 1.
+/// Returns the number and the noun. Unless the number is 1, an `s` is appended to the noun.
 pub(crate) fn counted(count: u64, noun: &str) -> String {
     let ending = if count == 1 { "" } else { "s" };
     format!("{count} {noun}{ending}")
 }
 
-/// Returns a length as the number that [`counted`] takes.
+/// Converts a length to the number type of [`counted`].
 pub(crate) fn count_of(length: usize) -> u64 {
     u64::try_from(length).unwrap_or(u64::MAX)
 }
 
-/// Formats rows as lines with aligned columns: texts to the left, numbers to the right. The first row is
-/// the heading.
+/// Formats rows as lines with aligned columns. Columns of texts are aligned to the left, columns of
+/// numbers to the right. The first row is the heading.
 pub(crate) fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<String> {
     table_of(rows)
 }
 
-/// Like [`table`], for a number of columns that the compiler does not know.
+/// Like [`table`], for rows whose number of columns is determined at run time.
 pub(crate) fn table_of(rows: &[impl AsRef<[String]>]) -> Vec<String> {
-    // Escape sequences are wider than the original characters, so cells are escaped before columns are
-    // measured.
+    // The cells are escaped before their widths are measured, because an escape sequence is wider
+    // than the character.
     let rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.as_ref().iter().map(|cell| escaped(cell)).collect()).collect();
     let columns = columns_of(&rows);
     rows.iter().map(|row| aligned(row, &columns)).collect()
 }
 
-/// Like [`table`], but cuts the cells of the column with the index `flexible` to make the lines fit into
-/// `width` columns of the terminal, if possible.
+/// Like [`table`], but shortens the cells of the column with the index `flexible`, so that the
+/// lines fit into `width` columns of the terminal. A cell is never shortened to less than
+/// `MIN_WIDTH`, so that lines may still be too long.
 pub(crate) fn table_within<const COLUMNS: usize>(
     rows: &[[String; COLUMNS]],
     flexible: usize,
     width: Option<usize>,
 ) -> Vec<String> {
-    /// The smallest width to which a cell is cut, in columns of the terminal.
+    /// The minimum width of a shortened cell, in columns of the terminal.
     const MIN_WIDTH: usize = 8;
     let widest = |lines: &[String]| lines.iter().map(|line| line.width()).max().unwrap_or(0);
     let whole = table_of(rows);
@@ -128,7 +132,8 @@ pub(crate) fn table_within<const COLUMNS: usize>(
     table_of(&rows)
 }
 
-/// Returns a text that is at most this many columns wide. A text that was cut ends with an ellipsis.
+/// Returns a text whose width is at most `columns`. A text that was shortened ends with an
+/// ellipsis.
 pub(crate) fn within(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
@@ -145,8 +150,8 @@ pub(crate) fn within(text: &str, columns: usize) -> String {
     cut
 }
 
-/// Returns the width of the terminal: from the environment variable `COLUMNS`, or else from the
-/// terminal. `None` if the output is not a terminal.
+/// Returns the width of the terminal. If the environment variable `COLUMNS` is set, returns its
+/// value. Returns `None` if standard output is not a terminal.
 pub(crate) fn terminal_width() -> Option<usize> {
     let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     columns.filter(|columns| *columns > 0).or_else(|| {
@@ -156,8 +161,8 @@ pub(crate) fn terminal_width() -> Option<usize> {
     })
 }
 
-/// Returns the width of each column, and whether its cells after the heading are all numbers, `-` or
-/// empty.
+/// Returns the width of each column, and whether the column contains numbers only. A column of
+/// numbers may also contain `-` and empty cells. The heading is ignored.
 fn columns_of(rows: &[Vec<String>]) -> Vec<(usize, bool)> {
     let count = rows.iter().map(Vec::len).max().unwrap_or(0);
     let column = |column: usize| {
@@ -179,24 +184,24 @@ fn aligned(row: &[String], columns: &[(usize, bool)]) -> String {
     cells.join("  ").trim_end().to_owned()
 }
 
-/// Writes an error with its sources to standard error, without the users, passwords and queries of
-/// addresses.
+/// Writes an error with its sources to standard error. Removes users, passwords and queries from
+/// addresses in the text.
 pub(crate) fn complain(error: &dyn Error) {
     let _ = writeln!(io::stderr().lock(), "error: {}", escaped(&without_secrets(&chain(error))));
 }
 
-/// Writes an error about the arguments to standard error.
+/// Writes an error about the command line arguments to standard error.
 pub(crate) fn refuse_arguments(error: &str) {
     let _ = write!(io::stderr().lock(), "{}", escaped_text(&without_secrets(error)));
 }
 
-/// Standard error for log events. Each event is written at once as one [escaped] line, without secrets
-/// in addresses, like [`complain`].
+/// A writer for log events. Each event is written to standard error immediately, as one [escaped]
+/// line. Secrets in addresses are removed in the same way as by [`complain`].
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EscapedStderr;
 
 impl EscapedStderr {
-    /// Writes a line, and ignores an error.
+    /// Writes a line. Errors are ignored.
     pub(crate) fn write_line(line: &str) {
         let _ = writeln!(io::stderr().lock(), "{}", escaped(line));
     }

@@ -54,7 +54,7 @@ pub(crate) async fn prune(arguments: PruneArguments) -> Result<ExitCode, CliErro
     let keep = match (arguments.keep_messages, arguments.older_than) {
         (Some(count), _) => Keep::Messages(count),
         (None, Some(Age(age))) => Keep::Since(time_before(SystemTime::now(), age)),
-        // Clap requires one of the options.
+        // This case cannot occur, because clap requires one of the two options.
         (None, None) => return Ok(ExitCode::from(2)),
     };
     let store = match arguments.dry_run {
@@ -84,7 +84,7 @@ pub(crate) async fn prune(arguments: PruneArguments) -> Result<ExitCode, CliErro
     Ok(ExitCode::from(u8::from(summary.left_alone > 0)))
 }
 
-/// The deleted runs and messages, or those that would be deleted.
+/// The numbers of deleted runs and messages, or with `--dry-run` the numbers that would be deleted.
 #[derive(Serialize)]
 struct Summary {
     kind: &'static str,
@@ -92,8 +92,9 @@ struct Summary {
     conversations: usize,
     runs: u64,
     messages: u64,
-    /// The number of conversations that were skipped, because they are damaged or have a run in progress,
-    /// and of those from which fewer messages were deleted than requested.
+    /// The number of conversations that were not pruned as requested: those that were skipped,
+    /// because they are damaged or have a run in progress, and those from which fewer messages were
+    /// deleted than requested.
     left_alone: usize,
 }
 
@@ -163,7 +164,7 @@ fn outcome<'a>(key: &'a ConversationKey, kind: &'static str, what: Change) -> Ou
     Outcome { kind, scope: key.scope(), conversation: key.id(), what }
 }
 
-/// Determines which runs of a conversation would be deleted.
+/// Determines which runs of a conversation a prune would delete.
 async fn planned(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -173,7 +174,7 @@ async fn planned(
     if let Some(open) = rows.head.open_run {
         return Err(StoreError::UnderWay { key: key.clone(), run: open.run });
     }
-    // The run of an unreadable message is unknown; loading reports the error.
+    // If a message is unreadable, its run is unknown. `load` then returns the error.
     let history = store.load(key).await?;
     let mut pruning = Pruning::new(key, &history.head, keep);
     for (sequence, message) in history.numbered() {

@@ -85,7 +85,7 @@ pub(crate) async fn recover(arguments: RecoverArguments) -> Result<ExitCode, Cli
             }
             Err(source) => return Err(CliError::OpenRun { key, source }),
         };
-        // The run may have ended since it was listed.
+        // The run may have ended after it was listed.
         let Some(open) = open.filter(is_old_enough) else { continue };
         let run = Some(open.run);
         if open.is_held_at(now) && !arguments.force {
@@ -113,7 +113,7 @@ pub(crate) async fn recover(arguments: RecoverArguments) -> Result<ExitCode, Cli
     Ok(code)
 }
 
-/// The progress of the command, for the report.
+/// Reports and counts the runs that were ended or skipped.
 struct Recovery {
     report: Report,
     summary: Summary,
@@ -136,7 +136,7 @@ impl Recovery {
         self.report.write(&line, &RecoveredRun::of(done, key, Some(run)));
     }
 
-    /// Reports a run that is not ended. A run whose row cannot be read has no id.
+    /// Reports a run that was skipped. The run id is `None` if the row of the run is unreadable.
     fn leave_alone(&mut self, key: &ConversationKey, run: Option<RunId>, why: &str) {
         self.summary.left_alone += 1;
         let run = run.map(|run| run.to_string());

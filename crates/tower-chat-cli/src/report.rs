@@ -1,10 +1,10 @@
-//! The output of a command: lines for people, or JSON objects, one per line.
+//! Writes the output of a command, as lines for people or as one JSON object per line.
 
 use serde::Serialize;
 
 use crate::{error::CliError, output::Lines};
 
-/// Writes to standard output in one of the two forms.
+/// Writes to standard output, either lines for people or JSON objects.
 #[derive(Debug)]
 pub(crate) struct Report {
     as_json: bool,
@@ -16,7 +16,7 @@ impl Report {
         Self { as_json, lines: Lines::default() }
     }
 
-    /// Writes the object if the output is JSON, otherwise the line, which has the same content.
+    /// Writes `object` if the output is JSON, and otherwise `line`, which has the same content.
     pub(crate) fn write(&mut self, line: &str, object: &impl Serialize) {
         if self.as_json {
             #[allow(clippy::expect_used, reason = "texts and numbers have a JSON form")]
@@ -27,7 +27,7 @@ impl Report {
         }
     }
 
-    /// Writes the object if the output is JSON, otherwise nothing.
+    /// Writes `object` if the output is JSON, and nothing otherwise.
     pub(crate) fn write_object(&mut self, object: &impl Serialize) {
         if self.as_json {
             self.write("", object);

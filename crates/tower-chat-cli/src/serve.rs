@@ -18,7 +18,7 @@ use crate::{
     store::StoreLocation,
 };
 
-/// The environment variable with the token of the pages.
+/// The environment variable that contains the token for the pages.
 const TOKEN_VARIABLE: &str = "TOWER_CHAT_INSPECTOR_TOKEN";
 
 /// The arguments of `serve`.
@@ -57,12 +57,13 @@ pub(crate) struct ServeArguments {
     pub(crate) no_token: bool,
 }
 
-/// The token that readers need.
+/// The token that a reader needs.
 #[derive(Debug)]
 enum Token {
-    /// The token in the environment, which the operator has given to the readers.
+    /// The token in the environment variable [`TOKEN_VARIABLE`], which the operator passes to the
+    /// readers.
     Given(OsString),
-    /// A new token for this process, which is printed.
+    /// A token that was generated for this process. The command prints a link that contains it.
     Made(String),
     None,
 }
@@ -74,8 +75,8 @@ impl Token {
         match given {
             Some(_) if arguments.no_token => Err(CliError::TokenAndNone),
             Some(token) => Ok(Self::Given(token)),
-            // Readers on other machines need a token that outlives this process, so the operator must
-            // choose it.
+            // Readers on other machines need a token that remains valid when the command is started
+            // again. The operator must therefore set the token.
             None if !address.ip().is_loopback() => Err(CliError::TokenNeeded { address }),
             None if arguments.no_token => Ok(Self::None),
             None => {
@@ -94,7 +95,7 @@ pub(crate) struct NamedPolicy {
     policy: ReplayPolicy,
 }
 
-/// The error of a text that is not a replay policy.
+/// The error of parsing a text that is not a name and a replay policy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum NoPolicy {
     #[error("it is not a name with settings, such as recent={{\"window\":{{\"turns\":20}}}}")]
@@ -117,7 +118,7 @@ impl FromStr for NamedPolicy {
     }
 }
 
-/// Opens the update log, which must exist only if the operator has named it.
+/// Opens the update log. If the log does not exist, fails only if the operator has named the log.
 async fn runs(
     updates: Option<&StoreLocation>,
     store: &StoreLocation,
@@ -139,7 +140,7 @@ async fn runs(
     Ok(opened.map(DetachedRunsLayer::new))
 }
 
-/// Serves the pages of a store until Ctrl-C.
+/// Serves the pages of a store until the user presses Ctrl-C.
 pub(crate) async fn serve(arguments: ServeArguments) -> Result<ExitCode, CliError> {
     let token = Token::of(&arguments)?;
     let store = match arguments.allow_writes {

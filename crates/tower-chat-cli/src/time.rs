@@ -1,4 +1,4 @@
-//! Parses points in time in options, and formats times.
+//! Parses the times in options, and formats times.
 
 use std::{
     str::FromStr,
@@ -9,12 +9,12 @@ use jiff::{Timestamp, civil::DateTime, tz::TimeZone};
 
 use crate::age::Age;
 
-/// A point in time on the command line: an age (`12h` is twelve hours ago), a day, or a time. The
-/// default time zone is UTC.
+/// A point in time on the command line: an age (`12h` is the time twelve hours ago), a day, or a
+/// time. A time without a time zone is interpreted as UTC.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PointInTime(pub(crate) SystemTime);
 
-/// The error of a text that is not a point in time.
+/// The error of parsing a text that is not a point in time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "it is neither an age, such as 30d, 12h, 15m or 45s, nor a time, such as 2026-11-30 or 2026-11-30T08:15:00Z"
@@ -26,7 +26,7 @@ impl FromStr for PointInTime {
 
     fn from_str(text: &str) -> Result<Self, NoTime> {
         if let Ok(Age(age)) = text.parse() {
-            // The result is not before the Unix epoch.
+            // An age that would result in a time before 1970 is replaced by the beginning of 1970.
             let (first, since) = (SystemTime::UNIX_EPOCH, SystemTime::now().checked_sub(age));
             return Ok(Self(since.map_or(first, |since| since.max(first))));
         }
@@ -48,7 +48,7 @@ pub(crate) fn exact(time: SystemTime) -> String {
     written(time, "%Y-%m-%dT%H:%M:%S%.3fZ")
 }
 
-/// Formats a time; `-` if the calendar does not have it.
+/// Formats a time. Returns `-` if the calendar cannot represent the time.
 fn written(time: SystemTime, format: &str) -> String {
     let time = Timestamp::try_from(time);
     time.map_or_else(|_| "-".to_owned(), |time| time.strftime(format).to_string())
@@ -59,7 +59,8 @@ pub(crate) fn seconds(duration: Duration) -> String {
     format!("{:.3} s", duration.as_secs_f64())
 }
 
-/// Returns the time between two points, if both are known; zero if the clock was set back.
+/// Returns the duration between two times, if both are known. The duration is zero if the second
+/// time is earlier, because the clock was set back.
 pub(crate) fn between(from: Option<SystemTime>, to: Option<SystemTime>) -> Option<Duration> {
     Some(to?.duration_since(from?).unwrap_or_default())
 }

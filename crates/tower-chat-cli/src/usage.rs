@@ -38,7 +38,7 @@ pub(crate) struct UsageArguments {
     json: bool,
 }
 
-/// The groups in which usage is summed.
+/// The groups for which usage is added up.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, clap::ValueEnum)]
 enum Grouping {
     /// By run
@@ -75,7 +75,7 @@ impl Grouping {
     }
 }
 
-/// Prints the usage of runs.
+/// Prints the sums of the usage of runs.
 pub(crate) async fn usage(arguments: UsageArguments) -> Result<ExitCode, CliError> {
     let store = arguments.store.open_to_read("list").await?;
     let mut query = UsageQuery::in_all_scopes(arguments.by.of_store());
@@ -95,7 +95,7 @@ pub(crate) async fn usage(arguments: UsageArguments) -> Result<ExitCode, CliErro
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns a heading, a row for each group, and the sum.
+/// Returns the rows of a table: a heading, a row for each group, and the sum.
 fn rows(by: Grouping, totals: &[UsageTotals]) -> Vec<Vec<String>> {
     let heading = by.headings().iter().chain(&["runs"]).chain(&figures::HEADINGS);
     let mut rows = vec![heading.map(|cell| (*cell).to_owned()).collect()];
@@ -111,7 +111,7 @@ fn rows(by: Grouping, totals: &[UsageTotals]) -> Vec<Vec<String>> {
     if let Some(first) = sum.first_mut() {
         "total".clone_into(first);
     }
-    // The sum has no number of runs, because a run counts in each group in which it has usage.
+    // The row of the sum has no number of runs, because one run may belong to several groups.
     sum.push(String::new());
     sum.extend(figures::cells(&all));
     rows.push(sum);
@@ -157,7 +157,7 @@ impl UsageLine {
         line
     }
 
-    /// Returns the name of the group as cells of a table.
+    /// Returns the cells that name the group.
     fn names(self, by: Grouping) -> Vec<String> {
         let model = self.model.flatten();
         let all = [self.scope, self.id, self.run, model, self.day];

@@ -29,7 +29,7 @@ struct Vacuumed {
     bytes_before: u64,
 }
 
-/// Rewrites a store's file, without remains of deleted data.
+/// Rewrites the file of a store, so that the file contains no remains of deleted data.
 pub(crate) async fn vacuum(arguments: VacuumArguments) -> Result<ExitCode, CliError> {
     let file = arguments.store.file("vacuum")?;
     let opened = arguments.store.open_to_change("vacuum").await?;

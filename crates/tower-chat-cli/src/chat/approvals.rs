@@ -9,20 +9,20 @@ use super::{
     input::Input, interrupts::Interrupts, screen::Screen, servers::Approve, stored::call_line,
 };
 
-/// The result that the model is sent for a call that the user has rejected.
+/// The result that the model receives for a call that the user has rejected.
 const REFUSED: &str = "The user has refused this call.";
 
-/// The result that the model is sent for a call that needs approval, with `--approve never`.
+/// With `--approve never`, the result that the model receives for a call that needs approval.
 const NOT_ALLOWED: &str = "This call needs approval, and none is given in this session.";
 
-/// The outcome of a question about the calls of one answer.
+/// The outcome of asking the user about the calls of one answer.
 #[derive(Debug)]
 pub(super) enum Decision {
     /// The user has decided about each call.
     Made(Vec<ApprovalResponse>),
-    /// The calls continue to wait.
+    /// The user has not decided, and the calls continue to wait for approval.
     Postponed,
-    /// The input has ended, and the calls continue to wait.
+    /// The input has ended, and the calls continue to wait for approval.
     InputEnded,
 }
 
@@ -36,7 +36,8 @@ pub(super) struct Approver<'a> {
 }
 
 impl Approver<'_> {
-    /// Asks for decisions about the calls of one answer, which wait together.
+    /// Asks for decisions about the calls of one answer. All of these calls wait until the user has
+    /// decided about each of them.
     pub(super) async fn decide(
         &mut self,
         waiting: &[ApprovalRequest],
@@ -72,12 +73,13 @@ impl Approver<'_> {
         request.reject(NOT_ALLOWED)
     }
 
-    /// Asks the user about one call. Without an answer, returns the outcome for all calls.
+    /// Asks the user about one call. If the user does not decide, returns the outcome for all calls
+    /// of the answer.
     async fn ask(
         &mut self,
         request: &ApprovalRequest,
     ) -> std::io::Result<Result<ApprovalResponse, Decision>> {
-        // The call is shown in full, because the decision is about all of it.
+        // The call is printed completely, because the decision applies to all of its arguments.
         let call = format!("* {} {}", request.call.name, request.call.arguments);
         if !self.input.is_terminal() {
             self.screen.note(&format!(
@@ -112,20 +114,20 @@ impl Approver<'_> {
     }
 }
 
-/// The user's answer to a question.
+/// The answer of the user to a question.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Answer {
     Yes,
     No,
-    /// Pasted text, or a text that other lines followed at once.
+    /// Pasted text, or a line that other lines followed without a pause.
     Pasted,
     Unclear,
 }
 
-/// Asks whether a call may run. `None` if the input has ended.
+/// Asks whether a call may run. Returns `None` if the input has ended.
 ///
-/// Text that arrived before the question is not an answer, because the user typed it for another purpose
-/// while the model answered. A line of a paste is not an answer either.
+/// Input that arrived before the question is dropped, because the user typed it for another purpose
+/// while the model answered. Pasted text is not accepted as an answer.
 async fn answer(
     input: &mut Input,
     screen: &mut Screen,

@@ -1,4 +1,4 @@
-//! Follows a run of another process.
+//! Implements `--attach`: follows a run that another process executes.
 
 use std::process::ExitCode;
 
@@ -74,7 +74,7 @@ async fn follow(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the end of the run, and returns the exit code.
+/// Prints how the run has ended, and returns the exit code.
 fn ended(end: &RunEnd, printer: &mut Printer) -> ExitCode {
     let note = match end {
         RunEnd::Completed => return ExitCode::SUCCESS,

@@ -16,7 +16,7 @@ use tower_chat_delivery::{DeliveryError, RunKey, UpdateLogError};
 use super::provider::ProviderName;
 use crate::{error::chain, store::KEYS_VARIABLE};
 
-/// The reason why a chat cannot begin or continue.
+/// An error that prevents the beginning of a chat, or ends the chat.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ChatError {
     #[error("{cause}{}", with_advice(advice))]
@@ -74,7 +74,8 @@ pub(crate) enum ChatError {
 }
 
 impl ChatError {
-    /// Creates the error of a run, or of creating a client, with advice for the user.
+    /// Creates the error for a run that failed, or for a model client that could not be created,
+    /// with advice for the user.
     pub(super) fn run(error: &BoxError, provider: ProviderName) -> Self {
         Self::Run { cause: without_secrets(&chain(&**error)), advice: advice(error, provider) }
     }
@@ -91,7 +92,7 @@ fn with_advice(advice: &str) -> String {
     if advice.is_empty() { String::new() } else { format!("; {advice}") }
 }
 
-/// Returns the `ProviderError` among the sources of an error.
+/// Returns the first `ProviderError` among an error and its sources.
 fn provider_error(error: &BoxError) -> Option<&ProviderError> {
     let mut next: Option<&(dyn std::error::Error + 'static)> = Some(&**error);
     while let Some(error) = next {
@@ -103,7 +104,8 @@ fn provider_error(error: &BoxError) -> Option<&ProviderError> {
     None
 }
 
-/// Returns advice about an error; empty if the text of the error already contains it.
+/// Returns advice about an error. The text is empty if the message of the error already contains
+/// the advice.
 fn advice(error: &BoxError, provider: ProviderName) -> String {
     let Some(error) = provider_error(error) else { return String::new() };
     let variables = provider.key_variables().join(" or ");

@@ -1,9 +1,9 @@
-//! Reads the lines that the user writes.
+//! Reads the lines of standard input.
 //!
-//! The terminal itself edits a line until it is sent (erase, kill, reprint), which every terminal
-//! supports. A line editor in the program would add a history and arrow keys, but would need the
-//! terminal's raw mode, in which Ctrl-C is an input byte instead of a signal, also while an answer is
-//! streamed.
+//! Until the user presses the return key, the line discipline of the terminal edits the line
+//! (erase, kill, reprint), which every terminal supports. A line editor in the program would offer
+//! a history and arrow keys, but would require the raw mode of the terminal. In raw mode, Ctrl-C is
+//! an input byte instead of a signal, even while an answer is streamed.
 
 #[cfg(unix)]
 mod terminal;
@@ -19,21 +19,22 @@ use tokio::sync::mpsc;
 
 pub(crate) use self::typed::TypedLine;
 
-/// The largest number of lines that wait for an answer. A program that writes more lines is blocked.
+/// The maximum number of lines that are read before the chat needs them. If a program writes more
+/// lines, its write blocks.
 const MAX_WAITING: usize = 64;
 
-/// The time for which a terminal must be silent before a question. A terminal passes a large paste on in
-/// pieces, without pauses between them.
+/// The time for which a terminal must send no input before a question is printed. A terminal sends
+/// a large paste in pieces, without pauses between the pieces.
 const SILENCE_BEFORE: Duration = Duration::from_millis(250);
 
-/// The time for which a terminal must be silent after an answer. If other lines follow a `y` without a
-/// pause, the `y` was pasted.
+/// The time for which a terminal must send no input after an answer. If other lines follow a `y`
+/// without a pause, the `y` was pasted.
 const SILENCE_AFTER: Duration = Duration::from_millis(100);
 
 /// Standard input, line by line.
 ///
-/// A thread reads it instead of a task, because a read cannot be cancelled and the runtime would wait
-/// for it at its end.
+/// A thread reads standard input. A task on the runtime's blocking pool could not be cancelled
+/// during a read, and the shutdown of the runtime would wait for the task.
 #[derive(Debug)]
 pub(crate) struct Input {
     lines: mpsc::Receiver<io::Result<TypedLine>>,
@@ -43,11 +44,11 @@ pub(crate) struct Input {
 }
 
 impl Input {
-    /// Begins to read.
+    /// Starts the thread that reads standard input.
     ///
     /// # Errors
     ///
-    /// If the thread that reads a terminal cannot be started.
+    /// Fails if the thread that reads a terminal cannot be started.
     pub(crate) fn open() -> io::Result<Self> {
         let (sender, lines) = mpsc::channel(MAX_WAITING);
         let is_terminal = io::stdin().is_terminal();
@@ -77,24 +78,26 @@ impl Input {
         self.is_terminal
     }
 
-    /// Returns the next line; `None` after the last one. Cancel safe: dropping the future loses no line.
+    /// Returns the next line, or `None` after the last line. This method is cancel safe: if the
+    /// future is dropped, no line is lost.
     pub(crate) async fn next(&mut self) -> Option<io::Result<TypedLine>> {
         self.lines.recv().await
     }
 
-    /// Drops all input that has arrived, so that it does not answer the next question: the lines that
-    /// were read, the input that the terminal still buffers, and the beginning of a line. Returns when
-    /// the terminal is silent.
+    /// Drops all input that has arrived, so that it cannot answer the next question. This input
+    /// consists of lines that the thread has read, of the terminal's buffer, and of an incomplete
+    /// line. Returns when the terminal has sent no input for [`SILENCE_BEFORE`].
     pub(crate) async fn drop_waiting(&mut self) {
         self.settle(SILENCE_BEFORE).await;
     }
 
-    /// Returns whether more lines followed the last one without a pause. Drops these lines.
+    /// Returns whether other lines followed the last line without a pause, and drops these lines.
     pub(crate) async fn has_more_at_once(&mut self) -> bool {
         self.settle(SILENCE_AFTER).await
     }
 
-    /// Drops lines until none has arrived for this time. Returns whether there were any.
+    /// Drops lines until no line has arrived for the time `silence`. Returns whether any line was
+    /// dropped.
     #[cfg(unix)]
     async fn settle(&mut self, silence: Duration) -> bool {
         let mut had_lines = false;
@@ -105,7 +108,7 @@ impl Input {
                 tokio::select! {
                     biased;
                     line = self.lines.recv() => match line {
-                        // The thread has ended; `next` returns the end or the error.
+                        // The thread has ended. `next` returns the end or the error afterwards.
                         None | Some(Err(_)) => return had_lines,
                         Some(Ok(_)) => had_lines = true,
                     },
@@ -116,7 +119,8 @@ impl Input {
                 }
             }
         }
-        // The thread sends lines before it completes the request, so more lines may be in the channel.
+        // Before the thread has answered the request, it may have sent further lines, which are
+        // still in the channel.
         self.drop_read() || had_lines
     }
 

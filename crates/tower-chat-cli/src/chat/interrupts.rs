@@ -7,13 +7,13 @@ type Signal = tokio::signal::unix::Signal;
 #[cfg(windows)]
 type Signal = tokio::signal::windows::CtrlC;
 
-/// The interrupts that the user sends. After [`listen`](Self::listen), an interrupt no longer ends the
-/// process.
+/// Receives the interrupt signals that Ctrl-C sends. After [`listen`](Self::listen), such a signal
+/// no longer ends the process.
 #[derive(Debug)]
 pub(crate) struct Interrupts(Signal);
 
 impl Interrupts {
-    /// Begins to listen.
+    /// Begins to listen for interrupt signals.
     pub(crate) fn listen() -> io::Result<Self> {
         #[cfg(unix)]
         let signal = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt());
@@ -22,7 +22,8 @@ impl Interrupts {
         Ok(Self(signal?))
     }
 
-    /// Waits for the next interrupt. Cancel safe: dropping the future loses no interrupt.
+    /// Waits for the next interrupt signal. This method is cancel safe: if the future is dropped,
+    /// no signal is lost.
     pub(crate) async fn next(&mut self) {
         if self.0.recv().await.is_none() {
             std::future::pending::<()>().await;

@@ -46,11 +46,12 @@ use crate::{
     store::StoreLocation,
 };
 
-/// The lease of a chat's run, which is shorter than the library's 15 seconds, because a user waits for
-/// its end after a crash.
+/// The duration of the lease on a run of a chat. After a crash, the user must wait until this lease
+/// has expired. The duration is therefore shorter than the default of 15 seconds.
 const LEASE: Duration = Duration::from_secs(5);
 
-/// The maximum wait for the run of another process, which is longer than the library's lease.
+/// The maximum time to wait until the lease of another process has expired. The value exceeds the
+/// default duration of a lease.
 const LEASE_WAIT: Duration = Duration::from_secs(20);
 
 /// The arguments of `chat`.
@@ -125,7 +126,7 @@ pub(crate) struct ChatArguments {
     pub(crate) verbose: bool,
 }
 
-/// Chats until the input ends, or follows a run.
+/// Runs a chat until the input ends, or follows a run with `--attach`.
 pub(crate) async fn chat(arguments: ChatArguments) -> Result<ExitCode, CliError> {
     let mut interrupts = Interrupts::listen().map_err(ChatError::Interrupts)?;
     if let Some(run) = arguments.attach {
@@ -134,7 +135,7 @@ pub(crate) async fn chat(arguments: ChatArguments) -> Result<ExitCode, CliError>
     let (Some(provider), Some(model)) = (arguments.provider, arguments.model.as_deref()) else {
         return Err(ChatError::NoModel.into());
     };
-    // The client is created first, because a missing key is the most frequent error.
+    // The model client is created first, because a missing key is the most frequent error.
     let client = provider.client(model, arguments.base_url.as_deref());
     let client = client.map_err(|error| ChatError::run(&error.into(), provider))?;
     let (sender, events) = mpsc::unbounded_channel();
@@ -198,15 +199,16 @@ fn pipeline(
     let journal = JournalPolicy::default()
         .with_lease(LEASE)
         .with_max_lease_wait(LEASE_WAIT)
-        // The user is present, so an interrupted run is committed at once.
+        // An interrupted run is committed immediately, because the user, who is present, decides
+        // how to continue.
         .on_disconnect(OnDisconnect::Commit)
-        // After a failure, a new message continues from the stored messages.
+        // After a failed run, the next message follows the messages that the run has stored.
         .on_open_run(OnOpenRun::Commit);
     let policy = PersistencePolicy::default()
         .on_store_failure(StoreFailure::FailCall)
         .with_partial_text(true)
         .with_journal(journal)
-        // Waits for the run of a process that may have died.
+        // Waits for the open run of another process, because this process may have died.
         .with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 1 });
     ChatPipeline::builder(client)
         .tool_loop(ToolLoopLayer::new(tools).include_error_details(true))
@@ -217,7 +219,7 @@ fn pipeline(
         .map_err(ChatError::Build)
 }
 
-/// Returns the key of the conversation, with a new name if the command line has none.
+/// Returns the key of the conversation. If the command line contains no name, generates a new name.
 async fn conversation_key(
     arguments: &ChatArguments,
     store: &dyn HistoryStore,
@@ -240,7 +242,7 @@ async fn conversation_key(
     }
 }
 
-/// Returns the owner of the conversation.
+/// Returns the scope of the conversation.
 fn scope(arguments: &ChatArguments) -> String {
     arguments.scope.clone().or_else(user_name).unwrap_or_else(|| "me".to_owned())
 }
@@ -250,7 +252,7 @@ fn user_name() -> Option<String> {
     variables.iter().find_map(|name| std::env::var(name).ok().filter(|user| !user.is_empty()))
 }
 
-/// Returns the time in UTC, with a resolution of a second.
+/// Returns a name that consists of the date and the time in UTC, with a resolution of a second.
 fn dated_name(now: SystemTime) -> String {
     let now = jiff::Timestamp::try_from(now).unwrap_or_default();
     now.strftime("%Y-%m-%d-%H%M%S").to_string()

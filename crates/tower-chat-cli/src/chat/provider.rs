@@ -11,7 +11,7 @@ use tower_chat::{
     },
 };
 
-/// A model client of any provider.
+/// The model client of a chat, for any provider.
 pub(crate) type ModelClient = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
 /// The provider of the model.
@@ -47,8 +47,8 @@ pub(crate) enum ProviderName {
 }
 
 impl ProviderName {
-    /// Returns the environment variables of the key; the first one that is set is used. Empty if the
-    /// provider needs no key.
+    /// Returns the names of the environment variables that may contain the key. The first variable
+    /// that is set is used. The list is empty if the provider needs no key.
     pub(crate) fn key_variables(self) -> &'static [&'static str] {
         match self {
             Self::Openai | Self::OpenaiResponses => &["OPENAI_API_KEY"],
@@ -66,7 +66,7 @@ impl ProviderName {
         }
     }
 
-    /// Returns the variables of all providers, each once.
+    /// Returns the names of the environment variables of all providers, each name once.
     pub(crate) fn all_key_variables() -> Vec<&'static str> {
         let all = Self::value_variants().iter().flat_map(|provider| provider.key_variables());
         let mut variables: Vec<&'static str> = Vec::new();
@@ -78,13 +78,13 @@ impl ProviderName {
         variables
     }
 
-    /// Returns the name on the command line.
+    /// Returns the name of the provider on the command line.
     pub(crate) fn as_argument(self) -> String {
         self.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
     }
 
-    /// Creates a client of the provider with the key in the environment. A service at another address
-    /// may need no key.
+    /// Creates a model client with the key in the environment. With `base_url`, a missing key is
+    /// not an error, because a compatible service may need no key.
     pub(crate) fn client(
         self,
         model: &str,
@@ -119,7 +119,8 @@ impl ProviderName {
     }
 }
 
-/// The settings of a client. `variables` are the environment variables of the provider's key.
+/// The settings of a model client. `variables` are the names of the environment variables that may
+/// contain the key.
 struct ClientSettings<'a> {
     variables: &'static [&'static str],
     model: &'a str,
@@ -127,8 +128,8 @@ struct ClientSettings<'a> {
 }
 
 impl ClientSettings<'_> {
-    /// Returns the variable with the key: the first one that is set, or else the first one, which the
-    /// error names.
+    /// Returns the name of the first variable that is set. If none is set, returns the first name,
+    /// which the error then contains.
     fn variable(&self) -> Option<&'static str> {
         let is_set = |name: &&&str| is_variable_set(name);
         self.variables.iter().find(is_set).or(self.variables.first()).copied()
@@ -178,7 +179,8 @@ impl ClientSettings<'_> {
     }
 }
 
-/// Returns a policy with few attempts and short waits, because a user waits and can repeat the question.
+/// Returns a retry policy with few attempts and short waits, because the user waits for the answer
+/// and can send the message again.
 fn retries() -> RetryPolicy {
     let longest = std::time::Duration::from_secs(15);
     RetryPolicy::new().with_max_attempts(3).with_max_retry_after(longest).with_deadline(longest)

@@ -1,4 +1,4 @@
-//! The messages that a session prints after a run.
+//! Prints messages about a run after the run has ended.
 
 use tower_chat::{
     Finish, Role,
@@ -14,14 +14,14 @@ use super::{
 };
 
 impl Session {
-    /// Prints the properties of an answer that its text does not show.
+    /// Prints notes about the end of an answer, such as that the answer was cut off.
     pub(super) fn report_finish(&mut self, finish: &Finish) {
         for note in notes_of(finish, self.settings.is_verbose) {
             self.note(&note);
         }
     }
 
-    /// Prints the messages of an interrupted run that are stored.
+    /// Prints which messages of an interrupted run are stored.
     pub(super) async fn report_interrupted(&mut self, run: RunId) -> Result<(), ChatError> {
         match self.stored_of(run).await? {
             Some(stored) => self.note(&format!("interrupted; stored of this run: {stored}")),
@@ -30,7 +30,8 @@ impl Session {
         Ok(())
     }
 
-    /// Returns the outcome of a run that failed, with advice for the user.
+    /// Returns a text that says which messages of a failed run are stored, and what the user can
+    /// do.
     pub(super) async fn report_of_failure(&mut self, run: RunId) -> Result<String, ChatError> {
         let stored = self.stored_of(run).await?;
         let is_open = self.head().await?.open_run.is_some_and(|open| open.run == run);
@@ -56,16 +57,17 @@ impl Session {
         })
     }
 
-    /// Describes the stored messages of a run.
+    /// Returns a description of the stored messages of a run.
     async fn stored_of(&self, run: RunId) -> Result<Option<String>, ChatError> {
-        // A run that was dropped has submitted its writes.
+        // If the response of a run is dropped, the run submits its writes without waiting for them.
         self.store.flush().await.map_err(ChatError::Flush)?;
         let history = self.store.load(&self.settings.key).await;
         let history = history.map_err(|source| self.not_read(source))?;
         Ok(stored_of_run(history.messages.iter(), run))
     }
 
-    /// Sets the title of the conversation from the user's first message, if it has none.
+    /// Sets the title of the conversation to the beginning of the user's first message, unless the
+    /// conversation has a title.
     pub(super) async fn set_title(&mut self) -> Result<(), ChatError> {
         if self.has_title {
             return Ok(());
@@ -92,7 +94,8 @@ impl Session {
         };
         let Ok(description) = summary.description.with_title(title) else { return Ok(()) };
         match self.store.set_description(key, &description, summary.description_version).await {
-            // Another program has changed the description meanwhile.
+            // `DescriptionChanged` means that another program has set a description at the same
+            // time.
             Ok(_) | Err(StoreError::DescriptionChanged { .. }) => self.has_title = true,
             Err(error) => return Err(not_set(error)),
         }
@@ -104,7 +107,7 @@ impl Session {
     }
 }
 
-/// Describes the properties of an answer that its text does not show, one line for each.
+/// Returns the notes about the end of an answer, one line for each note.
 pub(super) fn notes_of(finish: &Finish, is_verbose: bool) -> Vec<String> {
     let mut notes = Vec::new();
     match &finish.reason {

@@ -1,4 +1,4 @@
-//! The output of a chat: answers on standard output, all other text on standard error.
+//! Prints the output of a chat: answers to standard output, and all other text to standard error.
 
 use std::io::{self, ErrorKind, IsTerminal, Write};
 
@@ -9,33 +9,34 @@ use crate::output::{KEPT_IN_TEXT, escaped};
 const DIM: &str = "\u{1b}[2m";
 const PLAIN: &str = "\u{1b}[0m";
 
-/// Turns bracketed paste on, in which a terminal marks pasted text.
+/// The escape sequence that enables bracketed paste mode, in which a terminal marks pasted text.
 const MARK_PASTES: &str = "\u{1b}[?2004h";
 const MARK_NO_PASTES: &str = "\u{1b}[?2004l";
 
-/// The line that was begun and not ended.
+/// The output that was written without a line feed at its end.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OpenLine {
     Answer,
     Reasoning,
 }
 
-/// The texts that are printed besides answers.
+/// Sets which texts are printed in addition to answers.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ScreenOptions {
-    /// The reasoning of the model.
+    /// Whether the reasoning of the model is printed.
     pub(crate) reasoning: bool,
-    /// Whether the user is prompted.
+    /// Whether a prompt for the user is printed.
     pub(crate) has_prompt: bool,
 }
 
-/// Prints a chat. After an error of standard output, later parts of answers are dropped.
+/// Prints the output of a chat. After writing to standard output has failed, later parts of answers
+/// are not printed.
 #[derive(Debug)]
 pub(crate) struct Screen {
     options: ScreenOptions,
     has_colours: bool,
     open: Option<OpenLine>,
-    /// Escapes the pieces of the current answer, or of the current reasoning.
+    /// Escapes control characters in the pieces of the current answer or reasoning.
     pieces: VisiblePieces<'static>,
     failed: Option<io::Error>,
     marks_pastes: bool,
@@ -49,7 +50,7 @@ impl Screen {
         Self { options, has_colours, open: None, pieces, failed: None, marks_pastes: false }
     }
 
-    /// Turns bracketed paste on until the screen is dropped.
+    /// Enables bracketed paste mode. Dropping the screen disables the mode.
     pub(crate) fn mark_pastes(&mut self) {
         if self.options.has_prompt && io::stderr().is_terminal() {
             self.marks_pastes = true;
@@ -57,7 +58,7 @@ impl Screen {
         }
     }
 
-    /// Prints a delta of an answer, with its line feeds. Other control characters are escaped.
+    /// Prints a delta of an answer. Control characters other than line feeds are escaped.
     pub(crate) fn answer(&mut self, text: &str) {
         if text.is_empty() {
             return;
@@ -70,7 +71,7 @@ impl Screen {
         self.open = (!text.ends_with('\n')).then_some(OpenLine::Answer);
     }
 
-    /// Prints a delta of reasoning, if the option is set.
+    /// Prints a delta of reasoning if [`ScreenOptions::reasoning`] is set.
     pub(crate) fn reasoning(&mut self, text: &str) {
         if !self.options.reasoning || text.is_empty() {
             return;
@@ -83,7 +84,7 @@ impl Screen {
         self.open = Some(OpenLine::Reasoning);
     }
 
-    /// Ends the current line.
+    /// Writes a line feed if the current line is not empty.
     pub(crate) fn end_line(&mut self) {
         let rest = self.pieces.finish();
         match self.open.take() {
@@ -96,7 +97,7 @@ impl Screen {
         }
     }
 
-    /// Prints a line about the chat.
+    /// Prints a line of text about the chat to standard error.
     pub(crate) fn note(&mut self, line: &str) {
         self.end_line();
         let line = escaped(line);
@@ -111,19 +112,20 @@ impl Screen {
         self.write_note(&escaped(question));
     }
 
-    /// Prompts the user for a message.
+    /// Prints the prompt for a message.
     pub(crate) fn prompt(&mut self) {
         if self.options.has_prompt {
             self.ask("> ");
         }
     }
 
-    /// Returns whether standard output can still be written.
+    /// Returns whether no write to standard output has failed.
     pub(crate) fn is_open(&self) -> bool {
         self.failed.is_none()
     }
 
-    /// Returns whether everything was written. A closed pipe is not an error.
+    /// Flushes the output. Returns an error if a write has failed, unless the reader has closed the
+    /// pipe.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         self.end_line();
         match self.failed.take() {
@@ -145,7 +147,7 @@ impl Screen {
         self.write_note(&if is_coloured { format!("{DIM}{text}{PLAIN}") } else { text });
     }
 
-    /// Writes to standard error, which has no buffer, and ignores an error.
+    /// Writes to standard error, which is not buffered. Errors are ignored.
     fn write_note(&mut self, text: &str) {
         let _ = io::stderr().lock().write_all(text.as_bytes());
     }

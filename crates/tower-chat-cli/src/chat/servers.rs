@@ -1,4 +1,4 @@
-//! The MCP servers of a chat.
+//! Connects to the MCP servers of a chat and provides their tools.
 
 mod environment;
 
@@ -32,14 +32,14 @@ use super::{
 };
 use crate::output::EscapedStderr;
 
-/// The longest time in which a server must begin a session.
+/// The maximum time in which a server must begin a session.
 const SESSION_TIME: Duration = Duration::from_secs(30);
 
-/// The maximum number of bytes at the beginning of a server's standard error that an error message
-/// contains.
+/// The maximum number of bytes of a server's standard error that an error message contains. The
+/// first bytes are used.
 const OUTPUT_LIMIT: usize = 4096;
 
-/// Which calls of tools run without a question to the user.
+/// Determines which tool calls run without asking the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Approve {
     /// Calls of tools that their server declares as read-only; you are asked about other calls
@@ -54,7 +54,7 @@ pub(crate) enum Approve {
 }
 
 impl Approve {
-    /// Returns whether the user may be asked.
+    /// Returns whether the user may be asked about calls.
     pub(super) fn asks(self) -> bool {
         match self {
             Self::Ask | Self::AskAll => true,
@@ -62,7 +62,8 @@ impl Approve {
         }
     }
 
-    /// Returns whether a call waits for a decision.
+    /// Returns whether a call must be approved before it runs. `is_read_only` is the declaration of
+    /// the tool's server.
     fn holds(self, is_read_only: bool) -> bool {
         match self {
             Self::Ask | Self::Never => !is_read_only,
@@ -72,7 +73,7 @@ impl Approve {
     }
 }
 
-/// The MCP servers of a chat.
+/// The options of a chat for its MCP servers.
 #[derive(Debug)]
 pub(crate) struct ServerArguments<'a> {
     pub(crate) commands: &'a [String],
@@ -80,11 +81,11 @@ pub(crate) struct ServerArguments<'a> {
     pub(crate) variables: &'a [String],
     pub(crate) urls: &'a [String],
     pub(crate) approve: Approve,
-    /// Whether the standard error of servers is printed.
+    /// Whether the standard error of the servers is printed.
     pub(crate) verbose: bool,
 }
 
-/// Connections to servers. Dropping it closes them.
+/// The connections to MCP servers. Dropping this value closes the connections.
 #[derive(Debug, Default)]
 pub(crate) struct Servers {
     connections: Vec<RunningService<RoleClient, ()>>,
@@ -92,7 +93,8 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Connects to all servers and lists their tools. The tools report their calls as events.
+    /// Connects to all servers and lists their tools. The returned tools send an event for the
+    /// begin and the end of each call.
     pub(crate) async fn connect(
         arguments: &ServerArguments<'_>,
         events: &mpsc::UnboundedSender<ToolEvent>,
@@ -105,7 +107,8 @@ impl Servers {
         }
         for url in arguments.urls {
             let transport = StreamableHttpClientTransport::from_uri(url.as_str());
-            // The name of the server in errors. A space would end the address there.
+            // The name of the server in errors. Spaces are encoded, because the address would
+            // otherwise appear to end at a space.
             let server = without_secrets(&url.replace(char::is_whitespace, "%20"));
             servers
                 .add(&server, transport, ServerOutput::default(), arguments.approve, events)
@@ -122,7 +125,7 @@ impl Servers {
     /// Ends the sessions.
     pub(crate) async fn close(self) {
         for connection in self.connections {
-            // A server that has exited has ended its session itself.
+            // Cancelling fails only if the server has exited and thereby ended the session.
             let _ = connection.cancel().await;
         }
     }
@@ -180,7 +183,8 @@ fn start(
     let mut process = Command::new(words.first().map_or("", String::as_str));
     process.args(words.iter().skip(1));
     process.env_clear().envs(environment.iter().map(|(name, value)| (name, value)));
-    // The terminal sends Ctrl-C to its whole process group; only the chat must receive it.
+    // On Ctrl-C, the terminal sends the signal to the whole process group. The server must not
+    // receive the signal and therefore gets its own process group.
     #[cfg(unix)]
     process.process_group(0);
     let spawned = TokioChildProcess::builder(process).stderr(Stdio::piped()).spawn();
@@ -191,7 +195,7 @@ fn start(
     Ok((transport, output))
 }
 
-/// Reads the standard error of a server.
+/// The standard error of a server, which a task reads.
 #[derive(Debug, Default)]
 struct ServerOutput {
     begun: OutputBeginning,
@@ -199,8 +203,8 @@ struct ServerOutput {
 }
 
 impl ServerOutput {
-    /// Returns the beginning of the output. Waits for its end, at most 1 s: a server that failed exits,
-    /// and its final output may not have been read.
+    /// Returns the beginning of the output. Waits up to 1 s for the end of the output, because the
+    /// task may not have read the last output of a server that has just failed and exited.
     async fn text(self) -> String {
         if let Some(reader) = self.reader {
             let _ = tokio::time::timeout(Duration::from_secs(1), reader).await;
@@ -210,7 +214,7 @@ impl ServerOutput {
     }
 }
 
-/// The beginning of an output, which is kept for an error message.
+/// The first bytes of an output, for an error message.
 #[derive(Debug, Clone, Default)]
 struct OutputBeginning(Arc<Mutex<Vec<u8>>>);
 

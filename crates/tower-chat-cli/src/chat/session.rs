@@ -1,4 +1,4 @@
-//! A chat from its beginning to its end.
+//! [`Session`], which runs a chat from its beginning to its end.
 
 use std::{process::ExitCode, sync::Arc, time::SystemTime};
 
@@ -23,7 +23,7 @@ use super::{
     turn::{Printer, TurnEnd},
 };
 
-/// The number of messages that are printed when a conversation is continued.
+/// The number of stored messages that are printed when a conversation is continued.
 const LAST_MESSAGES: usize = 6;
 
 const HELP: &str = "/exit ends the chat, /retry repeats a message that failed, and all other \
@@ -38,11 +38,11 @@ pub(super) struct SessionSettings {
     pub(super) approve: Approve,
     pub(super) options: Arc<ChatOptions>,
     pub(super) is_verbose: bool,
-    /// Whether the user has given the conversation's name.
+    /// Whether the command line contains the name of the conversation.
     pub(super) is_named: bool,
 }
 
-/// The resources of a session.
+/// The resources that a session uses.
 pub(super) struct SessionParts {
     pub(super) store: Arc<dyn HistoryStore>,
     pub(super) agent: ChatPipeline,
@@ -65,7 +65,7 @@ pub(super) struct Session {
     /// The last request that failed, for `/retry`.
     failed: Option<ChatRequest>,
     pub(super) has_title: bool,
-    /// Whether calls still wait for approval.
+    /// Whether calls of the conversation wait for approval.
     has_waiting_calls: bool,
 }
 
@@ -73,9 +73,9 @@ pub(super) struct Session {
 pub(super) enum Step {
     /// Reads the next line of the user.
     Line,
-    /// Sends this request.
+    /// Sends this request to the model.
     Ask(ChatRequest),
-    /// Ends the chat.
+    /// Ends the chat with this exit code.
     End(ExitCode),
 }
 
@@ -112,8 +112,8 @@ impl Session {
         Ok(code)
     }
 
-    /// Prints the end of the conversation, continues an open run, and asks about calls that wait for
-    /// approval.
+    /// Prints the last messages of the conversation, continues an open run, and asks the user about
+    /// calls that wait for approval.
     async fn begin(&mut self) -> Result<Step, ChatError> {
         let history = self.store.load(&self.settings.key).await;
         let history = history.map_err(|source| self.not_read(source))?;
@@ -149,7 +149,7 @@ impl Session {
         }
     }
 
-    /// Continues a run that another process has not finished.
+    /// Returns the step that continues an open run, which another process has not finished.
     fn resume(&mut self, report: &OpenRunReport) -> Step {
         let messages = match report.messages.len() {
             1 => "1 message".to_owned(),
@@ -207,7 +207,7 @@ impl Session {
         }
     }
 
-    /// Sends a request, and prints its answer. Returns the next step.
+    /// Sends a request and prints the answer. Returns the next step.
     async fn ask(&mut self, request: ChatRequest) -> Result<Step, ChatError> {
         self.failed = None;
         let run = request.conversation().map_or_else(RunId::new, |conversation| conversation.run);
@@ -241,7 +241,8 @@ impl Session {
         }
     }
 
-    /// Asks for decisions about calls that wait for approval, and returns them as the next request.
+    /// Asks the user about calls that wait for approval. Returns the request that contains the
+    /// decisions.
     async fn decide(&mut self) -> Result<Step, ChatError> {
         let head = self.head().await?;
         let mut postponed = false;
@@ -268,7 +269,7 @@ impl Session {
         Ok(Step::Line)
     }
 
-    /// Creates a request of this conversation.
+    /// Creates a request in this conversation.
     fn request(&self, message: Message) -> ChatRequest {
         ChatRequest::new([message])
             .with_options(self.settings.options.clone())
@@ -284,14 +285,14 @@ impl Session {
         self.printer.screen.note(line);
     }
 
-    /// Ends the line of a prompt without an answer.
+    /// Ends the line of a prompt to which the user has typed nothing.
     fn end_prompt(&mut self) {
         if self.input.is_terminal() {
             self.note("");
         }
     }
 
-    /// Returns 1 if calls wait for approval and there is no terminal; otherwise 0.
+    /// Returns 1 if calls wait for approval and standard input is not a terminal, and 0 otherwise.
     fn exit_code(&self) -> ExitCode {
         ExitCode::from(u8::from(self.has_waiting_calls && !self.input.is_terminal()))
     }

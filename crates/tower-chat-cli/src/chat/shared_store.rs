@@ -1,10 +1,10 @@
-//! A store behind an `Arc<dyn HistoryStore>`.
+//! [`SharedStore`], a store that delegates to an `Arc<dyn HistoryStore>`.
 
 use std::sync::Arc;
 
 use tower_chat::{HistoryStore, store};
 
-/// A store that is shared with the layers of a pipeline.
+/// A store that a chat shares with the layers of its pipeline.
 #[derive(Clone)]
 pub(super) struct SharedStore(pub(super) Arc<dyn HistoryStore>);
 

@@ -1,21 +1,21 @@
-//! Describes the stored messages of a conversation in words.
+//! Formats the stored messages of a conversation for people.
 
 use std::sync::Arc;
 
 use tower_chat::{Message, Part, Role, run::RunId};
 
-/// The largest number of characters of a text that are printed.
+/// The maximum number of characters that are printed of a text.
 const SHOWN_CHARACTERS: usize = 200;
 
-/// The largest number of characters of the first message in a title.
+/// The maximum number of characters of a title.
 const TITLE_CHARACTERS: usize = 60;
 
-/// Returns the beginning of a text in one line.
+/// Returns the beginning of a text as a single line.
 pub(super) fn cut(text: &str) -> String {
     cut_at(text, SHOWN_CHARACTERS)
 }
 
-/// Makes a title from a message; `None` if the message has no text.
+/// Returns a title that is formed from the text of a message, or `None` if the text is empty.
 pub(super) fn title_of(text: &str) -> Option<String> {
     let title = cut_at(text, TITLE_CHARACTERS);
     (!title.is_empty()).then_some(title)
@@ -31,7 +31,7 @@ fn cut_at(text: &str, max_characters: usize) -> String {
     }
 }
 
-/// Returns the lines of a message: its text, its calls and its results.
+/// Formats a message as lines for its text, its calls and its results.
 pub(super) fn lines_of(message: &Message) -> Vec<String> {
     let mut lines = Vec::new();
     let text = cut(&message.text());
@@ -43,7 +43,7 @@ pub(super) fn lines_of(message: &Message) -> Vec<String> {
     lines
 }
 
-/// Returns the lines of the calls and results of a message.
+/// Formats the calls and the results of a message, one line for each.
 pub(super) fn call_lines_of(message: &Message) -> Vec<String> {
     let mut lines = Vec::new();
     for part in &message.parts {
@@ -67,14 +67,13 @@ pub(super) fn call_lines_of(message: &Message) -> Vec<String> {
     lines
 }
 
-/// Returns the line of a tool call.
+/// Formats a tool call as one line.
 pub(super) fn call_line(tool: &str, arguments: &str) -> String {
     format!("* {tool} {}", cut(arguments)).trim_end().to_owned()
 }
 
-/// Describes the stored messages of a run:
-/// `your message, 2 tool calls, 2 results and 1 text of the model`. `None` if no message of the run is
-/// stored.
+/// Returns a description of the stored messages of a run, such as `your message, 2 tool calls, 2
+/// results and 1 text of the model`. Returns `None` if no message of the run is stored.
 pub(super) fn stored_of_run<'m>(
     messages: impl Iterator<Item = &'m Arc<Message>>,
     run: RunId,

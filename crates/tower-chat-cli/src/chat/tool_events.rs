@@ -1,4 +1,4 @@
-//! Events of tool calls, for the output of a chat.
+//! Events about tool calls, which a chat prints.
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use tower_chat::{
 /// An event of a tool call.
 #[derive(Debug)]
 pub(crate) enum ToolEvent {
-    /// The call has begun.
+    /// The tool was called.
     Began { call_id: String, tool: String, arguments: String },
     /// The call has ended.
     Ended { tool: String, outcome: ToolOutcome, duration: Duration },
@@ -23,16 +23,16 @@ pub(crate) enum ToolEvent {
 pub(crate) enum ToolOutcome {
     /// The tool returned a result.
     Done(ToolOutput),
-    /// The tool failed with this error.
+    /// The tool returned this error.
     Failed(String),
     /// The run was interrupted before the tool returned.
     Interrupted,
 }
 
-/// A tool that sends an event when a call begins and when it ends.
+/// A tool that wraps another tool, and sends an event at the beginning and at the end of each call.
 ///
-/// The stream of an answer has the results of a batch only when all of them are ready, and has no times.
-/// The tool itself therefore sends the events.
+/// The stream of an answer is not sufficient, because it contains the results of a batch only after
+/// all calls of the batch have ended, and contains no times.
 #[derive(Debug)]
 pub(crate) struct ReportingTool<T> {
     tool: T,
@@ -58,7 +58,7 @@ impl<T: Tool> Tool for ReportingTool<T> {
             tool: tool.clone(),
             arguments: context.arguments().to_owned(),
         };
-        // Sending fails only after the chat has ended, when the event is no longer needed.
+        // Sending fails only after the chat has ended, which then no longer needs the event.
         let _ = self.events.send(began);
         let mut report =
             Report { tool, began: Instant::now(), events: &self.events, outcome: None };
@@ -75,7 +75,8 @@ impl<T: Tool> Tool for ReportingTool<T> {
     }
 }
 
-/// Sends the end of a call when it is dropped. An interrupted call is dropped without an outcome.
+/// Sends the event at the end of a call when this value is dropped. If the call was interrupted,
+/// the value is dropped before an outcome is set.
 struct Report<'a> {
     tool: String,
     began: Instant,

@@ -1,4 +1,4 @@
-//! One run: a request and its streamed answer.
+//! Executes one run: sends a request, and prints the streamed answer.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -16,27 +16,28 @@ use super::{
     tool_events::{ToolEvent, ToolOutcome},
 };
 
-/// The end of a run.
+/// How a run has ended.
 #[derive(Debug)]
 pub(super) enum TurnEnd {
-    /// The run has an answer.
+    /// The model has answered.
     Answered(Box<Finish>),
-    /// The user interrupted the run: it was stopped, or dropped.
+    /// The user has interrupted the run, which was then stopped or dropped.
     Interrupted,
-    /// The run failed.
+    /// The run has failed.
     Failed(BoxError),
 }
 
-/// Prints runs while they proceed.
+/// Prints the updates of a run when they arrive.
 #[derive(Debug)]
 pub(super) struct Printer {
     pub(super) screen: Screen,
     pub(super) events: mpsc::UnboundedReceiver<ToolEvent>,
-    /// The ids of the calls that have begun and were printed, until their results arrive in the stream.
+    /// The ids of the calls whose beginning was printed, and whose results have not arrived in the
+    /// stream yet.
     reported: Vec<String>,
-    /// Whether text of the current message was printed.
+    /// Whether deltas of the current message were printed.
     has_streamed: bool,
-    /// Whether this process executes the tools, which then send events.
+    /// Whether this process executes the tools. In this case the tools send events.
     has_tools: bool,
 }
 
@@ -45,21 +46,22 @@ impl Printer {
         Self { screen, events, reported: Vec::new(), has_streamed: false, has_tools: true }
     }
 
-    /// Creates a printer for the run of another process. Its calls and results are printed when their
-    /// messages arrive.
+    /// Creates a printer for a run that another process executes. The printer prints calls and
+    /// results when the messages that contain them arrive.
     pub(super) fn of_other_process(screen: Screen) -> Self {
         let (_, events) = mpsc::unbounded_channel();
         Self { has_tools: false, ..Self::new(screen, events) }
     }
 
-    /// Ends the text of an unfinished message, which begins anew.
+    /// Ends the line of an unfinished message, because another attempt of the run will generate the
+    /// message again.
     pub(super) fn restart(&mut self) {
         self.screen.end_line();
         self.has_streamed = false;
     }
 
-    /// Sends a request and prints the updates. The first interrupt stops the run, which stores its
-    /// messages; the second one drops the run.
+    /// Sends a request and prints the updates of the run. The first interrupt stops the run, which
+    /// then stores its messages. The second interrupt drops the run.
     pub(super) async fn run(
         &mut self,
         agent: ChatPipeline,
@@ -126,8 +128,8 @@ impl Printer {
         }
     }
 
-    /// Prints the parts of a whole message that were not printed yet: its text if it was not streamed,
-    /// and results of calls that did not run.
+    /// Prints those parts of a whole message that were not printed before: the text, if no deltas
+    /// of the message were printed, and the results of calls that did not run.
     fn print_message(&mut self, message: &Arc<Message>) {
         if message.role == Role::Assistant {
             if !self.has_streamed {
@@ -152,7 +154,7 @@ impl Printer {
         }
     }
 
-    /// Prints the events of tools that have arrived.
+    /// Prints the tool events that have arrived.
     fn print_events(&mut self) {
         while let Ok(event) = self.events.try_recv() {
             self.print_event(event);

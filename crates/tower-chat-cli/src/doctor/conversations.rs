@@ -1,4 +1,5 @@
-//! Checks the stored conversations: whether the keys open them, and which calls and runs wait.
+//! Checks the stored conversations: whether the keys decrypt them, whether open runs have no
+//! process, and whether calls wait for approval.
 
 use std::{env, time::SystemTime};
 
@@ -15,7 +16,7 @@ use crate::{
     store::{KEYS_VARIABLE, OpenedStore, StoreLocation},
 };
 
-/// Checks the stored conversations. A store that cannot be opened is a finding too.
+/// Checks the stored conversations. If the store cannot be opened, adds a finding.
 pub(super) async fn check(location: &StoreLocation, findings: &mut Findings) {
     let advice = "see the error; the keys of an encrypted store are in TOWER_CHAT_KEYS";
     let opened = match location.open_to_read("check").await {
@@ -25,7 +26,7 @@ pub(super) async fn check(location: &StoreLocation, findings: &mut Findings) {
     if let Err(error) = check_conversations(&opened, findings).await {
         findings.problem("conversations", chain(&error), advice);
     }
-    // The store was only read, so an error of closing it is ignored.
+    // The store was only read. An error when it is closed can therefore be ignored.
     drop(opened.close().await);
 }
 
@@ -44,7 +45,7 @@ async fn check_conversations(
             Ok(head) => {
                 left += usize::from(head.open_run.is_some_and(|open| !open.is_held_at(now)))
             }
-            // No process can resume a run whose row cannot be read.
+            // A run whose row is unreadable is counted, because no process can resume the run.
             Err(error) if error.is_damage() => left += 1,
             Err(source) => return Err(CliError::OpenRun { key, source }),
         }
@@ -70,7 +71,7 @@ async fn check_conversations(
     Ok(())
 }
 
-/// Reads the first conversation, and the first entries of the directory.
+/// Reads the first conversation and the first entries of the directory, as a sample.
 async fn sample(store: &dyn HistoryStore, findings: &mut Findings) -> Result<(), CliError> {
     const ENTRIES: usize = 1000;
     let query = ConversationQuery::in_all_scopes().with_limit(ENTRIES);

@@ -1,4 +1,5 @@
-//! Checks which keys are set in the environment. No key is printed.
+//! Reports which keys of providers are set in the environment. Prints the names of the variables
+//! and not their values.
 
 use super::findings::Findings;
 use crate::chat::{ProviderName, is_variable_set};

@@ -7,10 +7,11 @@ use tower_chat_sqlite::SqliteStore;
 use super::findings::{Findings, Level};
 use crate::error::CliError;
 
-/// The size in bytes above which a write-ahead log is reported, because checkpoints do not empty it.
+/// The size, in bytes, above which a write-ahead log is reported. A log of this size shows that
+/// checkpoints do not reset the log.
 const LONG_LOG: u64 = 256 << 20;
 
-/// Checks the file. Returns whether it can be read.
+/// Checks the file. Returns whether the file can be read.
 pub(super) async fn check(path: &Path, findings: &mut Findings) -> Result<bool, CliError> {
     let settings = SqliteStore::file_settings(path).await?;
     findings.ok("file", format!("`{}`, {} bytes", path.display(), settings.file_bytes));
@@ -58,7 +59,7 @@ pub(super) async fn check(path: &Path, findings: &mut Findings) -> Result<bool, 
     Ok(version == supported && settings.damage.is_empty())
 }
 
-/// Checks the file, its folder and its disk.
+/// Checks the permissions of the file and its folder, and the free space on the disk.
 #[cfg(unix)]
 fn check_folder(path: &Path, bytes: u64, findings: &mut Findings) {
     use rustix::fs::{Access, access};
@@ -89,11 +90,11 @@ fn check_folder(path: &Path, bytes: u64, findings: &mut Findings) {
 #[cfg(not(unix))]
 fn check_folder(_: &Path, _: u64, _: &mut Findings) {}
 
-/// Adds a problem if the folder is on a network file system, because SQLite's locks do not work between
-/// machines.
+/// Adds a problem if the folder is on a network file system, because the file locks of SQLite do
+/// not work between machines.
 #[cfg(target_os = "linux")]
 fn check_file_system(folder: &Path, findings: &mut Findings) {
-    // The numbers are from `linux/magic.h`.
+    // The numbers identify file systems, and are defined in `linux/magic.h`.
     const OF_A_NETWORK: [(u32, &str); 6] = [
         (0x6969, "NFS"),
         (0x517b, "SMB"),

@@ -1,4 +1,4 @@
-//! The findings of a check, with advice.
+//! The results of the checks, with advice.
 
 use serde::Serialize;
 
@@ -31,12 +31,12 @@ impl Findings {
         self.0.push(Finding { level: Level::Ok, check, found: found.into(), advice: None });
     }
 
-    /// Adds a warning: a setting that should be changed.
+    /// Adds a warning about a setting that should be changed.
     pub(super) fn warning(&mut self, check: &'static str, found: impl Into<String>, advice: &str) {
         self.add(Level::Warning, check, found, advice);
     }
 
-    /// Adds a problem: it loses data, or prevents the use of the store.
+    /// Adds a problem that can lose data or prevents the use of the store.
     pub(super) fn problem(&mut self, check: &'static str, found: impl Into<String>, advice: &str) {
         self.add(Level::Problem, check, found, advice);
     }
@@ -52,7 +52,7 @@ impl Findings {
         self.0.push(Finding { level, check, found: found.into(), advice });
     }
 
-    /// Adds a finding that is ok if a condition holds.
+    /// Adds a finding whose level is ok if the condition is true, and the given level otherwise.
     pub(super) fn expect(
         &mut self,
         is_well: bool,

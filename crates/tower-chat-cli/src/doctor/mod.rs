@@ -30,7 +30,7 @@ pub(crate) struct DoctorArguments {
     pub(crate) json: bool,
 }
 
-/// Checks a store, its server and the environment, without changing them.
+/// Checks a store, its server and the environment. Changes nothing.
 pub(crate) async fn doctor(arguments: DoctorArguments) -> Result<ExitCode, CliError> {
     let mut findings = Findings::default();
     let is_usable = match &arguments.store {

@@ -6,7 +6,7 @@ use tower_chat_postgres::ServerSettings;
 
 use super::findings::{Findings, Level};
 
-/// Checks the settings of the server. Returns whether the tables can be read.
+/// Checks the settings of the server and of the tables. Returns whether the tables can be read.
 pub(super) fn check(settings: &ServerSettings, findings: &mut Findings) -> bool {
     check_durability(settings, findings);
     check_limits(settings, findings);

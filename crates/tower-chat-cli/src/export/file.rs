@@ -1,4 +1,5 @@
-//! Writes all stored data to a file that `import` can read.
+//! Implements `export --format tower-chat`: writes all stored data to a file that `import` can
+//! read.
 
 use std::{
     fs::{self, OpenOptions},
@@ -51,15 +52,16 @@ pub(super) async fn export(arguments: ExportArguments) -> Result<ExitCode, CliEr
     transfer = transfer.to(file_name(&path));
     let (mut file, contents) = open(&path, arguments.resume, mode).await?;
     let mut report = Report::new(&arguments.report, transfer, mode).inspect_err(|_| {
-        // This attempt has created the file, and it is empty.
+        // Without `--resume`, this attempt has created the file, which is still empty.
         if !arguments.resume {
             drop(fs::remove_file(&path));
         }
     })?;
     let mut rest = selection;
     if let Some(step) = contents.as_ref().and_then(ExportContents::last_step) {
-        // An earlier attempt may have died after it wrote the last conversation to the file and before it
-        // recorded the end of this conversation in the log. In this case, this attempt records the end.
+        // The process of an earlier attempt may have died after it had written the last
+        // conversation to the file, but before it recorded the end of this conversation in the
+        // receipt. This attempt then records the end.
         if let Some(log) = report.log().filter(|log| log.begun() == Some(&step.key())) {
             log.record(&Event::Done(step.clone())).map_err(CliError::Output)?;
         }
@@ -91,9 +93,9 @@ async fn write<W: AsyncWrite + Unpin + Send>(
         .await
 }
 
-/// Creates a new file, or opens the file of an interrupted export and truncates it after its last complete
-/// conversation. Returns the file, positioned at its end, and its contents. The contents are `None` if the
-/// file is empty.
+/// Creates a new file, or opens the file of an interrupted export and truncates it after the last
+/// complete conversation. Returns the file, whose position is at its end, and the contents that
+/// were read from it. The contents are `None` if the file is empty.
 async fn open(
     path: &Path,
     resume: bool,

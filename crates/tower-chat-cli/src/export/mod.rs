@@ -99,7 +99,7 @@ pub(crate) async fn export(arguments: ExportArguments) -> Result<ExitCode, CliEr
     Ok(ExitCode::SUCCESS)
 }
 
-/// The output: standard output, or a file.
+/// The output of an export: standard output or a file.
 enum Output {
     Printed(Lines),
     File { path: PathBuf, writer: BufWriter<File> },
@@ -139,7 +139,7 @@ impl Output {
     }
 }
 
-/// Creates a file that does not exist yet.
+/// Creates a file. Fails if the file exists.
 fn create(path: &Path, mode: FileMode) -> Result<File, CliError> {
     mode.create_new(path).map_err(|source| match source.kind() {
         ErrorKind::AlreadyExists => CliError::ExportExists { path: path.to_owned() },

@@ -1,4 +1,5 @@
-//! Writes all stored messages in the OpenAI chat format, with an additional field.
+//! Implements `export --record`: writes all stored messages in the OpenAI chat format, with an
+//! additional field.
 
 use serde_json::{Value, json};
 use tower_chat::{
@@ -7,12 +8,13 @@ use tower_chat::{
 };
 use tower_chat_wire::openai_chat::{Audience, WIRE, render_message};
 
-/// The field for parts that the wire cannot express: approval requests and responses, calls that a
-/// provider ran itself and their results, errors, and native items of other wires.
+/// The field that contains the parts of a message which the OpenAI chat format cannot express:
+/// approval requests and responses, calls and results of tools that a provider ran, errors, and
+/// native items of other wires.
 const PARTS: &str = "x_parts";
 
-/// Writes the stored messages. Parts that the wire cannot express are in the field `x_parts` of their
-/// message, in their stored form.
+/// Converts stored messages to the OpenAI chat format. The field `x_parts` of a message contains,
+/// in their stored form, the parts that this format cannot express.
 pub(super) fn messages(stored: &Messages) -> Vec<RawJson> {
     stored.iter().flat_map(|message| rendered(message)).collect()
 }
@@ -41,7 +43,8 @@ fn rendered(message: &Message) -> Vec<RawJson> {
     json
 }
 
-/// Divides a message into the parts that the wire can express and the other parts.
+/// Divides a message into a message with the parts that the OpenAI chat format can express, and a
+/// list of the other parts.
 fn split(message: &Message) -> (Message, Vec<Part>) {
     let by_provider = |id: &Option<String>| {
         let calls = message.parts.iter().filter_map(Part::as_tool_call);

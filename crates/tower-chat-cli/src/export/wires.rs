@@ -1,4 +1,4 @@
-//! Writes conversations in the formats of providers' requests.
+//! Writes conversations in the format of a request to a provider.
 
 use serde::Serialize;
 use tower_chat::{
@@ -15,7 +15,7 @@ use tower_chat_wire::{
 
 use super::record;
 
-/// The format of the messages in a line.
+/// The format of the messages in a line of the export.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wire {
     OpenAiChat,
@@ -26,7 +26,8 @@ pub(super) enum Wire {
     Gemini,
 }
 
-/// A conversation in a line: its key, and the fields of a request with its messages.
+/// A line of the export: the key of a conversation, and the fields of a request that contain its
+/// messages.
 #[derive(Serialize)]
 pub(super) struct Line<'a> {
     scope: &'a str,
@@ -58,7 +59,8 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Returns the messages that a model would be sent; for [`Wire::OpenAiChatRecord`] all stored messages.
+/// Returns the fields with the messages that a model would receive. For [`Wire::OpenAiChatRecord`],
+/// the fields contain all stored messages.
 fn fields(stored: &Messages, wire: Wire) -> Fields {
     let mut replay = Replay::new(DanglingCalls::Drop);
     replay.push_from(stored, 0);

@@ -81,7 +81,8 @@ enum Source {
 }
 
 impl Source {
-    /// Returns the format of another system.
+    /// Returns the format of the other system's files. Returns `None` for a file that `export` has
+    /// written.
     fn foreign(self) -> Option<Format> {
         Some(match self {
             Self::TowerChat => return None,
@@ -175,7 +176,8 @@ async fn read(format: Format, file: &Path) -> Result<Vec<ImportedConversation>, 
     read.map_err(CliError::ReadImport)
 }
 
-/// Opens the store. If its file is missing, a dry run uses an empty store.
+/// Opens the store. If the file of the store is missing, a dry run uses an empty store in memory
+/// instead of creating the file.
 async fn open(
     arguments: &ImportArguments,
 ) -> Result<(Arc<dyn HistoryStore>, Option<OpenedStore>), CliError> {
@@ -193,7 +195,8 @@ async fn open(
     Ok((opened.history().clone(), Some(opened)))
 }
 
-/// Returns whether the error concerns only this conversation. The store may accept others.
+/// Returns whether an error concerns only the current conversation, so that the import can continue
+/// with the next one.
 fn is_of_conversation(error: &StoreError) -> bool {
     match error {
         StoreError::Backend { retryable, .. } => !retryable,
@@ -229,7 +232,7 @@ impl From<ImportOutcome> for Done {
     }
 }
 
-/// A line of JSON output.
+/// A line of the JSON output.
 #[derive(Serialize)]
 struct Line<'a> {
     file: String,
@@ -256,13 +259,14 @@ impl<'a> From<&'a Loss> for LossLine<'a> {
     }
 }
 
-/// The output, and the numbers of conversations by their outcome.
+/// Writes the output, and counts the conversations with each outcome.
 struct Report {
     lines: Lines,
     is_json: bool,
     /// Whether the import is a dry run.
     is_dry: bool,
-    /// The numbers of written, extended, unchanged, different and refused conversations.
+    /// The numbers of conversations that were written, extended, unchanged, different and refused,
+    /// in this order.
     counts: [usize; 5],
     /// Whether all content of all conversations can be stored.
     is_whole: bool,

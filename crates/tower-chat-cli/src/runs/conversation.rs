@@ -16,7 +16,7 @@ use crate::{
     time::{between, exact, readable},
 };
 
-/// The number of runs in one page of a listing.
+/// The number of runs in one page of the list that is read from the store.
 const PAGE: usize = 1000;
 
 /// Prints all runs of a conversation, the newest first.
@@ -50,7 +50,8 @@ pub(super) async fn print(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns a heading, and a row for each model of each run. Data about the run are in its first row.
+/// Returns the rows of a table: a heading, and a row for each model of each run. The first row of a
+/// run also contains the data of the run.
 fn rows(runs: &[RunSummary]) -> Vec<Vec<String>> {
     let heading = ["run", "mode", "began", "seconds", "open", "model"];
     let mut rows =

@@ -30,7 +30,7 @@ pub(crate) async fn runs(arguments: RunsArguments) -> Result<ExitCode, CliError>
     let mut is_damaged = false;
     for key in open_runs(&store, arguments.scope, arguments.conversation.as_deref()).await? {
         match open_run(store.history(), &key).await {
-            // The run may have ended since it was listed.
+            // The run may have ended after it was listed.
             Ok(report) => listed.extend(report.map(|report| ListedRun::of(&report, now))),
             Err(error) if error.is_damage() => {
                 is_damaged = true;
@@ -66,8 +66,8 @@ pub(crate) async fn runs(arguments: RunsArguments) -> Result<ExitCode, CliError>
     Ok(ExitCode::from(u8::from(is_damaged)))
 }
 
-/// Returns the conversations with an open run, ordered by scope and then by id. `scope` and `conversation`
-/// restrict them.
+/// Returns the keys of the conversations with an open run, ordered by scope and then by id. `scope`
+/// and `conversation` restrict the list.
 pub(crate) async fn open_runs(
     store: &OpenedStore,
     scope: Option<String>,
@@ -96,9 +96,9 @@ struct ListedRun {
     run: String,
     attempt: u32,
     open_seconds: u64,
-    /// Whether a process may hold the run's lease.
+    /// Whether a process may have a lease on the run.
     held: bool,
-    /// `None` if the staged messages cannot be read.
+    /// The number of staged messages, or `None` if the staged messages are unreadable.
     messages: Option<usize>,
     done: usize,
     failed: usize,
@@ -129,7 +129,7 @@ impl ListedRun {
         }
     }
 
-    /// Creates the entry of a run whose staged messages cannot be read.
+    /// Creates the entry for a run whose staged messages are unreadable.
     fn without_content(key: &ConversationKey, open: &OpenRun, now: SystemTime) -> Self {
         Self {
             scope: key.scope().to_owned(),

@@ -1,4 +1,4 @@
-//! Reads the data of a conversation that is printed.
+//! Reads the data of the conversation to print.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -23,43 +23,43 @@ use tower_chat_repair::extract;
 
 use crate::error::CliError;
 
-/// The messages to print: the last `limit` ones, or the last ones before the message with the number
-/// `before`.
+/// Selects the messages to print: the last `limit` messages of the conversation, or the last
+/// `limit` messages before the message with the number `before`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Page {
     pub(super) before: Option<u64>,
     pub(super) limit: usize,
 }
 
-/// A page of a conversation, with data about its runs and calls.
+/// The messages to print, with data about their runs and calls.
 pub(super) struct StoredConversation {
     pub(super) summary: ConversationSummary,
     pub(super) head: Head,
-    /// The messages of the page, the oldest first; staged messages are at the end.
+    /// The messages of the page, the oldest first. Staged messages are at the end.
     pub(super) messages: Vec<StoredMessage>,
-    /// If there are earlier messages, the number of the first message of the page.
+    /// The number of the first message of the page, if the conversation has earlier messages.
     pub(super) earlier: Option<u64>,
-    /// The directory's entries of the messages' runs.
+    /// The entries that the directory has for the runs of the messages.
     pub(super) runs: HashMap<RunId, RunSummary>,
     pub(super) open: Option<OpenRun>,
 }
 
-/// A message with data about its calls and results.
+/// A message to print, with data about its calls and results.
 pub(super) struct StoredMessage {
     pub(super) number: u64,
     pub(super) message: Arc<Message>,
     pub(super) is_staged: bool,
-    /// The form in which the model would be sent the message; `None` if it is unknown, or the message is
-    /// staged.
+    /// The form in which the next request to the model would contain the message. `None` if the
+    /// form is unknown or the message is staged.
     pub(super) explained: Option<Explained>,
     /// The calls of the message, in their order.
     pub(super) calls: Vec<StoredCall>,
-    /// The indices of results in the message, from 0, that are printed with their call, because the call is
-    /// on the same page.
+    /// The indices, from 0, of those results in the message that are printed with their calls,
+    /// because the calls are on the same page.
     pub(super) paired_results: HashSet<u32>,
 }
 
-/// A call of a message, and its outcome.
+/// A call of a message, with its status and its result.
 pub(super) struct StoredCall {
     pub(super) round: u32,
     pub(super) status: ToolStatus,
@@ -71,10 +71,11 @@ pub(super) struct StoredCall {
 
 /// The result of a call.
 pub(super) struct StoredResult {
-    /// The number of the message with the result; `None` if only the record of tool calls has it.
+    /// The number of the message that contains the result. `None` if the result is only in the
+    /// record of tool calls.
     pub(super) number: Option<u64>,
     pub(super) result: ToolResult,
-    /// The reason why the model does not receive the result as it is stored.
+    /// The reasons why the model does not receive the result in its stored form.
     pub(super) reasons: Vec<ReasonKind>,
 }
 
@@ -85,8 +86,9 @@ impl StoredResult {
 }
 
 impl StoredConversation {
-    /// Reads a page of a conversation. Returns it together with the errors about calls, results and the
-    /// form sent to the model that cannot be read. These data are then missing in the page.
+    /// Reads a page of a conversation. Returns the page and a list of errors. If calls, results or
+    /// the form that the model receives cannot be determined, the list contains the errors, and the
+    /// page lacks this data.
     pub(super) async fn read(
         store: &dyn HistoryStore,
         key: &ConversationKey,
@@ -129,11 +131,11 @@ impl StoredConversation {
     }
 }
 
-/// The calls in the messages of a page, with their rows in the record of tool calls.
+/// The data about the calls in the messages of a page.
 struct Known {
-    /// The calls in the messages, with the positions of their results.
+    /// The calls in the messages, each with the position of its result.
     calls: Vec<ToolRecord>,
-    /// The rows of the record, including results that are in no message.
+    /// The calls according to the record of tool calls, including results that are in no message.
     recorded: HashMap<SequencePosition, StoredCall>,
 }
 
@@ -200,7 +202,7 @@ impl Known {
                     });
                     paired.entry(position.sequence).or_default().insert(position.index);
                 } else if let Some(result) = &mut call.result {
-                    // The result is in a message of another page.
+                    // The message with the result is not on this page.
                     result.number = Some(position.sequence);
                 }
             }
@@ -218,8 +220,9 @@ impl Known {
     }
 }
 
-/// Returns the calls in the messages of a page. Searches their results in all messages, or only in those
-/// of the page if the conversation cannot be loaded.
+/// Returns the calls in the messages of a page. The results of these calls are searched in all
+/// messages of the conversation, or, if the conversation cannot be loaded, only in the messages of
+/// the page.
 async fn calls_of_page(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -242,7 +245,8 @@ async fn calls_of_page(
     calls.into_iter().filter(|call| numbers.contains(&call.call.sequence)).collect()
 }
 
-/// Returns the result with this index among the results of a message, and its index among the parts.
+/// Returns a result of a message, and the index of its part. `index` counts only the results of the
+/// message.
 fn result_at(message: &Message, index: u32) -> Option<(usize, &ToolResult)> {
     let parts = message.parts.iter().enumerate();
     let mut results = parts.filter_map(|(part, it)| Some((part, it.as_tool_result()?)));
@@ -264,13 +268,13 @@ fn of_record(row: &ToolRecord) -> StoredCall {
     }
 }
 
-/// Returns the directory's entries of the runs of these messages.
+/// Returns the entries that the directory has for the runs of these messages.
 async fn runs_of(
     store: &dyn HistoryStore,
     key: &ConversationKey,
     messages: &[(u64, Arc<Message>)],
 ) -> Result<HashMap<RunId, RunSummary>, StoreError> {
-    /// The number of runs in one page of a listing.
+    /// The number of runs in one page of the list that is read from the store.
     const PAGE: usize = 200;
     let mut wanted: HashSet<RunId> =
         messages.iter().filter_map(|(_, message)| Some(message.id?.run)).collect();

@@ -8,7 +8,7 @@ use tower_chat_explain::Explained;
 use super::conversation::{StoredCall, StoredConversation, StoredMessage};
 use crate::time::{between, exact};
 
-/// Returns a line for each message, the oldest first.
+/// Returns the line of JSON for each message, the oldest message first.
 pub(super) fn of(found: &StoredConversation) -> impl Iterator<Item = MessageLine<'_>> {
     found.messages.iter().map(|stored| MessageLine::of(found, stored))
 }
@@ -19,7 +19,7 @@ pub(super) struct MessageLine<'a> {
     id: &'a str,
     number: u64,
     run: Option<String>,
-    /// The index of the message in its run.
+    /// The index of the message within its run.
     index: Option<u32>,
     staged: bool,
     role: Value,
@@ -29,7 +29,8 @@ pub(super) struct MessageLine<'a> {
     parts: &'a [Part],
     metadata: &'a serde_json::Map<String, Value>,
     calls: Vec<CallLine<'a>>,
-    /// The form in which the model would be sent the message; null if it is unknown.
+    /// The form in which the next request to the model would contain the message. `null` if the
+    /// form is unknown.
     sent: Option<&'static str>,
     reasons: Vec<ReasonLine>,
 }
@@ -42,9 +43,9 @@ struct CallLine<'a> {
     started_at: Option<String>,
     finished_at: Option<String>,
     duration_ms: Option<u64>,
-    /// The number of the message with the result.
+    /// The number of the message that contains the result.
     result_message: Option<u64>,
-    /// The result, if only the record of tool calls has it.
+    /// The result, if it is only in the record of tool calls.
     recorded_result: Option<&'a [Part]>,
 }
 

@@ -57,7 +57,7 @@ pub(crate) struct ShowArguments {
 #[derive(Debug, Clone)]
 struct Policy(ReplayPolicy);
 
-/// The error of a text that is not a replay policy.
+/// The error of parsing a text that is not a replay policy.
 #[derive(Debug, thiserror::Error)]
 enum NoPolicy {
     #[error("it is not JSON: {0}")]
@@ -76,8 +76,8 @@ impl FromStr for Policy {
     }
 }
 
-/// Prints messages of a conversation, with data about their runs and calls, and the form in which the
-/// model would be sent them.
+/// Prints messages of a conversation, with data about their runs and calls, and with the reasons
+/// why the next request to the model would not contain them in their stored form.
 pub(crate) async fn show(arguments: ShowArguments) -> Result<ExitCode, CliError> {
     let store = arguments.store.open_to_read("show").await?;
     let key = ConversationKey::new(arguments.scope, arguments.id);

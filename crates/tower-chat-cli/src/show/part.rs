@@ -1,4 +1,4 @@
-//! Prints the parts of a message other than calls and results.
+//! Formats the parts of a message that are neither calls nor results.
 
 use tower_chat::{
     Part,
@@ -7,7 +7,7 @@ use tower_chat::{
 
 use super::text::in_line;
 
-/// The output of a part: a label with its kind, and a text.
+/// The output for a part: a label that names the kind of the part, and a text.
 pub(super) struct PrintedPart {
     pub(super) label: Option<String>,
     pub(super) text: Option<String>,
@@ -48,7 +48,7 @@ impl PrintedPart {
     }
 }
 
-/// Returns the content of a result as one text. Other parts than texts are in brackets.
+/// Returns the content of a result as one text. Parts that are not texts are described in brackets.
 pub(super) fn content_text(content: &[Part], is_full: bool) -> String {
     let texts = content.iter().map(|part| {
         let PrintedPart { label, text } = PrintedPart::of(part, is_full);

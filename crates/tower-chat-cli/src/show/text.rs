@@ -1,12 +1,14 @@
-//! Shortens texts of a transcript.
+//! Shortens the texts of a transcript.
 
 use crate::output::{count_of, counted};
 
-/// The maximum numbers of lines and of characters of a text that are printed without `--full`.
+/// The maximum number of lines, and the maximum number of characters, that are printed of a text
+/// without `--full`.
 const LINES: usize = 12;
 const CHARACTERS: usize = 800;
 
-/// The lines of a text. A long text is cut to the lines at its beginning and a note of its size.
+/// The lines to print of a text. Of a long text, these are the first lines and a note with its
+/// size.
 pub(super) struct CutText<'a> {
     pub(super) lines: Vec<&'a str>,
     pub(super) note: Option<String>,
@@ -27,7 +29,7 @@ impl<'a> CutText<'a> {
     }
 }
 
-/// Returns a text for a line with other content. A long text is cut to its beginning.
+/// Returns a text, or the beginning of a long text, for a line that also contains other text.
 pub(super) fn in_line(text: &str) -> String {
     const CHARACTERS: usize = 200;
     match text.char_indices().nth(CHARACTERS) {

@@ -16,8 +16,8 @@ use crate::{
     time::{between, readable, seconds},
 };
 
-/// Prints a conversation. Stored text follows a bar at the beginning of its line, so that it cannot
-/// imitate a heading.
+/// Formats a conversation as lines. Each line of stored text begins with a bar, so that stored text
+/// cannot imitate a heading.
 pub(super) struct Transcript<'a> {
     found: &'a StoredConversation,
     is_full: bool,
@@ -128,7 +128,7 @@ impl<'a> Transcript<'a> {
                     let is_paired = stored.paired_results.contains(&results);
                     results += 1;
                     if is_paired {
-                        // The reasons of a paired result are printed with its call.
+                        // The reasons for a paired result are printed with its call.
                         paired += 1;
                         continue;
                     }
@@ -143,7 +143,8 @@ impl<'a> Transcript<'a> {
         }
     }
 
-    /// Adds the reasons why the model is not sent a part of a message, or the message, as it is stored.
+    /// Adds the reasons why the next request to the model would not contain a part of a message, or
+    /// the whole message, in its stored form.
     fn add_reasons(&mut self, stored: &StoredMessage, part: Option<usize>) {
         let Some(explained) = &stored.explained else { return };
         let reasons = explained.reasons().iter().filter(|reason| reason.part == part);
@@ -199,7 +200,7 @@ impl<'a> Transcript<'a> {
         }
     }
 
-    /// Adds a text with a label before its first line.
+    /// Adds a text. The label precedes the first line of the text.
     fn add_text(&mut self, label: &str, text: &str) {
         let from = self.lines.len();
         self.add_lines("                | ", text);
@@ -216,7 +217,7 @@ impl<'a> Transcript<'a> {
         self.lines.extend(note.map(|note| format!("{indent}{note}")));
     }
 
-    /// Adds the staged part of an answer that was cut off.
+    /// Adds the staged beginning of an answer that was interrupted.
     fn add_partial_answer(&mut self) {
         let open = self.found.open.as_ref();
         if let Some(text) = open.and_then(|open| open.partial_text.clone()) {
@@ -225,7 +226,7 @@ impl<'a> Transcript<'a> {
         }
     }
 
-    /// Adds the calls that wait for approval in messages that are not on the page.
+    /// Adds the calls that wait for approval but are in messages outside of the page.
     fn add_pending_approvals(&mut self) {
         let pending = self.found.head.pending_approvals.iter().flatten();
         let is_printed = |id: &str| {

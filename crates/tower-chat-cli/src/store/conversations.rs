@@ -1,4 +1,4 @@
-//! Selects the conversations on which a command works.
+//! Lists the conversations that a command processes.
 
 use tower_chat::{
     ConversationKey,
@@ -8,10 +8,11 @@ use tower_chat::{
 use super::OpenedStore;
 use crate::error::CliError;
 
-/// The number of conversations in one page of a listing.
+/// The number of conversations in one page of the list that is read from the store.
 const PAGE: usize = 1000;
 
-/// Returns the scope `asked`; if it is `None`, all scopes that have conversations, in byte order.
+/// Returns the scope `asked`. If `asked` is `None`, returns all scopes that have conversations, in
+/// byte order.
 pub(crate) async fn scopes(
     store: &OpenedStore,
     asked: Option<String>,
@@ -30,8 +31,8 @@ pub(crate) async fn scopes(
     }
 }
 
-/// Returns the conversations with visible messages, ordered by id and then by scope. `scope` and `id`
-/// restrict them.
+/// Returns the keys of the conversations with visible messages, ordered by id and then by scope.
+/// `scope` and `id` restrict the list.
 pub(crate) async fn keys(
     store: &OpenedStore,
     scope: Option<String>,

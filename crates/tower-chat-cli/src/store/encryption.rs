@@ -1,4 +1,4 @@
-//! Reads the keys of an encrypted store.
+//! Reads the keys of encrypted stores from the environment.
 
 use std::env;
 
@@ -6,13 +6,13 @@ use tower_chat_encrypted::{EncryptionError, MasterKeys, SecretKey};
 
 use crate::error::CliError;
 
-/// The environment variable with the keys.
+/// The environment variable that contains the keys.
 pub(crate) const VARIABLE: &str = "TOWER_CHAT_KEYS";
 
-/// The environment variable with the keys of the target store of `copy`.
+/// The environment variable that contains the keys for the target store of `copy`.
 const TARGET_VARIABLE: &str = "TOWER_CHAT_TO_KEYS";
 
-/// The keys in the environment cannot be used.
+/// The error of keys in the environment that cannot be parsed.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum KeysError {
     #[error("key {number} is not NAME:KEY with a KEY of 64 hexadecimal digits")]
@@ -23,13 +23,13 @@ pub(crate) enum KeysError {
     Refused(#[from] EncryptionError),
 }
 
-/// Returns the master keys in the environment; `None` if there are none.
+/// Returns the master keys in the environment, or `None` if no keys are set.
 pub(crate) fn keys() -> Result<Option<MasterKeys>, CliError> {
     keys_of(VARIABLE)
 }
 
-/// Returns the master keys of the target store of `copy`: those of its own variable, or else those of the
-/// variable of all stores.
+/// Returns the master keys for the target store of `copy`. The keys are those in
+/// [`TARGET_VARIABLE`], or those in [`VARIABLE`] if the first variable is not set.
 pub(crate) fn target_keys() -> Result<Option<MasterKeys>, CliError> {
     keys_of(if env::var_os(TARGET_VARIABLE).is_some() { TARGET_VARIABLE } else { VARIABLE })
 }
@@ -44,7 +44,8 @@ fn keys_of(variable: &'static str) -> Result<Option<MasterKeys>, CliError> {
     keys.map_err(|source| CliError::Keys { variable, source })
 }
 
-/// Parses `NAME:KEY,NAME:KEY,...`. The first key encrypts, and every key can decrypt.
+/// Parses `NAME:KEY,NAME:KEY,...`. The first key is used for encryption. All keys are used for
+/// decryption.
 fn read(text: &str) -> Result<MasterKeys, KeysError> {
     let mut keys: Option<MasterKeys> = None;
     for (index, named) in text.split(',').enumerate() {

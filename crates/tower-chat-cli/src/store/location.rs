@@ -1,4 +1,4 @@
-//! Parses the address of a store on the command line.
+//! Parses the address of a store.
 
 use std::{
     ffi::OsStr,
@@ -11,13 +11,13 @@ use percent_encoding::percent_decode_str;
 
 use crate::error::CliError;
 
-/// The parameter that decides whether connections to PostgreSQL prepare their statements.
+/// The URL parameter that sets whether connections to PostgreSQL use prepared statements.
 const PREPARED_STATEMENTS: &str = "prepared_statements";
 
 /// The address of a store on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum StoreLocation {
-    /// The memory of this process; the store is lost at the end of the process.
+    /// A store in the memory of this process, whose data is lost when the process ends.
     Memory,
     /// A SQLite file.
     Sqlite(PathBuf),
@@ -26,8 +26,8 @@ pub(crate) enum StoreLocation {
         address: String,
         /// The schema with the tables, if it is not the default.
         schema: Option<String>,
-        /// Whether connections prepare their statements. Some poolers do not support prepared
-        /// statements.
+        /// Whether connections use prepared statements, which some connection poolers do not
+        /// support.
         prepared_statements: bool,
     },
     /// A Redis server or cluster.
@@ -38,7 +38,7 @@ pub(crate) enum StoreLocation {
     },
 }
 
-/// The error of a text that is not the address of a store.
+/// The error of parsing a text that is not the address of a store.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum StoreLocationError {
     #[error("it is not UTF-8: percent-encode other bytes in an address")]
@@ -83,8 +83,8 @@ impl FromStr for StoreLocation {
     }
 }
 
-/// Removes a parameter that the server's own client does not know. Returns the address without it, and
-/// its value.
+/// Removes a URL parameter that only this command knows. Returns the URL without the parameter, and
+/// the value of the parameter.
 fn without_parameter(
     address: &str,
     name: &'static str,
@@ -118,8 +118,8 @@ impl ValueParserFactory for StoreLocation {
     }
 }
 
-/// Parses the address of a store from the command line or the environment. An error does not repeat the
-/// text, because it may contain a password.
+/// Parses the address of a store from the command line or the environment. An error does not
+/// contain the text that was parsed, because an address may contain a password.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoreLocationParser;
 
@@ -142,8 +142,9 @@ impl TypedValueParser for StoreLocationParser {
 }
 
 impl StoreLocation {
-    /// Returns the store's name for a receipt: its address without the password, and without parameters
-    /// other than the schema or prefix, because they may contain a password.
+    /// Returns the name of the store for a receipt. The name is the address without the password.
+    /// Parameters other than the schema and the prefix are removed too, because they may contain a
+    /// password.
     pub(crate) fn name(&self) -> String {
         let (address, parameter) = match self {
             Self::Memory => return "memory:".to_owned(),

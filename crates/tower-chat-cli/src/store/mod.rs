@@ -1,4 +1,4 @@
-//! Opens the stores of the command line.
+//! Opens the stores that the command line names.
 
 mod conversations;
 mod encryption;

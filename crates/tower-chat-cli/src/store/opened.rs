@@ -1,4 +1,4 @@
-//! Opened stores.
+//! [`OpenedStore`], and the functions that open it.
 
 use std::{fs, path::Path, sync::Arc};
 
@@ -12,7 +12,7 @@ use tower_chat_sqlite::{SqliteOptions, SqliteStore};
 use super::{StoreLocation, encryption};
 use crate::error::CliError;
 
-/// An opened store.
+/// A store that the command has opened.
 #[derive(Clone)]
 pub(crate) struct OpenedStore {
     history: Arc<dyn HistoryStore>,
@@ -21,17 +21,19 @@ pub(crate) struct OpenedStore {
 }
 
 impl OpenedStore {
-    /// Returns the store, which opens sealed values with the keys in the environment.
+    /// Returns the store. If keys are set in the environment, the store encrypts and decrypts
+    /// content.
     pub(crate) fn history(&self) -> &Arc<dyn HistoryStore> {
         &self.history
     }
 
-    /// Returns whether there are keys for sealed conversations.
+    /// Returns whether the store was opened with encryption keys.
     pub(crate) fn has_keys(&self) -> bool {
         self.encrypted.is_some()
     }
 
-    /// Returns the store as a target of verification and repair, with its file if it has one.
+    /// Returns the target for `verify` and `repair`, which includes the file of the store if it has
+    /// one.
     pub(crate) fn target(&self) -> Target {
         let target = match &self.encrypted {
             Some(encrypted) => Target::encrypted(encrypted.clone()),
@@ -43,12 +45,13 @@ impl OpenedStore {
         }
     }
 
-    /// Returns the SQLite store without encryption on top, for actions that need a file.
+    /// Returns the SQLite store without its encryption, for an action that needs a file. Fails for
+    /// any other kind of store.
     pub(crate) fn sqlite(&self, action: &'static str) -> Result<&SqliteStore, CliError> {
         self.sqlite.as_ref().ok_or(CliError::NoFile { action })
     }
 
-    /// Closes the store after all submitted writes have completed.
+    /// Waits until all submitted writes have completed, and closes the store.
     pub(crate) async fn close(&self) -> Result<(), CliError> {
         self.history.close().await.map_err(CliError::Close)
     }
@@ -69,13 +72,14 @@ impl OpenedStore {
 }
 
 impl StoreLocation {
-    /// Opens the store for writing. Creates the file or the tables if they are missing, and migrates older
-    /// ones.
+    /// Opens the store for writing. Creates the file or the tables if they are missing, and
+    /// migrates a store of an older release.
     pub(crate) async fn open(&self) -> Result<OpenedStore, CliError> {
         self.open_with(encryption::keys()?).await
     }
 
-    /// Opens the target store of `copy`, like [`open`](Self::open), with the keys of the target.
+    /// Opens the target store of `copy`. Behaves like [`open`](Self::open), but uses the keys for
+    /// the target store.
     pub(crate) async fn open_as_target(&self) -> Result<OpenedStore, CliError> {
         self.open_with(encryption::target_keys()?).await
     }
@@ -92,7 +96,7 @@ impl StoreLocation {
         }
     }
 
-    /// Opens the store for reading. Neither creates nor migrates a file or tables.
+    /// Opens an existing store for reading. Does not create or migrate files or tables.
     pub(crate) async fn open_to_read(&self, action: &'static str) -> Result<OpenedStore, CliError> {
         match self {
             Self::Memory => Err(CliError::Memory { action }),
@@ -108,15 +112,15 @@ impl StoreLocation {
         }
     }
 
-    /// Opens an existing store for changes, and migrates an older one. Does not create a file, but creates
-    /// missing tables on a PostgreSQL server.
+    /// Opens an existing store for changes, and migrates a store of an older release. Does not
+    /// create a file, but creates missing tables on a PostgreSQL server.
     pub(crate) async fn open_to_change(
         &self,
         action: &'static str,
     ) -> Result<OpenedStore, CliError> {
         match self {
             Self::Memory => Err(CliError::Memory { action }),
-            // SQLite would turn an empty file into a database.
+            // SQLite would accept an empty file and create a database in it.
             Self::Sqlite(path) if is_empty_file(path) => {
                 Err(CliError::NoStore { path: path.clone() })
             }
@@ -142,13 +146,13 @@ async fn open_file(
     Ok(OpenedStore::new(store.clone(), Some(store), keys))
 }
 
-/// Returns the options for the tables in a schema.
+/// Returns the options for a PostgreSQL store. `schema` is the schema that contains the tables.
 pub(crate) fn postgres_options(schema: Option<&str>, prepared_statements: bool) -> PostgresOptions {
     let options = PostgresStore::options().with_prepared_statements(prepared_statements);
     schema.map_or(options.clone(), |schema| options.with_schema(schema))
 }
 
-/// Returns the options for the keys with a prefix.
+/// Returns the options for a Redis store. `prefix` is the prefix of all keys.
 pub(crate) fn redis_options(prefix: Option<&str>) -> RedisOptions {
     let options = RedisStore::options();
     prefix.map_or(options.clone(), |prefix| options.with_prefix(prefix))
@@ -170,7 +174,7 @@ async fn open_redis(
     Ok(OpenedStore::new(redis_store(address, prefix).await?, None, keys))
 }
 
-/// Connects to a server or a cluster.
+/// Connects to a Redis server or a Redis cluster.
 pub(super) async fn redis_store(
     address: &str,
     prefix: Option<&str>,

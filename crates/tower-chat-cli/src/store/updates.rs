@@ -14,8 +14,8 @@ use super::{
 use crate::error::CliError;
 
 impl StoreLocation {
-    /// Returns the location of the update log of a store, unless its application has chosen another one: the
-    /// same server, or a file beside the file of the store.
+    /// Returns the default location of the update log that belongs to a store: the same server, or
+    /// a file in the folder of the store's file. An application may have chosen another location.
     pub(crate) fn updates(&self) -> Self {
         match self {
             Self::Sqlite(path) => {
@@ -27,13 +27,13 @@ impl StoreLocation {
         }
     }
 
-    /// Opens the update log at this location, which decrypts with the keys in the environment. Does not
-    /// create a log.
+    /// Opens the update log at this location. Content is decrypted with the keys in the
+    /// environment. Does not create a log.
     pub(crate) async fn open_updates(&self) -> Result<Arc<dyn UpdateLog>, CliError> {
         let none = || CliError::NoUpdateLog { location: self.name() };
         let log: Arc<dyn UpdateLog> = match self {
             Self::Memory => return Err(none()),
-            // SQLite would turn an empty file into a log.
+            // SQLite would create the file of the log if it is missing, or tables in an empty file.
             Self::Sqlite(path) if fs::metadata(path).map_or(0, |found| found.len()) == 0 => {
                 return Err(none());
             }

@@ -1,4 +1,4 @@
-//! Lists tool calls one by one.
+//! Lists each tool call.
 
 use serde::Serialize;
 use tower_chat::{ConversationKey, tool::ToolInvocation};
@@ -6,7 +6,7 @@ use tower_chat::{ConversationKey, tool::ToolInvocation};
 use super::totals::milliseconds;
 use crate::output::table;
 
-/// The calls, in the order of conversation, message and position.
+/// The calls, ordered by conversation, message and position.
 #[derive(Debug, Default)]
 pub(super) struct Listing {
     pub(super) calls: Vec<ListedCall>,
@@ -16,11 +16,11 @@ pub(super) struct Listing {
 pub(super) struct ListedCall {
     scope: String,
     conversation: String,
-    /// The number of the message with the call, from 1.
+    /// The number of the message that contains the call, from 1.
     message: u64,
-    /// The index of the call's round in its turn, from 0.
+    /// The index, within the turn, of the round of the call, from 0.
     round: u32,
-    /// The index of the call among those of the message, from 0.
+    /// The index of the call among the calls of the message, from 0.
     index: u32,
     call_id: String,
     name: String,

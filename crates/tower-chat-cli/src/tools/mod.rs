@@ -14,14 +14,14 @@ use crate::{
     output::{Lines, complain},
 };
 
-/// Lists and totals the tool calls of a store.
+/// Lists the tool calls of a store, and prints totals for each tool.
 pub(crate) async fn tools(arguments: ToolsArguments) -> Result<ExitCode, CliError> {
     let store = arguments.store.open_to_read("list").await?;
     let conversation = arguments.conversation.as_deref();
     let keys = crate::store::keys(&store, arguments.scope, conversation).await?;
     let mut totals = Totals::default();
     let mut listing = arguments.list.then(Listing::default);
-    // Reads one conversation at a time, to limit the memory.
+    // One conversation is read at a time, to limit the used memory.
     for key in keys {
         let mut query = InvocationQuery::of(&key);
         query.tool.clone_from(&arguments.tool);

@@ -1,4 +1,4 @@
-//! The totals of tools.
+//! The totals of the calls of each tool.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -21,7 +21,8 @@ impl Totals {
         totals.count(call.status, call.started_at, call.finished_at);
     }
 
-    /// Returns one JSON object, in one line.
+    /// Returns the totals as a JSON object in one line. If `listing` is set, the object also
+    /// contains each call.
     pub(super) fn to_json(&self, listing: Option<Listing>) -> String {
         let tools: Vec<ToolLine<'_>> = self.0.values().map(ToolLine::of).collect();
         let total = tools.iter().map(|tool| tool.calls).sum();
@@ -30,7 +31,7 @@ impl Totals {
         serde_json::to_string(&Summary { total, tools, calls }).expect("it has a JSON form")
     }
 
-    /// Returns a table: a heading, a line for each tool, and the sum.
+    /// Formats the totals as a table with a heading, a line for each tool, and the sum.
     pub(super) fn to_lines(&self) -> Vec<String> {
         let mut sum = ToolTotals::new("total");
         for tool in self.0.values() {
@@ -80,7 +81,7 @@ impl<'a> ToolLine<'a> {
     }
 }
 
-/// Returns whole milliseconds, at most `u64::MAX`.
+/// Returns the number of whole milliseconds of a duration, at most `u64::MAX`.
 pub(super) fn milliseconds(duration: Duration) -> u64 {
     u64::try_from(duration.as_millis()).unwrap_or(u64::MAX)
 }

@@ -1,5 +1,5 @@
-//! The output of the commands that export, import, copy or delete whole conversations: progress, lines,
-//! the receipt, and interruptions.
+//! The output of the commands that export, import, copy or delete whole conversations: a progress
+//! bar, lines, a receipt, and a message after an interruption.
 
 mod options;
 
@@ -25,11 +25,13 @@ use crate::{
     output::{Lines, counted, escaped},
 };
 
-/// Reports the progress of a transfer: a bar on a terminal, lines, and the receipt.
+/// Reports the progress of a transfer: shows a progress bar on a terminal, writes lines, and writes
+/// the receipt.
 pub(crate) struct Report {
     lines: Lines,
     json: bool,
-    /// Whether the output goes to standard error, because standard output has the transferred data.
+    /// Whether the lines are written to standard error, because the transferred data is written to
+    /// standard output.
     is_aside: bool,
     log: Option<(PathBuf, ReceiptLog)>,
     bar: ProgressBar,
@@ -44,8 +46,8 @@ enum Line<'a> {
 }
 
 impl Report {
-    /// Creates the report of a transfer. Opens the receipt, if the options name one; it may continue that
-    /// of an earlier attempt. A new receipt gets the permissions in `mode`.
+    /// Creates the report of a transfer. If the options name a receipt, opens the receipt, which
+    /// may be that of an earlier attempt. A new receipt is created with the permissions in `mode`.
     pub(crate) fn new(
         options: &ReportOptions,
         transfer: Transfer,
@@ -69,19 +71,21 @@ impl Report {
         Ok(Self { lines: Lines::default(), json: options.json, is_aside: false, log, bar, done: 0 })
     }
 
-    /// Writes to standard error, because standard output has the transferred data.
+    /// Writes the lines to standard error, because the transferred data is written to standard
+    /// output.
     #[must_use]
     pub(crate) fn aside(mut self) -> Self {
         self.is_aside = true;
         self
     }
 
-    /// Returns the receipt of this attempt and earlier ones.
+    /// Returns the receipt, which contains this attempt and earlier attempts.
     pub(crate) fn log(&mut self) -> Option<&mut ReceiptLog> {
         self.log.as_mut().map(|(_, log)| log)
     }
 
-    /// Returns the last conversation that an earlier attempt has completed, according to its receipt.
+    /// Returns the last conversation that an earlier attempt has completed, according to the
+    /// receipt.
     pub(crate) fn last(&self) -> Option<ConversationKey> {
         self.log.as_ref().and_then(|(_, log)| log.last().cloned())
     }
@@ -131,8 +135,8 @@ impl Report {
         });
     }
 
-    /// Reports that the transfer was interrupted, and how to continue it, in `advice`. Returns the exit
-    /// code 130.
+    /// Reports that the transfer was interrupted, and prints `advice`, which says how to continue
+    /// the transfer. Returns the exit code 130.
     pub(crate) fn interrupted(self, advice: &str) -> ExitCode {
         self.bar.finish_and_clear();
         let done = self.done;
@@ -144,7 +148,8 @@ impl Report {
         ExitCode::from(130)
     }
 
-    /// Completes the receipt, and prints the sums. Returns the exit code 1 if a conversation was refused.
+    /// Completes the receipt, and prints the sums. Returns the exit code 1 if a conversation was
+    /// refused, and 0 otherwise.
     pub(crate) fn finish(mut self, receipt: Receipt) -> Result<ExitCode, CliError> {
         self.bar.finish_and_clear();
         let receipt = match self.log.take() {
@@ -164,7 +169,7 @@ impl Report {
     }
 }
 
-/// Returns one line for each outcome with the number of conversations.
+/// Returns one line for each outcome, with the number of conversations that have this outcome.
 fn sums(receipt: &Receipt) -> Vec<String> {
     const KINDS: [OutcomeKind; 7] = [
         OutcomeKind::Exported,
@@ -198,13 +203,13 @@ fn sums(receipt: &Receipt) -> Vec<String> {
 }
 
 impl ReportOptions {
-    /// Returns the file of the receipt, if there is one.
+    /// Returns the file of the receipt, if the options name one.
     pub(crate) fn written(&self) -> Option<NamedFile<'_>> {
         self.receipt.as_deref().map(|path| NamedFile::new("--receipt", path))
     }
 }
 
-/// Returns a file's name for a receipt.
+/// Returns the name by which a receipt refers to a file.
 pub(crate) fn file_name(path: &Path) -> String {
     path.display().to_string()
 }

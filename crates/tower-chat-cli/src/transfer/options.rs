@@ -1,4 +1,4 @@
-//! Options that the commands share.
+//! Options that several commands share.
 
 use std::path::PathBuf;
 
@@ -26,7 +26,7 @@ impl SelectionOptions {
     }
 }
 
-/// The options for the report of a transfer.
+/// The options for the output of a transfer.
 #[derive(Debug, Clone, Args)]
 pub(crate) struct ReportOptions {
     /// Write a receipt to this file, with a line for each conversation; if the command is repeated,

@@ -6,17 +6,17 @@ use tower_chat_repair::Finding;
 
 use crate::report::Report;
 
-/// The action that a command has taken for the problem of a finding.
+/// What a command has done about the problem of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Kind {
     /// `verify` has found the problem.
     Problem,
-    /// `repair` has repaired it.
+    /// `repair` has repaired the problem.
     Repaired,
-    /// `repair --dry-run` would repair it.
+    /// `repair` would repair the problem without `--dry-run`.
     ToRepair,
-    /// `repair` cannot repair it.
+    /// `repair` cannot repair the problem.
     Left,
 }
 
@@ -32,7 +32,7 @@ struct JsonFinding<'a> {
     what: &'a str,
 }
 
-/// Writes a finding as a line, or as an object of this kind.
+/// Writes a finding as a line, or as a JSON object that contains `kind`.
 pub(crate) fn write(finding: &Finding, kind: Kind, report: &mut Report) {
     let key = finding.conversation.as_ref();
     let object = JsonFinding {

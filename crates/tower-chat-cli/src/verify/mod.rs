@@ -27,7 +27,7 @@ pub(crate) async fn verify(arguments: VerifyArguments) -> Result<ExitCode, CliEr
     Ok(ExitCode::from(u8::from(verified.problems > 0)))
 }
 
-/// The extent of the check, and the number of problems.
+/// The numbers of checked items and of problems.
 #[derive(Debug, Serialize)]
 struct Summary {
     kind: &'static str,

@@ -1,4 +1,4 @@
-//! Tests of `tower-chat backup`.
+//! Tests `tower-chat backup`.
 
 use std::fs;
 

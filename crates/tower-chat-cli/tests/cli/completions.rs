@@ -1,4 +1,4 @@
-//! Tests of `tower-chat completions`.
+//! Tests `tower-chat completions`.
 
 use crate::support::*;
 

@@ -1,4 +1,4 @@
-//! Commands that print the directory: `list`, `runs` of a conversation, `usage`.
+//! Tests the commands that print the directory: `list`, `runs` for a conversation, and `usage`.
 
 use serde_json::{Value, json};
 
@@ -12,7 +12,7 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Returns the output and the exit code of a command on a terminal with this many columns.
+/// Returns the output of a command on a terminal with this number of columns.
 fn narrow(store: &TestStore, columns: &str, arguments: &[&str]) -> String {
     let output = store.command(arguments).env("COLUMNS", columns).output().unwrap();
     assert_eq!(output.status.code(), Some(0), "{}", stderr(&output));
@@ -136,7 +136,7 @@ run                                   mode              began                sec
         assert_eq!(json[0]["models"][1]["usage"]["cost_nanos"], json!(3));
         assert_eq!(json[1]["models"][0]["model"], Value::Null);
         assert_eq!(json[1]["began_at"], json!("2026-11-23T09:00:00.000Z"));
-        // Without a conversation, the command lists open runs.
+        // Without the key of a conversation, the command lists open runs.
         let open = lines(&store.prints(&["runs", "--json"]));
         assert_eq!((open.len(), &open[0]["attempt"]), (1, &json!(2)));
     });

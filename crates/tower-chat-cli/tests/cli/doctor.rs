@@ -1,4 +1,4 @@
-//! Tests of `tower-chat doctor`.
+//! Tests `tower-chat doctor`.
 
 use std::{fs, path::Path, process::Output, time::SystemTime};
 
@@ -16,8 +16,8 @@ use tower_chat_testkit::{server::RedisServer, skip};
 
 use crate::support::*;
 
-/// Returns the findings: level, check, and text. Asserts that a finding has advice unless its level is
-/// ok.
+/// Returns the exit code, and the level, the check and the text of each finding. Asserts that each
+/// finding with another level than ok has advice.
 fn findings(store: &TestStore) -> (i32, Vec<(String, String, String)>) {
     findings_of(&store.run(&["doctor", "--json"]))
 }
@@ -45,7 +45,7 @@ fn assert_found(found: &[(String, String, String)], level: &str, check: &str, wh
     assert_eq!((found_level.as_str(), found_what.as_str()), (level, what), "{check}");
 }
 
-/// Stores two conversations; one has an open run without a lease.
+/// Stores two conversations, one of which has an open run without a lease.
 fn fill(store: &TestStore) {
     store.with(|opened| async move {
         for (id, is_open) in [("complete", false), ("left", true)] {
@@ -116,7 +116,7 @@ fn a_damaged_file_is_a_problem() {
     fill(&store);
     let path = store.folder().join("chat.db");
     let mut bytes = fs::read(&path).unwrap();
-    // Damages the header of a page that is not read when the file is opened.
+    // Damages the header of a page that SQLite does not read when it opens the file.
     let root = "SELECT rootpage FROM sqlite_schema WHERE name = 'run_usage'";
     let connection = rusqlite::Connection::open(&path).unwrap();
     let root: u32 = connection.query_row(root, [], |row| row.get(0)).unwrap();
@@ -190,8 +190,8 @@ fn a_wrong_key_of_an_encrypted_store_is_a_problem() {
     assert!(!stdout(&output).contains("2e2e"), "{}", stdout(&output));
 }
 
-/// With the server's default setting, half of a transaction may be stored after a power loss: see
-/// docs/scaling.md.
+/// With the default setting of the server, a part of a transaction may be stored after a power
+/// loss: see `docs/scaling.md`.
 #[test]
 fn an_append_only_file_that_is_loaded_cut_off_is_warned_of_where_the_server_tells_it() {
     const CHECK: &str = "aof-load-truncated";

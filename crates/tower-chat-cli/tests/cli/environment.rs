@@ -1,4 +1,4 @@
-//! Environment variables that replace options.
+//! Tests the environment variables that replace options.
 
 use tower_chat::Message;
 

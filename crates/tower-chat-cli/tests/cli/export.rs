@@ -1,4 +1,4 @@
-//! Tests of `tower-chat export`.
+//! Tests `tower-chat export`.
 
 use crate::support::*;
 use serde_json::json;
@@ -178,12 +178,13 @@ fn an_interrupted_export_ends_at_once_by_the_signal() {
         all.iter().map(|id| ("play", id.as_str(), vec![Message::user(&*text)])).collect();
     fill(&store, &all);
     let before = std::fs::read(store.path()).unwrap();
-    // Background processes of a shell ignore the signal, and the command would inherit this.
+    // If a shell has started the test in the background, the test ignores the signal, and the
+    // command would inherit this setting.
     let mut command = Command::new("env");
     command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_tower-chat")]);
     command.args(["export", "--store", &store.argument()]);
     let mut child = command.stdout(Stdio::piped()).spawn().unwrap();
-    // The pipe is smaller than the export, so the command waits for its reader.
+    // The export is larger than the buffer of the pipe. The command therefore waits for its reader.
     child.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
     let interrupt = Command::new("kill").args(["-INT", &child.id().to_string()]).status();
     assert!(interrupt.unwrap().success());

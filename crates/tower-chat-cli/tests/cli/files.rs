@@ -1,4 +1,5 @@
-//! The permissions of files that commands write, and the files that they refuse to overwrite.
+//! Tests the permissions of the files that commands write, and the files that commands refuse to
+//! overwrite.
 
 use std::{
     fs,
@@ -44,7 +45,7 @@ fn what_a_command_writes_has_the_permissions_of_the_store() {
         ] {
             assert_eq!(mode(&at(name)), expected, "{name} of {of_store:o}");
         }
-        // An existing file keeps the permissions that its owner has set.
+        // The permissions of an existing file do not change.
         fs::set_permissions(at("deleted.jsonl"), fs::Permissions::from_mode(0o604)).unwrap();
         assert_eq!(store.run(&delete).status.code(), Some(2));
         assert_eq!(mode(&at("deleted.jsonl")), 0o604);
@@ -72,12 +73,13 @@ fn no_command_writes_over_a_file_that_it_uses() {
     let mut refuse = |arguments: &[&[&str]]| {
         refused.push(arguments.concat().into_iter().map(str::to_owned).collect());
     };
-    // The receipt and the output are the same file.
+    // The path of the receipt and the path of the output refer to the same file.
     for receipt in ["new.jsonl", "sub/../new.jsonl", "sub/up/new.jsonl", "link.jsonl"] {
         refuse(&[&export, &[&new, "--receipt", &argument(receipt)]]);
     }
     refuse(&[&["import", &argument("own.jsonl"), "--receipt", &argument("own.jsonl")]]);
-    // The store, a file that belongs to the store, and one that belongs to another database.
+    // The paths are those of the store, of a file that SQLite creates for the store, and of such a
+    // file for another database.
     let of_a_store =
         ["link.db", "hard.db", "link.db-wal", "other.db-shm", "sub/up/other.db-journal"];
     let parts = ["", "-wal", "-shm", "-journal"].map(beside);
@@ -90,7 +92,7 @@ fn no_command_writes_over_a_file_that_it_uses() {
         refuse(&[&["copy", "--to", "memory:", "--receipt"], &[&file]]);
         refuse(&[&["import", &argument("own.jsonl"), "--receipt"], &[&file]]);
     }
-    // A file that is not a receipt.
+    // The existing files are not receipts.
     for file in ["diary.txt", "own.jsonl"] {
         refuse(&[&["delete", "alice", "coats", "--receipt", &argument(file)]]);
         refuse(&[&export, &[&new, "--receipt", &argument(file)]]);

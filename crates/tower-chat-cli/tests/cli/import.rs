@@ -1,4 +1,4 @@
-//! Tests of `tower-chat import`.
+//! Tests `tower-chat import`.
 
 use std::{fs, path::PathBuf};
 
@@ -15,7 +15,7 @@ fn assistant(text: &str) -> Value {
     json!({"role": "assistant", "content": text})
 }
 
-/// Returns a turn with two calls that were answered in another order.
+/// Returns a turn with two calls whose results are in the opposite order.
 fn berths() -> Vec<Value> {
     let call = |id: &str, number: u32| {
         let arguments = json!({"number": number}).to_string();
@@ -41,7 +41,7 @@ fn import<'a>(from: &'a str, more: &[&'a str]) -> Vec<&'a str> {
     [&["import", "--from", from, "--scope", "harbour"], more].concat()
 }
 
-/// Returns the messages of the conversations in the store, with their ids.
+/// Returns the id and the exported messages of each conversation in the store.
 fn exported(store: &TestStore) -> Vec<(String, Value)> {
     let lines = store.prints(&["export", "--scope", "harbour"]);
     let line = |line: &str| serde_json::from_str::<Value>(line).unwrap();

@@ -1,4 +1,4 @@
-//! Tests that run the real `tower-chat` command.
+//! Tests the `tower-chat` command by running its executable.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a test that fails says where")]
 

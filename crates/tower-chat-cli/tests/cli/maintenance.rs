@@ -1,4 +1,4 @@
-//! Problems that `verify` finds and `repair` repairs, in every store.
+//! Tests `verify` and `repair` with problems that can occur in every kind of store.
 
 use serde_json::{Value, json};
 use tower_chat::{
@@ -14,7 +14,8 @@ use tower_chat_repair::{INTERRUPTED, extract};
 
 use crate::support::*;
 
-/// Stores conversations of the scope `play`, with the record of their tool calls as runs write it.
+/// Stores conversations in the scope `play`, with the same record of tool calls that runs would
+/// write.
 fn fill(store: &TestStore, conversations: Vec<(&str, Vec<Message>)>) {
     store.with(async |history| {
         for (id, messages) in conversations {
@@ -32,7 +33,8 @@ fn texts(word: &str) -> Vec<Message> {
     ["question", "answer", "thanks"].map(|what| Message::user(format!("{word}: {what}"))).to_vec()
 }
 
-/// Stores a call without a result, which can be repaired, and problems that cannot be repaired.
+/// Stores a call without a result, which `repair` can repair, and problems that `repair` cannot
+/// repair.
 fn fill_damaged(store: &TestStore) {
     let dangling = vec![
         Message::user("go"),
@@ -55,8 +57,8 @@ fn fill_damaged(store: &TestStore) {
     store.spoil("unreadable", 2);
 }
 
-/// Returns the problems that `verify` can find. A SQLite file has no record of the length of a
-/// conversation.
+/// Returns the problems that `verify` finds in this kind of store. In a SQLite file, a missing last
+/// message cannot be detected, because the file does not contain the length of a conversation.
 fn found(store: &TestStore) -> Vec<(&'static str, u64, &'static str)> {
     let short = ("short", 3, "is missing");
     let of_server = (!is_file(store)).then_some(short);
@@ -73,7 +75,8 @@ fn is_file(store: &TestStore) -> bool {
     matches!(store.kind, Kind::Sqlite | Kind::Encrypted)
 }
 
-/// Returns the exit code and the lines of the output. Asserts that standard error is empty.
+/// Runs a command, and returns the exit code and the lines of the output. Asserts that standard
+/// error is empty.
 fn run_on(store: &TestStore, arguments: &[&str]) -> (Option<i32>, Vec<String>) {
     let output = store.run(arguments);
     assert_eq!(stderr(&output), "", "{arguments:?}");

@@ -1,4 +1,5 @@
-//! Stores of older versions, which only commands that write migrate.
+//! Tests commands on stores of older versions. Commands that write migrate such a store, and
+//! commands that read do not.
 
 use std::{fs, path::Path};
 
@@ -6,16 +7,16 @@ use serde_json::json;
 
 use crate::support::*;
 
-/// The version of the SQLite file in this release.
+/// The version of a SQLite file in this release.
 const NOW: i64 = 7;
-/// The version of PostgreSQL's tables in this release.
+/// The version of the PostgreSQL tables in this release.
 const TABLES: i64 = 7;
 
-/// Commands that only read.
+/// The commands that only read.
 const READING: [&[&str]; 6] =
     [&["list"], &["usage"], &["export"], &["tools"], &["runs"], &["export", "--record"]];
 
-/// Returns a file of an older version, as a release has written it.
+/// Returns a store whose file an older release has written, and the bytes of the file.
 fn file_of(version: i64) -> (TestStore, Vec<u8>) {
     let store = TestStore::new(Kind::Sqlite);
     let fixtures =
@@ -25,7 +26,8 @@ fn file_of(version: i64) -> (TestStore, Vec<u8>) {
     (store, bytes)
 }
 
-/// Creates tables of version 1: plain ones, or partitioned ones with row security policies.
+/// Creates the PostgreSQL tables of version 1 from an SQL file, either plain tables, or partitioned
+/// tables with row security policies.
 fn tables_of_version_1(file: &str) -> TestStore {
     let store = TestStore::new(Kind::Postgres);
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR"))
@@ -37,7 +39,7 @@ fn tables_of_version_1(file: &str) -> TestStore {
     store
 }
 
-/// Returns the exit code, the output, and the errors.
+/// Runs `migrate`, and returns the exit code, the standard output and the standard error.
 fn migrate(store: &TestStore, more: &[&str]) -> (Option<i32>, String, String) {
     let output = store.run(&[&["migrate"], more].concat());
     (output.status.code(), stdout(&output), stderr(&output))

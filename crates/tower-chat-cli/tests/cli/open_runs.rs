@@ -1,4 +1,4 @@
-//! The commands for open runs.
+//! Tests the commands for open runs.
 
 use serde_json::Value;
 use tower_chat::{
@@ -90,7 +90,8 @@ fn a_store_without_open_runs_says_so() {
     assert!(stderr(&memory).contains("has nothing to recover"), "{}", stderr(&memory));
 }
 
-/// Stores conversations of one visible message, with an open run of one message each.
+/// Stores conversations, each of which has one visible message and an open run with one staged
+/// message.
 fn fill_open(store: &TestStore, ids: &[&str]) {
     store.with(async |history| {
         let append = async |write: Write| {

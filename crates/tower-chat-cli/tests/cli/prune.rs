@@ -1,4 +1,4 @@
-//! Tests of `tower-chat prune`.
+//! Tests `tower-chat prune`.
 
 use tower_chat::PersistenceMode;
 

@@ -1,4 +1,4 @@
-//! Commands that fail report why, and change nothing.
+//! Tests that a command that fails prints the reason and changes nothing.
 
 use std::{
     fs,
@@ -22,10 +22,10 @@ fn refusal(arguments: &[&str], output: &Output) -> String {
     printed
 }
 
-/// A conversation for `import --from openai-chat`.
+/// A file with a conversation for `import --from openai-chat`.
 const GREETING: &str = r#"{"id":"greeting","messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"hello"}]}"#;
 
-/// Returns the arguments that import a file.
+/// Returns the arguments of the command that imports a file.
 fn import<'a>(file: &'a str, store: &'a str) -> [&'a str; 8] {
     ["import", file, "--from", "openai-chat", "--scope", "play", "--store", store]
 }
@@ -79,8 +79,8 @@ fn a_path_that_is_no_store_is_refused_and_left_as_it_is() {
     }
 }
 
-/// Runs the command as a user without write permission for a read-only file. Root runs it without the
-/// capability that would bypass the permission.
+/// Runs the command in such a way that the permissions of a read-only file apply. If the test runs
+/// as root, the command runs without the capability that bypasses file permissions.
 #[cfg(unix)]
 fn run_held_to(read_only: &Path, arguments: &[&str]) -> Output {
     if fs::OpenOptions::new().append(true).open(read_only).is_err() {

@@ -1,4 +1,4 @@
-//! Tests of `tower-chat repair`.
+//! Tests `tower-chat repair`.
 
 use std::{process::Stdio, time::SystemTime};
 
@@ -16,14 +16,14 @@ use tower_chat_repair::INTERRUPTED;
 
 use crate::support::*;
 
-/// Returns the exit code, and the lines of the output.
+/// Runs a command, and returns the exit code and the lines of the output.
 fn command(name: &str, store: &Store, more: &[&str]) -> (i32, Vec<String>) {
     let output = run(&[&[name, "--store", &store.argument()], more].concat());
     assert_eq!(stderr(&output), "");
     (output.status.code().unwrap(), stdout(&output).lines().map(str::to_owned).collect())
 }
 
-/// Returns the results in the messages of a conversation that a model receives.
+/// Returns the texts of the results that a model would receive in a conversation.
 fn results(store: &Store, id: &str) -> Vec<String> {
     let exported = export(&store.argument(), &[]);
     let messages = exported[id].as_array().unwrap();
@@ -184,7 +184,7 @@ fn fill_two_runs(store: &TestStore) {
     });
 }
 
-/// A repair deletes the description, because there is no other copy of it.
+/// A repair deletes an unreadable description, because the description cannot be restored.
 #[test]
 fn a_description_that_cannot_be_read_is_found_and_goes_by_a_repair() {
     for kind in [Kind::Sqlite, Kind::Encrypted] {
@@ -207,7 +207,8 @@ fn a_description_that_cannot_be_read_is_found_and_goes_by_a_repair() {
     }
 }
 
-/// Counts of the directory that are changed in the file, and the problems that `verify` reports.
+/// SQL statements that change counts of the directory, each with a part of the problem that
+/// `verify` then reports.
 const CHANGED_COUNTS: [(&str, &str); 4] = [
     ("UPDATE conversations SET runs = 0", "the number of its runs is 0 in the directory"),
     ("UPDATE conversations SET runs = 99", "the number of its runs is 99 in the directory"),
@@ -270,7 +271,8 @@ fn counts_of_the_directory_are_made_again_on_every_store() {
     });
 }
 
-/// The counts of a conversation change while its run is open.
+/// `repair` does not correct the counts of a conversation with an open run, because the run still
+/// changes these counts.
 #[test]
 fn counts_of_a_conversation_with_an_open_run_are_reported_and_left() {
     let store = TestStore::new(Kind::Sqlite);

@@ -1,4 +1,4 @@
-//! Tests of `tower-chat serve`.
+//! Tests `tower-chat serve`.
 
 use std::{
     io::{BufRead as _, BufReader, Read as _, Write as _},
@@ -16,16 +16,17 @@ use tower_chat::{
 
 use crate::support::*;
 
-/// A server of the pages, and its address.
+/// A running `tower-chat serve`, and its address.
 pub(crate) struct Served {
     process: Child,
-    /// The line that it has printed.
+    /// The line that the server has printed.
     line: String,
     pub(crate) address: String,
 }
 
 impl Served {
-    /// Serves pages with the token in the environment; an empty token counts as none.
+    /// Starts the server with `token` in the environment. If `token` is empty, the server generates
+    /// a token.
     pub(crate) fn start(store: &TestStore, arguments: &[&str], token: &str) -> Self {
         let all = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
         let mut command = store.command(&all);
@@ -65,7 +66,8 @@ impl Served {
         self.get_with(page, &token.unwrap_or_default())
     }
 
-    /// Interrupts the server like Ctrl-C. `None` if it has not ended after a minute.
+    /// Sends the signal of Ctrl-C to the server, and returns its exit code. Returns `None` if the
+    /// server has not ended after a minute.
     fn interrupt(&mut self) -> Option<i32> {
         let id = self.process.id().to_string();
         assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());
@@ -78,7 +80,7 @@ impl Served {
         None
     }
 
-    /// Returns the standard error of the server after its end.
+    /// Waits until the server has ended, and returns its standard error.
     fn complaints(mut self) -> String {
         let mut complaints = String::new();
         self.process.stderr.take().unwrap().read_to_string(&mut complaints).unwrap();
@@ -87,7 +89,7 @@ impl Served {
 }
 
 impl Drop for Served {
-    /// Makes sure that a failing test stops the server.
+    /// Stops the server, so that a test that fails leaves no process behind.
     fn drop(&mut self) {
         // The server may have ended already.
         let _ = self.process.kill();
@@ -194,12 +196,12 @@ fn clients_that_stall_do_not_keep_the_command_from_ending() {
     let mut connections = Vec::new();
     for stall in stalls {
         let mut connection = served.connect();
-        // After the answer to one request, the server has accepted the connection.
+        // After the server has answered a request, it has accepted the connection.
         connection.write_all(whole.as_bytes()).unwrap();
         let mut byte = [0];
         connection.read_exact(&mut byte).unwrap();
-        // The client does not read the last response, so the server can write only as much as the
-        // buffers hold.
+        // The client does not read the response to the last request. The server can therefore write
+        // only the bytes that fit into the socket buffers.
         connection.set_write_timeout(Some(Duration::from_millis(500))).unwrap();
         let _ = connection.write_all(stall.as_bytes());
         connections.push(connection);

@@ -1,4 +1,4 @@
-//! Tests of `tower-chat show`.
+//! Tests `tower-chat show`.
 
 use std::fs;
 
@@ -12,14 +12,15 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Returns the output of a command, with this exit code.
+/// Runs a command, and returns its standard output and standard error. Asserts that the exit code
+/// is `code`.
 fn printed(store: &TestStore, arguments: &[&str], code: i32) -> (String, String) {
     let output = store.run(arguments);
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));
     (stdout(&output), stderr(&output))
 }
 
-/// Returns the commands in a chapter of the guide, with the output that the guide shows.
+/// Returns each command in a chapter of the guide, with the output that the chapter shows.
 fn recordings(chapter: &str) -> Vec<(String, String)> {
     let path = format!("{}/../../docs/guide/src/{chapter}", env!("CARGO_MANIFEST_DIR"));
     let text = fs::read_to_string(path).unwrap();
@@ -278,7 +279,7 @@ waiting for approval, in messages that are not printed
       arguments | {"item":"rain coat","price":"129 EUR"}
 "#;
         assert!(page.ends_with(expected), "{page}");
-        // The results are in a message that is not printed.
+        // The message with the results is not printed.
         assert!(page.contains("      error #3  | The shop does not answer.\n"), "{page}");
     });
 }

@@ -1,4 +1,4 @@
-//! Stores of all kinds by their addresses.
+//! Tests the commands with the address of each kind of store.
 
 use serde_json::{Value, json};
 use tower_chat::{
@@ -14,7 +14,8 @@ use tower_chat_repair::extract;
 
 use crate::support::*;
 
-/// Returns a turn with two calls, and its record. Every text in it contains the word.
+/// Returns a write of a turn with two calls and their record. Every text of the turn contains
+/// `word`.
 fn turn(word: &str, key: &ConversationKey, expected: Revision) -> Write {
     let call = |id: &str| ToolCall::new(id, "look", json!({ "at": word, "call": id }).to_string());
     let messages = vec![
@@ -32,7 +33,7 @@ fn turn(word: &str, key: &ConversationKey, expected: Revision) -> Write {
     Write::new(key.clone(), id, expected, messages.into_iter().map(Into::into)).with_tools(records)
 }
 
-/// Stores two conversations in two scopes; one has two turns and an open run.
+/// Stores two conversations in two scopes. One of the conversations has two turns and an open run.
 fn fill(store: &TestStore) {
     store.with(async |history| {
         let (one, other) = (ConversationKey::new("alice", "x"), ConversationKey::new("bob", "y"));
@@ -40,7 +41,7 @@ fn fill(store: &TestStore) {
         let second = turn("second", &one, first.result());
         let open = MessageId { run: RunId::new(), index: 0 };
         let now = std::time::SystemTime::now();
-        // The attempt has ended, so there is no lease.
+        // The attempt has ended, and its run has no lease.
         let lease = Lease { attempt: 1, holder: 7, renewed_at: now, until: LeaseEnd::NotHeld };
         let staged = Staged { lease, close: None, service_id: None, partial_text: None };
         let staged =
@@ -95,7 +96,8 @@ fn what_is_stored_is_read_and_changed_on_every_store() {
     });
 }
 
-/// Each command gets the server connection with the prepared statements of the command before.
+/// The pooler has a single connection. Each command therefore uses the same server connection as
+/// the command before, with the statements that this command has prepared.
 #[test]
 fn a_store_behind_a_pooler_of_transactions_is_used_with_whole_statements() {
     if TestStore::is_missing(Kind::Postgres) {

@@ -1,4 +1,4 @@
-//! Texts from users, models and files on a terminal.
+//! Tests that texts from users, models and files are escaped on a terminal.
 
 use std::{process::Output, time::SystemTime};
 
@@ -16,15 +16,16 @@ use tower_chat_sqlite::SqliteStore;
 
 use crate::support::*;
 
-/// A text that clears the screen, sets the title, imitates a line, overwrites a line, changes the text
-/// direction, and hides characters: a zero-width space, tags, a soft hyphen and a variation selector.
+/// A text that, without escaping, would clear the screen, set the title, imitate a line of the
+/// output, overwrite a line, and change the text direction. The text also contains invisible
+/// characters: a zero-width space, tags, a soft hyphen and a variation selector.
 const HOSTILE: &str = "id\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{7f}\nall is well: 9\rdone\u{202e}\u{2028}\
                        \u{200b}\u{e0041}\u{ad}\u{e0100}";
 const SCOPE: &str = "scope\u{1b}[8m";
 const TOOL: &str = "look\u{1b}]8;;http://evil\u{7}\nfree";
 
-/// Returns a store with a conversation whose name, tool and calls are hostile; the last call has no
-/// result.
+/// Returns a store with a conversation whose id, tool names and calls contain [`HOSTILE`]. The last
+/// call has no result.
 fn hostile_store() -> Store {
     let store = Store::new();
     let messages = vec![
@@ -38,7 +39,7 @@ fn hostile_store() -> Store {
     store
 }
 
-/// Appends another run to the hostile conversation, so that `prune` deletes one.
+/// Appends another run to the hostile conversation, so that `prune` can delete a run.
 fn append_a_run(store: &Store) {
     let key = ConversationKey::new(SCOPE, HOSTILE);
     append(store, &key, |write| write, "third question");

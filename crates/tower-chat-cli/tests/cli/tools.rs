@@ -1,4 +1,4 @@
-//! Tests of `tower-chat tools`.
+//! Tests `tower-chat tools`.
 
 use serde_json::{Value, json};
 use tower_chat::{Message, PersistenceMode, ToolCall, ToolResult};
@@ -14,7 +14,7 @@ fn tools(store: &Store, more: &[&str]) -> (Value, String) {
     (serde_json::from_str(&printed).unwrap(), stderr(&output))
 }
 
-/// Returns the name, calls, errors and open calls of each tool.
+/// Returns the name of each tool, and the numbers of its calls, errors and open calls.
 fn counts(summary: &Value) -> Vec<(String, u64, u64, u64)> {
     let counted = |tool: &Value| {
         assert!(tool["duration_ms"].is_u64(), "{tool}");
@@ -25,7 +25,7 @@ fn counts(summary: &Value) -> Vec<(String, u64, u64, u64)> {
     summary["tools"].as_array().unwrap().iter().map(counted).collect()
 }
 
-/// Creates two conversations with the record of their tool calls.
+/// Returns a store with two conversations and the record of their tool calls.
 fn filled() -> Store {
     let store = Store::new();
     let weather = |id: &str| ToolCall::new(id, "weather", "{\"city\": \"Paris\"}");

@@ -1,4 +1,4 @@
-//! Tests of `export`, `import`, `copy`, `delete` and `fork`.
+//! Tests `export`, `import`, `copy`, `delete` and `fork`.
 
 use std::{
     fs,
@@ -13,7 +13,7 @@ use tower_chat::{
 
 use crate::support::*;
 
-/// Returns a path as an argument.
+/// Converts a path to a command line argument.
 pub(crate) fn text(path: &Path) -> String {
     path.display().to_string()
 }
@@ -28,7 +28,7 @@ fn assert_code(output: &Output, code: i32) {
     assert_eq!(output.status.code(), Some(code), "{printed}");
 }
 
-/// Appends a run of one message.
+/// Appends a run with one message to a conversation.
 pub(crate) fn add(store: &TestStore, scope: &str, id: &str, text: &str) {
     let key = ConversationKey::new(scope, id);
     store.with(async |history| {
@@ -39,7 +39,7 @@ pub(crate) fn add(store: &TestStore, scope: &str, id: &str, text: &str) {
     });
 }
 
-/// Exports a store with all data. Returns the file.
+/// Exports all data of a store to a file, and returns the path of the file.
 fn exported(store: &TestStore, name: &str) -> PathBuf {
     let path = store.folder().join(name);
     store.prints(&["export", "--format", "tower-chat", "--to", &text(&path)]);
@@ -310,10 +310,12 @@ fn length(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |file| file.len())
 }
 
-/// Runs a command and interrupts it at a moment. Returns its standard error.
+/// Runs a command, and interrupts it when `is_moment` returns `true`. Returns the standard error of
+/// the command.
 #[cfg(target_os = "linux")]
 fn interrupt(store: &TestStore, arguments: &[&str], is_moment: impl Fn() -> bool) -> String {
-    // Background processes of a shell ignore the signal, and the command would inherit this.
+    // If a shell has started the test in the background, the test ignores the signal, and the
+    // command would inherit this setting.
     let mut command = Command::new("env");
     command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_tower-chat")]);
     command.args(arguments).args(["--store", &store.url()]);

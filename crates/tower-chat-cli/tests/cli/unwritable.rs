@@ -1,4 +1,4 @@
-//! Stores in folders without write permission, which can be read.
+//! Tests that stores in folders without write permission can be read.
 #![cfg(unix)]
 
 use std::{
@@ -10,10 +10,11 @@ use std::{
 
 use crate::support::*;
 
-/// The user id of `nobody`. If the tests run as root, the command runs as this user.
+/// The user id of `nobody`. If the tests run as root, they run the command as this user.
 const NOBODY: u32 = 65_534;
 
-/// A store in a folder without write permission, and a copy of the command that every user can run.
+/// A store in a folder without write permission, and a copy of the executable that every user can
+/// run.
 struct Unwritable {
     store: Store,
     program: Store,
@@ -24,9 +25,9 @@ impl Unwritable {
         let unwritable = Self { store: Store::new(), program: Store::new() };
         fill(&unwritable.store);
         let program = unwritable.program();
-        // Another process copies the program. If this process wrote it, a child that is started
-        // meanwhile would inherit the open file, and a program that is open for writing cannot be
-        // executed.
+        // Another process copies the executable. If this process wrote the file, a child process
+        // that is started at the same time would inherit the open file, and an executable that is
+        // open for writing cannot be run.
         let copied =
             Command::new("cp").arg(env!("CARGO_BIN_EXE_tower-chat")).arg(&program).status();
         assert!(copied.unwrap().success());
@@ -76,7 +77,7 @@ fn a_store_that_is_closed_is_read_and_copied_and_not_changed() {
     let unwritable = Unwritable::new(fill_intact);
     let argument = unwritable.store.argument();
     let before = unwritable.files();
-    // A copy of the store in a folder with write permission.
+    // The same store in a folder with write permission.
     let copy = Store::new();
     fs::copy(unwritable.store.path(), copy.path()).unwrap();
     let copied = copy.argument();
@@ -127,7 +128,7 @@ fn a_command_that_writes_says_what_can_be_done() {
 
 #[test]
 fn a_log_with_changes_is_not_left_out() {
-    // The state in which a killed program leaves the store.
+    // The store is in the state that a killed program leaves behind.
     let unwritable = Unwritable::new(|store| {
         fill_intact(store);
         let open = Store::new();

@@ -1,4 +1,4 @@
-//! Tests of `tower-chat vacuum`.
+//! Tests `tower-chat vacuum`.
 
 use std::fs;
 

@@ -1,10 +1,10 @@
-//! Tests of `tower-chat verify`.
+//! Tests `tower-chat verify`.
 
 use std::{fs, io::Write as _};
 
 use crate::support::*;
 
-/// Returns the exit code, and the lines of the output.
+/// Runs `verify`, and returns the exit code and the lines of the output.
 fn verify(store: &Store) -> (i32, Vec<String>) {
     let output = run(&["verify", "--store", &store.argument()]);
     assert_eq!(stderr(&output), "");

@@ -1,5 +1,5 @@
-//! Tests that no command that writes changes an encrypted store without its keys, or a store of a
-//! newer version.
+//! Tests that commands do not change an encrypted store without its keys, or a store of a newer
+//! version.
 
 use std::time::SystemTime;
 
@@ -15,7 +15,7 @@ use tower_chat::{
 
 use crate::support::*;
 
-/// The commands that do not write to their store.
+/// The commands that do not write to the store.
 const READING: [&str; 12] = [
     "list",
     "show",
@@ -28,12 +28,12 @@ const READING: [&str; 12] = [
     "doctor",
     "completions",
     "help",
-    // `serve` can end open runs, as `recover` does, and writes nothing else.
+    // The only write of `serve` is to end open runs in the same way as `recover`.
     "serve",
 ];
 
-/// The commands that write. The test replaces `TO` with a store, `OURS` with an export, and
-/// `THEIRS` with a file of another system.
+/// The arguments of the commands that write. The test replaces `TO` by a store, `OURS` by an
+/// export, and `THEIRS` by a file of another system.
 const WRITING: [&[&str]; 13] = [
     &[
         "chat",
@@ -70,7 +70,7 @@ fn write(key: &ConversationKey, run: RunId, expected: Revision, text: &str) -> W
     Write::new(key.clone(), id, expected, [Message::user(text).into()])
 }
 
-/// Stores a conversation of three runs, and one with an open run.
+/// Stores a conversation with three runs, and a conversation with an open run.
 fn fill(store: &TestStore) {
     store.with(async |history| {
         let append = async |write: Write| {
@@ -95,7 +95,7 @@ fn fill(store: &TestStore) {
     });
 }
 
-/// Runs a command on the store without its keys. Returns its exit code and its output.
+/// Runs a command on the store without the store's keys. Returns the exit code and the output.
 fn run_without_keys(store: &TestStore, command: &[&str]) -> (Option<i32>, String) {
     let source = TestStore::new(Kind::Sqlite);
     source.with(async |history| {
@@ -130,7 +130,7 @@ fn run_without_keys(store: &TestStore, command: &[&str]) -> (Option<i32>, String
     (ended.code, format!("{}{}", ended.stdout, ended.stderr))
 }
 
-/// A new command must be added to one of the lists.
+/// Fails if a command of the help is in neither of the lists.
 #[test]
 fn every_command_is_in_one_of_the_lists() {
     let help = stdout(&run(&["--help"]));
@@ -156,7 +156,8 @@ fn assert_unchanged(store: &TestStore, before: &[String], command: &[&str], prin
     assert!(new.is_empty() && gone.is_empty(), "{command:?}: {printed} new {new:?} gone {gone:?}");
 }
 
-/// Runs each command that writes without the keys of an encrypted store.
+/// Runs each command that writes on an encrypted store without the keys, and asserts that the store
+/// does not change.
 fn assert_no_command_changes(store: &TestStore) {
     let before = store.contents();
     for command in WRITING {
@@ -164,7 +165,7 @@ fn assert_no_command_changes(store: &TestStore) {
         assert_unchanged(store, &before, command, &printed);
         let changes_nothing = match command[0] {
             "migrate" => true,
-            // `vacuum` accepts only stores in files.
+            // `vacuum` accepts only a store in a file.
             "vacuum" => store.kind == Kind::Encrypted,
             _ => false,
         };
@@ -190,7 +191,7 @@ fn no_command_changes_an_encrypted_store() {
     let store = TestStore::new(Kind::Encrypted);
     fill(&store);
     assert_no_command_changes(&store);
-    // With its keys, the store is unchanged.
+    // The store, opened with its keys, must be unchanged.
     assert!(store.prints(&["verify"]).contains("no problems"));
     store.prints(&["fork", "play", "talk", "copy"]);
     store.prints(&["prune", "--keep-messages", "1", "--scope", "play", "--conversation", "talk"]);
@@ -228,7 +229,7 @@ fn no_command_changes_a_server_of_a_newer_version() {
     }
 }
 
-/// In Redis each conversation has a format.
+/// In Redis, each conversation has its own format version.
 #[test]
 fn no_command_changes_a_conversation_of_a_newer_format() {
     if TestStore::is_missing(Kind::Redis) {
@@ -240,8 +241,8 @@ fn no_command_changes_a_conversation_of_a_newer_format() {
     store.make_format_newer("open");
     let before = store.contents();
     for command in WRITING {
-        // These commands may add other conversations to the store, and `delete` needs to read no
-        // conversation.
+        // These commands may add other conversations to the store. `delete` succeeds, because it
+        // does not read the conversation.
         if matches!(command[0], "play" | "import" | "copy" | "delete") {
             continue;
         }
@@ -267,7 +268,8 @@ fn encrypted_conversations_are_deleted_without_keys_if_that_is_asked_for() {
     assert!(left.iter().all(|row| row.starts_with("store_marks")), "{left:?}");
 }
 
-/// A release without the mark of sealed data, or an attacker, could delete the message in this way.
+/// A release that does not know the mark of sealed data, or an attacker, could delete the message
+/// in this way.
 #[test]
 fn what_was_pruned_without_the_keys_becomes_readable_by_a_repair() {
     let store = TestStore::new(Kind::Encrypted);

@@ -17,19 +17,19 @@ use tokio::sync::{mpsc, oneshot};
 
 use super::typed::{TypedLine, TypedLines};
 
-/// A handle to the thread that reads the terminal.
+/// A handle by which the chat sends requests to the thread that reads the terminal.
 #[derive(Debug)]
 pub(super) struct Control {
     requests: channel::Sender<Settle>,
-    /// A byte written to it wakes the thread.
+    /// The thread polls the other end. A byte that is written to this socket wakes the thread.
     wakes: UnixStream,
 }
 
-/// A request to drop input until the terminal has been silent for a time.
+/// A request to drop input until the terminal has sent none for the time `silence`.
 #[derive(Debug)]
 struct Settle {
     silence: Duration,
-    /// Receives whether lines were dropped.
+    /// The channel by which the thread reports whether it has dropped lines.
     dropped: oneshot::Sender<bool>,
 }
 
@@ -43,8 +43,8 @@ impl Control {
         Ok(Self { requests, wakes })
     }
 
-    /// Requests to drop input until the terminal has been silent for a time. `None` if the thread has
-    /// ended.
+    /// Requests that the thread drops input until the terminal has sent none for the time
+    /// `silence`. Returns `None` if the thread has ended.
     pub(super) fn settle(&mut self, silence: Duration) -> Option<oneshot::Receiver<bool>> {
         let (dropped, settled) = oneshot::channel();
         self.requests.send(Settle { silence, dropped }).ok()?;
@@ -60,18 +60,20 @@ struct Reader {
     typed: TypedLines,
 }
 
-/// The result of a read.
+/// The result of reading the terminal.
 enum Found {
     Lines(Vec<io::Result<TypedLine>>),
     End,
 }
 
 impl Reader {
-    /// Reads until the terminal is closed, or the receiver of the lines is dropped.
+    /// Reads lines and sends them to the chat, until the terminal is closed or the receiver is
+    /// dropped.
     fn run(mut self) {
         loop {
             match self.wait(None) {
-                // Handled before a read: input that arrived before a question does not answer it.
+                // A request is handled before the terminal is read, because input that arrived
+                // before a question must not answer the question.
                 Ok((_, true)) => {
                     if self.settle().is_none() {
                         return;
@@ -102,8 +104,9 @@ impl Reader {
         }
     }
 
-    /// Drops the input that has arrived, and later input until the terminal is silent. `None` if the
-    /// terminal is closed or the chat has ended.
+    /// Handles all requests: drops the input that has arrived, and later input until the terminal
+    /// has sent none for the requested time. Returns `None` if the terminal is closed or the chat
+    /// has ended.
     fn settle(&mut self) -> Option<()> {
         let mut wakes = [0; 16];
         while matches!(self.woken.read(&mut wakes), Ok(1..)) {}
@@ -120,8 +123,9 @@ impl Reader {
                     Found::End => return None,
                 }
             }
-            // The end of a paste that has begun must still be read: without the marker at its end, later
-            // lines would not be recognised as part of the paste.
+            // During a paste, the terminal's buffer and the incomplete line are not dropped. The
+            // marker at the end of the paste must be read, because lines before it are recognised
+            // as pasted text.
             if !self.typed.is_in_paste() {
                 let _ = tcflush(io::stdin(), QueueSelector::IFlush);
                 self.typed.drop_beginning();
@@ -130,9 +134,9 @@ impl Reader {
         }
     }
 
-    /// Waits until the terminal has input, or the chat sends a request. With a time, waits only for the
-    /// terminal, and not longer than this time. Returns whether the terminal has input, and whether there
-    /// is a request.
+    /// Waits until the terminal has input or the chat sends a request. If `time` is set, waits at
+    /// most for this time, and only for the terminal. Returns whether the terminal has input, and
+    /// whether the chat has sent a request.
     fn wait(&self, time: Option<Duration>) -> io::Result<(bool, bool)> {
         let stdin = io::stdin();
         let time = time.and_then(|time| Timespec::try_from(time).ok());
@@ -147,7 +151,8 @@ impl Reader {
         Ok((!terminal.revents().is_empty(), !wake.revents().is_empty()))
     }
 
-    /// Reads the input of the terminal. An error means that the terminal was closed.
+    /// Reads the terminal. An error is treated as the end of the input, because it means that the
+    /// terminal was closed.
     fn read(&mut self) -> Found {
         let mut buffer = [0; 4096];
         match retry_on_intr(|| read(io::stdin(), &mut buffer)) {

@@ -1,43 +1,45 @@
-//! Divides the bytes of a terminal into lines, and recognises pasted text.
+//! Divides the bytes that a terminal sends into lines, and recognises pasted text.
 
 use std::io;
 
-/// The marker that a terminal sends before pasted text, in the mode of bracketed paste.
+/// The marker that a terminal in bracketed paste mode sends before pasted text.
 const PASTE_BEGINS: &[u8] = b"\x1b[200~";
 const PASTE_ENDS: &[u8] = b"\x1b[201~";
 
-/// A line of the user. A paste is one line, even if it contains line feeds.
+/// A line of input. Pasted text forms one line, even if it contains line feeds.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TypedLine {
     pub(crate) text: String,
-    /// Whether a part of the line was pasted. Such a line does not answer a question.
+    /// Whether a part of the line was pasted. Such a line is not accepted as the answer to a
+    /// question.
     pub(crate) is_pasted: bool,
 }
 
 impl TypedLine {
-    /// Creates a line that was typed, or that a program has written.
+    /// Creates a line without pasted text. A line that a program has written to standard input is
+    /// of this kind too.
     pub(crate) fn typed(text: String) -> Self {
         Self { text, is_pasted: false }
     }
 }
 
-/// Assembles lines from the bytes of a terminal.
+/// Assembles lines from the bytes that a terminal sends.
 #[derive(Debug, Default)]
 pub(super) struct TypedLines {
-    /// The bytes since the last line feed.
+    /// The bytes after the last line feed, whose markers were not read yet.
     unread: Vec<u8>,
-    /// The lines of a paste that has not ended.
+    /// The text of the current line. During a paste, this text may contain several lines.
     text: Vec<u8>,
     is_in_paste: bool,
     is_pasted: bool,
 }
 
 impl TypedLines {
-    /// Adds bytes, and returns the lines that they complete.
+    /// Adds bytes, and returns the lines that are now complete.
     ///
     /// # Errors
     ///
-    /// A line that is not UTF-8 becomes an error at its position.
+    /// Instead of a line that is not UTF-8, the list contains an error.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Vec<io::Result<TypedLine>> {
         let mut lines = Vec::new();
         for byte in bytes {
@@ -50,7 +52,7 @@ impl TypedLines {
         lines
     }
 
-    /// Returns the incomplete line at the end of the input.
+    /// Returns the last line at the end of the input, which has no line feed.
     pub(super) fn end(&mut self) -> Option<io::Result<TypedLine>> {
         self.read_markers();
         self.is_in_paste = false;
@@ -59,7 +61,7 @@ impl TypedLines {
         (!is_empty).then_some(line)
     }
 
-    /// Returns whether a paste has begun whose end has not been read.
+    /// Returns whether the beginning of a paste was read but not its end.
     pub(super) fn is_in_paste(&self) -> bool {
         self.is_in_paste
     }
@@ -78,7 +80,8 @@ impl TypedLines {
         Some(self.line())
     }
 
-    /// Moves the unread bytes to the text, without the markers of a paste.
+    /// Moves the unread bytes to the text. Removes the markers of a paste, and remembers that they
+    /// occurred.
     fn read_markers(&mut self) {
         let unread = std::mem::take(&mut self.unread);
         let mut rest = unread.as_slice();
@@ -113,7 +116,8 @@ impl TypedLines {
 mod tests {
     use super::*;
 
-    /// Returns the lines of pieces that are read in this order.
+    /// Returns the lines that result from reading these pieces of input, each with whether it was
+    /// pasted.
     fn lines(pieces: &[&str]) -> Vec<(String, bool)> {
         let mut typed = TypedLines::default();
         let mut lines: Vec<_> =
@@ -139,9 +143,9 @@ mod tests {
                 &[("one\ny\n", true), ("y", false)],
             ),
             (&["yes, \u{1b}[200~y\u{1b}[201~\n"], &[("yes, y", true)]),
-            // The beginning of the paste was dropped.
+            // The marker at the beginning of the paste was dropped.
             (&["y\u{1b}[201~\ny\n"], &[("y", true), ("y", false)]),
-            // The input ends inside a paste.
+            // The input ends before the paste ends.
             (&["\u{1b}[200~one\ny\n"], &[("one\ny\n", true)]),
             (&["\n\u{1b}[A\n"], &[("", false), ("\u{1b}[A", false)]),
             (&[], &[]),

@@ -1,18 +1,20 @@
 //! The environment of the servers that a chat starts.
 //!
-//! The environment of the chat contains the keys of providers, the address of the store with its
-//! password, and the keys of an encrypted store. A server gets none of these variables, unless the user
-//! names them.
+//! The environment of the chat may contain the keys of providers, the address of the store with a
+//! password, and the keys of an encrypted store. A server receives such a variable only if the user
+//! names it.
 
 use std::{env, ffi::OsString};
 
 use crate::chat::ChatError;
 
-/// Variables that programs need to find other programs and files, and to write text.
+/// The variables that every server receives, because programs need them to find other programs and
+/// files and to select a language.
 #[cfg(not(windows))]
 const PASSED: &[&str] = &["PATH", "HOME", "LANG", "LANGUAGE"];
 
-/// The same variables, and those without which no program on Windows starts.
+/// The variables that every server receives, which include those without which programs on Windows
+/// do not start.
 #[cfg(windows)]
 const PASSED: &[&str] = &[
     "PATH",
@@ -32,19 +34,20 @@ const PASSED: &[&str] = &[
     "PROGRAMDATA",
 ];
 
-/// The prefix of the locale's variables.
+/// The prefix of the variables of the locale.
 const LOCALE: &str = "LC_";
 
-/// Returns the variables for servers, with their values: those in [`PASSED`], those of the locale, and those
-/// that the user has named.
+/// Returns the names and values of the variables that servers receive: the variables in [`PASSED`],
+/// the variables of the locale, and the variables that the user has named.
 ///
 /// # Errors
 ///
-/// [`ChatError::ServerVariable`], if a name is not that of a set variable.
+/// Fails with [`ChatError::ServerVariable`] if a variable that the user has named is not set.
 pub(super) fn of_servers(named: &[String]) -> Result<Vec<(OsString, OsString)>, ChatError> {
     let is_set = |name: &String| !name.contains('=') && env::var_os(name).is_some();
     if let Some(name) = named.iter().find(|name| !is_set(name)) {
-        // The text after the name may be a secret.
+        // If the user has written `NAME=VALUE`, the error must not contain the value, which may be
+        // a secret.
         let name = name.split('=').next().unwrap_or_default().to_owned();
         return Err(ChatError::ServerVariable { name });
     }

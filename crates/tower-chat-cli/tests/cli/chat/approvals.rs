@@ -1,4 +1,4 @@
-//! Tool calls that wait for approval.
+//! Tests chats in which tool calls wait for approval.
 
 use super::*;
 
@@ -90,11 +90,11 @@ fn a_call_that_waits_is_asked_about_again_by_the_next_process() {
         assert_eq!(log(store), [""; 0]);
         assert_intact(store);
 
-        // Without the server, the chat does not request a decision about the call.
+        // Without the MCP server of the tool, the chat does not ask about the call.
         let ended = run_with_input(chat(store, &server, &["later"]), "");
         assert_eq!(ended.code, Some(1), "{}", ended.stderr);
         assert!(ended.stderr.contains("a call of the tool book_berth waits for approval"));
-        // Without a terminal, the chat does not request a decision either.
+        // Without a terminal, the chat does not ask about the call either.
         let ended = run_with_input(chat(store, &server, &["later", "--mcp", &mcp]), "");
         assert_eq!(ended.code, Some(1), "{}", ended.stderr);
         assert!(ended.stderr.contains("there is no terminal for the question"), "{}", ended.stderr);
@@ -157,7 +157,8 @@ fn arguments_are_shown_whole_before_they_are_approved() {
 
 #[test]
 fn a_paste_that_continues_while_the_model_answers_approves_nothing() {
-    // More lines than the chat reads ahead, and more than the terminal buffers.
+    // The input has more lines than the chat reads before it needs them, and more bytes than the
+    // terminal buffers.
     let long = "y".repeat(60);
     let lines =
         (0..200).map(|line| if line % 3 == 0 { "y\n".to_owned() } else { format!("{long}\n") });
@@ -183,8 +184,8 @@ fn a_paste_that_continues_while_the_model_answers_approves_nothing() {
 
 #[test]
 fn text_that_is_pasted_at_the_question_is_no_answer() {
-    // A paste with the markers of bracketed paste, a paste without them, and a line that was partly
-    // typed and partly pasted.
+    // The inputs are a paste with the markers of bracketed paste mode, a paste without these
+    // markers, and a line of which a part was typed and a part was pasted.
     for paste in [
         "\u{1b}[200~y\u{1b}[201~\n",
         "\u{1b}[200~one\ny\ny\u{1b}[201~\n",

@@ -1,4 +1,5 @@
-//! `tower-chat chat --attach`. The process of the test executes the run, and the command follows it.
+//! Tests `tower-chat chat --attach`. The test process executes a run, and the command follows this
+//! run.
 
 use std::{
     io::{BufRead as _, BufReader, Write as _},
@@ -22,7 +23,8 @@ use crate::serve::Served;
 
 type Part = Result<ChatUpdate, BoxError>;
 
-/// An application with one run, whose model sends the parts that the test requests.
+/// An application that executes one run. The test determines the parts that the model of the
+/// application sends.
 struct Application {
     runtime: Runtime,
     runs: DetachedRunsLayer,
@@ -75,7 +77,7 @@ impl Application {
         self.model.send(Ok(ChatUpdate::Finish(Finish::stop().into()))).unwrap();
     }
 
-    /// Waits until the run has ended, and returns its end.
+    /// Waits until the run has ended, and returns how it has ended.
     fn end(&self) -> RunEnd {
         self.runtime.block_on(async {
             loop {
@@ -87,7 +89,7 @@ impl Application {
         })
     }
 
-    /// Waits until the log contains an update of the run.
+    /// Waits until the update log contains an update of the run.
     fn is_logged(&self) {
         self.runtime.block_on(async {
             while self
@@ -104,7 +106,7 @@ impl Application {
     }
 }
 
-/// Returns one answer of the model: up to the next finish, or to an error.
+/// Returns one answer of the model, which consists of the parts up to the next finish or error.
 fn response(parts: Arc<tokio::sync::Mutex<mpsc::UnboundedReceiver<Part>>>) -> ChatResponse {
     let updates = futures_util::stream::unfold(Some(parts), |parts| async move {
         let parts = parts?;
@@ -155,7 +157,7 @@ fn a_run_of_another_process_is_printed_from_its_beginning_and_live() {
         let calls = "* fog {\"port\":\"Oban\"}\n  fog: Fog over Oban.\n";
         assert_eq!(ended.stderr, format!("{calls}0 tokens read, 0 written\n"), "{kind:?}");
 
-        // A command that begins after the end prints the same.
+        // A command that is started after the end of the run prints the same output.
         let again = run_with_input(attach(store, &application.run, &[]), "");
         assert_eq!((again.code, again.stdout, again.stderr), (Some(0), ended.stdout, calls.into()));
     });
@@ -207,7 +209,7 @@ fn the_next_attempt_at_a_run_begins_its_unfinished_message_anew() {
     first.is_logged();
     let (run, log) = (first.run.clone(), updates(&store));
     first.runtime.shutdown_background();
-    // Ends the lease of the attempt, as time would.
+    // Changes the log so that the lease of the attempt has expired.
     execute(&log, "UPDATE runs SET record = json_set(record, '$.lease_until', 1)");
     let second = Application::start_as(&store, run, MemoryStore::new());
     second.sends("The whole.");
@@ -219,7 +221,7 @@ fn the_next_attempt_at_a_run_begins_its_unfinished_message_anew() {
     assert_eq!(ended.stderr, note);
 }
 
-/// Asserts that the command ends with code 2 and prints only an error with these parts.
+/// Asserts that the command exits with code 2 and prints only an error that contains these parts.
 #[track_caller]
 fn assert_refused(command: Command, parts: &[&str]) {
     let ended = run_with_input(command, "");

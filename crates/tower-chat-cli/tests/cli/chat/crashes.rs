@@ -1,4 +1,4 @@
-//! Chats whose process is killed.
+//! Tests chats whose process is killed.
 
 use std::time::{Duration, SystemTime};
 
@@ -14,7 +14,7 @@ use tower_chat::{
 
 use super::*;
 
-/// The beginning of the message about an open run.
+/// The beginning of the line that the chat prints about an open run.
 const GOES_ON: &str = "a run was interrupted after";
 
 #[test]
@@ -83,7 +83,8 @@ fn a_killed_tool_of_a_journaled_run_does_not_run_again() {
         );
         assert!(asked[3].contains("may or may not have taken effect"), "{asked:?}");
         assert_eq!(asked.len(), 4);
-        // The server has ended with the process that was killed, because its standard input was closed.
+        // The MCP server has exited after the chat was killed, because the standard input of the
+        // server was closed.
         let called: Vec<String> = log(store).into_iter().filter(|it| it != "cancelled").collect();
         assert_eq!(called, ["book_berth Leith", "hold nowhere"]);
         assert_intact(store);
@@ -121,7 +122,7 @@ fn the_other_modes_keep_what_they_promise_when_the_process_is_killed() {
     });
 }
 
-/// The lease of the run is valid for another day. `--force` ends the run nevertheless.
+/// The lease of the run expires in a day. `recover --force` ends the run nevertheless.
 #[test]
 fn a_run_of_a_dead_process_whose_clock_was_ahead_is_ended_by_force() {
     each_store(|store| {

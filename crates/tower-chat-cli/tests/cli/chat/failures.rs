@@ -1,4 +1,4 @@
-//! Providers that return errors, and chats that cannot begin.
+//! Tests chats with providers that return errors, and chats that cannot begin.
 
 use super::*;
 

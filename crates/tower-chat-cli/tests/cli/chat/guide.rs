@@ -1,4 +1,4 @@
-//! The session in the guide.
+//! Tests that the session in the guide is the output of the command.
 
 use std::path::Path;
 
@@ -7,15 +7,15 @@ use super::*;
 const BEGIN: &str = "<!-- session: begin -->\n\n```console\n";
 const END: &str = "```\n\n<!-- session: end -->";
 
-/// The command line in the guide.
+/// The command line that the guide shows.
 const SHOWN: &str =
     "$ tower-chat chat trip --provider openai --model gpt-5-mini --mcp harbour-server\n";
 
-/// The escape sequences that turn bracketed paste on and off.
+/// The escape sequences that enable and disable bracketed paste mode.
 const PASTE_ON: &str = "\u{1b}[?2004h";
 const PASTE_OFF: &str = "\u{1b}[?2004l";
 
-/// Returns a session with these prompts, inputs and answers, in this order.
+/// Executes a session with these prompts and inputs, in this order, and returns its output.
 fn session(store: &TestStore, server: &ModelServer, talk: &[(&str, &str)]) -> String {
     let url = format!("{}/v1", server.url);
     let mcp = harbour(store);

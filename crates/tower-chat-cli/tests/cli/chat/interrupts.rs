@@ -1,4 +1,4 @@
-//! Ctrl-C during a run.
+//! Tests Ctrl-C during a run.
 
 use super::*;
 

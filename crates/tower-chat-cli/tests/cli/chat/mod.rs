@@ -1,4 +1,5 @@
-//! Tests of `tower-chat chat`, with a local server instead of a provider and a real MCP server.
+//! Tests `tower-chat chat` with a real MCP server, and with a local HTTP server instead of a
+//! provider.
 
 mod approvals;
 mod attach;
@@ -23,7 +24,7 @@ use tower_chat_repair::mismatches;
 
 use crate::support::*;
 
-/// The environment variables with keys of providers.
+/// The environment variables that may contain keys of providers.
 const KEYS: [&str; 15] = [
     "OPENAI_API_KEY",
     "ANTHROPIC_API_KEY",
@@ -42,8 +43,8 @@ const KEYS: [&str; 15] = [
     "XAI_API_KEY",
 ];
 
-/// Returns a chat in the scope `harbour`, with the local server as a service that is compatible with
-/// OpenAI.
+/// Returns the command for a chat in the scope `harbour`, whose provider is the local server, as a
+/// service that is compatible with OpenAI.
 fn chat(store: &TestStore, server: &ModelServer, arguments: &[&str]) -> Command {
     let url = format!("{}/v1", server.url);
     let asks = ["--provider", "openai", "--base-url", &url];
@@ -60,8 +61,8 @@ fn chat_with(store: &TestStore, arguments: &[&str]) -> Command {
     command
 }
 
-/// Returns the value of `--mcp` for the test server, which logs its calls to a file in the store's
-/// folder.
+/// Returns the value of `--mcp` that starts the test server. The server logs its calls to a file in
+/// the folder of the store.
 fn harbour(store: &TestStore) -> String {
     format!("'{}' '{}'", built("mcp_harbour").display(), log_path(store).display())
 }
@@ -70,13 +71,13 @@ fn log_path(store: &TestStore) -> PathBuf {
     store.folder().join("harbour.log")
 }
 
-/// Returns the lines of the test server's log, in order.
+/// Returns the lines in the log of the test server.
 fn log(store: &TestStore) -> Vec<String> {
     let text = std::fs::read_to_string(log_path(store)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
 }
 
-/// Waits until the log of the test server has this many lines.
+/// Waits until the log of the test server has `lines` lines.
 #[track_caller]
 fn wait_for_log(store: &TestStore, lines: usize) {
     let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
@@ -86,15 +87,17 @@ fn wait_for_log(store: &TestStore, lines: usize) {
     }
 }
 
-/// Returns the path of an example's program. Cargo builds a package's examples before it runs the tests.
+/// Returns the path of the executable of an example. `cargo test` builds the examples of a package
+/// before it runs the tests.
 fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.ancestors().nth(2).unwrap().join("examples");
     folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
 }
 
-/// Returns the visible messages of a conversation, one per line: the role, the texts, calls as
-/// `name(arguments)`, results as `=text`, requests for approval as `?name`, decisions as `!true`.
+/// Formats each visible message of a conversation as a line with the role and the parts. A call is
+/// formatted as `name(arguments)`, a result as `=text`, a request for approval as `?name`, and a
+/// decision as `!true`.
 fn stored(store: &TestStore, id: &str) -> Vec<String> {
     use tower_chat::Part;
     let key = tower_chat::ConversationKey::new("harbour", id);
@@ -132,8 +135,8 @@ fn assert_intact(store: &TestStore) {
         assert_eq!(code, Some(0), "{:?}: {}{}", store.kind, stdout(&output), stderr(&output));
         return;
     }
-    // `verify` finds no problem in a store on a server, whose checks are different; the messages are
-    // checked here.
+    // The messages of a store on a server are checked here instead of by `verify`: every call must
+    // have its result, and the replayed messages must be valid in a request.
     store.with(|opened| async move {
         for key in opened.list("harbour", None, 1000).await.unwrap() {
             let messages = opened.load(&key).await.unwrap().messages;
@@ -146,7 +149,7 @@ fn assert_intact(store: &TestStore) {
     });
 }
 
-/// Returns the text with durations and dates replaced, because they differ between runs.
+/// Replaces the durations and dates in a text, because these differ each time the test runs.
 fn without_times(text: &str) -> String {
     let is_number = |word: &str| {
         let word = word.trim_start_matches('(');

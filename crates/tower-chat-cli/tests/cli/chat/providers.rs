@@ -1,4 +1,4 @@
-//! One chat with each provider, with a recorded streamed answer.
+//! Tests a chat with each provider, in which the local server sends a recorded streamed answer.
 
 use std::path::Path;
 
@@ -7,12 +7,12 @@ use tower_chat_testkit::recordings::{Exchange, Recordings};
 
 use super::*;
 
-/// A provider of the command, with the folder of its recordings and the end of their addresses.
+/// A provider, with the folder of its recordings and the suffix of the URLs in these recordings.
 struct Case {
     provider: &'static str,
     folder: &'static str,
     path: &'static str,
-    /// Returns the text in an event of a stream.
+    /// Returns the text delta in an event of a stream.
     text: fn(&Value) -> Option<&str>,
 }
 
@@ -72,7 +72,8 @@ const CASES: [Case; 11] = [
     Case { provider: "xai", folder: "xai", path: "/chat/completions", text: chat_text },
 ];
 
-/// Returns a recorded streamed answer of the provider with a text and without calls, and its text.
+/// Returns a recorded streamed answer of the provider that contains text and no calls, and the text
+/// of the answer.
 fn recorded(case: &Case) -> (Exchange, String) {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tower-chat-testkit/data");
     let cassettes = Recordings::at(data).cassettes().unwrap();

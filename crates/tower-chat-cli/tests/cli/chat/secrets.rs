@@ -1,4 +1,4 @@
-//! Secrets in the environment and in addresses, which a chat must not pass on.
+//! Tests that a chat does not reveal secrets in the environment and in addresses.
 
 use std::{
     collections::BTreeMap,
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// Texts that must not occur in any output.
+/// The secrets, which no output may contain.
 const SECRETS: [&str; 3] = ["S3CRET-KEY", "S3CRET-USER", "S3CRET-PASSWORD"];
 
 #[track_caller]
@@ -21,7 +21,8 @@ fn assert_no_secret(text: &str) {
     }
 }
 
-/// Returns the environment of a server that a chat has started with these options.
+/// Runs a chat with these options, and returns the exit code, the errors, and the environment of
+/// the MCP server that the chat has started.
 #[cfg(unix)]
 fn environment_of_server(options: &[&str]) -> (Option<i32>, String, BTreeMap<String, String>) {
     let store = TestStore::new(Kind::Sqlite);
@@ -36,7 +37,7 @@ fn environment_of_server(options: &[&str]) -> (Option<i32>, String, BTreeMap<Str
     let ended = run_with_input(command, "Hello.\n");
     let text = std::fs::read_to_string(file).unwrap_or_default();
     let pairs = text.lines().filter_map(|line| line.split_once('='));
-    // Variables that the shell itself sets.
+    // The shell itself sets these variables.
     let pairs = pairs.filter(|(name, _)| !matches!(*name, "PWD" | "OLDPWD" | "SHLVL" | "_"));
     let pairs = pairs.map(|(name, value)| (name.to_owned(), value.to_owned()));
     (ended.code, ended.stderr, pairs.collect())
@@ -74,7 +75,8 @@ fn a_variable_that_is_not_set_is_an_error_that_repeats_no_value() {
     }
 }
 
-/// Returns an MCP server over HTTP with one tool, which closes its connections when the tool is called.
+/// Starts an MCP server over HTTP with one tool, and returns its URL. The server closes its
+/// connections when the tool is called.
 fn leaving_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();
@@ -88,7 +90,7 @@ fn leaving_server() -> String {
     format!("http://{}:{}@{address}/mcp?api_key={}", SECRETS[1], SECRETS[2], SECRETS[0])
 }
 
-/// Answers a request that is not a tool call. Returns whether it did.
+/// Answers a request that is not a tool call. Returns `false` for a tool call.
 fn answer(mut connection: &TcpStream) -> bool {
     let mut reader = BufReader::new(connection);
     let (mut head, mut length) = (String::new(), 0);
@@ -201,8 +203,8 @@ fn a_store_that_cannot_be_understood_is_not_repeated() {
         ] {
             let output = run(arguments);
             assert_eq!(output.status.code(), Some(2), "{store}");
-            // An argument in a wrong position is not parsed as a store, but an address is recognised
-            // everywhere.
+            // An argument in a wrong position is not parsed as a store. The command nevertheless
+            // recognises an address, and removes the password from its output.
             if arguments.len() > 2 || store.contains("://") {
                 assert_no_secret(&format!("{}{}", stdout(&output), stderr(&output)));
             }

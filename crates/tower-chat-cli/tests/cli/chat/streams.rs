@@ -1,4 +1,4 @@
-//! Answers, and conversations that are continued by name.
+//! Tests streamed answers, and conversations that are continued by their name.
 
 use super::*;
 use tower_chat_core::store::Directory;

@@ -1,4 +1,4 @@
-//! Chats on a terminal.
+//! Tests chats on a terminal.
 
 use super::*;
 

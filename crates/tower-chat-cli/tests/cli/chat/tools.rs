@@ -1,4 +1,4 @@
-//! Tools of an MCP server.
+//! Tests chats with the tools of an MCP server.
 
 use super::*;
 

@@ -1,5 +1,5 @@
-//! The MCP server in the tests of `chat`, over standard input and output. The server logs the calls of
-//! its tools to the file in its argument, one per line.
+//! The MCP server for the tests of `chat`. The server communicates over standard input and output,
+//! and logs each call of its tools as a line of the file that its argument names.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 

@@ -1,4 +1,4 @@
-//! Stores with problems.
+//! Fills stores with problems that `verify` finds.
 
 use tower_chat::{
     Message, Part, Role, ToolCall, ToolResult,
@@ -16,13 +16,14 @@ pub(crate) fn call(id: &str) -> ToolCall {
     ToolCall::new(id, "look", "{}")
 }
 
-/// Stores a conversation of the scope `play`, with the record of its tool calls as runs write it.
+/// Stores a conversation in the scope `play`, with the same record of tool calls that runs would
+/// write.
 pub(crate) fn fill_play(store: &Store, id: &str, messages: Vec<Message>) {
     let records = extract(&messages.iter().cloned().collect(), 1, 0);
     fill_recorded(store, "play", id, messages, records);
 }
 
-/// Stores conversations without problems: a complete turn, and a conversation that waits for approval.
+/// Stores two conversations without problems: a complete turn, and a call that waits for approval.
 pub(crate) fn fill_intact(store: &Store) {
     fill_play(
         store,
@@ -45,9 +46,9 @@ pub(crate) fn fill_intact(store: &Store) {
     );
 }
 
-/// Stores conversations with every problem that can be repaired.
+/// Stores conversations with every kind of problem that `repair` can repair.
 pub(crate) fn fill_repairable(store: &Store) {
-    // A call of a round without a result, and a call in the last message.
+    // Two calls have no result: one of the two calls of a round, and a call in the last message.
     fill_play(
         store,
         "dangling",
@@ -103,8 +104,8 @@ pub(crate) fn fill_repairable(store: &Store) {
     }
 }
 
-/// Stores conversations with problems that cannot be repaired: an unreadable message between calls
-/// without results, and a missing message.
+/// Stores conversations with problems that `repair` cannot repair: an unreadable message between
+/// calls without results, and a missing message.
 pub(crate) fn fill_unreadable(store: &Store) {
     let messages = || {
         vec![

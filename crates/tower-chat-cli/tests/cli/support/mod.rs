@@ -1,4 +1,4 @@
-//! Functions that the tests of the command share.
+//! Functions that several tests of the command use.
 
 mod damaged;
 mod model_server;
@@ -42,7 +42,7 @@ pub(crate) use self::{
 
 pub(crate) const MODES: [&str; 3] = ["per-run", "per-service-call", "journaled"];
 
-/// Returns the command, without environment variables that affect it.
+/// Returns the command. Environment variables that would change its behaviour are removed.
 pub(crate) fn tower_chat(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tower-chat"));
     command.args(arguments).stdin(Stdio::null());
@@ -70,7 +70,8 @@ pub(crate) fn export_text(store: &str, more: &[&str]) -> String {
     stdout(&output)
 }
 
-/// Returns the exported conversations. Asserts that their ids are in order and different.
+/// Exports the conversations of a store, and returns them by id. Asserts that the ids are in order
+/// and all different.
 pub(crate) fn export(store: &str, more: &[&str]) -> BTreeMap<String, Value> {
     conversations_in_order(&export_text(store, more))
 }
@@ -89,7 +90,7 @@ pub(crate) fn conversations_in_order(text: &str) -> BTreeMap<String, Value> {
     lines.into_iter().collect()
 }
 
-/// A SQLite store in its own folder.
+/// A SQLite store in a temporary folder.
 pub(crate) struct Store {
     folder: tempfile::TempDir,
 }
@@ -107,7 +108,7 @@ impl Store {
         format!("sqlite:{}", self.path().display())
     }
 
-    /// Writes a file beside the store, and returns its path.
+    /// Writes a file to the folder of the store, and returns the path of the file.
     pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = self.folder.path().join(name);
         fs::write(&path, text).expect("the file is written");
@@ -119,7 +120,7 @@ impl Store {
     }
 }
 
-/// Stores a conversation with the record of its tool calls.
+/// Stores a conversation together with the record of its tool calls.
 pub(crate) fn fill_recorded(
     store: &Store,
     scope: &str,
@@ -130,7 +131,8 @@ pub(crate) fn fill_recorded(
     fill_with(store, [(ConversationKey::new(scope, id), messages, tools)]);
 }
 
-/// Stores the same conversation with many ids in the scope `play`, without a record.
+/// Stores the same messages under each of these ids in the scope `play`, without a record of tool
+/// calls.
 pub(crate) fn fill_many(store: &Store, ids: &[String], messages: impl Fn() -> Vec<Message>) {
     let key = |id: &String| ConversationKey::new("play", id.as_str());
     fill_with(store, ids.iter().map(|id| (key(id), messages(), Vec::new())));

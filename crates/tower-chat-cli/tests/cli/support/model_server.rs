@@ -1,5 +1,5 @@
-//! A local HTTP server instead of a provider. The server answers each request with the next reply of a
-//! script.
+//! A local HTTP server that replaces a provider. The server answers each request with the next
+//! reply of a script.
 
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
@@ -10,13 +10,14 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// The reply to a request.
+/// The reply to one request.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     status: u16,
     content_type: &'static str,
     body: Vec<u8>,
-    /// Whether the connection stays open after the body until the client closes it.
+    /// Whether the server keeps the connection open after the body until the client closes the
+    /// connection.
     hangs: bool,
 }
 
@@ -27,14 +28,15 @@ impl Reply {
         Self::chat(deltas.collect(), "stop")
     }
 
-    /// Creates the beginning of such an answer, without its end.
+    /// Creates a streamed answer that contains these deltas and has no end.
     pub(crate) fn beginning(pieces: &[&str]) -> Self {
         let deltas = pieces.iter().map(|piece| chunk(json!({"content": piece}), None));
         let body: String = deltas.map(|chunk| format!("data: {chunk}\n\n")).collect();
         Self { hangs: true, ..Self::stream(body) }
     }
 
-    /// Creates an answer of Chat Completions with tool calls, each given as `(id, name, arguments)`.
+    /// Creates an answer of Chat Completions with tool calls. Each call is a tuple of id, name and
+    /// arguments.
     pub(crate) fn calls(calls: &[(&str, &str, &str)]) -> Self {
         let deltas = calls.iter().enumerate().map(|(index, (id, name, arguments))| {
             let function = json!({"name": name, "arguments": arguments});
@@ -44,14 +46,14 @@ impl Reply {
         Self::chat(deltas.collect(), "tool_calls")
     }
 
-    /// Creates an error response in OpenAI's form.
+    /// Creates an error response in OpenAI's format.
     pub(crate) fn refusal(status: u16, message: &str) -> Self {
         let body = json!({"error": {"message": message, "type": "refused", "code": null}});
         let body = body.to_string().into_bytes();
         Self { status, content_type: "application/json", body, hangs: false }
     }
 
-    /// Creates a recorded answer.
+    /// Creates a reply whose body was recorded.
     pub(crate) fn recorded(content_type: &'static str, body: Vec<u8>) -> Self {
         Self { status: 200, content_type, body, hangs: false }
     }
@@ -98,7 +100,7 @@ fn chunk(delta: Value, reason: Option<&str>) -> Value {
     })
 }
 
-/// A received request.
+/// A request that the server has received.
 #[derive(Debug, Clone)]
 pub(crate) struct Received {
     /// The request line and the headers.
@@ -107,8 +109,8 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// Returns the messages of a Chat Completions request, one per line: `role: text`, and calls as
-    /// `role: name(arguments)`.
+    /// Formats the messages of a Chat Completions request, one line for each message: `role: text`,
+    /// or `role: name(arguments)` for a call.
     pub(crate) fn messages(&self) -> Vec<String> {
         let messages = self.body["messages"].as_array().expect("messages");
         messages.iter().map(line_of).collect()
@@ -133,9 +135,9 @@ fn line_of(message: &Value) -> String {
     format!("{role}: {line}")
 }
 
-/// The server, which listens until the end of the test.
+/// A server that runs until the test has ended.
 pub(crate) struct ModelServer {
-    /// The address of the server, `http://` and the host, without a path.
+    /// The URL of the server, without a path.
     pub(crate) url: String,
     received: Arc<Mutex<Vec<Received>>>,
 }
@@ -154,22 +156,23 @@ impl ModelServer {
             {
                 let connection = connection.unwrap();
                 let seen = seen.clone();
-                // A reply that hangs must not block the next request.
+                // The reply is written on another thread, because a reply that hangs must not block
+                // the next request.
                 let request = read(&connection).unwrap();
                 seen.lock().unwrap().push(request);
-                // The client may close the connection early.
+                // Writing fails if the client closes the connection early.
                 thread::spawn(move || drop(reply.write(&connection)));
             }
         });
         Self { url, received }
     }
 
-    /// Returns the requests that were received, in order.
+    /// Returns the requests that the server has received, in their order.
     pub(crate) fn received(&self) -> Vec<Received> {
         self.received.lock().unwrap().clone()
     }
 
-    /// Returns the messages of each received request, as lines.
+    /// Returns the formatted messages of each received request.
     pub(crate) fn messages(&self) -> Vec<Vec<String>> {
         self.received().iter().map(Received::messages).collect()
     }

@@ -1,4 +1,4 @@
-//! Conversations with fixed times and ids, so that their output is known exactly.
+//! Conversations with fixed times and ids, for which tests can compare the exact output.
 
 use std::{
     sync::Arc,
@@ -21,14 +21,14 @@ use tower_chat_repair::extract;
 
 use super::TestStore;
 
-/// Returns the time this many milliseconds after 2026-11-23 08:00 UTC.
+/// Returns the time that is this number of milliseconds after 2026-11-23 08:00 UTC.
 pub(crate) fn at(milliseconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH
         + Duration::from_secs(1_795_420_800)
         + Duration::from_millis(milliseconds)
 }
 
-/// Returns a run id that was created at this time.
+/// Returns a run id that was created at the time that [`at`] returns.
 pub(crate) fn run_id(milliseconds: u64) -> RunId {
     let since = at(milliseconds).duration_since(SystemTime::UNIX_EPOCH).unwrap();
     let made = u64::try_from(since.as_millis()).unwrap().to_be_bytes();
@@ -38,13 +38,13 @@ pub(crate) fn run_id(milliseconds: u64) -> RunId {
     RunId::from_bytes(bytes)
 }
 
-/// Returns a message that was added at this time.
+/// Sets the time at which the message was added to the time that [`at`] returns.
 pub(crate) fn added(milliseconds: u64, mut message: Message) -> Message {
     message.added_at = Some(at(milliseconds));
     message
 }
 
-/// The writes of one conversation, in order.
+/// The writes of one conversation, in the order in which they are stored.
 pub(crate) struct Writes {
     key: ConversationKey,
     expected: Revision,
@@ -57,7 +57,8 @@ impl Writes {
         Self { key, expected: Revision::ABSENT, writes: Vec::new() }
     }
 
-    /// Adds messages of a run at this time. The first one has this index in the run.
+    /// Adds a write with messages of a run, which is stored at this time. `index` is the index of
+    /// the first message within the run.
     pub(crate) fn add(
         &mut self,
         run: RunId,
@@ -66,7 +67,7 @@ impl Writes {
         tools: Vec<ToolRecord>,
         activity: RunActivity,
     ) -> &mut Write {
-        // The request arrived when the id of its run was created.
+        // The time at which the request arrived is the time of creation of the run id.
         let activity = match run.made_at() {
             Some(made) => activity.with_start(made),
             None => activity,
@@ -80,13 +81,13 @@ impl Writes {
         self.writes.last_mut().unwrap()
     }
 
-    /// Returns the number of the next message.
+    /// Returns the sequence number of the next message.
     pub(crate) fn next(&self) -> u64 {
         self.expected.sequence + 1
     }
 }
 
-/// Returns the activity of a run.
+/// Returns the activity for a write of a run.
 pub(crate) fn activity(
     milliseconds: u64,
     mode: PersistenceMode,
@@ -103,7 +104,8 @@ fn used(calls: u64, tools: u64, tokens: [u64; 4], cost: Option<u64>) -> UsageSum
     UsageSum::of_calls(calls, tools).with_tokens(usage).with_cost_nanos(cost)
 }
 
-/// Returns records of the calls in messages. Each call started and finished at these times.
+/// Returns the record of the calls in messages. `times` contains the start and the end of each
+/// call.
 pub(crate) fn timed(messages: &[Message], first: u64, times: &[(u64, u64)]) -> Vec<ToolRecord> {
     let mut records = extract(&messages.iter().cloned().collect(), first, 0);
     for (record, (started, finished)) in records.iter_mut().zip(times) {
@@ -112,8 +114,8 @@ pub(crate) fn timed(messages: &[Message], first: u64, times: &[(u64, u64)]) -> V
     records
 }
 
-/// Returns Alice's conversation `wardrobe`: a run with two parallel tools of which one fails, and a run
-/// that waits for approval.
+/// Returns Alice's conversation `wardrobe`, which has a run with two parallel tool calls, of which
+/// one fails, and a run with a call that waits for approval.
 pub(crate) fn wardrobe() -> Writes {
     let mut writes = Writes::of("alice", "wardrobe");
     let (first, second) = (run_id(0), run_id(60_000));
@@ -162,7 +164,7 @@ pub(crate) fn wardrobe() -> Writes {
     writes
 }
 
-/// Returns a conversation of one answer.
+/// Returns a conversation that consists of a question and an answer.
 pub(crate) fn hats() -> Writes {
     let mut writes = Writes::of("alice", "hats");
     let messages = vec![
@@ -175,8 +177,8 @@ pub(crate) fn hats() -> Writes {
     writes
 }
 
-/// Returns a conversation with calls that were approved, rejected, run by the provider, and answered only
-/// in the record.
+/// Returns a conversation with four kinds of calls: approved, rejected, run by the provider, and
+/// with a result that is only in the record.
 pub(crate) fn decided() -> Writes {
     let mut writes = Writes::of("carol", "decisions");
     let run = run_id(7_200_000);
@@ -225,7 +227,7 @@ pub(crate) fn decided() -> Writes {
     writes
 }
 
-/// Returns a conversation of this many messages, in turns of two.
+/// Returns a conversation with this number of messages. Each turn has two messages.
 pub(crate) fn long(messages: u64) -> Writes {
     let mut writes = Writes::of("dave", "long");
     let text = |number| match number % 2 {
@@ -238,7 +240,8 @@ pub(crate) fn long(messages: u64) -> Writes {
     writes
 }
 
-/// Returns a conversation with parts of every kind, an open run, and messages that replay omits.
+/// Returns a conversation that contains parts of every kind, an open run, and messages that replay
+/// omits.
 pub(crate) fn odd() -> Writes {
     let mut writes = Writes::of("bob", "漢字 \u{1b}[2J");
     let run = run_id(3_600_000);
@@ -296,7 +299,8 @@ pub(crate) fn odd() -> Writes {
     writes
 }
 
-/// Stores these conversations, two of them with titles and one with metadata.
+/// Stores these conversations. Sets the titles of two conversations, and the metadata of one of
+/// them.
 pub(crate) fn fill_observed(store: &TestStore, conversations: Vec<Writes>) {
     store.with(async |history| {
         for of_one in conversations {

@@ -1,4 +1,4 @@
-//! Runs a command on pipes or on its own terminal.
+//! Runs a command whose standard streams are pipes or a terminal.
 
 use std::{
     io::{Read, Write},
@@ -8,10 +8,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The longest time that a test waits.
+/// The maximum time that a test waits.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// The output of a process until now.
+/// The output that a process has written so far, which a thread reads.
 #[derive(Clone, Default)]
 struct Printed(Arc<(Mutex<Vec<u8>>, Condvar)>);
 
@@ -19,7 +19,7 @@ impl Printed {
     fn read(self, mut from: impl Read + Send + 'static) -> JoinHandle<()> {
         thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // Reading a terminal fails after the process has exited.
+            // A read of a terminal fails after the process has exited, and then ends the loop.
             while let Ok(count @ 1..) = from.read(&mut buffer) {
                 self.0.0.lock().unwrap().extend(&buffer[..count]);
                 self.0.1.notify_all();
@@ -47,7 +47,7 @@ impl Printed {
     }
 }
 
-/// The end of a process: the exit code, the output, and the errors.
+/// The exit code, the standard output and the standard error of a process that has ended.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) code: Option<i32>,
@@ -55,7 +55,7 @@ pub(crate) struct Ended {
     pub(crate) stderr: String,
 }
 
-/// A process with its standard streams on pipes.
+/// A process whose standard streams are pipes.
 pub(crate) struct Piped {
     child: Child,
     stdout: Printed,
@@ -75,7 +75,7 @@ impl Piped {
         Self { child, stdout, stderr, readers }
     }
 
-    /// Writes these lines, and closes the standard input.
+    /// Writes these lines to standard input, and closes standard input.
     pub(crate) fn give(&mut self, lines: &str) {
         let mut stdin = self.child.stdin.take().unwrap();
         stdin.write_all(lines.as_bytes()).unwrap();
@@ -100,7 +100,7 @@ impl Piped {
         self.child.kill().unwrap();
     }
 
-    /// Waits for the end of the process.
+    /// Waits until the process has ended.
     pub(crate) fn finish(mut self) -> Ended {
         drop(self.child.stdin.take());
         let code = wait(&mut self.child);
@@ -126,24 +126,24 @@ fn wait(child: &mut Child) -> Option<i32> {
     }
 }
 
-/// Runs a command with this input to its end.
+/// Runs a command with this standard input, and waits until the command has ended.
 pub(crate) fn run_with_input(command: Command, input: &str) -> Ended {
     let mut piped = Piped::start(command);
     piped.give(input);
     piped.finish()
 }
 
-/// A process on a terminal.
+/// A process whose standard streams are a terminal.
 pub(crate) struct OnTerminal {
     child: Child,
     terminal: Arc<pty_process::blocking::Pty>,
     printed: Printed,
     reader: JoinHandle<()>,
-    /// The length of the output that was already waited for.
+    /// The length of the output up to and including the text for which the test has last waited.
     seen: usize,
 }
 
-/// The reading side of a terminal, beside its writing side.
+/// Reads from the terminal, while another handle writes to it.
 struct Reader(Arc<pty_process::blocking::Pty>);
 
 impl Read for Reader {
@@ -163,18 +163,19 @@ impl OnTerminal {
         Self { child, terminal, printed, reader, seen: 0 }
     }
 
-    /// Types these keys: `\n` is the return key, `\u{3}` is Ctrl-C, `\u{4}` is Ctrl-D.
+    /// Types these keys. `\n` is the return key, `\u{3}` is Ctrl-C, and `\u{4}` is Ctrl-D.
     pub(crate) fn types(&self, keys: &str) {
         (&*self.terminal).write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until this text is printed, after the text that was waited for before.
+    /// Waits until the process has printed this text after the text for which the test has last
+    /// waited.
     #[track_caller]
     pub(crate) fn shows(&mut self, text: &str) {
         self.seen = self.printed.wait_for(self.seen, text);
     }
 
-    /// Waits for the end of the process. Returns the exit code and the whole output.
+    /// Waits until the process has ended. Returns the exit code and the whole output.
     pub(crate) fn finish(mut self) -> (Option<i32>, String) {
         let code = wait(&mut self.child);
         self.reader.join().unwrap();

@@ -1,4 +1,4 @@
-//! Runs of the real stack, with a scripted model.
+//! Fills stores with runs that a real stack with a scripted model executes.
 
 use tower_chat::{
     ChatPipeline, ChatRequest, ConversationKey, HistoryStore, Message, PersistenceMode, ToolCall,
@@ -16,8 +16,8 @@ fn asks(id: &str) -> Step {
     Step::message(Message::tool_calls([ToolCall::new(id, "look", "{}")]))
 }
 
-/// Stores this number of conversations in the scope `play`. Each has two runs, and the first run
-/// calls a tool.
+/// Stores this number of conversations in the scope `play`. Each conversation has two runs, of
+/// which the first calls a tool.
 pub(crate) fn fill_runs(store: &Store, conversations: usize, mode: PersistenceMode) {
     for number in 0..conversations {
         let id = format!("conversation {number}");
@@ -27,8 +27,8 @@ pub(crate) fn fill_runs(store: &Store, conversations: usize, mode: PersistenceMo
     }
 }
 
-/// Stores this number of conversations in the scope `play`. Each has a visible run, and an open run
-/// with two tool calls, which ended with a failure of the model.
+/// Stores this number of conversations in the scope `play`. Each conversation has a visible run,
+/// and an open run with two tool calls. The open run was interrupted by a failure of the model.
 pub(crate) fn fill_open_runs(store: &Store, conversations: usize) {
     for number in 0..conversations {
         let id = format!("conversation {number}");
@@ -39,7 +39,7 @@ pub(crate) fn fill_open_runs(store: &Store, conversations: usize) {
     }
 }
 
-/// Sends requests one after the other to a model that answers with these steps.
+/// Sends requests one after the other to a stack whose model answers with these steps.
 fn run_all(
     store: &Store,
     id: &str,

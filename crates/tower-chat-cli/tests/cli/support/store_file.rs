@@ -1,10 +1,10 @@
-//! Reads and changes the SQLite file of a store directly.
+//! Reads and changes the SQLite file of a store without the store.
 
 use std::path::Path;
 
 use rusqlite::{Connection, OpenFlags, types::Value};
 
-/// Returns the number of stored messages; 0 if there is no store.
+/// Returns the number of stored messages, or 0 if the file does not exist.
 pub(crate) fn stored_messages(path: &Path) -> usize {
     let count = || {
         let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?;
@@ -20,7 +20,7 @@ pub(crate) fn replace_stored(path: &Path, text: &str, by: &str) -> usize {
     connection.execute(sql, [text, by]).unwrap()
 }
 
-/// Marks the file as one of a newer release.
+/// Sets the version of the file to that of a newer release.
 pub(crate) fn make_newer(path: &Path) {
     Connection::open(path).unwrap().pragma_update(None, "user_version", 99).unwrap();
 }
@@ -30,14 +30,14 @@ pub(crate) fn execute(path: &Path, sql: &str) -> usize {
     Connection::open(path).unwrap().execute(sql, []).unwrap()
 }
 
-/// Writes rows that the checks of the schema would refuse.
+/// Executes a statement without the constraints of the schema, which would refuse the changed rows.
 pub(crate) fn execute_unchecked(path: &Path, sql: &str) {
     let connection = Connection::open(path).unwrap();
     connection.execute_batch("PRAGMA ignore_check_constraints = ON").unwrap();
     assert!(connection.execute(sql, []).unwrap() > 0, "{sql}");
 }
 
-/// Returns every row of every table, as text.
+/// Returns every row of every table as text.
 pub(crate) fn dump(path: &Path) -> Vec<String> {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
     let mut rows = Vec::new();

@@ -1,4 +1,4 @@
-//! Runs a test on every kind of store that the command opens.
+//! Runs a test with every kind of store that the command can open.
 
 use std::{
     collections::BTreeMap,
@@ -28,44 +28,46 @@ use super::{execute, stderr, tower_chat};
 static POSTGRES: LazyLock<Result<PostgresServer, Missing>> = LazyLock::new(PostgresServer::start);
 static REDIS: LazyLock<Result<RedisServer, Missing>> = LazyLock::new(RedisServer::start);
 
-/// The bytes of the key for [`Kind::Encrypted`], and the key's form in the environment.
+/// The bytes of the key for [`Kind::Encrypted`], and the key as it is written in the environment
+/// variable.
 const KEY: [u8; 32] = [0x1f; 32];
 
 /// The kind of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Sqlite,
-    /// A SQLite file with sealed messages.
+    /// A SQLite file whose content is encrypted.
     Encrypted,
     Postgres,
     Redis,
 }
 
-/// An empty store that no other test uses.
+/// A store that is empty at first and that no other test uses.
 pub(crate) struct TestStore {
     pub(crate) kind: Kind,
-    /// Whether the messages of the store are sealed, as in every store of [`Kind::Encrypted`].
+    /// Whether the content of the store is encrypted. Every store of [`Kind::Encrypted`] is
+    /// encrypted.
     is_encrypted: bool,
     folder: tempfile::TempDir,
-    /// The name of the schema, or the prefix of the keys.
+    /// The name of the schema in PostgreSQL, or the prefix of the keys in Redis.
     name: String,
 }
 
-/// Runs a test on an empty store of each kind, one after the other.
+/// Runs a test with an empty store of each kind, one kind after the other.
 pub(crate) fn each_store(test: impl Fn(&TestStore)) {
     for kind in [Kind::Sqlite, Kind::Encrypted, Kind::Postgres, Kind::Redis] {
         if TestStore::is_missing(kind) {
             continue;
         }
-        // The output of a failing test contains this line.
+        // If the test fails, its output shows the kind of the store.
         eprintln!("on {kind:?}");
         test(&TestStore::new(kind));
     }
 }
 
 impl TestStore {
-    /// Returns whether this machine has no server for this kind of store. Prints that the test is
-    /// skipped.
+    /// Returns whether this machine lacks the server for this kind of store. In this case, prints
+    /// that the test is skipped.
     pub(crate) fn is_missing(kind: Kind) -> bool {
         let missing = match kind {
             Kind::Sqlite | Kind::Encrypted => None,
@@ -85,12 +87,12 @@ impl TestStore {
         Self { kind, is_encrypted, folder: tempfile::tempdir().unwrap(), name }
     }
 
-    /// Creates a store of sealed messages.
+    /// Creates an encrypted store.
     pub(crate) fn encrypted(kind: Kind) -> Self {
         Self { is_encrypted: true, ..Self::new(kind) }
     }
 
-    /// Returns the address of the store for the command line.
+    /// Returns the address of the store, as the command line names it.
     pub(crate) fn url(&self) -> String {
         match self.kind {
             Kind::Sqlite | Kind::Encrypted => format!("sqlite:{}", self.path().display()),
@@ -103,12 +105,12 @@ impl TestStore {
         self.folder.path().join("chat.db")
     }
 
-    /// Returns the schema of the store's tables, or the prefix of its keys.
+    /// Returns the name of the schema in PostgreSQL, or the prefix of the keys in Redis.
     pub(crate) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Executes SQL on the store's server, without the store.
+    /// Executes SQL on the server of the store, without the store.
     pub(crate) fn execute_sql(&self, sql: &str) {
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
         runtime.block_on(async {
@@ -120,9 +122,9 @@ impl TestStore {
         });
     }
 
-    /// Returns a pooler with one connection to the PostgreSQL server, in transaction mode, and the
-    /// address of this store behind it. `None` if no pooler is installed; the test then prints that it is
-    /// skipped.
+    /// Starts a pooler in transaction mode with one connection to the PostgreSQL server. Returns
+    /// the pooler, and the address of this store through the pooler. If no pooler is installed,
+    /// prints that the test is skipped and returns `None`.
     pub(crate) fn behind_a_pooler(&self) -> Option<(PgBouncer, String)> {
         match PgBouncer::start(POSTGRES.as_ref().unwrap(), PoolMode::Transaction, 1) {
             Ok(pooler) => {
@@ -136,13 +138,13 @@ impl TestStore {
         }
     }
 
-    /// Returns the folder of this test.
+    /// Returns the temporary folder of this test.
     pub(crate) fn folder(&self) -> &std::path::Path {
         self.folder.path()
     }
 
-    /// Returns the command on this store with the store's keys. The arguments begin with the name of the
-    /// subcommand.
+    /// Returns the command with these arguments, which uses this store and its keys. The first
+    /// argument is the name of the subcommand.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = tower_chat(arguments);
         command.args(["--store", &self.url()]);
@@ -157,14 +159,14 @@ impl TestStore {
         self.command(arguments).output().unwrap()
     }
 
-    /// Returns the standard output of a command. Asserts that it succeeds.
+    /// Runs a command, and returns its standard output. Asserts that the command succeeds.
     pub(crate) fn prints(&self, arguments: &[&str]) -> String {
         let output = self.run(arguments);
         assert_eq!(output.status.code(), Some(0), "{:?}: {}", self.kind, stderr(&output));
         super::stdout(&output)
     }
 
-    /// Makes a message of the scope `play` unreadable.
+    /// Makes a message in the scope `play` unreadable.
     pub(crate) fn spoil(&self, id: &str, sequence: u64) {
         let of_file =
             format!("UPDATE messages SET body = '{{' WHERE place = {}", row_key(id, sequence));
@@ -174,7 +176,7 @@ impl TestStore {
             let number = sequence.to_string();
             let stored: Vec<u8> =
                 redis::cmd("HGET").arg(messages).arg(&number).query(connection).unwrap();
-            // The id of the message, and the beginning of its content.
+            // The new value consists of the id of the message and the beginning of its content.
             redis::cmd("HSET")
                 .arg(messages)
                 .arg(&number)
@@ -184,7 +186,7 @@ impl TestStore {
         });
     }
 
-    /// Deletes a message of the scope `play`.
+    /// Deletes a message in the scope `play`.
     pub(crate) fn lose(&self, id: &str, sequence: u64) {
         let of_file = format!("DELETE FROM messages WHERE place = {}", row_key(id, sequence));
         let of_server = "DELETE FROM {schema}.messages WHERE conversation = $1 AND sequence = $2";
@@ -193,7 +195,7 @@ impl TestStore {
         });
     }
 
-    /// Swaps the contents of two messages in a file.
+    /// Swaps the contents of two messages in a SQLite file.
     pub(crate) fn swap(&self, id: &str, one: u64, other: u64) {
         let [one, other] = [one, other].map(|sequence| row_key(id, sequence));
         let both = format!("SELECT place, body FROM messages WHERE place IN ({one}, {other})");
@@ -204,7 +206,7 @@ impl TestStore {
         assert_eq!(execute(&self.path(), &sql), 2);
     }
 
-    /// Gives a conversation of scope `play` in Redis the format of a newer release.
+    /// Sets the format of a conversation in the scope `play` in Redis to that of a newer release.
     pub(crate) fn make_format_newer(&self, id: &str) {
         let client = redis::Client::open(redis_address()).unwrap();
         let mut connection = client.get_connection().unwrap();
@@ -244,7 +246,7 @@ impl TestStore {
         }
     }
 
-    /// Opens the store in this process, calls a function with it, and closes it.
+    /// Opens the store in this process, calls a function with the store, and closes the store.
     pub(crate) fn with<R, F: Future<Output = R>>(
         &self,
         act: impl FnOnce(Arc<dyn HistoryStore>) -> F,
@@ -258,7 +260,7 @@ impl TestStore {
         })
     }
 
-    /// Returns all stored data, read without the store.
+    /// Reads all stored data without the store.
     pub(crate) fn contents(&self) -> Vec<String> {
         match self.kind {
             Kind::Sqlite | Kind::Encrypted => rows_of_file(&self.path()),
@@ -269,14 +271,14 @@ impl TestStore {
                 let pattern = format!("{}:*", self.name);
                 let mut keys: Vec<Vec<u8>> =
                     redis::cmd("KEYS").arg(pattern).query(&mut connection).unwrap();
-                // The keys of conversations that are about to be created expire, so they are not
-                // compared.
+                // The store sets these keys while it creates a conversation. The keys expire and
+                // are therefore not compared.
                 keys.retain(|key| !key.windows(6).any(|part| part == b":made:"));
                 keys.sort_unstable();
                 let mut entry = |key: &Vec<u8>| {
                     let name = String::from_utf8_lossy(key);
-                    // The server may return the fields of a hash in another order, so they are
-                    // sorted.
+                    // The server may return the fields of a hash in any order. The fields are
+                    // therefore sorted.
                     let mut fields: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
                     let mut value: Vec<u8> = Vec::new();
                     match name.ends_with(":head") || name.ends_with(":directory") {
@@ -324,13 +326,14 @@ impl TestStore {
         }
     }
 
-    /// Returns the keys of a store of sealed messages.
+    /// Returns the keys of the store, if it is encrypted.
     pub(crate) fn keys(&self) -> Option<MasterKeys> {
         let keys = || MasterKeys::new("test", SecretKey::from_bytes(KEY)).unwrap();
         self.is_encrypted.then(keys)
     }
 
-    /// Opens the update log that an application has beside the store, and creates it if it is missing.
+    /// Opens the update log that belongs to the store by default, and creates the log if it is
+    /// missing.
     pub(crate) async fn open_updates(&self) -> Arc<dyn UpdateLog> {
         let options = UpdateLogOptions::default();
         let log: Arc<dyn UpdateLog> = match self.kind {
@@ -372,7 +375,7 @@ impl TestStore {
     }
 }
 
-/// Returns every row of every table.
+/// Returns every row of every table in a SQLite file.
 fn rows_of_file(path: &Path) -> Vec<String> {
     let connection = Connection::open_with_flags(path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
     let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' ORDER BY name";
@@ -392,7 +395,7 @@ fn rows_of_file(path: &Path) -> Vec<String> {
     rows
 }
 
-/// Returns the row key of a message of the scope `play` in a file.
+/// Returns the row key of a message in the scope `play` of a SQLite file.
 fn row_key(id: &str, sequence: u64) -> String {
     let number =
         format!("SELECT id FROM conversations WHERE scope = 'play' AND conversation = '{id}'");
