@@ -107,11 +107,12 @@ pub(crate) enum Command {
     /// Store the conversations of a file: an export, or a file of another system
     ///
     /// A file that export --format tower-chat has written is checked completely before the first
-    /// conversation is stored. Its conversations are stored unchanged. A conversation that is
-    /// already stored is not changed, and a conversation of which a part is stored is completed.
-    /// The same command therefore continues an import that was interrupted. A conversation is
-    /// refused if a different conversation with the same scope and id is stored. With --json each
-    /// line is {"done": ...} for a conversation, and the last line is {"receipt": ...}.
+    /// conversation is stored. The conversations of the file are stored unchanged. A conversation
+    /// that is already stored is not changed, and a conversation of which a part is stored is
+    /// completed. The same command therefore continues an import that was interrupted. A
+    /// conversation is refused if a different conversation with the same scope and id is stored.
+    /// With --json each line is {"done": ...} for a conversation, and the last line is {"receipt":
+    /// ...}.
     ///
     /// For files of another system, which --from names, all files are read before the first
     /// conversation is stored. If one of the files cannot be read, nothing is stored. The id of a

@@ -25,7 +25,7 @@ pub(crate) struct MigrateArguments {
     #[arg(long)]
     pub(crate) dry_run: bool,
     /// Print a JSON object: {"migration": "none", "needed" or "tables", "from", "to", "done"};
-    /// "from" and "to" are versions, and are present only for "needed"
+    /// "from" and "to" are versions for "needed", and null otherwise
     #[arg(long)]
     pub(crate) json: bool,
 }
