@@ -380,7 +380,7 @@ async fn times_of_the_context_count_instead_of_those_of_the_record() {
     let context = ReplayContext::at(NOW + Duration::from_secs(400)).with_finish_times(&unknown);
     let found = explain_stored(&store, &key, &policy, &context).await.unwrap();
     let explained: Vec<Explained> = found.into_iter().map(|(_, explained)| explained).collect();
-    assert_eq!(sketch(&explained), ["=", "="], "no call is stale whose time is unknown");
+    assert_eq!(sketch(&explained), ["=", "="], "a call without a known time is not stale");
 }
 
 #[tokio::test]

@@ -159,7 +159,7 @@ async fn with_row_level_security_no_role_sees_the_directory_without_saying_so() 
     for table in tables {
         counts.push(count(table).await);
     }
-    assert_eq!(counts, [2, 2, 0, 0, 0], "no partition by its name, and no message");
+    assert_eq!(counts, [2, 2, 0, 0, 0], "neither partitions nor messages are visible");
 }
 
 /// Appends within the same hour write the new version of the conversation's row to the same page,

@@ -82,7 +82,7 @@ async fn a_claim_whose_answer_was_lost_is_not_sent_again() {
     proxy.lose_the_next_answer();
     let error = append(&store, claiming.clone()).await.unwrap_err().source;
     assert!(matches!(error, StoreError::Backend { .. }), "{error:?}");
-    assert!(!error.is_retryable(), "nobody knows whether it holds");
+    assert!(!error.is_retryable(), "the outcome is unknown");
     // The server has stored the claim. When the test sends the write again, the server finds the
     // call claimed.
     let error = append(&store, claiming).await.unwrap_err().source;

@@ -37,8 +37,8 @@ mod contract {
                 let schema = schema.clone();
                 move |_: &PostgresStore| rows(schema.clone())
             };
-            one_runtime: "the plain tables show it";
-            heavy: "the plain tables show it"
+            one_runtime: "the tests with plain tables cover it";
+            heavy: "the tests with plain tables cover it"
     );
 }
 

@@ -112,7 +112,7 @@ async fn readers_do_not_wait_behind_a_write_that_waits_for_a_replica() {
     let other = key("b");
     tokio::select! {
         biased;
-        outcome = &mut waiting => panic!("nobody has confirmed it: {outcome:?}"),
+        outcome = &mut waiting => panic!("no replica has confirmed the write: {outcome:?}"),
         texts = texts(&store, &other) => assert_eq!(texts, ["a"]),
     }
     signal(&replica, "-CONT");

@@ -81,7 +81,10 @@ async fn a_conversation_ends_with_all_its_keys_and_another_may_follow() {
     for name in &keys {
         ends.push(ask::<i64>(&mut connection, &["PEXPIRETIME", name]).await.unwrap());
     }
-    assert!(ends.iter().all(|end| *end == ends[0] && *end > 0), "all at one moment: {ends:?}");
+    assert!(
+        ends.iter().all(|end| *end == ends[0] && *end > 0),
+        "all keys expire at the same time: {ends:?}"
+    );
 
     // The test makes the keys expire by setting their expiry to a time in the past.
     for name in &keys {
@@ -238,7 +241,7 @@ async fn foreign_data_under_the_names_of_a_store_are_left_alone() {
             redis::cmd("DUMP").arg(&name).query_async(&mut connection).await.unwrap();
         assert_eq!(before, after);
         let of_it = names(&mut connection, &name.replace(&format!(":{part}"), "")).await;
-        assert_eq!(of_it, std::slice::from_ref(&name), "nothing was written beside it");
+        assert_eq!(of_it, std::slice::from_ref(&name), "no other key was written");
         if part == "head" {
             let error = store.load(&key("a")).await.unwrap_err();
             assert!(matches!(error, StoreError::Corrupt { .. }), "{words:?}: {error:?}");

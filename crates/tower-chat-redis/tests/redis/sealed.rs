@@ -61,7 +61,7 @@ async fn messages_of_the_first_sealed_format_are_found_by_the_first_plain_change
         let mut connection = raw(&address()).await;
         let mark = format!("{prefix}:sealed");
         let found: String = ask(&mut connection, &["GET", &mark]).await.unwrap();
-        assert_eq!(found, "0", "nothing was sealed when the first write came");
+        assert_eq!(found, "0", "nothing was sealed before the first write");
         // Without the mark, these are conversations of an older release.
         ask::<()>(&mut connection, &["DEL", &mark]).await.unwrap();
         let later = open(options.clone()).await;

@@ -134,12 +134,12 @@ async fn a_hundred_thousand_messages_are_appended_to_loaded_and_copied() {
     assert!(loaded.iter().take(LONG).enumerate().all(|(number, text)| *text == number.to_string()));
     let copied = store.fork(&long, &key("copy")).await.unwrap();
     assert_eq!(copied.sequence as usize, LONG + 6);
-    assert!(texts(&store, &key("copy")).await == loaded, "the copy is another");
+    assert!(texts(&store, &key("copy")).await == loaded, "the copy differs");
     let of_copy = names(&mut connection, &format!("{prefix}:{{scope/copy}}")).await;
-    assert_eq!(of_copy.len(), 3, "nothing is left aside: {of_copy:?}");
+    assert_eq!(of_copy.len(), 3, "no temporary key remains: {of_copy:?}");
     let pruned = store.prune(&long, Keep::Messages(10)).await.unwrap();
     assert_eq!((pruned.messages, pruned.runs), ((LONG - AT_ONCE) as u64, 19));
-    assert!(texts(&store, &long).await == loaded[LONG - AT_ONCE..], "others are left");
+    assert!(texts(&store, &long).await == loaded[LONG - AT_ONCE..], "other messages remain");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -248,7 +248,7 @@ async fn a_fork_that_comes_too_late_leaves_nothing_behind() {
     // The last of these requests checks whether the target exists. The earlier requests read the
     // mark of sealed data.
     let about_the_store = proxy.asked() - asked - 1;
-    assert!(about_the_store <= 2, "nothing is copied first");
+    assert!(about_the_store <= 2, "the check precedes the copy");
 
     // A fork sends these requests: the check of the target, three reads of the original, the write
     // of the temporary keys, the addition to the list, and the rename. The proxy delays the rename.
@@ -294,6 +294,6 @@ async fn a_message_of_64_megabytes_is_returned_whole() {
     let at = append(&store, write(&key, Revision::ABSENT, &[&text, "small"])).await.unwrap();
     append(&store, write(&key, at, &["last"])).await.unwrap();
     let loaded = texts(&store, &key).await;
-    assert!(loaded.len() == 3 && loaded[0] == text, "the message came back changed");
+    assert!(loaded.len() == 3 && loaded[0] == text, "the message has changed");
     assert!(store.delete(&key).await.unwrap());
 }

@@ -22,7 +22,7 @@ mod for_an_hour_over_one_connection {
 
     tower_chat_testkit::store_contract!(
             open(options().with_max_connections(1).with_time_to_live(Duration::from_secs(3600))).await;
-            one_runtime: "the store for ever shows it";
-            heavy: "the store for ever shows it"
+            one_runtime: "the tests without a time to live cover it";
+            heavy: "the tests without a time to live cover it"
     );
 }

@@ -78,12 +78,12 @@ async fn a_reader_that_stays_lets_the_log_grow_and_afterwards_it_is_small_again(
     let large = write("large", run(2), Revision::ABSENT, &[megabyte.as_str(); 30]);
     fixture.submit(vec![large]).await.await.unwrap();
     let grown = fixture.append_often(&mut at, 2000).await;
-    assert!(grown > 30 << 20, "nothing may be written over while it is read: {grown}");
+    assert!(grown > 30 << 20, "pages that a reader needs are not overwritten: {grown}");
     fixture.store.checkpoints().settle();
     assert_eq!(
         reader.query_row("SELECT count(*) FROM messages", [], |row| row.get::<_, i64>(0)).unwrap(),
         1,
-        "what the reader sees is still there"
+        "the reader still has its snapshot"
     );
     reader.execute_batch("COMMIT").unwrap();
     // After 400 new pages the writer wakes the checkpoint thread, which copies the accumulated
@@ -244,7 +244,7 @@ async fn appends_do_not_meet_the_lock_of_the_stores_own_checkpoint() {
         fixture.append_often(&mut at, 1).await;
     }
     let commits = fixture.store.statistics().commits - before;
-    assert_eq!(begun.load(Ordering::Relaxed), commits, "none had to try again");
+    assert_eq!(begun.load(Ordering::Relaxed), commits, "no transaction had to begin again");
     reader.execute_batch("COMMIT").unwrap();
     // The checkpoint may only fail by its timeout, for example because the machine was suspended.
     if let Err(error) = checkpoint.await.unwrap() {
@@ -278,7 +278,7 @@ async fn a_checkpoint_may_cut_the_file_while_a_write_after_a_vacuum_is_under_way
     let two = write("c", run(1), one.result(), &[&"t".repeat(100_000)]);
     append(two.clone()).await;
     fixture.store.queue().writer().connection_mut().commit_hook(None::<fn() -> bool>).unwrap();
-    assert!(size() < long, "the file was cut before the new pages were in it");
+    assert!(size() < long, "the file was truncated before the checkpoint of the new pages");
 
     append(write("c", run(1), two.result(), &["three"])).await;
     let texts = fixture.texts(&key("c")).await;

@@ -53,7 +53,7 @@ fn child_survives(test: &str, path: &Path, at: usize) -> bool {
         .status()
         .unwrap();
     // A failed assertion in the child ends it with an exit code. An abort ends it with a signal.
-    assert_ne!(status.code(), Some(101), "the child failed by itself");
+    assert_ne!(status.code(), Some(101), "an assertion in the child failed");
     status.success()
 }
 
@@ -198,7 +198,7 @@ async fn an_older_file_whose_migration_was_aborted_at_any_statement_is_as_it_was
         }
         // Opening executes BEGIN, the statements that create the tables, the update of the version
         // and COMMIT, and each of these statements has two moments.
-        assert!(as_it_was >= 12 && new >= 2, "{as_it_was} as it was, {new} new");
+        assert!(as_it_was >= 12 && new >= 2, "{as_it_was} unchanged, {new} migrated");
     }
 }
 

@@ -53,40 +53,61 @@ const DAMAGES: &[(&str, &str)] = &[
         r#"UPDATE tool_invocations SET result = replace(hex(zeroblob(1000000)), '00', '[')"#,
     ),
     ("a run id is short", "UPDATE messages SET run = x'00' WHERE place = ({c} << 32) + 2"),
-    ("fewer than no messages are pruned", "UPDATE conversations SET pruned = -1 WHERE id = {c}"),
     (
-        "all numbers are pruned",
+        "the number of pruned messages is negative",
+        "UPDATE conversations SET pruned = -1 WHERE id = {c}",
+    ),
+    (
+        "the number of pruned messages is the largest integer",
         "UPDATE conversations SET pruned = 9223372036854775807 WHERE id = {c}",
     ),
-    ("every message is pruned", "UPDATE conversations SET pruned = 4294967295 WHERE id = {c}"),
-    ("more are pruned than there are", "UPDATE conversations SET pruned = 7 WHERE id = {c}"),
-    ("fewer are pruned than are missing", "UPDATE conversations SET pruned = 2 WHERE id = {c}"),
+    (
+        "the number of pruned messages is the largest sequence number",
+        "UPDATE conversations SET pruned = 4294967295 WHERE id = {c}",
+    ),
+    ("more messages are pruned than exist", "UPDATE conversations SET pruned = 7 WHERE id = {c}"),
+    (
+        "fewer messages are pruned than are missing",
+        "UPDATE conversations SET pruned = 2 WHERE id = {c}",
+    ),
     ("the conversation has number 0", "UPDATE conversations SET id = 0 WHERE id = {c}"),
     (
         "the number of the conversation is too large",
         "UPDATE conversations SET id = 2147483648 WHERE id = {c}",
     ),
     (
-        "the number of the conversation is another's after the shift",
+        "the shifted number of the conversation is the number of another one",
         "UPDATE conversations SET id = (1 << 32) + {d} WHERE id = {c}",
     ),
     (
         "the number of the conversation is negative",
         "UPDATE conversations SET id = -1 WHERE id = {c}",
     ),
-    ("an open run sees less than nothing", "UPDATE open_runs SET visible = -1"),
-    ("an open run sees every number", "UPDATE open_runs SET visible = 9223372036854775807"),
-    ("an open run sees more than there is", "UPDATE open_runs SET visible = 7"),
-    ("an open run was taken up too often", "UPDATE open_runs SET attempt = 4294967295"),
-    ("an open run was taken up less than never", "UPDATE open_runs SET attempt = -1"),
-    ("an open run was opened at no time", "UPDATE open_runs SET opened = -9223372036854775808"),
+    (
+        "the number of visible messages of an open run is negative",
+        "UPDATE open_runs SET visible = -1",
+    ),
+    (
+        "the number of visible messages of an open run is the largest integer",
+        "UPDATE open_runs SET visible = 9223372036854775807",
+    ),
+    ("an open run has more visible messages than exist", "UPDATE open_runs SET visible = 7"),
+    (
+        "the attempt of an open run is the largest integer",
+        "UPDATE open_runs SET attempt = 4294967295",
+    ),
+    ("the attempt of an open run is negative", "UPDATE open_runs SET attempt = -1"),
+    (
+        "the start of an open run is out of range",
+        "UPDATE open_runs SET opened = -9223372036854775808",
+    ),
     ("an open run has a short id", "UPDATE open_runs SET run = x'01'"),
     (
-        "a call is of message 0",
+        "a call is in message 0",
         "UPDATE tool_invocations SET place = {c} << 32 WHERE place = ({c} << 32) + 2",
     ),
     (
-        "a call is of the last number",
+        "a call is in a message with the last number",
         "UPDATE tool_invocations SET place = ({c} << 32) + 4294967295 WHERE place = ({c} << 32) + 2",
     ),
     ("a call has a negative index", "UPDATE tool_invocations SET call_index = -1"),
@@ -101,8 +122,11 @@ const DAMAGES: &[(&str, &str)] = &[
         "UPDATE tool_invocations SET result_sequence = 9223372036854775807,
              result_index = 4294967295",
     ),
-    ("a status is none", "UPDATE tool_invocations SET status = 'x'"),
-    ("a call began at no time", "UPDATE tool_invocations SET started = 9223372036854775807"),
+    ("a status is unknown", "UPDATE tool_invocations SET status = 'x'"),
+    (
+        "the start of a call is out of range",
+        "UPDATE tool_invocations SET started = 9223372036854775807",
+    ),
 ];
 
 /// Creates a store with two conversations. Conversation `c`, which the tests damage, has six
@@ -249,7 +273,7 @@ async fn a_damaged_row_stops_prune_before_anything_is_deleted() {
             continue; // A prune reads neither run indexes nor bodies.
         }
         if what.contains("the last message is missing") {
-            assert_eq!(pruned.unwrap().messages, 4, "{what}: the rest is whole");
+            assert_eq!(pruned.unwrap().messages, 4, "{what}: the remaining messages are intact");
             continue;
         }
         match pruned {

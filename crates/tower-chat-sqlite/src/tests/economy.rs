@@ -56,7 +56,7 @@ async fn the_row_of_a_conversation_tells_of_its_activity_once_an_hour() {
     for (milliseconds, rows, why) in [
         (2 * HOUR, 2, "the conversation and its message"),
         (3 * HOUR - 1, 1, "a message in the same hour"),
-        (3 * HOUR, 3, "a message, the conversation, and its hour, by which it is listed"),
+        (3 * HOUR, 3, "a message, the conversation, and its hour in the index"),
     ] {
         let next = write("c", run(1), revision, &[why]);
         let next = next.with_activity(RunActivity::new(at(milliseconds)));
@@ -122,7 +122,7 @@ async fn durability_is_what_was_asked_for_also_after_reopening_the_connection() 
         for _ in 0..2 {
             assert_eq!(pragma("synchronous"), expected);
             assert_eq!(pragma("secure_delete"), 1);
-            assert_eq!(pragma("wal_autocheckpoint"), 0, "the store carries the log over by itself");
+            assert_eq!(pragma("wal_autocheckpoint"), 0, "SQLite runs no automatic checkpoints");
             assert_eq!(pragma("journal_size_limit"), 16 << 20);
             fixture.store.queue().writer().release();
             fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();

@@ -346,7 +346,7 @@ async fn writes_tried_one_by_one_do_not_each_wait_for_a_locked_file() {
         let error = outcome.await.unwrap_err();
         assert!(error.completed == 0 && is_retryable(&error), "{error:?}");
     }
-    assert_eq!(begun.load(Ordering::Relaxed), 2, "the group, and the first of it");
+    assert_eq!(begun.load(Ordering::Relaxed), 2, "the group, and its first write alone");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -39,7 +39,7 @@ async fn an_append_looks_for_its_conversation_only_after_another_process_has_wri
     assert_eq!(steps(&fixture, three).await, known, "nothing was changed");
     let sql = "INSERT INTO conversations (scope, conversation, incarnation) VALUES ('s', 'c', 1)";
     fixture.other().execute(sql, []).unwrap();
-    assert!(steps(&fixture, four).await > known, "it does not look");
+    assert!(steps(&fixture, four).await > known, "the head was not read from the file");
 }
 
 #[tokio::test]

@@ -34,7 +34,7 @@ async fn a_rewrite_keeps_positions_and_ids_and_a_run_in_progress_gets_a_conflict
     let again = fixture.store.rewrite(rewrite(before, 1, "eins")).await;
     assert!(matches!(again, Err(StoreError::Conflict(_))));
     let absent = fixture.store.rewrite(Rewrite::new(key("b"), Revision::ABSENT)).await;
-    assert!(matches!(absent, Err(StoreError::Conflict(_))), "a rewrite makes no conversation");
+    assert!(matches!(absent, Err(StoreError::Conflict(_))), "a rewrite creates no conversation");
     fixture.submit(vec![write("a", run(2), after, &["three"])]).await.await.unwrap();
     assert_eq!(fixture.texts(&key("a")).await, ["one", "zwei", "three"]);
 }

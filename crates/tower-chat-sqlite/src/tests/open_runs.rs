@@ -87,7 +87,7 @@ async fn a_staged_write_touches_the_row_of_its_run_only_when_that_changes() {
     assert_eq!(rows_written(&fixture, two).await, 1, "a message");
     // SQLite does not count the deletion of the row that `REPLACE` replaces.
     assert_eq!(rows_written(&fixture, three).await, 2, "a message, and another lease");
-    assert_eq!(rows_written(&fixture, end.clone()).await, 1, "the run goes");
+    assert_eq!(rows_written(&fixture, end.clone()).await, 1, "the row of the run is deleted");
     let mut at_once = closing(Close::Commit);
     at_once.service_id = Some(ServiceIdChange::Set("service".into()));
     let at_once = write("c", run(2), end.result(), &["four"]).staged(at_once);
@@ -156,7 +156,7 @@ async fn a_message_of_an_open_run_that_is_missing_is_damage() {
     fixture.submit(vec![one, staged]).await.await.unwrap();
     let remove = "DELETE FROM messages WHERE place = (1 << 32) + ";
     fixture.other().execute_batch(&format!("{remove}3")).unwrap();
-    assert_eq!(fixture.texts(&key("a")).await, ["one", "two"], "readers need it not");
+    assert_eq!(fixture.texts(&key("a")).await, ["one", "two"], "readers do not read it");
     let content = fixture.store.open_run(&key("a")).await;
     assert!(matches!(content, Err(StoreError::Corrupt { .. })), "{content:?}");
     fixture.other().execute_batch(&format!("{remove}2")).unwrap();

@@ -30,9 +30,9 @@ async fn while_the_disk_is_slow_the_queue_is_full_and_then_everything_goes_throu
         tickets.push(store.append(slot, vec![next(number)]));
     }
     let mut fifth = store.reserve();
-    assert!((&mut fifth).now_or_never().is_none(), "the fifth waits");
-    assert!(store.reserve().now_or_never().is_none(), "so does whoever comes later");
-    assert!(store.try_reserve().is_none(), "or has no place");
+    assert!((&mut fifth).now_or_never().is_none(), "the fifth caller waits");
+    assert!(store.reserve().now_or_never().is_none(), "a later caller waits too");
+    assert!(store.try_reserve().is_none(), "no slot is free");
     other.execute_batch("COMMIT").unwrap();
     tickets.push(store.append(fifth.await.unwrap(), vec![next(CAPACITY)]));
     for ticket in tickets {
@@ -62,7 +62,7 @@ async fn the_queue_is_bounded_in_bytes() {
         ticket.await.unwrap();
     }
     assert_eq!(fixture.texts(&key("c")).await, [large]);
-    assert!(store.try_reserve().is_some(), "all room is given back");
+    assert!(store.try_reserve().is_some(), "the whole budget is free again");
 }
 
 #[tokio::test]

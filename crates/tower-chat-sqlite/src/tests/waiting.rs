@@ -49,12 +49,12 @@ async fn a_slot_is_held_until_the_write_is_durable() {
     let fixture = Fixture::with(SqliteStore::options().with_max_queued(1)).await;
     let store = &fixture.store;
     let slot = store.reserve().await.unwrap();
-    assert!(store.reserve().now_or_never().is_none(), "the only place is reserved");
+    assert!(store.reserve().now_or_never().is_none(), "the only slot is reserved");
     drop(slot);
     let held = Held::new(store);
     let mut ticket = fixture.submit(vec![first("c", &["one"])]).await;
     let mut reserve = store.reserve();
-    assert!((&mut reserve).now_or_never().is_none(), "the only place is in use");
+    assert!((&mut reserve).now_or_never().is_none(), "the only slot is in use");
     assert!(is_open(&mut ticket));
     drop(held);
     reserve.await.unwrap();
@@ -83,7 +83,10 @@ async fn dropping_the_last_handle_finishes_what_was_submitted() {
     drop(held);
     dropping.join().unwrap();
     let path = folder.path().join("chat.db");
-    assert!(!folder.path().join("chat.db-wal").exists(), "the log is folded into the file");
+    assert!(
+        !folder.path().join("chat.db-wal").exists(),
+        "the log was copied into the file and removed"
+    );
     let store = SqliteStore::open(path).await.unwrap();
     assert_eq!(texts(&store, &key("c")).await, ["one"]);
     assert_eq!(texts(&store, &key("d")).await, ["two"]);
@@ -105,7 +108,10 @@ async fn closing_finishes_what_was_submitted_and_refuses_the_rest() {
     early.await.unwrap();
     assert!(matches!(store.reserve().await, Err(StoreError::Closed)));
     assert!(matches!(store.delete(&key("c")).await, Err(StoreError::Closed)));
-    assert!(!fixture.folder.path().join("chat.db-wal").exists(), "the log is folded into the file");
+    assert!(
+        !fixture.folder.path().join("chat.db-wal").exists(),
+        "the log was copied into the file and removed"
+    );
     // After `close`, reads still succeed, and a second `close` has no effect.
     assert_eq!(fixture.texts(&key("c")).await, ["one"]);
     assert_eq!(store.head(&key("d")).await.unwrap().revision, Revision::ABSENT);
@@ -161,14 +167,18 @@ async fn exclusive_work_runs_between_earlier_and_later_writes() {
     let before = store.append(unbounded(), vec![first("a", &["one"])]);
     let seen = queue.clone();
     let turn = queue.run_exclusively(move || seen.commits());
-    let given_up = queue.run_exclusively(|| panic!("its caller is gone"));
+    let given_up = queue.run_exclusively(|| panic!("the receiver was dropped"));
     drop(given_up);
     let after = store.append(unbounded(), vec![first("b", &["two"])]);
     drop(held);
-    assert_eq!(turn.await.unwrap(), 2, "after the group that led, and the write before it");
+    assert_eq!(turn.await.unwrap(), 2, "after the active group and the earlier write");
     before.await.unwrap();
     after.await.unwrap();
-    assert_eq!(store.statistics().commits, 3, "writes on both sides of a turn are no group");
+    assert_eq!(
+        store.statistics().commits,
+        3,
+        "writes before and after exclusive work are separate groups"
+    );
 }
 
 #[tokio::test]

@@ -103,9 +103,9 @@ async fn a_copy_made_while_others_write_holds_of_each_conversation_how_it_began_
             let key = key(&writer.to_string());
             let copied: Vec<usize> = texts(&copy, &key).await.iter().map(number).collect();
             assert_eq!(copied, (0..copied.len()).collect::<Vec<_>>(), "without a gap");
-            assert_eq!(copied.len() % 2, 0, "no half of a write");
+            assert_eq!(copied.len() % 2, 0, "the copy contains only whole writes");
             if writer == 0 {
-                assert!(copied.len() as u64 >= before, "what was there when it began");
+                assert!(copied.len() as u64 >= before, "all messages from before the backup");
             }
             let head = copy.head(&key).await.unwrap();
             let more = write(&key, RunId::new(), head.revision, &["more"]);
@@ -278,7 +278,7 @@ async fn a_file_of_any_version_is_copied_as_it_is() {
         Backup::of_file(&path).write(&copy).await.unwrap();
         let connection = Connection::open(&copy).unwrap();
         let found = connection.pragma_query_value(None, "user_version", |row| row.get(0));
-        assert_eq!(found, Ok(version), "the copy is not brought up to date");
+        assert_eq!(found, Ok(version), "the copy is not migrated");
         drop(connection);
         let support = ConversationKey::new("alice", "support");
         assert_eq!(texts(&open_intact(&copy).await, &support).await[0], "Where is my order?");

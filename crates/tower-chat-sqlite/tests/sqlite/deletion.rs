@@ -82,7 +82,7 @@ async fn in_steady_state_the_log_is_reused_and_does_not_grow() {
         let one = write(&key("c"), run, revision, &[&text]);
         revision = append(&store, vec![one]).await.unwrap();
         let size = fs::metadata(&log).unwrap().len();
-        assert!(size >= largest, "the log was cut");
+        assert!(size >= largest, "the log was truncated");
         largest = size;
     }
     // The writer runs a checkpoint after the append with which the log reaches 1,000 pages, so that

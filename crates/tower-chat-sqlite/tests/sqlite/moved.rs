@@ -54,7 +54,7 @@ async fn a_file_that_is_restored_is_continued() {
     let away = folder.path().join("away.db");
     fs::rename(&path, &away).unwrap();
     assert_refuses(&store, at).await;
-    assert!(!path.exists(), "nothing is made in its place");
+    assert!(!path.exists(), "no new file is created at the path");
     let copied = store.backup(folder.path().join("copy.db")).await.unwrap_err();
     let BackupError::Store(copied) = copied else { panic!("{copied:?}") };
     assert_moved(&copied);
@@ -73,7 +73,7 @@ async fn a_file_that_was_deleted_is_not_written_to() {
     fs::remove_file(&path).unwrap();
     assert_refuses(&store, at).await;
     store.close().await.unwrap();
-    assert!(!path.exists(), "nothing is made in its place");
+    assert!(!path.exists(), "no new file is created at the path");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -147,7 +147,7 @@ const ATTACKS: &[Attack] = &[
         FileChange::LogTruncated,
     ),
     ("the file is emptied", |path| truncate(path, 0), FileChange::Truncated),
-    ("a page is left of the file", |path| truncate(path, 4096), FileChange::Truncated),
+    ("the file is truncated to one page", |path| truncate(path, 4096), FileChange::Truncated),
 ];
 
 #[tokio::test(flavor = "multi_thread")]
@@ -202,7 +202,7 @@ async fn no_connection_is_opened_beside_an_index_that_was_taken_away() {
     let copied = store.backup(folder.path().join("copy.db")).await.unwrap_err();
     let BackupError::Store(copied) = copied else { panic!("{copied:?}") };
     assert_changed(&copied, FileChange::LogMoved);
-    assert!(!index.exists(), "nothing is made in its place");
+    assert!(!index.exists(), "no new file is created at the path");
     fs::rename(away, index).unwrap();
     assert_eq!(texts(&store, &key("c")).await, ["one"]);
 }

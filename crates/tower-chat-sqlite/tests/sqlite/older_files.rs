@@ -264,7 +264,11 @@ async fn the_directory_of_an_older_file_has_the_times_of_its_runs() {
     let query = ConversationQuery::in_scope("old");
     let page = store.conversations(&query).await.unwrap().conversations;
     let ids: Vec<_> = page.iter().map(|summary| summary.key.id()).collect();
-    assert_eq!(ids, ["never recorded", "long"], "of the first the time of the migration is known");
+    assert_eq!(
+        ids,
+        ["never recorded", "long"],
+        "the first conversation has the time of the migration"
+    );
     store.delete(&key).await.unwrap();
     assert_eq!(store.runs(&key, None, 10).await.unwrap(), []);
 }

@@ -173,7 +173,7 @@ async fn child_fills_the_disk() {
             let name = entry.as_ref().unwrap().file_name();
             name.to_string_lossy().contains("copy")
         });
-        assert_eq!(parts.count(), 0, "nothing is left of the copy");
+        assert_eq!(parts.count(), 0, "the temporary file was removed");
         let error = SqliteStore::open(folder.join("new.db")).await.unwrap_err();
         assert!(matches!(error, OpenError::StorageFull { .. }), "{error:?}");
         assert!(error.is_retryable());

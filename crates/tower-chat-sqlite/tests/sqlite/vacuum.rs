@@ -124,7 +124,7 @@ async fn a_copy_that_sqlite_left_of_deleted_text_is_gone() {
         let fixture = Fixture::new().await;
         fixture.move_and_delete(in_record).await;
         fixture.store.checkpoint().await.unwrap();
-        assert!(fixture.count(GONE) > 0, "SQLite has left no copy: this does not test anything");
+        assert!(fixture.count(GONE) > 0, "SQLite has left no copy, so that the test has no effect");
         let (rows, kept) = (fixture.rows(), fixture.count("stays"));
         fixture.store.vacuum().await.unwrap();
         assert_eq!(fixture.count(GONE), 0, "in the record: {in_record}");

@@ -145,7 +145,7 @@ async fn a_transfer_whose_store_fails_at_any_operation_is_repeated() {
             });
             let outcome = import(&store, Cursor::new(&file), &alice, &mut |_| Ok(())).await;
             if outcome.is_ok() {
-                assert!(failing >= count.load(Ordering::Relaxed), "a failure went unnoticed");
+                assert!(failing >= count.load(Ordering::Relaxed), "the transfer ignored a failure");
                 break;
             }
             assert!(matches!(outcome, Err(TransferError::Store(_))), "{outcome:?}");

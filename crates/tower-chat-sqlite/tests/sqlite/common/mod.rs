@@ -1,5 +1,5 @@
 //! Helpers of several tests.
-#![allow(dead_code, reason = "no test needs all of it")]
+#![allow(dead_code, reason = "no test program uses all helpers")]
 
 use std::sync::Arc;
 
