@@ -273,7 +273,7 @@ impl OpenAiResponsesApi {
 fn response_id<'a>(token: &'a str, settings: &Settings) -> Result<&'a str, ProviderError> {
     let is_id = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if token.is_empty() || !token.chars().all(is_id) {
-        let what = "continuation token of this form, which is not the id of a response";
+        let what = "answer for this continuation token, which is not the id of a response";
         return Err(settings.errors.unsupported(what));
     }
     Ok(token)

@@ -286,7 +286,7 @@ impl Settings {
 
     fn uri(&self, path: &str) -> Result<Uri, ProviderError> {
         let configuration = |error: http::Error| {
-            self.errors.configuration("its base address is not a valid HTTP address", error)
+            self.errors.configuration("its base URL is not a valid HTTP URL", error)
         };
         let uri: Uri = format!("{}{path}", self.base_url)
             .parse()
@@ -296,7 +296,7 @@ impl Settings {
         } else {
             Err(self
                 .errors
-                .missing("its base address does not begin with http:// or https:// and a host"))
+                .missing("its base URL does not begin with http:// or https:// and a host"))
         }
     }
 

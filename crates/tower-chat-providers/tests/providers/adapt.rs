@@ -84,7 +84,7 @@ async fn their_stack_gains_tools_and_a_history_by_layers_alone() {
         assert_eq!(answer.choices[0].message.content.as_deref(), Some("found it"));
         assert!(answer.choices[0].message.tool_calls.is_none());
         assert_eq!((answer.id.as_str(), answer.created), ("chatcmpl-1", 5));
-        assert_eq!(answer.usage.unwrap().total_tokens, 10, "of both service calls");
+        assert_eq!(answer.usage.unwrap().total_tokens, 10, "the usage of both service calls");
     }
     let key = ConversationKey::new("theirs", "alice");
     assert_eq!(store.load(&key).await.unwrap().messages.len(), 8);

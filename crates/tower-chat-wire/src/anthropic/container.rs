@@ -104,7 +104,7 @@ mod tests {
             Message::assistant("no code"),
         ];
         assert_eq!(current(messages.iter(), at(99)), Some("c2"));
-        assert_eq!(current(messages.iter(), at(100)), None, "the older one was left");
+        assert_eq!(current(messages.iter(), at(100)), None, "only the newest container is used");
         assert_eq!(current(messages[..1].iter(), at(100)), Some("c1"));
     }
 }

@@ -80,7 +80,7 @@ pub(super) fn render_choice(choice: &ToolChoice) -> Result<Value, BodyError> {
         // Converse has no value for this choice. A request that was fitted to the rules of the
         // service does not reach this branch, because it has no tools.
         ToolChoice::None => {
-            Err(BodyError::Unsupported { what: "way to offer tools and allow none" })
+            Err(BodyError::Unsupported { what: "tool choice that permits no call of a tool" })
         }
         ToolChoice::Required => Ok(json!({"any": {}})),
         ToolChoice::Tool(name) => Ok(json!({"tool": {"name": name}})),

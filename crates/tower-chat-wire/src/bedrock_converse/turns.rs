@@ -131,8 +131,8 @@ impl Conversation {
         }
         match self.turns.last_mut() {
             Some(Turn::Usual(turn)) => turn,
-            #[allow(clippy::unreachable, reason = "one was pushed, or was there")]
-            _ => unreachable!("the last turn is a usual one"),
+            #[allow(clippy::unreachable, reason = "the last turn is converted or pushed above")]
+            _ => unreachable!("the last turn has the usual form"),
         }
     }
 }

@@ -32,7 +32,8 @@ impl JsonClient {
         if !self.uri.contains(MODEL) {
             return Ok(self.uri.parse()?);
         }
-        let unnamed = BodyError::Field { field: "model", expected: "part of this address" };
+        let unnamed =
+            BodyError::Field { field: "model", expected: "a name to insert into the URL" };
         Ok(self.uri.replace(MODEL, model.ok_or(unnamed)?).parse()?)
     }
 }

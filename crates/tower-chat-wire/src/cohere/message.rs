@@ -327,7 +327,7 @@ mod tests {
                 let mut message = parse_messages(&json).unwrap().remove(0);
                 let mut expected: Value = json.parse().unwrap();
                 let written: Value = render_messages([&message])[0].parse().unwrap();
-                assert_eq!(written, expected[0], "it was not changed");
+                assert_eq!(written, expected[0], "the message was not changed");
                 let added = format!("added to {fields} of {role}");
                 message.parts.push(Part::text(&added));
                 expected[0]["content"] =

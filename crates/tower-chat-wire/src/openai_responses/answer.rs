@@ -44,8 +44,9 @@ pub(super) fn read(
             return pending(response, context);
         }
         Some(status @ ("queued" | "in_progress")) => {
-            let what =
-                format!("it is {status}, although the request asked for no background answer");
+            let what = format!(
+                "its status is {status}, but the request does not ask for a background answer"
+            );
             return Err(AnswerError::malformed(what, whole(&response)));
         }
         // The status is `completed` or `incomplete`, or is missing, because some services omit it.
@@ -96,7 +97,10 @@ fn messages(output: &[RawJson]) -> Result<Vec<Message>, AnswerError> {
 /// continuation token.
 fn pending(response: Object, context: &AnswerContext) -> Result<Answer, AnswerError> {
     let id = text(&response, "id").ok_or_else(|| {
-        AnswerError::malformed("it is in progress, but has no id", raw(&response).get())
+        AnswerError::malformed(
+            "the answer is in progress, but its id is missing",
+            raw(&response).get(),
+        )
     })?;
     let history_owner = match &context.history {
         Some(location) => location.before(&response),

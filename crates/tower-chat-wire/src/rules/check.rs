@@ -44,7 +44,8 @@ impl fmt::Display for UnsupportedMedia {
             ),
             Self::TooMany { what, service } => write!(
                 f,
-                "the messages of the user add more {what} than {service} accepts in one message: send fewer"
+                "the user messages add more {what} than {service} accepts in one message: send fewer \
+                 {what}"
             ),
         }
     }

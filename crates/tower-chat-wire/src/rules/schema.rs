@@ -152,7 +152,7 @@ mod tests {
             assert_eq!(completed(&schema, Demands::Other), expected);
         }
         let mut nothing = json!({});
-        assert!(!complete(&mut nothing, Demands::OpenAi), "it is not sent");
+        assert!(!complete(&mut nothing, Demands::OpenAi), "an empty schema is not changed");
     }
 
     #[test]

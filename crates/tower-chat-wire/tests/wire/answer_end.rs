@@ -350,7 +350,11 @@ fn arguments_in_pieces_are_joined_in_a_whole_answer_too() {
         answer.tool_calls().map(|call| call.arguments.clone()).collect::<Vec<_>>()
     };
     assert_eq!(arguments(false), [r#"{"city":"New York"}"#]);
-    assert_eq!(arguments(true), [r#"{"city":"New York"#], "the last piece never came");
+    assert_eq!(
+        arguments(true),
+        [r#"{"city":"New York"#],
+        "the last piece of the arguments is missing"
+    );
 }
 
 #[test]

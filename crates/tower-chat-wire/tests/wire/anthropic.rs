@@ -111,7 +111,7 @@ fn tools_that_the_service_ran_are_calls_and_results_of_one_message() {
     let names: Vec<&str> = calls.map(|call| call.name.as_str()).collect();
     assert_eq!(names, ["web_search", "web_search", "ask"]);
     let results: Vec<&ToolResult> = message.results().collect();
-    assert_eq!(results.len(), 3, "the result of a call that stands elsewhere is whole");
+    assert_eq!(results.len(), 3, "a result without its call in this message is a native item");
     assert!(results[2].is_error && results[2].text() == "no such page");
     assert!(matches!(&message.parts[7], Part::Native(native) if &*native.wire == WIRE));
 }

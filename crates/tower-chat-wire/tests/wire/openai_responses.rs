@@ -256,7 +256,7 @@ fn a_change_to_our_fields_shows() {
         ])
     );
     messages[0].parts.retain(|part| part.as_text().is_none() && part.as_tool_call().is_none());
-    assert_eq!(written(&messages[..1]), json!([]), "reasoning that leads nowhere any more");
+    assert_eq!(written(&messages[..1]), json!([]), "reasoning without a next item is omitted");
 }
 
 #[test]

@@ -34,7 +34,11 @@ async fn a_rate_limit_says_how_long_to_wait() {
         assert_eq!(found.code(), Some("rate_limit"));
         assert_eq!(found.retry_after(), Some(Duration::from_secs(7)));
         assert!(found.is_retryable());
-        assert_eq!(tower_chat_core::is_retryable(&found), Some(true), "and every layer knows");
+        assert_eq!(
+            tower_chat_core::is_retryable(&found),
+            Some(true),
+            "layers find whether the error is retryable"
+        );
         assert_eq!(
             found.to_string(),
             "openai-compatible refused the request with status 429 (rate_limit): slow down"
@@ -49,7 +53,11 @@ async fn an_exhausted_quota_is_not_worth_a_retry() {
     let body = r#"{"error":{"message":"pay","type":"insufficient_quota","code":null}}"#;
     let found = error(Reply::json(429, body), ChatRequest::user("hi")).await;
     assert_eq!((found.code(), found.is_retryable()), (Some("insufficient_quota"), false));
-    assert_eq!(tower_chat_core::is_retryable(&found), Some(false), "and every layer knows");
+    assert_eq!(
+        tower_chat_core::is_retryable(&found),
+        Some(false),
+        "layers find whether the error is retryable"
+    );
 }
 
 #[tokio::test]

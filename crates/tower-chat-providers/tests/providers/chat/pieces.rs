@@ -177,7 +177,11 @@ async fn a_field_that_each_piece_repeats_stays_one_and_is_not_sent_back() {
     let found = ask(&mut model, ChatRequest::user("hi").streamed()).await.unwrap();
     assert_eq!(found.text(), "Yes.");
     let of_pieces = serde_json::json!({"channel": "final", "token_index": 7});
-    assert_eq!(leftover(&found, "openai-chat-delta"), of_pieces, "kept as it came");
+    assert_eq!(
+        leftover(&found, "openai-chat-delta"),
+        of_pieces,
+        "the fields of deltas are unchanged"
+    );
     let kept = leftover(&found, "openai-chat");
     assert_eq!(kept["odd"], serde_json::json!({"mode": "a"}));
     assert_eq!(kept["thought_signature"], "sig");

@@ -60,7 +60,7 @@ async fn a_conversation_continues_from_the_answer_once_it_has_come() {
     let server = Server::start(replies.map(|reply| Reply::json(200, reply.to_string()))).await;
     let mut model = server.responses().with_history_storage(HistoryStorage::Response);
     let answer = ask(&mut model, begun().with_service_id("resp_0")).await.unwrap();
-    assert_eq!(id(&answer), "resp_0", "it may fail yet");
+    assert_eq!(id(&answer), "resp_0", "a queued response may still fail");
     let answer = ask(&mut model, continued("resp_1").with_service_id("resp_0")).await.unwrap();
     assert_eq!(id(&answer), "resp_1");
     assert_eq!(server.received()[0].body["previous_response_id"], "resp_0");

@@ -69,7 +69,7 @@ async fn a_call_cut_off_at_the_token_limit_is_kept_as_it_was_received() {
         let call = found.tool_calls().next().unwrap();
         assert_eq!((call.id.as_deref(), &*call.name), (Some("call_1"), "f"));
         assert_eq!(call.arguments, "{\"x\": \"y");
-        assert_eq!(found.messages[0].parts.len(), 1, "cut off reasoning is of no use");
+        assert_eq!(found.messages[0].parts.len(), 1, "reasoning that was cut off is omitted");
     }
 }
 

@@ -185,7 +185,11 @@ async fn kept_by_the_store_every_call_sends_all_of_it_also_in_a_new_process() {
         answer.unwrap();
         all.extend(text_response("resp_2", "done")["output"].as_array().unwrap().iter().cloned());
         all.push(user("again"));
-        assert_eq!(sent[0].body["input"], json!(all), "items and reasoning go back as they came");
+        assert_eq!(
+            sent[0].body["input"],
+            json!(all),
+            "items and reasoning are sent back unchanged"
+        );
         assert_eq!(sent[0].body["store"], false);
         assert_eq!(stack.service_id().await, None);
         assert_eq!(stack.roles().await.len(), 6);

@@ -239,7 +239,7 @@ async fn anthropic_continues_with_a_foreign_round_without_thinking() {
     let received = sent(Provider::Anthropic, ANTHROPIC, thinking(foreign.clone())).await;
     assert_eq!(received.body.get("thinking"), None::<&Value>);
     let blocks = received.body["messages"][1]["content"].as_array().unwrap();
-    assert_eq!(blocks.len(), 1, "foreign reasoning is left out: {blocks:?}");
+    assert_eq!(blocks.len(), 1, "foreign reasoning is omitted: {blocks:?}");
     // In the next turn, the request may enable thinking again.
     let later = foreign.into_iter().chain([Message::assistant("done"), Message::user("more")]);
     let received = sent(Provider::Anthropic, ANTHROPIC, thinking(later)).await;
@@ -254,7 +254,7 @@ async fn gemini_3_gets_a_stand_in_for_signatures_that_others_did_not_give() {
         let request = ChatRequest::new(round("anthropic")).with_options(options);
         let received = sent(Provider::Gemini, GEMINI, request).await;
         let parts = received.body["contents"][1]["parts"].as_array().unwrap();
-        assert_eq!(parts.len(), 1, "foreign reasoning is left out: {parts:?}");
+        assert_eq!(parts.len(), 1, "foreign reasoning is omitted: {parts:?}");
         assert_eq!(parts[0].get("thoughtSignature").is_some(), signed, "{model}");
     }
 }

@@ -81,7 +81,7 @@ impl Fitting<'_> {
                     fitted_parts.parts.retain(|part| !is_own(part));
                     fitted_parts.parts.insert(0, placeholder(field, text, wire));
                     fitted_parts.has_changed = true;
-                    let what = format!("an empty {field} is added to calls without one");
+                    let what = format!("an empty {field} is added to calls that have no {field}");
                     self.change(message, ChangeKind::Reasoning, what);
                 }
             }
@@ -89,7 +89,7 @@ impl Fitting<'_> {
             // signature.
             ForeignRule::Signature(signature) if self.rules.wire == BodyWire::OpenAiChat => {
                 if sign_first_call(fitted_parts, signature) {
-                    let what = "the stand-in for a signature is added to a call";
+                    let what = "a placeholder is added to a call without a signature";
                     self.change(message, ChangeKind::Reasoning, what);
                 }
             }

@@ -258,7 +258,11 @@ impl<'r> Fitting<'r> {
         }
         if !may_be_list && join_texts(&mut fitted_parts.parts, message.role, self.rules) {
             fitted_parts.has_changed = true;
-            self.change(message, ChangeKind::Message, "the texts of a message are sent as one");
+            self.change(
+                message,
+                ChangeKind::Message,
+                "the texts of a message are joined to one text",
+            );
         }
         let moved_media = std::mem::take(&mut fitted_parts.moved_media);
         if is_mixed && !moved_media.is_empty() {
@@ -282,7 +286,7 @@ impl<'r> Fitting<'r> {
             && !parts.iter().any(|part| is_content(part, message, self.rules));
         if was_emptied || is_refused {
             self.has_changed = true;
-            self.change(message, ChangeKind::Message, "a message without a content is left out");
+            self.change(message, ChangeKind::Message, "a message without content is omitted");
             return;
         }
         if parts.iter().any(|part| matches!(part, Part::Text(_) | Part::Media(_))) {
@@ -317,7 +321,7 @@ impl<'r> Fitting<'r> {
             .any(|message| !is_instruction(message.role) && message.parts.iter().any(is_sent));
         if self.rules.user_first && !is_user(role) && !has_begun {
             self.has_changed = true;
-            let what = "a message of the user is added in front of the conversation";
+            let what = "a user message is added before the conversation";
             self.changes.push(Change::new(ChangeKind::Message, what));
             self.messages.push(Arc::new(Message::user(BEGINNING)));
         }
@@ -330,7 +334,7 @@ impl<'r> Fitting<'r> {
             self.messages.last().is_some_and(|last| last.role == Role::Tool) && role == Role::User;
         if follows_results && self.rules.answer_after_results {
             self.has_changed = true;
-            let what = "a message of the assistant is added between results and the user";
+            let what = "an assistant message is added between results and a user message";
             self.changes.push(Change::new(ChangeKind::Message, what));
             self.messages.push(Arc::new(Message::assistant(BRIDGE)));
         }

@@ -64,7 +64,7 @@ impl Fitting<'_> {
         let is_replaced =
             root_keywords::replace(&mut tool.parameters, self.rules.refused_in_schemas);
         if is_replaced {
-            let what = format!("the schema of {:?} is one object instead of a union", tool.name);
+            let what = format!("one object replaces the union in the schema of {:?}", tool.name);
             self.changes.push(Change::new(ChangeKind::Definition, what));
         }
         let demands = if is_openai { Demands::OpenAi } else { Demands::Other };
@@ -128,7 +128,7 @@ impl Fitting<'_> {
         options.tool_choice = None;
         if !options.tools.is_empty() {
             options.tools.clear();
-            let what = "the tools are left out, since none of them may be called";
+            let what = "the tools are omitted, because the tool choice permits no call";
             self.changes.push(Change::new(ChangeKind::Definition, what));
         }
         true

@@ -27,7 +27,8 @@ impl Fitting<'_> {
     ) {
         if self.is_unanswered(part) {
             fitted_parts.has_changed = true;
-            let what = "a call of a tool of the service is left out, since it has no result";
+            let what =
+                "a call of a tool that the service runs is omitted, because the call has no result";
             return self.change(message, ChangeKind::Native, what);
         }
         match part {
@@ -57,7 +58,7 @@ impl Fitting<'_> {
                     fitted_parts.left_out.insert(call.id.clone());
                     fitted_parts.has_changed = true;
                     let what =
-                        format!("a call of {:?} that another service ran is left out", call.name);
+                        format!("a call of {:?} that another service ran is omitted", call.name);
                     self.change(message, ChangeKind::Native, what);
                 } else {
                     fitted_parts.parts.push(part.clone());
@@ -160,7 +161,7 @@ impl Fitting<'_> {
     }
 
     pub(super) fn sentence(&mut self, message: &Message, media: &Media) -> Part {
-        let what = format!("{} is replaced by a sentence", media.media_type);
+        let what = format!("a sentence replaces media of the type {}", media.media_type);
         self.change(message, ChangeKind::Media, what);
         Part::text(media::sentence(media))
     }

@@ -96,7 +96,11 @@ impl Fitting<'_> {
             && join_texts(&mut content, Role::Tool, self.rules)
         {
             has_changed = true;
-            self.change(message, ChangeKind::Result, "the texts of a result are sent as one");
+            self.change(
+                message,
+                ChangeKind::Result,
+                "the texts of a result are joined to one text",
+            );
         }
         sent.content = content;
         fitted_parts.has_changed |=

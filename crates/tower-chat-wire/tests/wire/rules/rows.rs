@@ -136,7 +136,10 @@ fn equal_ids_of_several_answers_differ_at_strict_services() {
         assert!(ids[0] != ids[1] && ids[1] != ids[2] && ids[0] != ids[2], "{name}: {ids:?}");
     }
     let sent = body(&request, &rules(OpenAiChat, "llm.example.com"));
-    assert_eq!(sent["messages"][3]["tool_calls"][0]["id"], "call_0", "a fitting id stays");
+    assert_eq!(
+        sent["messages"][3]["tool_calls"][0]["id"], "call_0",
+        "an id that the service accepts is not changed"
+    );
 }
 
 #[test]
