@@ -44,7 +44,7 @@ pub(crate) struct Connections {
     retry: Retry,
     /// The cached mark of sealed data.
     pub(crate) seal_mark: SealMark,
-    /// Counts the open connections in a gauge.
+    /// The guard that reports the number of open connections to a gauge.
     counted: Mutex<Option<GaugeGuard>>,
     #[cfg(feature = "delivery")]
     pub(crate) connector: Connector,
@@ -297,8 +297,9 @@ impl Connections {
         }
     }
 
-    /// Waits for an answer as [`in_time`](Self::in_time) does. An error of this function means that
-    /// nothing was changed. The caller uses it for statements before the change, and for rollbacks.
+    /// Waits for an answer as [`in_time`](Self::in_time) does. Callers use this function for
+    /// statements before a change, and for rollbacks. Therefore an error of this function means
+    /// that nothing was changed.
     pub(crate) async fn before<Answer>(
         &self,
         answer: impl Future<Output = Result<Answer, tokio_postgres::Error>>,

@@ -213,8 +213,8 @@ impl Statements {
 
     /// Returns the statement that selects rows of the record, and each message to which one of
     /// these rows refers. The parameters are the scope, the id of the conversation (null for a
-    /// whole scope), the tool, the status, the first start time (inclusive), the last start time
-    /// (exclusive), the sequence numbers of messages if the query names any, and the limit.
+    /// whole scope), the tool, the status, a lower bound (inclusive) and an upper bound (exclusive)
+    /// of the start time, the sequence numbers of messages if the query names any, and the limit.
     pub(crate) fn invocations(&self, extent: RecordExtent) -> String {
         let sql = format!(
             "WITH asked AS MATERIALIZED (

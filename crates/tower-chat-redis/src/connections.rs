@@ -69,7 +69,7 @@ pub(crate) enum Server {
 #[derive(Default)]
 pub(crate) struct Connection {
     link: Option<Link>,
-    /// Counts the open connection in a gauge.
+    /// The guard that counts the open connection in a gauge.
     counted: Option<GaugeGuard>,
     /// The number of the connection in this slot. Each new connection in a slot has a larger
     /// number.

@@ -28,7 +28,7 @@ use crate::{
 
 /// The largest time to live of a run in milliseconds: a hundred years.
 const MAX_TIME_TO_LIVE: i64 = 100 * 366 * 24 * 60 * 60 * 1000;
-/// The maximum number of runs in the index that a beginning run checks for expiry.
+/// The maximum number of runs in the index that the log checks for expiry when a run begins.
 const MAX_SWEPT: usize = 100;
 /// The number of runs that an erasure checks concurrently.
 const CONCURRENT: usize = 32;
