@@ -147,7 +147,7 @@ impl fmt::Display for ReasonKind {
         f.write_str(match self {
             Self::Truncated => "the result was cut when it was stored",
             Self::Redacted => "a hook has stored other arguments than the model gave",
-            Self::NotStored => "a hook has stored only a part of it",
+            Self::NotStored => "a hook has stored only a part of the message",
             Self::Misplaced => "only the model calls tools: the call is not sent",
             Self::Dangling => "no message has a result of the call: it is not sent",
             Self::Interrupted => "no message has a result of the call: it is sent as interrupted",
@@ -162,7 +162,7 @@ impl fmt::Display for ReasonKind {
             Self::Stale => "the result is too old: it is not sent, nor its call",
             Self::Outdated => "no registered tool could answer the call: it is not sent",
             Self::Compacted => "sources that were not cited are not sent",
-            Self::OldMedia => "a sentence is sent in the place of an old picture or document",
+            Self::OldMedia => "a sentence is sent instead of an old picture or document",
             Self::OutsideWindow => "it is outside the window",
         })
     }

@@ -163,7 +163,7 @@ impl fmt::Display for Failure {
                  load the conversation, or read the state of the run if an update log reports this"
             }
             Meaning::NotSafe => {
-                "Redis has applied it, but it is not yet on the required number of disks and replicas: try again"
+                "Redis has applied the change, and fewer disks or replicas than required have confirmed it: try again"
             }
             Meaning::ResourceExhausted => {
                 "Redis lacks memory, disk space or replicas: add what is missing, and try again"
@@ -186,7 +186,9 @@ impl std::error::Error for Failure {
 struct NoAnswer;
 
 #[derive(Debug, thiserror::Error)]
-#[error("the number of disks that have it is {disks}, and the number of replicas is {replicas}")]
+#[error(
+    "the number of disks that have confirmed the change is {disks}, and the number of replicas is {replicas}"
+)]
 struct NotSafe {
     disks: i64,
     replicas: i64,

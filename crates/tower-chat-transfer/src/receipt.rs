@@ -301,7 +301,9 @@ pub enum TransferRefusal {
     },
     /// The target does not accept the conversation. The transfer may have written some messages of
     /// the conversation before.
-    #[error("the target refuses it ({reason}): change it in the source, and repeat the transfer")]
+    #[error(
+        "the target refuses the conversation ({reason}): change it in the source, and repeat the transfer"
+    )]
     // Receipts that earlier versions have written contain this name.
     #[serde(rename = "not_taken")]
     RejectedByTarget {
@@ -310,7 +312,9 @@ pub enum TransferRefusal {
     },
     /// The stored conversation cannot be read, in the source or at the target. A copy may have
     /// written some messages of the conversation.
-    #[error("it cannot be read ({reason}): see `tower-chat verify` and `tower-chat repair`")]
+    #[error(
+        "the conversation cannot be read ({reason}): see `tower-chat verify` and `tower-chat repair`"
+    )]
     Unreadable {
         /// A description of the damage.
         reason: String,
