@@ -16,8 +16,8 @@ use crate::{
     tags::{Sent, tag, tagged_parts},
 };
 
-/// A fold of messages with marks. By the marks, the stored message of each message in the output is
-/// found.
+/// A fold of messages with marks. With these marks, the stored message of each output message can
+/// be found.
 pub(crate) struct Folded {
     pub(crate) replay: Replay,
 }

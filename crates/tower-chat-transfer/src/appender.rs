@@ -5,9 +5,9 @@
 //! - *Directory*: the data of a store about its conversations and their runs: times, usage, modes.
 //! - *Activity*: the part of a write that changes the directory: the time of the write, and the
 //!   start, mode and usage of its run. A write without an activity does not change the directory.
-//! - *Stage*: to store messages durably for an open run. Readers do not see them until the run is
-//!   committed. If the run is discarded, the store deletes the messages, but the directory still
-//!   contains the usage of the run.
+//! - *Stage*: to store messages durably for an open run. Readers do not see these messages until
+//!   the run is committed. If the run is discarded, the store deletes the messages, but the
+//!   directory still contains the usage of the run.
 //! - *Visible*: all messages except the staged ones; readers see only these.
 //! - *Attempt*: one execution of a run. Resuming an open run begins a new attempt with a higher
 //!   number. From then on the store refuses writes of the previous attempt.

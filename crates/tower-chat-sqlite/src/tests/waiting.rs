@@ -1,5 +1,5 @@
-//! Tests that loads wait for earlier writes, callers for free slots, and the drop of the last
-//! handle for the writer.
+//! Tests that loads wait for earlier writes, that callers wait for free slots, and that the drop of
+//! the last handle waits for the writer.
 
 use std::{
     sync::Arc,
