@@ -30,8 +30,8 @@ pub(crate) enum CliError {
     )]
     TokenNeeded { address: std::net::SocketAddr },
     #[error(
-        "--no-token serves without a token, and the environment variable TOWER_CHAT_INSPECTOR_TOKEN has one: \
-         leave out one of them"
+        "--no-token serves the pages without a token, but the environment variable \
+         TOWER_CHAT_INSPECTOR_TOKEN contains a token: leave out one of them"
     )]
     TokenAndNone,
     #[error(
@@ -50,8 +50,9 @@ pub(crate) enum CliError {
     #[error("the store cannot be used")]
     Open(#[source] OpenError),
     #[error(
-        "the tables in schema `{schema}` are those of an older release, version {version} of \
-         {supported}: migrate them with `tower-chat migrate`; nothing was changed"
+        "the tables in schema `{schema}` have version {version} of an older release, and this \
+         release needs version {supported}: migrate them with `tower-chat migrate`; nothing was \
+         changed"
     )]
     OlderTables { schema: String, version: i64, supported: i64 },
     #[error(
@@ -76,9 +77,9 @@ pub(crate) enum CliError {
     #[error("there is no conversation store at `{}`: check the path of --store", path.display())]
     NoStore { path: PathBuf },
     #[error(
-        "`{}` has the schema of an older release, version {version} of {supported}: migrate it \
-         with `tower-chat migrate`; copy it with `tower-chat backup` before if you may need the \
-         older release again",
+        "`{}` has the schema version {version} of an older release, and this release needs version \
+         {supported}: migrate the file with `tower-chat migrate`; copy the file with `tower-chat \
+         backup` first if you may need the older release again",
         path.display()
     )]
     OlderStore { path: PathBuf, version: i64, supported: i64 },
@@ -102,8 +103,8 @@ pub(crate) enum CliError {
     )]
     Show { key: ConversationKey, source: StoreError },
     #[error(
-        "conversation {key} cannot be loaded, so the messages that a model would be sent are \
-         unknown: find the problem with `tower-chat verify`"
+        "conversation {key} cannot be loaded, and the messages that a model would receive are \
+         therefore unknown: find the problem with `tower-chat verify`"
     )]
     Explain { key: ConversationKey, source: StoreError },
     #[error(transparent)]
@@ -124,8 +125,8 @@ pub(crate) enum CliError {
     )]
     MemoryImport,
     #[error(
-        "the files have {count} conversations, but --id names one: leave it out, or give the file \
-         of one conversation; nothing was imported"
+        "the files have {count} conversations, but --id sets the id of a single one: leave out \
+         --id, or give a file with one conversation; nothing was imported"
     )]
     OneId { count: usize },
     #[error("the import stopped; the conversations before this one are stored")]
@@ -147,16 +148,19 @@ pub(crate) enum CliError {
     )]
     ExportExists { path: PathBuf },
     #[error(
-        "`{}` is a complete export, so there is nothing to continue: give another path with --to \
-         for a new one",
+        "`{}` is a complete export and cannot be continued: give another path with --to for a new export",
         path.display()
     )]
     ExportComplete { path: PathBuf },
-    #[error("--record is for --format openai-chat: --format tower-chat always has all data")]
+    #[error(
+        "--record is for --format openai-chat: an export with --format tower-chat always contains all data"
+    )]
     RecordOfOtherFormat,
     #[error("{options} cannot be used with --from {from}: see `tower-chat import --help`")]
     ImportOptions { options: &'static str, from: &'static str },
-    #[error("--resume, --receipt and --json are for --format tower-chat")]
+    #[error(
+        "--resume, --receipt and --json are for --format tower-chat: leave them out, or choose this format"
+    )]
     NoReceipt,
     #[error("the receipt `{}` cannot be used", file.display())]
     Receipt { file: PathBuf, source: ReceiptLogError },
@@ -174,8 +178,8 @@ pub(crate) enum CliError {
     )]
     Sealed { key: ConversationKey },
     #[error(
-        "conversation {key} is encrypted with a key that is not among those in the environment variable \
-         {KEYS_VARIABLE}: add it there, as NAME:KEY"
+        "conversation {key} is encrypted with a key that is not in the environment variable \
+         {KEYS_VARIABLE}: add the key to the variable, as NAME:KEY"
     )]
     NoKey { key: ConversationKey, source: StoreError },
     #[error("conversation {key} cannot be pruned; earlier conversations were pruned")]

@@ -117,8 +117,10 @@ fn of_lines(text: &str, names: &[&str]) -> Result<Vec<Document>, ContentError> {
         (true, _) => Ok(vec![of_messages(&messages, lines)]),
         (false, None) => Ok(documents),
         (false, Some(line)) => {
-            let reason =
-                format!("it is a message among conversations; one has {}", names.join(" or "));
+            let reason = format!(
+                "it is a message, but other lines are conversations, which have a field {}",
+                names.join(" or ")
+            );
             Err(ContentError::at(format!("line {line}"), reason))
         }
     }

@@ -70,14 +70,14 @@ enum Admission {
 fn admit(inspector: &Inspector, request: &Request) -> Admission {
     let headers = request.headers();
     if !is_host_known(inspector, headers) {
-        let what = "The inspector does not know this host. Open the page at localhost, or add the \
-                    host to the inspector's hosts.";
+        let what = "This host is not one of the inspector's hosts. Open the page at localhost, or \
+                    add the host to the inspector's hosts.";
         return Admission::Refused(StatusCode::MISDIRECTED_REQUEST, what);
     }
     let changes = !matches!(*request.method(), Method::GET | Method::HEAD);
     if !is_of_own_page(headers, changes) {
         let what = match changes {
-            true => "The request does not come from a form of these pages. Use the form of a page.",
+            true => "The request was not sent by a form of these pages. Send the form of a page.",
             false => {
                 "The request comes from a page of another origin. Type the address, or open it \
                  from a bookmark."

@@ -65,7 +65,7 @@ pub(crate) enum Scopes {
 pub enum ServeError {
     /// The address is not a loopback address, and [`Inspector::with_token`] was not called.
     #[error(
-        "the pages are not served: other machines can reach {address}, and there is no token: \
+        "the pages are not served, because other machines can reach {address} and no token is set: \
          listen on 127.0.0.1, or set a token"
     )]
     TokenNeeded {

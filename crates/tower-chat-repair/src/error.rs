@@ -49,14 +49,16 @@ pub enum RepairError {
     },
     /// A conversation is encrypted, and the [`Target`](crate::Target) was created without
     /// encryption keys.
-    #[error("conversation {key} of the store is encrypted: give the keys with Target::encrypted")]
+    #[error(
+        "conversation {key} of the store is encrypted: create the target with Target::encrypted and the keys"
+    )]
     Sealed {
         /// The first encrypted conversation.
         key: ConversationKey,
     },
     /// A conversation is encrypted with a key that the [`Target`](crate::Target) does not have.
     #[error(
-        "conversation {key} is encrypted with a key that is not among those of the target: add the key"
+        "conversation {key} is encrypted with a key that the target does not have: add the key to the target"
     )]
     NoKey {
         /// The conversation.

@@ -13,7 +13,7 @@ use super::{
 const REFUSED: &str = "The user has refused this call.";
 
 /// With `--approve never`, the result that the model receives for a call that needs approval.
-const NOT_ALLOWED: &str = "This call needs approval, and none is given in this session.";
+const NOT_ALLOWED: &str = "This call needs approval, and no calls are approved in this session.";
 
 /// The outcome of asking the user about the calls of one answer.
 #[derive(Debug)]

@@ -44,8 +44,8 @@ pub(crate) enum ChatError {
     #[error("`{command}` of --mcp cannot be split into words: close its quotes")]
     ServerCommand { command: String },
     #[error(
-        "the environment has no variable `{name}` of --mcp-env: give the name of a variable that is set, \
-         without a value"
+        "the environment variable `{name}` of --mcp-env is not set: give the name of a variable \
+         that is set, without a value"
     )]
     ServerVariable { name: String },
     #[error("the MCP server `{command}` cannot be started: check the command of --mcp")]
@@ -59,7 +59,7 @@ pub(crate) enum ChatError {
     ServerSilent { server: String, seconds: u64, output: String },
     #[error("listing the tools of the MCP server `{server}` failed")]
     ServerTools { server: String, source: McpError },
-    #[error("two MCP servers have a tool with the same name: leave one of them out")]
+    #[error("two MCP servers have a tool with the same name: leave out one of the servers")]
     DuplicateTool(#[source] DuplicateTool),
     #[error("the chat cannot begin: its layers do not fit together")]
     Build(#[source] BuildError),

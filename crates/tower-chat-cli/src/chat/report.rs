@@ -121,7 +121,7 @@ pub(super) fn notes_of(finish: &Finish, is_verbose: bool) -> Vec<String> {
     }
     if finish.ended_by == Some(EndedBy::RoundLimit) {
         notes.push(
-            "the run ended: the model has called tools in the largest number of rounds for a message"
+            "the run has ended, because the model has reached the maximum number of tool rounds for one message"
                 .to_owned(),
         );
     }

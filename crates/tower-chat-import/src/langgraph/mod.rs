@@ -190,7 +190,7 @@ fn decode(value: StoredValue) -> Result<RawJson, BoxError> {
             Err(format!("it is encrypted ({kind}): store it with a plain serializer first").into())
         }
         Some(kind) => Err(format!("it is serialized as {kind:?}, and not as MessagePack").into()),
-        None => Err("the name of its serialization is missing".into()),
+        None => Err("the name of the serialization format is missing".into()),
     }
 }
 

@@ -76,24 +76,28 @@ impl Rule {
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::Shape => "the conversation has the shape of the wire",
-            Self::KnownRole => "every role is one of the wire's",
+            Self::Shape => "the conversation has the structure that the wire requires",
+            Self::KnownRole => "every role is one that the wire defines",
             Self::UserFirst => "the conversation begins with the user",
-            Self::RolesAlternate => "user and assistant take turns",
+            Self::RolesAlternate => "messages of the user and of the assistant alternate",
             Self::ContentPresent => "every message has content",
             Self::TextNotEmpty => "no text is empty",
-            Self::SpeakerOfPart => "calls come from the model and results from the caller",
+            Self::SpeakerOfPart => {
+                "calls are in messages of the model and results in messages of the client"
+            }
             Self::CallListNotEmpty => "a list of calls is not empty",
-            Self::CallIdForm => "every call has an id of the provider's form",
-            Self::CallIdsDistinct => "calls that are open at once have ids of their own",
-            Self::CallsAfterUser => "calls come after a turn of the user",
+            Self::CallIdForm => "every call has an id in the form that the provider accepts",
+            Self::CallIdsDistinct => "the calls of a round have different ids",
+            Self::CallsAfterUser => "calls follow a message of the user or a result",
             Self::CallsAnswered => "every call is answered",
-            Self::ResultsDirectlyAfterCalls => "nothing stands between a call and its result",
-            Self::ResultAnswersCall => "every result answers a call of the round before it",
+            Self::ResultsDirectlyAfterCalls => "no message is between a call and its result",
+            Self::ResultAnswersCall => "every result answers a call of its round",
             Self::OneResultPerCall => "no call is answered twice",
-            Self::ReasoningKeepsItem => "reasoning is followed by the item it belongs to",
-            Self::ReasoningFirst => "a turn that goes on after results begins with its reasoning",
-            Self::ReasoningSigned => "reasoning carries its signature",
+            Self::ReasoningKeepsItem => "the item that reasoning belongs to follows the reasoning",
+            Self::ReasoningFirst => {
+                "a turn that continues after tool results begins with reasoning"
+            }
+            Self::ReasoningSigned => "reasoning has the signature of the provider",
         })
     }
 }
