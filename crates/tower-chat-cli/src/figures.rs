@@ -58,8 +58,8 @@ pub(crate) fn cost(nanos: Option<u64>) -> String {
     format!("{}.{:06}", micros / 1_000_000, micros % 1_000_000)
 }
 
-/// Formats usage as a text, such as `2 calls, 100 in (20 cached), 30 out (5 reasoning), cost
-/// 0.000450`.
+/// Formats usage as a text, such as
+/// `2 calls, 100 in (20 cached), 30 out (5 reasoning), cost 0.000450`.
 pub(crate) fn in_words(sum: &UsageSum) -> String {
     let tokens = &sum.tokens;
     let part = |count: u64, name: &str| match count {

@@ -174,7 +174,8 @@ async fn planned(
     if let Some(open) = rows.head.open_run {
         return Err(StoreError::UnderWay { key: key.clone(), run: open.run });
     }
-    // If a message is unreadable, its run is unknown. `load` then returns the error.
+    // The run of an unreadable message is unknown. If a message is unreadable, `load` fails, and so
+    // does the command for this conversation.
     let history = store.load(key).await?;
     let mut pruning = Pruning::new(key, &history.head, keep);
     for (sequence, message) in history.numbered() {

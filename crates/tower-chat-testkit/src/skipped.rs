@@ -5,8 +5,8 @@ use std::{env, fmt::Display, io::Write as _};
 /// Reports that a test cannot run on this machine. The test must then return.
 ///
 /// The function writes the line `skipped: WHAT: REASON` directly to standard error, because the
-/// test harness would capture output that is printed with `eprintln!`. `cargo test 2>&1 | tee
-/// test.log; grep ^skipped: test.log` therefore lists all skipped tests.
+/// test harness would capture output that is printed with `eprintln!`.
+/// `cargo test 2>&1 | tee test.log; grep ^skipped: test.log` therefore lists all skipped tests.
 ///
 /// # Panics
 ///

@@ -93,8 +93,8 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Connects to all servers and lists their tools. The returned tools send an event for the
-    /// begin and the end of each call.
+    /// Connects to all servers and lists their tools. The tools send an event at the beginning and
+    /// at the end of each call.
     pub(crate) async fn connect(
         arguments: &ServerArguments<'_>,
         events: &mpsc::UnboundedSender<ToolEvent>,

@@ -72,8 +72,9 @@ pub(super) fn call_line(tool: &str, arguments: &str) -> String {
     format!("* {tool} {}", cut(arguments)).trim_end().to_owned()
 }
 
-/// Returns a description of the stored messages of a run, such as `your message, 2 tool calls, 2
-/// results and 1 text of the model`. Returns `None` if no message of the run is stored.
+/// Returns a description of the stored messages of a run, such as
+/// `your message, 2 tool calls, 2 results and 1 text of the model`. Returns `None` if no message of
+/// the run is stored.
 pub(super) fn stored_of_run<'m>(
     messages: impl Iterator<Item = &'m Arc<Message>>,
     run: RunId,

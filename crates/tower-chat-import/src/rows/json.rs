@@ -55,8 +55,8 @@ impl Stored {
     }
 
     /// Removes the fields of a result. Returns the text of the result and whether the tool failed.
-    /// Returns `None` if no field of a result exists. If the field exists and its value is `null`,
-    /// there is a result without text.
+    /// Returns `None` if no field of a result exists. A field whose value is `null` is a result
+    /// without text.
     fn take_outcome(&mut self) -> Result<Option<(String, bool)>, String> {
         let text = self.take_text(&["result", "content"])?;
         let error = self.0.remove("error");

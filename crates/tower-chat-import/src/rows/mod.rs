@@ -132,7 +132,7 @@ struct Entry {
     calls: Vec<AskedCall>,
     matcher: Matcher<String>,
     results: Vec<ToolResult>,
-    /// The same results as in `results`, as keys, to find equal results.
+    /// The keys of the results in `results`, by which an equal result is found.
     held: HashSet<ExactResult>,
 }
 
@@ -166,7 +166,7 @@ impl Import {
         self.push_results(again.into_iter().filter_map(|call| call.result), first);
         self.push_results(results, first);
         if role == Role::Tool {
-            // In older systems, a separate row contains the result as its text.
+            // In older systems, a row with the role `Tool` contains a result as its text.
             let answer = text
                 .map(|text| AggregateResult { call_id: None, ..AggregateResult::new("", text) });
             self.push_results(answer, first);

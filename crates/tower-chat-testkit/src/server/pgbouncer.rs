@@ -35,7 +35,7 @@ pub enum PoolMode {
     Transaction,
 }
 
-/// A PgBouncer that pools connections to a [`PostgresServer`]. Only this process uses it.
+/// A temporary PgBouncer, which pools connections to a [`PostgresServer`].
 ///
 /// The pooler ignores the startup parameter `options`, and does not support prepared statements
 /// (`max_prepared_statements` is 0, which versions before 1.21 cannot change).

@@ -138,8 +138,8 @@ impl RedisCluster {
         self.ask(server, "INFO replication").contains("role:master")
     }
 
-    /// Moves hash slots with their keys from one server to another, with `redis-cli --cluster
-    /// reshard`. A server that has no slots afterwards may become a replica.
+    /// Moves hash slots with their keys from one server to another, with
+    /// `redis-cli --cluster reshard`. A server that has no slots afterwards may become a replica.
     ///
     /// # Panics
     ///

@@ -42,9 +42,10 @@
 //! # fn main() {}
 //! ```
 //!
-//! For a store that wraps another store, and for the second setting of a store, `one_runtime:
-//! "reason"` omits the runtime with one thread. If a setting shares all code with a setting that
-//! was tested completely, use [`store_promises!`](crate::store_promises), which runs single tests.
+//! For a store that wraps another store, and for the second setting of a store,
+//! `one_runtime: "reason"` omits the runtime with one thread. If a setting shares all code with a
+//! setting that was tested completely, use [`store_promises!`](crate::store_promises), which runs
+//! single tests.
 //!
 //! If a store lacks a [capability](tower_chat_core::store::Capability), the tests of the capability
 //! are omitted by `directory: "reason"`, `maintenance: "reason"`, `journal: "reason"` or

@@ -161,7 +161,8 @@ pub async fn a_repeated_write_does_not_bring_older_rows_back(store: Store) {
     assert_eq!(stored(&store, call.clone()).await, call.result());
     assert_eq!(recorded(&store, &key).await[0].status, ToolStatus::Ok);
 
-    // The rule also applies if the writes between contained only rows.
+    // The rule also applies if the later writes, which were stored before the repetition, contained
+    // only rows.
     let call = write_messages(&key, revision(&store, &key).await, [asking(&["b"])])
         .with_tools(vec![pending(3, 0, "b")]);
     stored(&store, call.clone()).await;

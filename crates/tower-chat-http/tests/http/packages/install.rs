@@ -45,7 +45,7 @@ fn install_python() -> Result<Program, String> {
     Ok(Program { program: python, folder, script: "ask.py" })
 }
 
-/// Returns Node.js with the folder in which the package is installed.
+/// Returns the program that runs Node.js in the folder in which the package is installed.
 pub(crate) fn javascript() -> Result<Program, String> {
     let folder = target().join(format!("openai-js-{JAVASCRIPT}"));
     let is_installed = || {
