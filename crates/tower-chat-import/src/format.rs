@@ -35,7 +35,7 @@ pub enum Format {
 }
 
 impl Format {
-    /// All formats, in the order in which documents list them.
+    /// All formats, in the order in which the documentation lists them.
     pub const ALL: [Self; 9] = [
         Self::OpenAiChat,
         Self::OpenAiResponses,

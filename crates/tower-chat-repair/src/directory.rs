@@ -108,7 +108,8 @@ pub(crate) fn counts(rows: &ConversationRows) -> Option<Counts> {
     Some(Counts { runs: runs as u64, of_runs })
 }
 
-/// Returns the first count of the directory that contradicts the messages.
+/// Compares the counts of the directory with the messages. Returns a problem that names the first
+/// wrong count, and lists every run with a wrong number of tool calls.
 ///
 /// A store increments its number of runs when the run of a write differs from the run of the
 /// previous write. The number in the directory is therefore at least the number of runs in the

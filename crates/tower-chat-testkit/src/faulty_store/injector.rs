@@ -107,8 +107,8 @@ impl Injection {
         Self::default()
     }
 
-    /// Sets the number of times that the operation yields to other tasks before its effect, and after its
-    /// effect.
+    /// Sets the number of times that the operation yields to other tasks, before and after the
+    /// operation takes effect.
     #[must_use]
     pub fn delayed(mut self, before: usize, after: usize) -> Self {
         (self.yields_before, self.yields_after) = (before, after);

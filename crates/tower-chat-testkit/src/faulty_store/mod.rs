@@ -120,8 +120,8 @@ impl<S: HistoryStore> FaultyStore<S> {
     /// An operation blocks the calling thread until the inner store has completed it. The order and
     /// the effects of operations therefore depend only on the injector, even if the inner store has
     /// threads. Each operation waits until all earlier submissions were passed to the inner store.
-    /// A task passes delayed submissions to the inner store, in their order.
-    /// [`hold_appends`](Self::hold_appends) has no effect.
+    /// A task passes delayed submissions to the inner store, in their order. In a store with an
+    /// injector, [`hold_appends`](Self::hold_appends) has no effect.
     pub fn with_injector(inner: S, injector: impl FaultInjector) -> Self {
         Self {
             handle: Some(StoreHandle::new()),

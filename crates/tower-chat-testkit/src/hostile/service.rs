@@ -4,8 +4,8 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Service<'s> {
-    /// The wire of the service: `openai-chat`, `openai-responses`, `anthropic`, `gemini`, `bedrock`,
-    /// `cohere`, `ollama`.
+    /// The name of the wire that the service uses: `openai-chat`, `openai-responses`, `anthropic`,
+    /// `gemini`, `bedrock`, `cohere`, `ollama`.
     pub wire: &'s str,
     /// The name of the service, such as `deepseek`. For any other name, the rules of an unknown
     /// service apply.

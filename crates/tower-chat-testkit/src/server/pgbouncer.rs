@@ -37,8 +37,9 @@ pub enum PoolMode {
 
 /// A temporary PgBouncer, which pools connections to a [`PostgresServer`].
 ///
-/// The pooler ignores the startup parameter `options`, and does not support prepared statements
-/// (`max_prepared_statements` is 0, which versions before 1.21 cannot change).
+/// The pooler ignores the startup parameter `options`, and does not support prepared statements:
+/// versions before 1.21 never support them, and for later versions `max_prepared_statements` is set
+/// to 0.
 ///
 /// ```no_run
 /// use tower_chat_testkit::server::{PgBouncer, PoolMode, PostgresServer, required};

@@ -124,7 +124,7 @@ fn title(store: &TestStore, id: &str) -> Option<String> {
     summary.unwrap().description.title().map(str::to_owned)
 }
 
-/// Asserts that `verify` finds no problem in the store, and that no run is open.
+/// Asserts that the stored conversations have no problems, and that no run is open.
 #[track_caller]
 fn assert_intact(store: &TestStore) {
     let output = store.run(&["runs"]);
