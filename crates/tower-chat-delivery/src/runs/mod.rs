@@ -112,8 +112,12 @@ use crate::{PositionedUpdate, RunKey, RunState, UpdateLog, UpdateLogError, Updat
 /// If the run of a request is already in progress, in any process, the layer does not call the
 /// service. The caller receives the response of the run in progress, from its beginning. If this
 /// process executes the run, and the request has other messages than the run, the request fails
-/// with [`DeliveryError::OtherInput`]. If the run has ended or its process died, the request begins
+/// with [`DeliveryError::OtherInput`]. If the run has failed or its process died, the request begins
 /// the next attempt: the layers below return the stored answer, or resume the run.
+///
+/// If the response of the run was complete, only the caller receives the stored answer, and the log
+/// does not change. A run that was stopped is complete. If the run was stopped before its first
+/// answer, the caller receives a response without messages.
 ///
 /// # Stop
 ///

@@ -249,8 +249,17 @@ impl Follower {
                         Ok((positioned.position, update))
                     })
                     .collect::<Result<Vec<_>, UpdateLogError>>()?;
-                if page.updates.is_empty() && page.state == RunState::Unknown {
-                    return Err(DeliveryError::UnknownRun { run: self.run.clone() });
+                match page.state {
+                    RunState::Unknown if page.updates.is_empty() => {
+                        return Err(DeliveryError::UnknownRun { run: self.run.clone() });
+                    }
+                    // The task only repeats the response of a complete run, for its caller.
+                    RunState::Closed { attempt, end }
+                        if page.updates.is_empty() && attempt < first.attempt =>
+                    {
+                        return Ok(Some((end, None)));
+                    }
+                    _ => {}
                 }
                 if updates.is_empty() {
                     // There is no update between the position of the follower and the window of the

@@ -44,6 +44,8 @@ enum Beginning {
     Here { attempt: u32, earlier: Earlier },
     /// Another process executes the run.
     Elsewhere { attempt: u32 },
+    /// The response of the run was complete in this attempt. Its readers do not return.
+    Repeated { attempt: u32 },
 }
 
 impl RunTask {
@@ -62,7 +64,7 @@ impl RunTask {
     }
 
     /// Executes an attempt to its end, and returns the last phase of the run.
-    async fn attempt<S>(&self, mut service: S, mut request: ChatRequest) -> Phase
+    async fn attempt<S>(&self, service: S, mut request: ChatRequest) -> Phase
     where
         S: Service<ChatRequest, Response = ChatResponse>,
         S::Error: Into<BoxError>,
@@ -71,6 +73,9 @@ impl RunTask {
         let (attempt, earlier) = match self.begin().await {
             Ok(Beginning::Here { attempt, earlier }) => (attempt, earlier),
             Ok(Beginning::Elsewhere { attempt }) => return Phase::Elsewhere { attempt },
+            Ok(Beginning::Repeated { attempt }) => {
+                return self.repeat(service, request, attempt).await;
+            }
             Err(error) => return failed(error),
         };
         if attempt > 1 {
@@ -79,11 +84,27 @@ impl RunTask {
             request.extensions.insert(FencedAttempt::new());
         }
         self.hub.begin(attempt);
-        let call = service.call(request);
-        drop(service);
-        let call = Box::pin(async move { call.await.map_err(Into::into) });
-        let progress = Progress::new(self, Source::Calling(call), attempt, earlier);
+        let progress = Progress::new(self, Source::of(service, request), attempt, earlier);
         let (end, error) = progress.run(attempt).await;
+        Phase::Ended { end, error }
+    }
+
+    /// Sends the request of a complete run again, for its caller only: the log does not change, and its
+    /// readers do not receive the response. The run is stopped before the request, because the history does
+    /// not show that a run was stopped before its first answer, and the layers below would continue it.
+    async fn repeat<S>(&self, service: S, request: ChatRequest, attempt: u32) -> Phase
+    where
+        S: Service<ChatRequest, Response = ChatResponse>,
+        S::Error: Into<BoxError>,
+        S::Future: Send + 'static,
+    {
+        self.hub.handle.stop();
+        self.shared.remove(&self.run, &self.hub);
+        self.hub.begin(attempt.saturating_add(1));
+        self.hub.log_lost();
+        let source = Source::of(service, request);
+        let progress = Progress::new(self, source, attempt, Earlier::default());
+        let (end, error) = Progress { is_log_lost: true, ..progress }.run(attempt).await;
         Phase::Ended { end, error }
     }
 
@@ -92,8 +113,14 @@ impl RunTask {
         let (log, run) = (&self.shared.log, &self.run);
         loop {
             let state = log.read(run, UpdatePosition::START, 0).await?.state;
-            if let RunState::Open { attempt, .. } = state {
-                return Ok(Beginning::Elsewhere { attempt });
+            match state {
+                RunState::Open { attempt, .. } => return Ok(Beginning::Elsewhere { attempt }),
+                RunState::Closed { attempt, end: RunEnd::Completed } => {
+                    return Ok(Beginning::Repeated { attempt });
+                }
+                // Also complete, but the log receives the stored answer.
+                RunState::Closed { end: RunEnd::Truncated, .. } => self.hub.handle.stop(),
+                RunState::Unknown | RunState::LeaseExpired { .. } | RunState::Closed { .. } => {}
             }
             let attempt = state.attempt().saturating_add(1);
             match log.begin(run, attempt, self.shared.settings.lease).await {
@@ -178,6 +205,17 @@ enum Source {
 }
 
 impl Source {
+    /// Calls the service.
+    fn of<S>(mut service: S, request: ChatRequest) -> Self
+    where
+        S: Service<ChatRequest, Response = ChatResponse>,
+        S::Error: Into<BoxError>,
+        S::Future: Send + 'static,
+    {
+        let call = service.call(request);
+        Self::Calling(Box::pin(async move { call.await.map_err(Into::into) }))
+    }
+
     /// Returns the next update. If the future is dropped, no update is lost.
     async fn next(&mut self, hub: &Hub) -> Option<Result<ChatUpdate, BoxError>> {
         loop {
@@ -268,7 +306,7 @@ impl<'t> Progress<'t> {
     }
 
     async fn run(mut self, attempt: u32) -> (RunEnd, Option<SharedError>) {
-        if attempt > 1 {
+        if attempt > 1 && !self.is_log_lost {
             self.push(LoggedUpdate::Restarted);
         }
         self.readers_changed();

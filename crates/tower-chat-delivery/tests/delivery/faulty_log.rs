@@ -256,8 +256,8 @@ async fn an_attempt_without_the_earlier_messages_is_closed() {
     let (request, run) = request();
     log.begin(&run, 1, Duration::from_secs(15)).await.unwrap();
     let damaged = [StoredUpdate::new("not an update")];
-    let completed = Some(&RunEnd::Completed);
-    log.append(&run, UpdatePosition::new(1, 0), &damaged, completed).await.unwrap();
+    let interrupted = Some(&RunEnd::Interrupted);
+    log.append(&run, UpdatePosition::new(1, 0), &damaged, interrupted).await.unwrap();
     let server = server(&FaultyLog::new(log, &[]));
     server.call(request).await.unwrap_err();
     let state = server.runs.state(&run).await.unwrap();

@@ -3,7 +3,6 @@
 
 use std::time::Duration;
 
-use tokio::runtime::Runtime;
 use tower_chat::{
     ChatUpdate, MemoryStore, Message, PersistenceMode, ToolCall,
     recovery::{RecoveryPolicy, recover},
@@ -14,11 +13,7 @@ use tower_chat_delivery::{
 };
 use tower_chat_testkit::Step;
 
-use crate::support::{Server, deltas, request, sketch, stored, timed_log};
-
-fn process() -> Runtime {
-    tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
-}
+use crate::support::{Server, deltas, process, request, sketch, stored, timed_log};
 
 /// Creates a server with a model that calls a tool and then sends only the first delta of an
 /// answer.

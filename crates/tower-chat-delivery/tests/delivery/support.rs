@@ -1,5 +1,6 @@
 //! A stack of `DetachedRunsLayer` and a pipeline with a scripted model.
 
+use tokio::runtime::{Builder, Runtime};
 use tower::{Layer, Service, ServiceExt};
 use tower_chat::{
     BoxError, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, ConversationKey, HistoryStore,
@@ -63,6 +64,11 @@ impl Server {
     pub(crate) async fn events(&self, run: &RunKey, after: UpdatePosition) -> Vec<RunEvent> {
         rest(self.attach(run, after).await).await
     }
+}
+
+/// Creates the runtime of a process. When the runtime is dropped, the process dies.
+pub(crate) fn process() -> Runtime {
+    Builder::new_current_thread().enable_all().start_paused(true).build().unwrap()
 }
 
 /// Returns a request for a streamed response in a conversation, and the key of its run.
