@@ -52,6 +52,8 @@ pub(super) struct Case {
     /// The readers of connected clients, by the index of the client.
     connections: BTreeMap<usize, RunReader>,
     kills: u64,
+    /// Whether a stop of the run was requested.
+    is_stopped: bool,
 }
 
 impl Case {
@@ -90,6 +92,7 @@ impl Case {
             clients: (0..CLIENTS).map(|_| Client::default()).collect(),
             connections: BTreeMap::new(),
             kills: 0,
+            is_stopped: false,
         })
     }
 
@@ -108,6 +111,7 @@ impl Case {
                 14..17 => sleep(Duration::from_millis(self.rng.below(80) as u64)).await,
                 17 if self.rng.one_in(4) => {
                     counts.stops += 1;
+                    self.is_stopped = true;
                     self.command(process, "stop").await?;
                 }
                 18 if self.kills < MAX_KILLS && self.rng.one_in(2) => self.kill(process).await?,
@@ -269,10 +273,12 @@ impl Case {
         }
         counts.later_attempts += later;
         // Each attempt after the first may request one answer a second time, because the previous
-        // attempt may not have stored its last answer.
+        // attempt may not have stored its last answer. A stop may end a request before its answer has a
+        // text, and such an answer is not stored.
         let answers = history.messages.iter().filter(|message| message.role == Role::Assistant);
         let (answers, asked) = (answers.count() as u64, self.asked.load(Ordering::Relaxed));
-        if mode != PersistenceMode::PerRun && asked > answers + later {
+        let without_answer = later + u64::from(self.is_stopped);
+        if mode != PersistenceMode::PerRun && asked > answers + without_answer {
             return Ok(Err(format!(
                 "{asked} requests to the model for {answers} answers in {} attempts",
                 later + 1

@@ -185,7 +185,10 @@ impl Case {
     fn kill(&mut self, process: usize) {
         let started = self.start();
         let killed = std::mem::replace(&mut self.processes[process], started);
-        if killed.server.runs.in_progress() > 0 {
+        let is_executing = killed.server.runs.in_progress() > 0;
+        // Waits for the operations of the log that its threads execute. They may set a lease.
+        drop(killed);
+        if is_executing {
             self.clock.advance(LEASE);
         }
     }
@@ -226,6 +229,10 @@ impl Case {
             for process in 0..2 {
                 self.processes[process].runtime.block_on(async { sleep(LEASE / 2).await });
             }
+        }
+        let state = self.state();
+        if !matches!(state, RunState::Closed { end: RunEnd::Completed, .. }) {
+            return Err(format!("the run does not end: {state}"));
         }
         for process in &mut self.processes {
             process.connections.clear();
