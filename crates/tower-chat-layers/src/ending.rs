@@ -10,12 +10,12 @@ use crate::PersistenceError;
 /// The handler of a persistence layer for the end of a response. If it is dropped before that end, the
 /// caller has disconnected.
 pub(crate) trait Ending: Send + 'static {
-    /// Whether messages are passed on before the end of the answer. If `false`, they are passed on at its
-    /// end, after they are durable. If `true`, a message that may be the final one is delayed until
+    /// Returns whether messages are passed on before the end of the answer. If `false`, they are passed on
+    /// at its end, after they are durable. If `true`, a message that may be the final one is delayed until
     /// another update arrives, because a caller that stops reading at the final message must not lose the
     /// end of the run. Any other message is passed on when another update arrives, or when no update is
     /// available.
-    const PASSES_MESSAGES_EARLY: bool;
+    fn passes_messages_early(&self) -> bool;
 
     /// Handles an update of the answer.
     fn record_update(&mut self, _update: &ChatUpdate) {}
@@ -149,13 +149,17 @@ impl<E: Ending> Streamed<E> {
     /// further update is available, because its tools may be running.
     fn shows_at_pause(&self) -> bool {
         let held = self.messages.get(self.released..).unwrap_or_default();
-        E::PASSES_MESSAGES_EARLY && held.last().is_some_and(|message| !may_be_last(message))
+        self.passes_messages_early() && held.last().is_some_and(|message| !may_be_last(message))
     }
 
     fn more_follows(&mut self) {
-        if E::PASSES_MESSAGES_EARLY {
+        if self.passes_messages_early() {
             self.show_messages();
         }
+    }
+
+    fn passes_messages_early(&self) -> bool {
+        self.ending.as_ref().is_some_and(Ending::passes_messages_early)
     }
 
     async fn failed(&mut self, error: BoxError) -> Option<Result<ChatUpdate, BoxError>> {

@@ -9,16 +9,20 @@ use tower_chat_core::store::HistoryStore;
 use tower_layer::Layer;
 
 use super::PerRunPersistenceService;
-use crate::{Clock, PersistenceMode, PersistencePolicy, ToolSource, run::Settings};
+use crate::{
+    Clock, PersistenceMode, PersistencePolicy, ToolSource, layers_below::LayersBelow, run::Settings,
+};
 
 /// Begins a run for every request, and in per-run mode writes it at its end.
 ///
 /// The layer loads the history once, puts a [`Run`](crate::run::Run) in the request's extensions, and
 /// continues by [`PersistenceMode`]:
 ///
-/// - **per run**: puts the history before the input, and buffers the messages that the run adds. When the
-///   answer is complete, appends all messages in one write, without results of tools at the end of the
-///   run. A run that fails, is cancelled or is dropped does not change the store.
+/// - **per run**: holds the messages that the run adds. When the answer is complete, appends all messages in
+///   one write, without results of tools at the end of the run. A run that fails, is cancelled or is
+///   dropped does not change the store. The layer below that makes the service calls puts the history
+///   before their messages: [`PerServiceCallPersistence`](crate::PerServiceCallPersistence) or the tool
+///   loop of this crate. If this layer finds neither, it puts the history before the input.
 /// - **per service call**: leaves reading and writing to
 ///   [`PerServiceCallPersistence`](crate::PerServiceCallPersistence) below the tool loop, and checks
 ///   that this layer exists.
@@ -41,13 +45,15 @@ pub struct PerRunPersistence {
     /// If the service below has its own tool loop: whether a warning about unseen rounds of that loop
     /// was logged.
     pub(super) own_loop: Option<Arc<AtomicBool>>,
+    /// The layers of this crate that the service has found below.
+    pub(super) below: Arc<LayersBelow>,
 }
 
 impl PerRunPersistence {
     /// Creates a layer that stores runs in per-run mode.
     pub fn new(store: impl HistoryStore) -> Self {
         let (settings, mode) = (Settings::new(store), PersistenceMode::default());
-        Self { settings, mode, own_loop: None }
+        Self { settings, mode, own_loop: None, below: Arc::default() }
     }
 
     /// Sets whether the service below has its own tool loop. If it has, a warning is logged for the first
@@ -100,6 +106,6 @@ impl<S> Layer<S> for PerRunPersistence {
     type Service = PerRunPersistenceService<S>;
 
     fn layer(&self, inner: S) -> Self::Service {
-        PerRunPersistenceService::new(inner, self.clone())
+        PerRunPersistenceService::new(inner, Self { below: Arc::default(), ..self.clone() })
     }
 }

@@ -15,6 +15,7 @@ use futures_util::{StreamExt, stream};
 use tower_chat_core::{
     Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Conversation, Message, Role,
     RunHandle, is_history_lost,
+    store::{StoreError, author::Slot},
 };
 use tower_service::Service;
 
@@ -31,7 +32,7 @@ use crate::{
     recovery::ResumesRun,
     refusal::is_before_service,
     run::{
-        Begins, Caller, Event, LeaveCause, OpenCall, Run, ServiceCall, Settings, answered_before,
+        Begins, Caller, Event, LeaveCause, Run, ServiceCall, WritePoint, answered_before,
         begin_run, check_recorded, complete_run, end_unanswered, head_of, last_answer,
         open_request, stored_answer, strip_sentinel, write_beside,
     },
@@ -48,14 +49,13 @@ const LAYER: &str = "PerRunPersistence";
 pub struct PerRunPersistenceService<S> {
     inner: S,
     layer: Arc<PerRunPersistence>,
-    below: Arc<LayersBelow>,
 }
 
 impl<S> PerRunPersistenceService<S> {
     tower_chat_core::__inner_service_accessors!(S);
 
     pub(super) fn new(inner: S, layer: PerRunPersistence) -> Self {
-        Self { inner, layer: Arc::new(layer), below: Arc::default() }
+        Self { inner, layer: Arc::new(layer) }
     }
 }
 
@@ -71,15 +71,15 @@ where
 
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         report_readiness_poll(LayerKind::PerRunPersistence);
-        self.below.poll_ready(&mut self.inner, cx).map_err(Into::into)
+        self.layer.below.poll_ready(&mut self.inner, cx).map_err(Into::into)
     }
 
     fn call(&mut self, request: ChatRequest) -> ResponseFuture {
         let next = self.inner.clone();
         let ready = std::mem::replace(&mut self.inner, next);
-        let (layer, below) = (self.layer.clone(), self.below.clone());
+        let layer = self.layer.clone();
         let arrived_at = layer.settings.clock.now();
-        ResponseFuture::new(per_run(ready, request, layer, below, arrived_at))
+        ResponseFuture::new(per_run(ready, request, layer, arrived_at))
     }
 }
 
@@ -87,7 +87,6 @@ async fn per_run<S>(
     mut service: S,
     mut request: ChatRequest,
     layer: Arc<PerRunPersistence>,
-    below: Arc<LayersBelow>,
     arrived_at: SystemTime,
 ) -> Result<ChatResponse, BoxError>
 where
@@ -97,7 +96,7 @@ where
 {
     let mode = request.extensions.get::<PersistenceMode>().copied().unwrap_or(layer.mode);
     report_mode(&request, mode);
-    let conversation = check(&request, &layer.settings, &below, mode)?;
+    let conversation = check(&request, &layer, mode)?;
     let admitted = pin!(admit(&layer.settings, conversation));
     let Admitted { conversation, turn, branch } = giving_way(&mut service, admitted).await?;
     request.extensions.insert(conversation.clone());
@@ -116,8 +115,7 @@ where
 /// stored. Returns the conversation.
 fn check(
     request: &ChatRequest,
-    settings: &Settings,
-    below: &LayersBelow,
+    layer: &PerRunPersistence,
     mode: PersistenceMode,
 ) -> Result<Conversation, BoxError> {
     if request.extensions.get::<Run>().is_some() {
@@ -130,8 +128,8 @@ fn check(
         return Err(PersistenceError::BelowToolLoop { key: conversation.key, layer: LAYER }.into());
     }
     RunAncestry::check(request)?;
-    if lacks_persister(below) && !request.options.is_background() {
-        settings.policy.without_persister(&conversation.key, mode)?;
+    if lacks_persister(&layer.below) && !request.options.is_background() {
+        layer.settings.policy.without_persister(&conversation.key, mode)?;
     }
     Ok(conversation)
 }
@@ -141,6 +139,11 @@ fn check(
 /// both, the result is `false`. Called before the input of a journaled run is staged.
 fn lacks_persister(below: &LayersBelow) -> bool {
     below.holds(LayerKind::ToolLoop) && !below.holds(LayerKind::PerServiceCallPersistence)
+}
+
+/// Returns whether this layer detects a layer below that adds the history to each service call.
+fn adds_history_below(below: &LayersBelow) -> bool {
+    below.holds(LayerKind::ToolLoop) || below.holds(LayerKind::PerServiceCallPersistence)
 }
 
 /// Waits for a resource that another run releases at its end. Releases this run's permit of the service
@@ -229,8 +232,10 @@ where
     yield_if_large(request.messages().iter_from(request.history_len())).await;
     let run = begin_run(settings, begins, &mut request, Caller::Request).await?;
     let mut opened = Opened { run: run.clone(), admission, cause: LeaveCause::Disconnected };
-    let begun = begin_call(service, &run, request, &mut opened).await;
-    let Begun { request, before, call } = match begun {
+    let adds_history =
+        adds_history_below(&layer.below) || run.write_point() == WritePoint::EachCall;
+    let begun = begin_call(service, &run, (request, adds_history), &mut opened).await;
+    let Begun { request, before, slot } = match begun {
         Ok(Beginning::Call(begun)) => *begun,
         Ok(Beginning::Stored(answer)) => return Ok(Attempt::Response(answer.into())),
         Err(error) => {
@@ -246,7 +251,7 @@ where
     };
     let admission = lost.as_ref().and_then(|_| opened.admission.take());
     let own_loop = layer.own_loop.clone();
-    let ending = RunEnding { run, call, before: before.len(), handle, own_loop, opened };
+    let ending = RunEnding { run, slot, before: before.len(), handle, own_loop, opened };
     let ended = with_ending(response.map(|response| following(before, response)), ending).await;
     match (ended, lost) {
         (Err(error), Some(service_id)) => {
@@ -261,8 +266,8 @@ struct Begun {
     request: ChatRequest,
     /// The messages of the answer that an earlier attempt has stored.
     before: Vec<Arc<Message>>,
-    /// The call that stores the whole run, if the run is stored at its end.
-    call: Option<Box<OpenCall>>,
+    /// The slot for the write at the end of the run, if the run is stored at its end.
+    slot: Option<Result<Slot, StoreError>>,
 }
 
 enum Beginning {
@@ -275,7 +280,7 @@ enum Beginning {
 async fn begin_call<S>(
     service: &mut S,
     run: &Run,
-    request: ChatRequest,
+    (request, adds_history): (ChatRequest, bool),
     opened: &mut Opened,
 ) -> Result<Beginning, BoxError>
 where
@@ -299,24 +304,18 @@ where
     }
     let before = answered_before(run, &request);
     yield_if_large(request.messages().iter_from(request.history_len())).await;
-    let (request, input) = open_request(run, request)?;
+    let (request, input) = open_request(run, request, adds_history)?;
     yield_if_large(&input).await;
     // Checked before the input of a journaled run is staged, because a run with invalid decisions would
     // remain open.
     check_approvals(run, &request)?;
     // The slot is reserved before the paid request to the model.
-    let call = match run.is_written_at_end() {
-        true => {
-            let mut call = Box::new(OpenCall::whole_run(run.clone(), input));
-            giving_way(service, pin!(call.reserve())).await?;
-            Some(call)
-        }
-        false => {
-            giving_way(service, pin!(write_beside(run, Event::Begun { input }))).await?;
-            None
-        }
+    let slot = match run.write_point() {
+        WritePoint::End => Some(giving_way(service, pin!(run.reserve())).await?),
+        WritePoint::EachCall => None,
     };
-    Ok(Beginning::Call(Box::new(Begun { request, before, call })))
+    giving_way(service, pin!(write_beside(run, Event::Begun { input }))).await?;
+    Ok(Beginning::Call(Box::new(Begun { request, before, slot })))
 }
 
 /// Returns the response of a resumed run, with the part of the answer that was stored earlier put before
@@ -339,8 +338,8 @@ fn following(before: Vec<Arc<Message>>, response: ChatResponse) -> ChatResponse 
 
 struct RunEnding {
     run: Run,
-    /// The call that stores the whole run, if the run is stored at its end.
-    call: Option<Box<OpenCall>>,
+    /// The slot for the write at the end of the run, if the run is stored at its end.
+    slot: Option<Result<Slot, StoreError>>,
     /// The number of messages of the answer that an earlier attempt has added.
     before: usize,
     handle: Option<RunHandle>,
@@ -375,7 +374,9 @@ impl Drop for Opened {
 }
 
 impl Ending for RunEnding {
-    const PASSES_MESSAGES_EARLY: bool = true;
+    fn passes_messages_early(&self) -> bool {
+        true
+    }
 
     async fn complete(mut self, answer: Answer) -> Result<Answer, PersistenceError> {
         let run = self.run;
@@ -393,9 +394,9 @@ impl Ending for RunEnding {
         }
         // If the write of a run that is stored at its end is refused, nothing of the run is stored. The
         // queued messages then return to their queue.
-        let handle = self.handle.filter(|_| run.is_written_at_end());
+        let handle = self.handle.filter(|_| run.write_point() == WritePoint::End);
         let queued = handle.as_ref().map(|_| queued_in(&run, &answer, self.before));
-        match completed(&run, self.call, self.before, answer).await {
+        match completed(&run, self.slot, self.before, answer).await {
             Ok(mut answer) => {
                 answer.finish.saved = Some(run.log().saved());
                 self.opened.report(&mut answer);
@@ -458,22 +459,15 @@ fn hides_rounds(run: &Run, answer: &Answer) -> bool {
 /// messages of the answer.
 async fn completed(
     run: &Run,
-    call: Option<Box<OpenCall>>,
+    slot: Option<Result<Slot, StoreError>>,
     before: usize,
     mut answer: Answer,
 ) -> Result<Answer, PersistenceError> {
     strip_sentinel(&mut answer);
-    if let Some(call) = call {
-        let new = answer.messages.split_off(before.min(answer.messages.len()));
-        let stored = std::mem::replace(&mut answer.messages, new);
-        let mut answer = call.complete(answer).await?;
-        answer.messages.splice(..0, stored);
-        return Ok(answer);
-    }
     // A tool loop of another crate does not check after its first service call.
     let mut now = answer.messages.iter().skip(before);
     if now.any(|message| message.role == Role::Assistant) {
         run.check_persister()?;
     }
-    complete_run(run, answer, before).await
+    complete_run(run, slot.unwrap_or_else(|| Ok(Slot::unbounded())), answer, before).await
 }

@@ -6,24 +6,18 @@ use std::{
     task::{Context, Poll},
 };
 
-use tower_chat_core::{
-    Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Conversation, HistoryOwner, Message,
-    is_history_lost,
-};
+use tower_chat_core::{Answer, BoxError, ChatRequest, ChatResponse, Conversation, is_history_lost};
 use tower_service::Service;
 
 use super::PerServiceCallPersistence;
 use crate::{
     PersistenceError, PersistenceMode, ResponseFuture,
-    ending::{Ending, with_ending},
     layers_below::{LayerKind, report_readiness_poll},
     run::{
-        AskedAgain, OpenCall, PersisterAbove, Run, RunOfLoop, StartedCall, begin_lone_run,
-        check_recorded, observe_answer, observe_round, repeated_answer, restart_run,
-        run_without_store, start_call, store_run,
+        PersisterAbove, Run, RunOfLoop, begin_lone_run, check_recorded, persisted, repeated_answer,
+        restart_run, run_without_store, store_run,
     },
     tool::RunAncestry,
-    yielding::yield_if_large,
 };
 
 /// The service that [`PerServiceCallPersistence`] creates.
@@ -73,6 +67,11 @@ where
     S::Error: Into<BoxError>,
 {
     if request.extensions.get::<PersisterAbove>().is_some() {
+        let run = request.extensions.get::<Run>();
+        if run.is_some_and(|run| run.log().is_persisted_by_loop) {
+            // The tool loop could not find this layer.
+            return service.call(request).await.map_err(Into::into);
+        }
         return Err(PersistenceError::LayerTwice { layer: LAYER }.into());
     }
     let (run, answer, again) = match request.extensions.get::<Run>() {
@@ -95,47 +94,12 @@ where
     if let Some(answer) = answer {
         return Ok(answer.into());
     }
-    if run.is_written_at_end() {
-        if request.history_owner == Some(HistoryOwner::Local) {
-            request.history_owner = None;
-        }
-        observe_round(&run, &mut request);
-        request.extensions.insert(PersisterAbove);
-        let asked = AskedAgain { service: &mut service, run: &run };
-        let response = asked.call(request).await;
-        return with_ending(response, ObservedCall(run)).await;
-    }
-    let ended = call_once(&mut service, &run, request).await;
+    let ended = persisted(&mut service, &run, request).await;
     match (ended, again) {
         (Err(error), Some(request)) if is_history_lost(&*error) => {
             Box::pin(call_with_record(service, &layer, run, *request, error)).await
         }
         (ended, _) => ended,
-    }
-}
-
-/// Makes a service call whose messages are stored when it ends.
-async fn call_once<S>(
-    service: &mut S,
-    run: &Run,
-    mut request: ChatRequest,
-) -> Result<ChatResponse, BoxError>
-where
-    S: Service<ChatRequest, Response = ChatResponse>,
-    S::Error: Into<BoxError>,
-{
-    yield_if_large(request.messages().iter_from(request.history_len())).await;
-    // A separate statement, because the future would otherwise contain the error across the next
-    // awaits.
-    let started = start_call(run, &mut request)?;
-    match started {
-        StartedCall::Answered(call) => Ok(call.durable().await?.into()),
-        StartedCall::Call(mut call) => {
-            call.reserve().await?;
-            yield_if_large(call.inputs()).await;
-            let response = AskedAgain { service, run }.call(request).await;
-            with_ending(response, call).await
-        }
     }
 }
 
@@ -164,7 +128,7 @@ where
     if let Some(answer) = answer {
         return Ok(answer.into());
     }
-    call_once(&mut service, &run, request).await
+    persisted(&mut service, &run, request).await
 }
 
 const LAYER: &str = "PerServiceCallPersistence";
@@ -206,41 +170,5 @@ async fn begin_alone(
             let answer = repeated_answer(&run, request)?;
             Ok((run, answer))
         }
-    }
-}
-
-/// The end of a service call whose run is stored at its end by a layer above. This layer compares
-/// service ids, and records the rounds of a tool loop of another crate. Messages are passed on before
-/// the end of the answer, so that the tool loop can refuse an endless one.
-struct ObservedCall(Run);
-
-impl Ending for ObservedCall {
-    const PASSES_MESSAGES_EARLY: bool = true;
-
-    async fn complete(self, answer: Answer) -> Result<Answer, PersistenceError> {
-        observe_answer(&self.0, &answer)?;
-        Ok(answer)
-    }
-
-    async fn fail(self, _error: &BoxError) {}
-}
-
-impl Ending for Box<OpenCall> {
-    const PASSES_MESSAGES_EARLY: bool = false;
-
-    fn record_update(&mut self, update: &ChatUpdate) {
-        OpenCall::record_update(self, update);
-    }
-
-    fn check(&self, answer: &[Arc<Message>]) -> Result<(), BoxError> {
-        Ok(OpenCall::check(self, answer)?)
-    }
-
-    async fn complete(self, answer: Answer) -> Result<Answer, PersistenceError> {
-        OpenCall::complete(self, answer).await
-    }
-
-    async fn fail(self, error: &BoxError) {
-        OpenCall::fail(self, error).await;
     }
 }

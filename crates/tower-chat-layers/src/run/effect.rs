@@ -17,8 +17,17 @@ use crate::tool::{CallOfRun, ToolOutcome};
 pub(super) enum Effect {
     Nothing,
     Write(Box<RunWrite>),
+    /// Adds the messages of an answered service call to the run log. The write at the end of the run
+    /// stores them.
+    Hold(HeldCall),
     /// Leaves the run open for a later attempt. Only the lease is written, with this end.
     Leave(LeaseEnd),
+}
+
+/// The messages of an answered service call: its new inputs and its answer.
+pub(super) struct HeldCall {
+    pub(super) messages: Vec<Arc<Message>>,
+    pub(super) adopted: Adopted,
 }
 
 /// The contents of one write.

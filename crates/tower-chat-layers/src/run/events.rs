@@ -16,7 +16,7 @@ use tower_chat_core::{
 use super::{
     RunLog,
     calls::Attempt,
-    effect::{Effect, RunWrite},
+    effect::{Effect, HeldCall, RunWrite},
     incomplete_commit::{IncompleteCommit, OfPriorCalls, incomplete_commit},
     partial_text::partial_message,
     recording::Adopted,
@@ -35,8 +35,7 @@ use crate::{
 pub(crate) enum Event {
     /// The run begins with this input, which is not stored yet.
     Begun { input: Vec<Arc<Message>> },
-    /// A service call succeeds. In a run that is stored at its end, the answer of the whole run counts
-    /// as the answer of one service call.
+    /// A service call succeeds.
     Answered(Answered),
     /// A service call fails, or its caller drops the response. `text` is the part of the answer that
     /// was streamed before.
@@ -70,7 +69,7 @@ pub(crate) enum Event {
     Stopped { unsent: Vec<Arc<Message>>, answer: Vec<Arc<Message>> },
     /// The run has its answer. The first `before` messages of the answer were added by an earlier
     /// attempt.
-    Completed { answer: Vec<Arc<Message>>, before: usize },
+    Completed { answer: Vec<Arc<Message>>, before: usize, ended_by: Option<EndedBy> },
     /// The store already contains the complete run.
     FoundComplete { answer: Vec<Arc<Message>> },
     /// The run is refused before the model has answered.
@@ -108,7 +107,7 @@ pub(crate) enum LeaveCause {
 pub(super) fn apply(log: &mut RunLog, policy: &PersistencePolicy, event: Event) -> Effect {
     let write = match event {
         Event::Begun { input } => begun(log, input),
-        Event::Answered(answered) => Some(call_answered(log, policy, answered)),
+        Event::Answered(answered) => return call_answered(log, answered),
         Event::Unanswered { ordinal, inputs, text, kept } => {
             unanswered(log, ordinal, inputs, text, kept)
         }
@@ -121,7 +120,9 @@ pub(super) fn apply(log: &mut RunLog, policy: &PersistencePolicy, event: Event) 
         Event::ToolsDropped { calls } => tools_dropped(log, calls),
         Event::ResultsUnsent { messages } => results_unsent(log, messages),
         Event::Stopped { unsent, answer } => stopped(log, unsent, answer),
-        Event::Completed { answer, before } => completed(log, policy, &answer, before),
+        Event::Completed { answer, before, ended_by } => {
+            completed(log, policy, &answer, (before, ended_by))
+        }
         Event::FoundComplete { answer } => found_complete(log, policy, &answer),
         Event::InputRefused => input_refused(log),
         Event::EndedAsItStands { end, of_prior_calls } => ended(log, end, of_prior_calls),
@@ -131,46 +132,43 @@ pub(super) fn apply(log: &mut RunLog, policy: &PersistencePolicy, event: Event) 
 }
 
 /// *A run begins.*
-fn begun(log: &RunLog, input: Vec<Arc<Message>>) -> Option<RunWrite> {
+fn begun(log: &mut RunLog, input: Vec<Arc<Message>>) -> Option<RunWrite> {
     match log.mode {
-        PersistenceMode::PerRun | PersistenceMode::PerServiceCall => None,
+        PersistenceMode::PerRun => {
+            log.held.input = input;
+            None
+        }
+        PersistenceMode::PerServiceCall => None,
         PersistenceMode::Journaled => (!input.is_empty()).then(|| RunWrite::messages(input)),
     }
 }
 
 /// *A service call succeeds*, *the service pauses an answer*, *a token limit cuts an answer off*, *a tool
-/// needs approval*. In a run that is stored at its end also *the run completes* and *`stop`*.
-fn call_answered(log: &mut RunLog, policy: &PersistencePolicy, answered: Answered) -> RunWrite {
+/// needs approval*.
+fn call_answered(log: &mut RunLog, answered: Answered) -> Effect {
     log.forget_partial_text();
     let Answered { messages, answer, adopted, step, first_calls, ended_by } = answered;
-    let write = RunWrite { adopted: Some(adopted), ended_by, ..RunWrite::messages(messages) };
     let ends_run = match &step {
         Some(step) => step.ends_run(),
         // A tool loop of another crate does not report the next step. If the answer follows open calls
         // and had no mark, readers would take it for a part of the interrupted answer before it.
         None => {
-            follows_open_calls(&log.conversation.added, &write.messages)
+            follows_open_calls(&log.conversation.added, &messages)
                 && pending_calls(&answer).is_empty()
         }
     };
-    match log.mode {
+    let write = RunWrite { ended_by, ends_run, ..RunWrite::messages(messages) };
+    Effect::Write(Box::new(match log.mode {
         PersistenceMode::PerRun => {
-            let mut write = write;
-            if ended_by == Some(EndedBy::Stop) || policy.keep_trailing_results {
-                log.mark_trailing_results(&mut write.messages);
-            } else {
-                write.left_out = take_trailing_results(&mut write.messages);
-                mark_results(&mut write.left_out);
-            }
-            RunWrite { is_whole_run: true, ends_run: true, ..write }
+            return Effect::Hold(HeldCall { messages: write.messages, adopted });
         }
-        PersistenceMode::PerServiceCall => RunWrite { ends_run, ..write },
+        PersistenceMode::PerServiceCall => RunWrite { adopted: Some(adopted), ..write },
         PersistenceMode::Journaled => {
             let is_last = step.is_some_and(|step| step.ends_run());
             let close = is_last.then_some(Close::Commit);
-            RunWrite { ends_run, starts: first_calls, close, ..write }
+            RunWrite { adopted: Some(adopted), starts: first_calls, close, ..write }
         }
-    }
+    }))
 }
 
 /// *A service call fails*, *the caller drops the response*, *its task is aborted*, *a timeout fires*;
@@ -187,7 +185,11 @@ fn unanswered(
         return None;
     }
     match log.mode {
-        PersistenceMode::PerRun => None,
+        // A retry of the call reads its inputs from the run log.
+        PersistenceMode::PerRun => {
+            log.calls.keep(ordinal, Attempt::Unanswered { rest: inputs });
+            None
+        }
         PersistenceMode::PerServiceCall => {
             let rest = inputs.split_off(log.kept_of(kept, &inputs));
             log.leave_out_submitted(ordinal, &mut inputs);
@@ -342,18 +344,28 @@ fn stopped(
     Some(RunWrite { close, ends_run, ended_by, ..RunWrite::messages(messages) })
 }
 
-/// *The run completes*, *a tool ends the run*. Results at the end of the run, which no service call has
-/// sent, are stored only in the record.
+/// *The run completes*, *a tool ends the run*, *`stop`* of a run that is stored at its end. Results at the
+/// end of the run, which no service call has sent, are stored only in the record.
 fn completed(
-    log: &RunLog,
+    log: &mut RunLog,
     policy: &PersistencePolicy,
     answer: &[Arc<Message>],
-    before: usize,
+    (before, ended_by): (usize, Option<EndedBy>),
 ) -> Option<RunWrite> {
-    let last_response = || response_at_end(answer.get(before..).unwrap_or_default()).to_vec();
+    let new = answer.get(before..).unwrap_or_default();
+    let last_response = || response_at_end(new).to_vec();
     match log.mode {
-        // The write of the run's answer contains everything.
-        PersistenceMode::PerRun => None,
+        PersistenceMode::PerRun => {
+            let mut write = RunWrite::messages(log.take_whole_run(new));
+            if ended_by == Some(EndedBy::Stop) || policy.keep_trailing_results {
+                log.mark_trailing_results(&mut write.messages);
+            } else {
+                write.left_out = take_trailing_results(&mut write.messages);
+                mark_results(&mut write.left_out);
+            }
+            let adopted = Some(log.conversation.history_owner());
+            Some(RunWrite { adopted, ended_by, is_whole_run: true, ends_run: true, ..write })
+        }
         PersistenceMode::PerServiceCall => {
             let mut left_out = log.unsent_trailing_results(answer);
             let ends_run = log.has_unmarked_end();
@@ -386,13 +398,13 @@ fn completed(
 
 /// *The same request is sent again*, and its answer is already stored.
 fn found_complete(
-    log: &RunLog,
+    log: &mut RunLog,
     policy: &PersistencePolicy,
     answer: &[Arc<Message>],
 ) -> Option<RunWrite> {
     match log.mode {
         PersistenceMode::PerRun | PersistenceMode::PerServiceCall => None,
-        PersistenceMode::Journaled => completed(log, policy, answer, answer.len()),
+        PersistenceMode::Journaled => completed(log, policy, answer, (answer.len(), None)),
     }
 }
 

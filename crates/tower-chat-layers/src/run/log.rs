@@ -12,11 +12,11 @@ use super::{
     calls::{Attempt, ServiceCalls},
     claims::ApprovedCalls,
     fenced_attempt::FencedAttempt,
+    held::HeldRun,
     journaled::{InterruptedRun, Journal},
     prior_attempts::PriorAttempts,
     recording::{Adopted, Recording},
     refusals::RefusedSoFar,
-    whole_run::WholeRun,
 };
 use crate::{
     Tool, Tools,
@@ -56,16 +56,19 @@ pub(crate) struct RunLog {
     pub(super) is_end_stored: bool,
     /// Whether a persister below the tool loop has reported itself.
     pub(crate) has_persister: bool,
+    /// Whether the tool loop makes its service calls as a persister, because the run is stored at its end
+    /// and the loop has found no persister below.
+    pub(crate) is_persisted_by_loop: bool,
     /// Whether a service call was made although no persister below the tool loop had reported itself.
     pub(super) is_persister_missed: bool,
-    /// The stored messages that a tool loop sends with its first service call because it has found no
-    /// persister below: the index of the first of them in the request, and their number. If there is a
-    /// persister that the loop could not find, the persister removes these messages from the request.
-    pub(crate) history_in_request: Option<(usize, usize)>,
+    /// The messages that a layer has put before the input, because it has found no layer below that adds
+    /// the history to each service call. If there is such a layer, it removes these messages from the
+    /// request.
+    pub(super) history_in_request: Messages,
     /// The digest of the user's messages in the input, which is stored with the first message.
     pub(super) input_digest: Option<String>,
     /// The state of a run in per-run mode.
-    pub(super) whole_run: WholeRun,
+    pub(super) held: HeldRun,
     /// In per-service-call mode: the received text of the last service call, if that call failed. The
     /// text is stored when the run ends, because a retry below the tool loop may still return an answer.
     pub(super) partial_text: Option<Arc<str>>,
@@ -91,7 +94,8 @@ pub(super) struct LoadedConversation {
     /// recorded yet.
     pub(super) stored_service_id: Option<Arc<str>>,
     pub(super) recording: Recording,
-    /// The messages that this run has submitted to the store, in order.
+    /// The messages that this run has submitted to the store, in order. In per-run mode, the messages of
+    /// its answered service calls follow.
     pub(super) added: Vec<Arc<Message>>,
     /// The number of messages to which the run has given an index, whether stored or not. This number is
     /// also the index of the next message.
@@ -188,10 +192,11 @@ impl RunLog {
             unsettled: Vec::new(),
             is_end_stored: false,
             has_persister: false,
+            is_persisted_by_loop: false,
             is_persister_missed: false,
-            history_in_request: None,
+            history_in_request: Messages::new(),
             input_digest: None,
-            whole_run: WholeRun::default(),
+            held: HeldRun::default(),
             partial_text: None,
             journal: None,
             fenced: None,
@@ -200,7 +205,7 @@ impl RunLog {
 
     /// Returns the number of the run's stored messages, and the number of messages in the outbox.
     pub(crate) fn saved(&self) -> Saved {
-        Saved::new(self.conversation.added.len().saturating_sub(self.unsaved), self.unsaved)
+        Saved::new(self.submitted().saturating_sub(self.unsaved), self.unsaved)
     }
 
     /// Returns whether the run is an open run in the store and this attempt works on it.

@@ -18,6 +18,7 @@ mod compose;
 mod effect;
 mod events;
 mod fenced_attempt;
+mod held;
 mod held_calls;
 mod history;
 mod hooks;
@@ -30,9 +31,9 @@ mod lookup;
 mod lost_history;
 mod model_request;
 mod not_kept;
-mod observe;
 mod of_loop;
 mod partial_text;
+mod persisted;
 mod prior_attempts;
 mod prior_call_results;
 mod recording;
@@ -51,7 +52,6 @@ mod submission;
 mod tool_events;
 mod trailing_results;
 mod usage;
-mod whole_run;
 mod write;
 
 use std::{
@@ -79,15 +79,12 @@ pub(crate) use self::{
     journaled::{InterruptedRun, end_unanswered, position_across_attempts},
     lost_history::check_recorded,
     model_request::strip_sentinel,
-    observe::{observe_answer, observe_round},
     of_loop::{RunOfLoop, restart_run, run_without_store, store_run},
     partial_text::{is_marked_interrupted, partial_message},
+    persisted::persisted,
     prior_attempts::{CallOutcome, Waiting},
     redact::is_without_calls,
-    refused_content::AskedAgain,
     repeated::{Caller, last_answer},
-    service_call::OpenCall,
-    start_call::{StartedCall, start_call},
     tool_events::{tool_finished, tools_started, write_beside},
     write::{complete_run, discard_input},
 };
@@ -157,6 +154,15 @@ struct Storage {
     _loaded: Loaded,
 }
 
+/// When a run is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum WritePoint {
+    /// Each service call, with its answer.
+    EachCall,
+    /// The whole run, in one write at its end.
+    End,
+}
+
 /// The number of a service call within its run, from 0: a request extension that a tool loop sets.
 ///
 /// A retry between the loop and the persister sends the same number again. The persister does not store
@@ -206,10 +212,15 @@ impl Run {
         self.0.stored.get().map(|stored| &**stored)
     }
 
-    /// Returns whether one write stores the run at its end. True in per-run mode, and for answers that
-    /// the service makes in the background.
-    pub(crate) fn is_written_at_end(&self) -> bool {
-        self.stored().is_some_and(|stored| stored.stored_as == PersistenceMode::PerRun)
+    /// Returns when the run is written. The end of the run in per-run mode, and for answers that the
+    /// service makes in the background in any mode.
+    pub(crate) fn write_point(&self) -> WritePoint {
+        match self.stored().map(|stored| stored.stored_as) {
+            Some(PersistenceMode::PerRun) => WritePoint::End,
+            Some(PersistenceMode::PerServiceCall | PersistenceMode::Journaled) | None => {
+                WritePoint::EachCall
+            }
+        }
     }
 
     /// Returns whether the outcome of each tool is durable before the next service call. Results that

@@ -150,17 +150,26 @@ impl RunLog {
         }
         let added = &self.conversation.added;
         let Conversation { key, run } = conversation;
-        let stored = StoredTranscript {
-            before: before(&self.conversation.history, added),
-            added,
-            is_pruned: self.conversation.pruned > 0,
-            run: match added.is_empty() {
-                true => StoredRun::Unknown,
-                false => StoredRun::Known { run: *run, has_answered: self.calls.is_answered },
-            },
+        let after = |before| {
+            let stored = StoredTranscript {
+                before,
+                added,
+                is_pruned: self.conversation.pruned > 0,
+                run: match added.is_empty() {
+                    true => StoredRun::Unknown,
+                    false => StoredRun::Known { run: *run, has_answered: self.calls.is_answered },
+                },
+            };
+            observe(&stored, &own)
         };
-        let observed = observe(&stored, &own).map_err(|difference| {
-            PersistenceError::HistorySentAgain { key: key.clone(), difference }
+        let mut observed = after(before(&self.conversation.history, added));
+        if observed.is_err() && !self.history_in_request.is_empty() {
+            // The loop sends the history in the form in which the layer above has put it first.
+            observed = after(self.history_in_request.clone());
+        }
+        let observed = observed.map_err(|difference| PersistenceError::HistorySentAgain {
+            key: key.clone(),
+            difference,
         })?;
         // A run that a layer above has begun always has an input.
         let lacks_input = added.is_empty() && observed.new.is_empty();

@@ -1,9 +1,9 @@
-//! One service call of a run that is stored call by call: its new messages and its outcome.
+//! One service call of a run: its new messages and its outcome.
 
 use std::sync::Arc;
 
 use tower_chat_core::{
-    Answer, BoxError, ChatOptions, ChatUpdate, EndedBy, HistoryOwner, Message, Role, Usage,
+    Answer, BoxError, ChatOptions, ChatUpdate, EndedBy, HistoryOwner, Message,
     store::{
         StoreError,
         author::{Slot, Write},
@@ -11,15 +11,15 @@ use tower_chat_core::{
 };
 
 use super::{
-    Run, RunLog, Submission,
+    Run, RunLog, Submission, WritePoint,
     approvals::pending_call_not_kept,
     calls::Attempt,
     events::{Answered, Event},
     partial_text::StreamedText,
     recording::Adopted,
     refused_content::note_refused_inputs,
-    run_end::{is_complete, response_at_end},
-    service_id::adopt_service_id,
+    service_id::adopt_answer,
+    tool_events::reserve_beside,
     write::logged,
 };
 use crate::{
@@ -30,9 +30,8 @@ use crate::{
     tool::{CallOfRun, PendingCall},
 };
 
-/// A service call in flight. A complete service call is stored. If the call fails or is dropped, the
-/// policy decides whether its inputs are stored. In a run that is stored at its end, one value represents
-/// the whole run.
+/// A service call in flight. A complete service call is stored, or held until the end of its run. If the
+/// call fails or is dropped, the policy decides whether its inputs are stored.
 pub(crate) struct OpenCall {
     run: Run,
     ordinal: Option<u32>,
@@ -88,18 +87,13 @@ impl OpenCall {
         }
     }
 
-    /// Creates the call of a whole run that is stored at its end.
-    pub(crate) fn whole_run(run: Run, input: Vec<Arc<Message>>) -> Self {
-        Self::new(run, None, input, Arc::default(), None)
-    }
-
     /// Waits for a slot in the store's queue before the paid request to the model.
     ///
     /// # Errors
     ///
     /// Returns an error if the store accepts no more writes and the policy is to fail.
-    pub(crate) async fn reserve(&mut self) -> Result<(), PersistenceError> {
-        match self.run.reserve().await {
+    pub(super) async fn reserve(&mut self) -> Result<(), PersistenceError> {
+        match reserve_beside(&self.run).await {
             Ok(slot) => self.progress = CallState::InFlight(slot),
             Err(error) => {
                 self.progress = CallState::Settled;
@@ -107,6 +101,10 @@ impl OpenCall {
             }
         }
         Ok(())
+    }
+
+    pub(super) fn run(&self) -> &Run {
+        &self.run
     }
 
     /// Returns the new messages of the service call.
@@ -171,7 +169,7 @@ impl OpenCall {
             return Ok(submit_again(&run, &log, self.ordinal, answer, write));
         }
         log.leave_out_submitted(self.ordinal, &mut inputs);
-        let adopted = match self.adopted(&mut log, &answer) {
+        let adopted = match adopt_answer(&run, &mut log, &answer) {
             Ok(adopted) => adopted,
             Err(error) => {
                 log.calls.refused = self.ordinal;
@@ -179,25 +177,14 @@ impl OpenCall {
                 return Err(Box::new((error, submission)));
             }
         };
-        let rounds = log.whole_run.take_unseen_rounds(&answer.messages);
         let first = log.conversation.assigned_ids + inputs.len();
-        let rounds = log.number(first, rounds, run.clock().whole_milliseconds());
-        // `rounds` ends with the last response of the model. The answer begins with the same messages, as
-        // the loop has returned them.
-        let seen = match is_complete(&rounds) {
-            true => response_at_end(&rounds).len(),
-            false => 0,
-        };
-        let first = first + rounds.len() - seen;
         let unasked = log.number(
             first,
             std::mem::take(&mut answer.messages),
             run.clock().whole_milliseconds(),
         );
         answer.messages = self.with_approval_requests(unasked.clone());
-        let of_answer = rounds.into_iter().chain(answer.messages.iter().skip(seen).cloned());
-        let of_answer: Vec<_> = of_answer.collect();
-        if let Err(refused) = log.call_records.keep_pending_calls(&of_answer) {
+        if let Err(refused) = log.call_records.keep_pending_calls(&answer.messages) {
             let (ordinal, kept) = (self.ordinal, run.policy().inputs_of_failed_call);
             let text = self.streamed_text();
             let event = Event::Unanswered { ordinal, inputs, text, kept };
@@ -206,10 +193,13 @@ impl OpenCall {
             let error = pending_call_not_kept(&run, refused, answer);
             return Err(Box::new((error, submission)));
         }
-        if adopted.service_id.is_none() && !self.is_whole_run() && !self.options.is_background() {
+        if adopted.service_id.is_none()
+            && run.write_point() == WritePoint::EachCall
+            && !self.options.is_background()
+        {
             answer.finish.history_owner = Some(HistoryOwner::Local);
         }
-        inputs.extend(of_answer);
+        inputs.extend(answer.messages.iter().cloned());
         let answered = self.answered(inputs, &answer, adopted);
         let step = answered.step.clone();
         let (submission, write) = run.record(&mut log, slot, Event::Answered(answered));
@@ -217,25 +207,6 @@ impl OpenCall {
         log.calls.keep(self.ordinal, attempt);
         drop(log);
         Ok(StoredCall { run, ordinal: self.ordinal, answer, submission })
-    }
-
-    /// Returns the history owner after an answer, and records the usage of the answer. In a whole run, a
-    /// layer may have seen the service calls. That layer has already recorded their usage and compared
-    /// their service ids, and a layer above it may have removed the service id from the answer.
-    fn adopted(&self, log: &mut RunLog, answer: &Answer) -> Result<Adopted, PersistenceError> {
-        let is_seen = self.is_whole_run() && log.calls.is_answered;
-        let is_of_model = answer.messages.iter().any(|message| message.role == Role::Assistant)
-            || answer.finish.usage != Usage::default();
-        if !is_seen && (is_of_model || !self.is_whole_run()) {
-            log.calls.unreported_usage.note(answer, self.run.policy().prices.as_ref());
-        }
-        let is_named = answer.finish.history_owner.as_ref().and_then(HistoryOwner::service_id);
-        match (&log.conversation.service_id, is_named) {
-            (Some(service_id), None) if is_seen => {
-                Ok(Adopted::named(service_id.clone(), log.conversation.recording))
-            }
-            _ => adopt_service_id(&self.run, log, answer),
-        }
     }
 
     /// Returns the event of an answered call: the messages to store, and the next step.
@@ -249,22 +220,14 @@ impl OpenCall {
             adopted,
             first_calls: self.first_calls(step.as_ref(), &answer.messages),
             step,
-            ended_by: match self.is_whole_run() {
-                true => answer.finish.ended_by,
-                false => is_last_call.then_some(EndedBy::RoundLimit),
-            },
+            ended_by: is_last_call.then_some(EndedBy::RoundLimit),
         }
-    }
-
-    fn is_whole_run(&self) -> bool {
-        self.run.is_written_at_end()
     }
 
     /// Returns the messages of the answer, with calls that need approval replaced by approval requests.
     fn with_approval_requests(&self, messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
         match &self.loop_policy {
             Some(policy) => policy.rules().request_approvals(messages),
-            None if self.is_whole_run() => messages,
             None => request_approvals_of(messages, &self.options.tools),
         }
     }

@@ -32,16 +32,26 @@ pub(super) fn agreed_service_id(
     }
 }
 
+/// Records the usage of an answer, and returns the history owner after it.
+///
+/// # Errors
+///
+/// Returns an error if the policy does not allow the service id. The error contains the answer.
+pub(super) fn adopt_answer(
+    run: &Run,
+    log: &mut RunLog,
+    answer: &Answer,
+) -> Result<Adopted, PersistenceError> {
+    log.calls.unreported_usage.note(answer, run.policy().prices.as_ref());
+    adopt_service_id(run, log, answer)
+}
+
 /// Compares the service id in an answer with the id of the run, before the answer is written.
 ///
 /// # Errors
 ///
 /// Returns an error if the policy does not allow the id. The error contains the answer.
-pub(super) fn adopt_service_id(
-    run: &Run,
-    log: &RunLog,
-    answer: &Answer,
-) -> Result<Adopted, PersistenceError> {
+fn adopt_service_id(run: &Run, log: &RunLog, answer: &Answer) -> Result<Adopted, PersistenceError> {
     let policy = run.policy().conflict;
     let current = log.conversation.service_id.as_ref();
     let recording = log.conversation.recording;

@@ -2,10 +2,12 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{Answer, ChatRequest, Finish, HistoryOwner, Message, PersistenceMode, Role};
+use tower_chat_core::{
+    Answer, ChatRequest, Finish, HistoryOwner, Message, Messages, PersistenceMode, Role,
+};
 
 use super::{
-    PersisterAbove, Run, RunLog, ServiceCall,
+    PersisterAbove, Run, RunLog, ServiceCall, WritePoint,
     begin::request::replay_with,
     calls::Attempt,
     hooks::has_asked_hooks,
@@ -43,11 +45,7 @@ pub(crate) fn start_call(
 ) -> Result<StartedCall, PersistenceError> {
     let ordinal = request.extensions.get::<ServiceCall>().map(|call| call.ordinal);
     let mut log = run.log();
-    if let Some((first, count)) = log.history_in_request {
-        let own = request.messages().skip(first + count);
-        let messages = joined(request.messages().take(first), own);
-        request.set_messages(messages, request.history_len().saturating_sub(count));
-    }
+    log.remove_history(request);
     if log.is_alone && request.history_len() > 0 {
         // The loop sends these messages only with its first service call.
         log.calls.above = request.history();
@@ -68,13 +66,23 @@ pub(crate) fn start_call(
         None if ordinal == Some(0) && log.is_alone => {
             own_messages(request).into_iter().skip(log.conversation.added.len()).collect()
         }
-        None => match unsubmitted(run, &log, request)? {
+        None => match unsubmitted(run, &mut log, request)? {
             NewOfCall::Messages(own) => own,
+            NewOfCall::Unknown => {
+                log.address_unknown(request);
+                drop(log);
+                let options = request.options.clone();
+                let call = OpenCall::new(run.clone(), ordinal, Vec::new(), options, None);
+                return Ok(StartedCall::Call(Box::new(call)));
+            }
             NewOfCall::Nothing if is_complete(&log.conversation.added) => {
                 let again = last_response(run, &log);
                 return Ok(StartedCall::Answered(Box::new(again)));
             }
-            NewOfCall::Nothing => Vec::new(),
+            NewOfCall::Nothing => {
+                log.drop_last_answer();
+                Vec::new()
+            }
         },
     };
     let inputs = log.number(log.conversation.assigned_ids, own, run.clock().whole_milliseconds());
@@ -100,7 +108,7 @@ pub(crate) fn start_call(
 /// Returns the messages of a request that are not stored yet.
 fn unsubmitted(
     run: &Run,
-    log: &RunLog,
+    log: &mut RunLog,
     request: &mut ChatRequest,
 ) -> Result<NewOfCall, PersistenceError> {
     if log.stored_before.is_observed {
@@ -117,7 +125,15 @@ fn unsubmitted(
             return Ok(NewOfCall::Messages(own));
         }
     }
-    let observed = log.observe_call(run.conversation(), request)?;
+    let observed = match log.observe_call(run.conversation(), request) {
+        Ok(observed) if !log.held.is_broken => observed,
+        // The answer of the loop may contain all rounds of the run.
+        _ if log.mode == PersistenceMode::PerRun => {
+            log.held.is_broken = true;
+            return Ok(NewOfCall::Unknown);
+        }
+        observed => observed?,
+    };
     if request.history_len() == 0 && !observed.instructions.is_empty() {
         request.prepend(&log.calls.above);
     }
@@ -132,7 +148,8 @@ fn unsubmitted(
 fn last_response(run: &Run, log: &RunLog) -> StoredCall {
     let response = response_at_end(&log.conversation.added).iter().map(without_mark);
     let mut finish = Finish::stop();
-    finish.history_owner = Some(HistoryOwner::Local);
+    finish.history_owner =
+        (run.write_point() == WritePoint::EachCall).then_some(HistoryOwner::Local);
     let answer = Answer::new(response.collect(), finish);
     submit_again(run, log, None, answer, None)
 }
@@ -142,6 +159,9 @@ enum NewOfCall {
     Messages(Vec<Arc<Message>>),
     /// The same service call was made before.
     Nothing,
+    /// In a run that is stored at its end: the messages of the request do not continue those of the
+    /// earlier calls.
+    Unknown,
 }
 
 /// Returns the number of messages after the last answer of the model.
@@ -187,6 +207,33 @@ impl RunLog {
 }
 
 impl RunLog {
+    /// Removes the history that a layer above has put before the input, because this layer adds the history
+    /// to each service call.
+    pub(crate) fn remove_history(&self, request: &mut ChatRequest) {
+        let count = self.history_in_request.len();
+        let Some(first) = request.history_len().checked_sub(count).filter(|_| count > 0) else {
+            return;
+        };
+        let is_same = |(sent, known): (&Arc<Message>, &Arc<Message>)| {
+            sent.id == known.id && sent.role == known.role
+        };
+        if request.messages().iter_from(first).zip(self.history_in_request.iter()).all(is_same) {
+            let own = request.messages().skip(first + count);
+            request.set_messages(joined(request.messages().take(first), own), first);
+        }
+    }
+
+    /// Puts the history before the messages of a service call, unless they contain it already.
+    fn address_unknown(&self, request: &mut ChatRequest) {
+        if self.history_in_request.is_empty() {
+            let own: Messages = own_messages(request).into_iter().collect();
+            let before = joined(request.history(), self.replay_before_run().view());
+            let history_len = before.len();
+            request.set_messages(joined(before, own), history_len);
+        }
+        request.extensions.insert(PersisterAbove);
+    }
+
     /// Builds the request for the model client: the history first, with a mark that a persister has
     /// handled it. `unsent` is the number of the run's messages that no service call has sent yet,
     /// whether stored or not.

@@ -11,7 +11,7 @@ use tower_chat_core::{
 };
 
 use super::{
-    Run, RunLog,
+    Run, RunLog, WritePoint,
     call_records::StoredPosition,
     claims::HeldUntil,
     effect::Effect,
@@ -97,10 +97,12 @@ pub(crate) async fn write_beside(run: &Run, event: Event) -> Result<(), Persiste
 /// Returns a slot for a write in addition to those of the run itself. For a run that is stored at its
 /// end, this slot has no limit: the run occupies a slot from its begin to its end, and would wait for
 /// itself.
-async fn reserve_beside(run: &Run) -> Result<Result<Slot, StoreError>, PersistenceError> {
-    match run.is_written_at_end() {
-        true => Ok(Ok(Slot::unbounded())),
-        false => run.reserve().await,
+pub(super) async fn reserve_beside(
+    run: &Run,
+) -> Result<Result<Slot, StoreError>, PersistenceError> {
+    match run.write_point() {
+        WritePoint::End => Ok(Ok(Slot::unbounded())),
+        WritePoint::EachCall => run.reserve().await,
     }
 }
 

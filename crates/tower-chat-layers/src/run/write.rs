@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use futures_util::FutureExt;
 use tower_chat_core::{
-    Answer, Message, MessageId,
+    Answer, Message, MessageId, PersistenceMode, Role, Usage,
     store::{
         ServiceIdChange, StoreError,
         author::{Claim, Close, Slot, Write},
@@ -12,8 +12,9 @@ use tower_chat_core::{
 };
 
 use super::{
-    Run, RunLog, Submission,
+    Run, RunLog, Submission, WritePoint,
     activity::activity,
+    approvals::pending_call_not_kept,
     approved_calls::{claim_lease, keep_claims_held, record_outcomes_again},
     claims::HeldUntil,
     compose::Composed,
@@ -26,6 +27,7 @@ use super::{
     },
     model_request::strip_sentinel,
     records::Records,
+    service_id::adopt_answer,
     submission::FailedSubmission,
 };
 use crate::{NotStored, PersistenceError, StoreFailure, replay::mark_ended_by};
@@ -53,6 +55,10 @@ impl Run {
         match apply(log, self.policy(), event) {
             Effect::Nothing => (Submission::nothing(), None),
             Effect::Write(write) => submit(self, log, slot, *write),
+            Effect::Hold(call) => {
+                log.hold(call, self.clock().whole_milliseconds());
+                (Submission::nothing(), None)
+            }
             Effect::Leave(until) => {
                 let leave = |journal: &mut Journal| journal.leave_until(until);
                 (stage_lease(self, log, slot, leave), None)
@@ -122,22 +128,62 @@ impl Run {
 ///
 /// # Errors
 ///
-/// Returns [`PersistenceError::NotStored`], with the answer.
+/// Returns [`PersistenceError::NotStored`], with the answer. Also returns an error, with the answer, if a
+/// run that is stored at its end cannot be stored because of its service id, or because a hook does not
+/// allow a call that waits for approval to be stored.
 pub(crate) async fn complete_run(
     run: &Run,
-    answer: Answer,
+    slot: Result<Slot, StoreError>,
+    mut answer: Answer,
     before: usize,
 ) -> Result<Answer, PersistenceError> {
-    let event = Event::Completed { answer: answer.messages.clone(), before };
-    let submission = run.record(&mut run.log(), Ok(Slot::unbounded()), event).0;
-    match run.records_each_outcome() {
-        true => run.settled(submission, || Some(answer.clone())).await?,
-        false => {
+    let submission = {
+        let mut log = run.log();
+        if run.write_point() == WritePoint::End {
+            complete_held(run, &mut log, &mut answer, before)?;
+        }
+        let (messages, ended_by) = (answer.messages.clone(), answer.finish.ended_by);
+        run.record(&mut log, slot, Event::Completed { answer: messages, before, ended_by }).0
+    };
+    match run.stored().map(|stored| stored.stored_as) {
+        Some(PersistenceMode::PerRun | PersistenceMode::Journaled) => {
+            run.settled(submission, || Some(answer.clone())).await?;
+        }
+        Some(PersistenceMode::PerServiceCall) | None => {
             let failure = "tool results at the end of a run could not be recorded";
             logged(run, submission, failure).await;
         }
     }
     Ok(answer)
+}
+
+/// Numbers the answer of a run that is stored at its end, and checks whether it can be stored.
+fn complete_held(
+    run: &Run,
+    log: &mut RunLog,
+    answer: &mut Answer,
+    before: usize,
+) -> Result<(), PersistenceError> {
+    if !log.has_persister {
+        // No layer below has seen the service calls.
+        let is_of_model = answer.messages.iter().any(|message| message.role == Role::Assistant)
+            || answer.finish.usage != Usage::default();
+        let adopted = match is_of_model {
+            true => adopt_answer(run, log, answer)?,
+            false => log.conversation.history_owner(),
+        };
+        log.conversation.service_id = adopted.service_id;
+        log.conversation.recording = adopted.recording;
+    }
+    let new = answer.messages.split_off(before.min(answer.messages.len()));
+    let new = log.number_answer(new, run.clock().whole_milliseconds());
+    let kept = log.call_records.keep_pending_calls(&new);
+    answer.messages.extend(new);
+    kept.map_err(|refused| {
+        let new = answer.messages.split_off(before.min(answer.messages.len()));
+        let answer = Answer::new(new, answer.finish.clone());
+        pending_call_not_kept(run, refused, answer)
+    })
 }
 
 /// Discards the staged messages of a refused run if they contain no answer of the model. A failure is

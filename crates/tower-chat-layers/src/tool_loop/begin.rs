@@ -26,10 +26,9 @@ use crate::{
     layers_below::{LayerKind, LayersBelow},
     next_step::{CallRules, NextStep, PlannedCall},
     policy::UnknownCalls,
-    replay::Replay,
     run::{
-        CallOutcome, InterruptedRun, PersisterAbove, Run, RunOfLoop, ServiceCall, is_without_calls,
-        next_source_number, put_history_for_loop, run_without_store,
+        CallOutcome, InterruptedRun, PersisterAbove, Run, RunOfLoop, ServiceCall, WritePoint,
+        is_without_calls, next_source_number, put_history_for_loop, run_without_store,
     },
     tool::{CallOfRun, PendingCall, RunContext, SourceNumbers},
 };
@@ -50,11 +49,10 @@ impl<S> Rounds<S> {
             run_without_store(conversation.clone().unwrap_or_else(without_key))
         };
         let run = of_layer.unwrap_or_else(run_of_loop);
-        if !has_persister && !run.is_written_at_end() {
-            put_history_for_loop(&run, &mut request)?;
+        if has_persister {
+            run.log().remove_history(&mut request);
         } else {
-            // An earlier attempt of the run may have put the history into its request.
-            run.log().history_in_request = None;
+            put_history_for_loop(&run, &mut request)?;
         }
         let transcript = transcript(&request, &run, has_persister, run_id);
         let tools = settings.source.tools();
@@ -178,13 +176,10 @@ fn first_phase(
 /// Returns the run's messages as the loop sends them. If a persister below puts the history before each
 /// call, the loop sends only new messages.
 fn transcript(request: &ChatRequest, run: &Run, has_persister: bool, run_id: RunId) -> Transcript {
-    if run.is_written_at_end() {
-        let replay = run.log().open_replay().unwrap_or_else(Replay::lenient);
-        Transcript::whole(request, run_id, replay).numbered_from(run.log().answer_from())
-    } else if run.store().is_some() && has_persister {
+    if run.store().is_some() && has_persister {
         Transcript::only_unsent(request, run_id, || run.log().assigned_ids())
     } else {
-        Transcript::whole(request, run_id, Replay::lenient())
+        Transcript::whole(request, run_id)
     }
 }
 
@@ -195,8 +190,8 @@ fn source_numbers(run: Run, messages: Messages) -> SourceNumbers {
 }
 
 /// Returns `true` unless a run must be stored by a persister below and polling the service for readiness
-/// finds none. Must be called before the first paid service call and before any tool runs, approved calls
-/// included.
+/// finds none. If the run is stored at its end, the tool loop is the persister then. Must be called before
+/// the first paid service call and before any tool runs, approved calls included.
 ///
 /// # Errors
 ///
@@ -219,17 +214,26 @@ where
     if below.holds(LayerKind::PerRunPersistence) {
         return Err(ToolLoopError::PerRunPersistenceBelow { conversation }.into());
     }
-    let run = request.extensions.get::<Run>().filter(|run| !run.is_written_at_end());
+    let run = request.extensions.get::<Run>();
     let Some(run) = run.filter(|_| !settings.assumes_persister_below) else { return Ok(true) };
     if !below.holds(LayerKind::PerServiceCallPersistence) {
         // The caller may not have polled the loop's service for readiness.
         poll_fn(|cx| below.poll_ready(ready, cx)).await.map_err(Into::into)?;
     }
     let has_persister = below.holds(LayerKind::PerServiceCallPersistence);
-    if !has_persister {
-        run.policy().without_persister(run.key(), run.mode())?;
+    match run.write_point() {
+        WritePoint::End => {
+            let mut log = run.log();
+            log.is_persisted_by_loop = !has_persister;
+            log.has_persister = true;
+            Ok(true)
+        }
+        WritePoint::EachCall if has_persister => Ok(true),
+        WritePoint::EachCall => {
+            run.policy().without_persister(run.key(), run.mode())?;
+            Ok(false)
+        }
     }
-    Ok(has_persister)
 }
 
 pub(super) fn key_of(request: &ChatRequest) -> Option<ConversationKey> {

@@ -1,6 +1,8 @@
 //! Runs the tools of a round, and handles their results.
 
-use tower_chat_core::{Answer, BoxError, ChatRequest, ChatResponse, EndedBy, Finish};
+use tower_chat_core::{
+    Answer, BoxError, ChatRequest, ChatResponse, EndedBy, Finish, store::author::Slot,
+};
 use tower_service::Service;
 
 use super::{
@@ -65,7 +67,8 @@ where
                 let is_alone = self.run.log().is_alone;
                 if is_alone {
                     // No layer above completes the run.
-                    complete_run(&self.run, Answer::new(unsent, Finish::default()), 0).await?;
+                    let answer = Answer::new(unsent, Finish::default());
+                    complete_run(&self.run, Ok(Slot::unbounded()), answer, 0).await?;
                 }
             } else {
                 // Another run has stored these calls, which would remain pending without their results.

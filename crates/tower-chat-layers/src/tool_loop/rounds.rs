@@ -11,7 +11,7 @@ use super::{
 use crate::{
     PersistenceError, UnansweredInputs,
     next_step::PlannedCall,
-    run::{Event, Run, submit_unstored_outcomes, withdraw_claims},
+    run::{Event, Run, WritePoint, submit_unstored_outcomes, withdraw_claims},
     tool::{RunContext, Tools},
 };
 
@@ -85,7 +85,7 @@ impl<S> Rounds<S> {
     pub(super) fn with_added(&mut self, mut error: BoxError) -> BoxError {
         let refused = error.downcast_mut().and_then(PersistenceError::answer_mut);
         if let Some(answer) = refused
-            && self.run.is_written_at_end()
+            && self.run.write_point() == WritePoint::End
         {
             // The queued messages that only the refused call has sent are omitted, because they return to
             // their queue.
@@ -98,7 +98,7 @@ impl<S> Rounds<S> {
 
     /// If a persister below stores the run, makes the loop send only new messages from now on.
     pub(super) fn find_persister(&mut self) {
-        if self.run.log().has_persister && !self.run.is_written_at_end() {
+        if self.run.log().has_persister {
             self.transcript.keep_below();
         }
     }

@@ -16,7 +16,7 @@ use super::{
 use crate::{
     PersistenceError,
     next_step::{CallRules, LoopPolicy, MAX_PAUSES, NextStep},
-    run::{ServiceCall, keep_pending_calls, observe_answer},
+    run::{ServiceCall, keep_pending_calls, persisted},
     tool::Tools,
     yielding::yield_if_large,
 };
@@ -43,15 +43,22 @@ where
         }
         self.take_queued();
         let request = self.next_request();
-        let called = self.service.call(request);
-        let response = unless_stopped_in_call(&context.handle, called, self.call_under_way()).await;
+        let under_way = self.call_under_way();
+        let (service, run) = (&mut self.service, &self.run);
+        let is_persister = run.log().is_persisted_by_loop;
+        let called = async {
+            match is_persister {
+                true => persisted(service, run, request).await,
+                false => service.call(request).await.map_err(Into::into),
+            }
+        };
+        let response = unless_stopped_in_call(&context.handle, called, under_way).await;
         self.find_persister();
-        let Some(response) = response.map(|response| response.map_err(Into::into)) else {
+        let Some(response) = response else {
             return self.stop_call(Vec::new()).await;
         };
         let response = response?;
         self.options.after_first_call();
-        self.run.log().history_in_request = None;
         if self.counters.service_calls == 1 {
             self.run.check_persister()?;
         }
@@ -141,10 +148,8 @@ impl<S> Rounds<S> {
             call.ordinal = self.counters.service_calls;
         }
         request.extensions = self.extensions.clone();
-        if !self.run.is_written_at_end() {
-            // A persister below stores the next step, or the end of the run, together with the answer.
-            request.extensions.insert(self.loop_policy());
-        }
+        // A persister below stores the next step, or the end of the run, together with the answer.
+        request.extensions.insert(self.loop_policy());
         self.counters.service_calls += 1;
         request
     }
@@ -173,10 +178,8 @@ impl<S> Rounds<S> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the response contains more calls than allowed. Also returns an error if a run
-    /// that is stored at its end receives a response that names the service as the history owner,
-    /// although the store owns the history. In both cases, no tool runs, and no further service call is
-    /// paid for.
+    /// Returns an error if the response contains more calls than allowed. No tool runs, and no further
+    /// service call is paid for.
     pub(super) fn answered(
         &mut self,
         messages: Vec<Arc<Message>>,
@@ -186,10 +189,6 @@ impl<S> Rounds<S> {
             // A stored answer contains the calls of all rounds of its run, so the limit for one answer
             // does not apply.
             self.loop_policy().check(&messages, self.context.conversation())?;
-        }
-        let has_persister = self.run.log().has_persister;
-        if self.run.is_written_at_end() && !has_persister {
-            observe_answer(&self.run, &Answer::new(messages.clone(), Finish::clone(&finish)))?;
         }
         self.queued_in_flight.clear();
         self.counters.usage += finish.usage;

@@ -52,10 +52,10 @@ pub(super) struct Outgoing {
 
 impl Transcript {
     /// Creates the transcript of a run that sends the whole history in each service call, until an answer
-    /// names another history owner. `replay` contains the history before the request's own messages.
-    pub(super) fn whole(request: &ChatRequest, run: RunId, replay: Replay) -> Self {
+    /// names another history owner.
+    pub(super) fn whole(request: &ChatRequest, run: RunId) -> Self {
         let prefix = request.history();
-        let mut replay = replay.after(&prefix);
+        let mut replay = Replay::lenient().after(&prefix);
         replay.push_from(request.messages(), request.history_len());
         let history = Some(WholeHistory { prefix: prefix.len(), replay });
         Self { history, only_unsent: false, ..Self::only_unsent(request, run, || 0) }
@@ -80,12 +80,6 @@ impl Transcript {
             only_unsent: true,
             history_owner: without_sentinel(request.history_owner.clone()),
         }
-    }
-
-    /// Sets the index of the run's next message.
-    pub(super) fn numbered_from(mut self, next: usize) -> Self {
-        self.next_index = u32::try_from(next).unwrap_or(u32::MAX);
-        self
     }
 
     /// Sends only new messages from now on, because a layer below has begun the run and stores the

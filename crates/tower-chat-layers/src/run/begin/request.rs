@@ -14,8 +14,9 @@ use crate::{
     },
 };
 
-/// Returns the request for the tool loop, and the run's input as it will be stored: numbered, and without
-/// the messages that are already stored.
+/// Returns the request for the layers below, and the run's input as it will be stored: numbered, and
+/// without the messages that are already stored. `adds_history` is `true` if a layer below adds the
+/// history to each service call.
 ///
 /// # Errors
 ///
@@ -24,6 +25,7 @@ use crate::{
 pub(crate) fn open_request(
     run: &Run,
     mut request: ChatRequest,
+    adds_history: bool,
 ) -> Result<(ChatRequest, Vec<Arc<Message>>), PersistenceError> {
     let mut log = run.log();
     let mut own = log.number(0, log.input(&request), run.clock().whole_milliseconds());
@@ -33,10 +35,10 @@ pub(crate) fn open_request(
     let is_stored = |own: &&Arc<Message>| stored.contains(&own.id);
     own.drain(..own.iter().take_while(is_stored).count());
     request.history_owner = log.conversation.service_id.clone().map(HistoryOwner::Service);
-    if run.is_written_at_end() {
-        put_history_before(run, &mut log, &mut request, &own)?;
-    } else {
+    if adds_history {
         put_unanswered_before(&mut log, &mut request, &own);
+    } else {
+        put_history_before(run, &mut log, &mut request, &own)?;
     }
     request.extensions.insert(run.clone());
     log.refused.mark(&mut request);
@@ -44,8 +46,7 @@ pub(crate) fn open_request(
     Ok((request, own))
 }
 
-/// Puts the history before the input of a run, for a stack in which no lower layer adds the history to each
-/// service call. Adds no history if the service stores it.
+/// Puts the history before the input of a run, for a tool loop without a persister below.
 ///
 /// # Errors
 ///
@@ -54,49 +55,40 @@ pub(crate) fn put_history_for_loop(
     run: &Run,
     request: &mut ChatRequest,
 ) -> Result<(), PersistenceError> {
-    let mut log = run.log();
-    let (own, first) = (own_messages(request), request.history_len());
-    put_history_before(run, &mut log, request, &own)?;
-    let count = request.history_len().saturating_sub(first);
-    log.history_in_request = Some((first, count));
-    Ok(())
+    let own = own_messages(request);
+    put_history_before(run, &mut run.log(), request, &own)
 }
 
-/// Builds the messages of a request, for a run that is stored at its end. The whole history is
-/// first, unless the service stores it.
+/// Puts the history before the input of a run, unless the service stores it.
 fn put_history_before(
     run: &Run,
     log: &mut RunLog,
     request: &mut ChatRequest,
     own: &[Arc<Message>],
 ) -> Result<(), PersistenceError> {
-    let answer_from = log.conversation.assigned_ids + own.len();
-    let mut messages = request.history();
-    let mut history_len = messages.len();
-    let mut open_replay = None;
+    log.history_in_request = Messages::new();
     if log.conversation.service_id.is_some() {
+        request.set_new_messages(own.to_vec());
+        return Ok(());
+    }
+    replay_with(run, log, own)?;
+    let mut closed = log.conversation.replay.clone();
+    closed.retract_answered_by(own);
+    let mut open = closed.split_open_round();
+    log.history_in_request = closed.view();
+    // The messages that a layer above has put first remain first.
+    let mut messages = joined(request.history(), closed.view());
+    let history_len = messages.len();
+    if answers_approvals(own) {
+        // Only a tool loop of this crate accepts decisions about approval requests. It removes the
+        // history from the request.
         messages.extend(own.iter().cloned());
     } else {
-        replay_with(run, log, own)?;
-        let mut closed = log.conversation.replay.clone();
-        closed.retract_answered_by(own);
-        let mut open = closed.split_open_round();
-        // The messages that a layer above has put first remain first.
-        messages = joined(messages, closed.view());
-        history_len = messages.len();
-        if answers_approvals(own) {
-            messages.extend(own.iter().cloned());
-            open_replay = Some(open);
-        } else {
-            // These messages are sent as in per-service-call mode, because both modes must send the same
-            // messages. Providers refuse a result without its call.
-            own.iter().for_each(|message| open.push(message));
-            messages.append(&open.view());
-        }
+        // These messages are sent as in per-service-call mode, because both modes must send the same
+        // messages. Providers refuse a result without its call.
+        own.iter().for_each(|message| open.push(message));
+        messages.append(&open.view());
     }
-    log.whole_run.answer_from = answer_from;
-    log.whole_run.open_replay = open_replay;
-    log.whole_run.given = (messages.clone(), history_len);
     request.set_messages(messages, history_len);
     Ok(())
 }

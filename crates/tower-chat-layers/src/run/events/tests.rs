@@ -53,7 +53,14 @@ fn take(log: &mut RunLog, effect: Effect) -> String {
     if let (Effect::Leave(until), Some(journal)) = (&effect, log.journal.as_deref_mut()) {
         journal.leave_until(*until);
     }
-    let Effect::Write(write) = effect else { return wording };
+    let write = match effect {
+        Effect::Write(write) => write,
+        Effect::Hold(call) => {
+            log.hold(call, None);
+            return wording;
+        }
+        Effect::Nothing | Effect::Leave(_) => return wording,
+    };
     let RunWrite { messages, left_out, close, starts, outcomes, is_as_stored, .. } = *write;
     let messages = log.push(messages, is_as_stored, None);
     let revision = log.conversation.revision;
@@ -76,7 +83,8 @@ fn take(log: &mut RunLog, effect: Effect) -> String {
 /// Returns a short text about a write.
 fn summary(effect: &Effect) -> String {
     let write = match effect {
-        Effect::Nothing => return "-".to_owned(),
+        // In per-run mode, a service call adds its messages to the run log and writes nothing.
+        Effect::Nothing | Effect::Hold(_) => return "-".to_owned(),
         Effect::Leave(LeaseEnd::NotHeld) => return "leaves".to_owned(),
         Effect::Leave(LeaseEnd::Abandoned) => return "abandons".to_owned(),
         Effect::Leave(LeaseEnd::At(_)) => return "leaves until".to_owned(),
@@ -204,30 +212,82 @@ fn a_run_begins() {
 
 #[test]
 fn a_service_call_succeeds() {
-    assert_eq!(row(&[begun], final_answer), ["q, a, ends", "q, a, ends", "a, ends, commit"]);
-    assert_eq!(row(&[begun], answer_with_calls)[1..], ["q, calls", "calls, start 0"]);
+    assert_eq!(row(&[begun], final_answer), ["-", "q, a, ends", "a, ends, commit"]);
+    assert_eq!(row(&[begun], answer_with_calls), ["-", "q, calls", "calls, start 0"]);
     let paused: fn(&RunLog) -> Event =
         |log| answered(log, &[Message::user("q")], Message::assistant("a"), NextStep::GoOn);
-    assert_eq!(row(&[begun], paused)[1..], ["q, a", "a"]);
+    assert_eq!(row(&[begun], paused), ["-", "q, a", "a"]);
     let asking: fn(&RunLog) -> Event = |log| answered(log, &[], calls(), NextStep::AskApproval);
-    assert_eq!(row(&[begun], asking)[1..], ["calls, ends", "calls, ends, commit"]);
+    assert_eq!(row(&[begun], asking), ["-", "calls, ends", "calls, ends, commit"]);
+}
+
+/// Returns the log of a per-run mode run after these events.
+fn per_run(events: &[fn(&RunLog) -> Event]) -> RunLog {
+    let mut log = log(PersistenceMode::PerRun);
+    for event in events {
+        let event = event(&log);
+        let effect = apply(&mut log, &PersistencePolicy::default(), event);
+        take(&mut log, effect);
+    }
+    log
+}
+
+/// Returns the write at the end of a run with this answer.
+fn at_end(log: &mut RunLog, answer: &[Arc<Message>], ended_by: Option<EndedBy>) -> String {
+    let answer = log.number_answer(answer.to_vec(), None);
+    let completed = Event::Completed { answer, before: 0, ended_by };
+    let effect = apply(log, &PersistencePolicy::default(), completed);
+    take(log, effect)
 }
 
 #[test]
 fn a_whole_run_leaves_out_results_at_its_end() {
     let ended_by = |ended_by| {
-        let mut log = log(PersistenceMode::PerRun);
-        let messages = next(&log, [Message::user("q"), calls(), results()]);
-        let answer = messages[1..].to_vec();
-        let adopted = Adopted { recording: Recording::History, service_id: None, change: None };
-        let (step, first_calls) = (None, Vec::new());
-        let answered = Answered { messages, answer, adopted, step, first_calls, ended_by };
-        let policy = PersistencePolicy::default();
-        summary(&apply(&mut log, &policy, Event::Answered(answered)))
+        let mut log = per_run(&[begun, answer_with_calls]);
+        let answer: Vec<_> = [calls(), results()].map(Arc::new).into();
+        at_end(&mut log, &answer, ended_by)
     };
     let by_tool = ended_by(Some(EndedBy::Tool));
     assert_eq!(by_tool, "q, calls, apart r1r2, ends, by Tool");
     assert_eq!(ended_by(Some(EndedBy::Stop)), "q, calls, r1r2, ends, by Stop");
+}
+
+#[test]
+fn the_rounds_that_an_answer_lacks_are_those_of_the_service_calls() {
+    let last: fn(&RunLog) -> Event =
+        |log| answered(log, &[results()], Message::assistant("a"), NextStep::Finish);
+    let rounds: [fn(&RunLog) -> Event; 3] = [begun, answer_with_calls, last];
+    let only_last = [Arc::new(Message::assistant("a"))];
+    let mut log = per_run(&rounds);
+    assert_eq!(at_end(&mut log, &only_last, None), "q, calls, r1r2, a, ends");
+    let ids: Vec<_> = log.conversation.added.iter().map(|it| it.id.unwrap().index).collect();
+    assert_eq!(ids, [0, 1, 2, 3]);
+    // The loop has changed the rounds itself.
+    let own = [calls(), results(), Message::assistant("b")].map(Arc::new);
+    assert_eq!(at_end(&mut per_run(&rounds), &own, None), "q, calls, r1r2, b, ends");
+    // The service calls did not continue each other.
+    let mut log = per_run(&rounds[..2]);
+    log.held.is_broken = true;
+    let event = last(&log);
+    let effect = apply(&mut log, &PersistencePolicy::default(), event);
+    take(&mut log, effect);
+    assert_eq!(at_end(&mut log, &only_last, None), "q, a, ends");
+}
+
+#[test]
+fn a_repeated_service_call_replaces_the_held_answer() {
+    let mut log = per_run(&[begun, answer_with_calls]);
+    log.drop_last_answer();
+    let again: fn(&RunLog) -> Event =
+        |log| answered(log, &[], Message::assistant("a"), NextStep::Finish);
+    let event = again(&log);
+    let effect = apply(&mut log, &PersistencePolicy::default(), event);
+    take(&mut log, effect);
+    let added: Vec<_> = log.conversation.added.iter().map(|message| wording(message)).collect();
+    assert_eq!(added, ["q", "a"]);
+    assert_eq!(log.assigned_ids(), 2);
+    assert_eq!(log.conversation.replay.view().len(), 2);
+    assert_eq!(log.saved().messages, 0);
 }
 
 #[test]
@@ -370,19 +430,23 @@ fn nothing_is_stored_of_a_run_whose_calls_no_layer_has_stored() {
 fn ended_by_tool(log: &RunLog) -> Event {
     let mut answer = log.conversation.added.clone();
     answer.extend(next(log, [results()]));
-    Event::Completed { answer, before: 0 }
+    let answer = answer.into_iter().filter(|message| message.role != Role::User).collect();
+    Event::Completed { answer, before: 0, ended_by: Some(EndedBy::Tool) }
 }
 
 #[test]
 fn a_run_completes() {
-    let answer: fn(&RunLog) -> Event =
-        |log| Event::Completed { answer: log.conversation.added.clone(), before: 0 };
-    assert_eq!(row(&[begun, final_answer], answer), ["-", "-", "-"]);
+    let answer: fn(&RunLog) -> Event = |log| {
+        let answer = log.conversation.added.last().cloned().into_iter().collect();
+        Event::Completed { answer, before: 0, ended_by: None }
+    };
+    assert_eq!(row(&[begun, final_answer], answer), ["q, a, ends", "-", "-"]);
     let before: [fn(&RunLog) -> Event; 2] = [begun, answer_with_calls];
-    let apart = ["-", "apart r1r2, ends", "apart r1r2, ends, commit"];
+    let whole = "q, calls, apart r1r2, ends, by Tool";
+    let apart = [whole, "apart r1r2, ends", "apart r1r2, ends, commit"];
     assert_eq!(row(&before, ended_by_tool), apart);
     let policy = PersistencePolicy { keep_trailing_results: true, ..Default::default() };
-    let kept = ["-", "apart r1r2, ends", "r1r2, ends, commit"];
+    let kept = ["q, calls, r1r2, ends, by Tool", "apart r1r2, ends", "r1r2, ends, commit"];
     assert_eq!(row_by(&policy, &before, ended_by_tool), kept);
 }
 
@@ -427,8 +491,8 @@ struct Generated {
     stored: Vec<String>,
     /// The messages of the next service call.
     unsent: Vec<Message>,
-    /// The messages that the service calls have sent and received.
-    carried: Vec<Message>,
+    /// In per-run mode, the messages that the run stores at its end.
+    held: Vec<String>,
 }
 
 impl Generated {
@@ -443,30 +507,37 @@ impl Generated {
     }
 
     fn expect(&mut self, messages: &[Message]) {
-        if self.log.mode != PersistenceMode::PerRun {
-            self.stored.extend(messages.iter().map(wording));
+        let messages = messages.iter().map(wording);
+        match self.log.mode {
+            PersistenceMode::PerRun => self.held.extend(messages),
+            PersistenceMode::PerServiceCall | PersistenceMode::Journaled => {
+                self.stored.extend(messages);
+            }
         }
     }
 
-    /// Makes a service call with this answer. In a run that is stored at its end, the last service call
-    /// stores the whole run.
+    /// Makes a service call with this answer.
     fn call(&mut self, answer: Message, step: NextStep) {
         let unsent = std::mem::take(&mut self.unsent);
+        self.expect(&unsent);
+        self.expect(std::slice::from_ref(&answer));
         let is_last = matches!(step, NextStep::Finish);
-        if self.log.mode != PersistenceMode::PerRun {
-            self.expect(&unsent);
-            self.expect(std::slice::from_ref(&answer));
-            let event = answered(&self.log, &unsent, answer, step);
-            return self.apply(event);
-        }
-        self.carried.extend(unsent);
+        let event = answered(&self.log, &unsent, answer, step);
+        self.apply(event);
         if is_last {
-            let carried = std::mem::take(&mut self.carried);
-            let event = answered(&self.log, &carried, answer.clone(), step);
-            self.stored.extend(carried.iter().chain([&answer]).map(wording));
-            return self.apply(event);
+            self.complete(Vec::new(), None);
         }
-        self.carried.push(answer);
+    }
+
+    /// Completes the run. Its answer consists of the messages of its service calls after the input, and
+    /// of `unsent`.
+    fn complete(&mut self, unsent: Vec<Message>, ended_by: Option<EndedBy>) {
+        let mut answer: Vec<_> = self.log.conversation.added.iter().skip(1).cloned().collect();
+        if self.log.mode == PersistenceMode::PerRun {
+            answer.extend(next(&self.log, unsent));
+        }
+        self.stored.append(&mut self.held);
+        self.apply(Event::Completed { answer, before: 0, ended_by });
     }
 
     /// Runs the tools of a round.
@@ -508,8 +579,11 @@ impl Generated {
     fn stop(&mut self) {
         let unsent = std::mem::take(&mut self.unsent);
         self.expect(&unsent);
-        let unsent = unsent.into_iter().map(Arc::new).collect();
-        self.apply(Event::Stopped { unsent, answer: Vec::new() });
+        let of_call = unsent.iter().cloned().map(Arc::new).collect();
+        self.apply(Event::Stopped { unsent: of_call, answer: Vec::new() });
+        let is_input = self.log.conversation.added.is_empty();
+        let unsent = unsent.into_iter().skip(usize::from(is_input)).collect();
+        self.complete(unsent, Some(EndedBy::Stop));
     }
 }
 
@@ -524,8 +598,8 @@ fn wording(message: &Message) -> String {
 #[test]
 fn in_any_order_of_events_that_a_run_can_have_its_messages_are_stored_once() {
     for (seed, mode) in (0..600_u64).zip(MODES.into_iter().cycle()) {
-        let (stored, unsent, carried) = (Vec::new(), Vec::new(), Vec::new());
-        let mut run = Generated { log: log(mode), seed, stored, unsent, carried };
+        let (stored, unsent, held) = (Vec::new(), Vec::new(), Vec::new());
+        let mut run = Generated { log: log(mode), seed, stored, unsent, held };
         let input = next(&run.log, [Message::user("q")]);
         match mode {
             PersistenceMode::Journaled => run.stored.push("q".to_owned()),
@@ -548,7 +622,7 @@ fn in_any_order_of_events_that_a_run_can_have_its_messages_are_stored_once() {
             }
             is_open = false;
         }
-        let added = &run.log.conversation.added;
+        let added: Vec<_> = run.log.conversation.added.iter().take(run.log.submitted()).collect();
         let stored: Vec<_> = added.iter().map(|message| wording(message)).collect();
         assert_eq!(stored, run.stored, "{mode:?}, seed {seed}");
         let ids: Vec<_> = added.iter().map(|message| message.id.unwrap().index).collect();

@@ -1,0 +1,142 @@
+//! Per-run mode: the messages of a run until one write stores them at its end.
+
+use std::{sync::Arc, time::SystemTime};
+
+use tower_chat_core::{Message, Role};
+
+use super::{
+    RunLog,
+    effect::HeldCall,
+    log::LoadedConversation,
+    recording::Adopted,
+    run_end::{is_complete, response_at_end},
+};
+use crate::replay::Replay;
+
+/// The messages of a run that no write has stored yet, because one write stores the run at its end.
+///
+/// The messages of service calls are also the last ones in `LoadedConversation::added`, so that each
+/// mode builds the request of a service call in the same way.
+#[derive(Default)]
+pub(super) struct HeldRun {
+    /// The input of the run.
+    pub(super) input: Vec<Arc<Message>>,
+    /// The state of the conversation without the held messages. `None` if no service call is held.
+    before: Option<Before>,
+    /// Whether the tool loop has sent messages that do not continue those of its earlier calls. The
+    /// messages of later calls are not held then.
+    pub(super) is_broken: bool,
+}
+
+/// The state of a conversation before a run has held its first service call.
+struct Before {
+    added: usize,
+    assigned_ids: usize,
+    replay: Replay,
+}
+
+impl LoadedConversation {
+    /// Returns the history owner of the run, for the write that stores the run at its end.
+    pub(super) fn history_owner(&self) -> Adopted {
+        match &self.service_id {
+            Some(service_id) => Adopted::named(service_id.clone(), self.recording),
+            None => Adopted::kept_here(self.recording),
+        }
+    }
+}
+
+impl RunLog {
+    /// Adds the messages of an answered service call to the run. The write at the end of the run stores
+    /// them.
+    pub(super) fn hold(&mut self, call: HeldCall, now: Option<SystemTime>) {
+        let HeldCall { messages, adopted } = call;
+        self.conversation.service_id = adopted.service_id;
+        self.conversation.recording = adopted.recording;
+        if self.held.is_broken {
+            return;
+        }
+        if self.held.before.is_none() {
+            let LoadedConversation { added, assigned_ids, replay, .. } = &self.conversation;
+            let (added, assigned_ids, replay) = (added.len(), *assigned_ids, replay.clone());
+            self.held.before = Some(Before { added, assigned_ids, replay });
+        }
+        let messages = self.push(messages, false, now);
+        messages.iter().for_each(|message| self.conversation.replay.push(message));
+        self.conversation.added.extend(messages);
+    }
+
+    /// Returns the number of messages that the run has added and that a write has submitted.
+    pub(super) fn submitted(&self) -> usize {
+        self.held.before.as_ref().map_or(self.conversation.added.len(), |before| before.added)
+    }
+
+    /// Returns the replay of the conversation without held messages.
+    pub(super) fn replay_before_run(&self) -> &Replay {
+        self.held.before.as_ref().map_or(&self.conversation.replay, |before| &before.replay)
+    }
+
+    /// Removes the held answer of the last service call, because the tool loop has repeated that call and
+    /// continues with the next answer.
+    pub(super) fn drop_last_answer(&mut self) {
+        let Some(Before { added, replay, assigned_ids }) = &self.held.before else { return };
+        let conversation = &mut self.conversation;
+        let kept = conversation.added.len() - response_at_end(&conversation.added).len();
+        conversation.added.truncate(kept.max(*added));
+        conversation.replay = replay.clone();
+        let held = conversation.added.iter().skip(*added);
+        conversation.assigned_ids = assigned_ids + held.len();
+        held.for_each(|message| conversation.replay.push(message));
+    }
+
+    /// Numbers the messages of a run's answer. `answer` does not contain messages that an earlier attempt
+    /// has added.
+    pub(super) fn number_answer(
+        &self,
+        answer: Vec<Arc<Message>>,
+        now: Option<SystemTime>,
+    ) -> Vec<Arc<Message>> {
+        let rounds = self.unreported_rounds(&answer);
+        let first = self.held.before.as_ref().map(|before| before.assigned_ids);
+        let first = first.unwrap_or(self.conversation.assigned_ids) + self.held.input.len();
+        self.number(first + rounds.len() - repeated_len(rounds), answer, now)
+    }
+
+    /// Removes the held messages. Returns all messages of the run: its input, and its numbered answer with
+    /// the rounds that the answer lacks.
+    pub(super) fn take_whole_run(&mut self, answer: &[Arc<Message>]) -> Vec<Arc<Message>> {
+        let rounds = self.unreported_rounds(answer).to_vec();
+        let rest = answer.iter().skip(repeated_len(&rounds)).cloned();
+        let mut messages = std::mem::take(&mut self.held.input);
+        messages.extend(rounds.iter().cloned().chain(rest));
+        if let Some(Before { added, assigned_ids, replay }) = self.held.before.take() {
+            self.conversation.added.truncate(added);
+            self.conversation.assigned_ids = assigned_ids;
+            self.conversation.replay = replay;
+        }
+        messages
+    }
+
+    /// Returns the held messages after the input of the run. Returns nothing if `answer` contains rounds of
+    /// tools itself, or if the held messages are incomplete or contain no round.
+    fn unreported_rounds(&self, answer: &[Arc<Message>]) -> &[Arc<Message>] {
+        let HeldRun { before: Some(before), is_broken: false, input, .. } = &self.held else {
+            return &[];
+        };
+        let has_rounds =
+            |messages: &[Arc<Message>]| messages.iter().any(|it| it.role != Role::Assistant);
+        let after_input = before.added + input.len();
+        let held = self.conversation.added.get(after_input..).unwrap_or_default();
+        if has_rounds(held) && !has_rounds(answer) { held } else { &[] }
+    }
+
+    /// Returns whether layers have seen every service call of the run.
+    pub(crate) fn has_seen_rounds(&self) -> bool {
+        self.calls.is_answered && !self.held.is_broken
+    }
+}
+
+/// Returns the number of messages at the end of `rounds` with which the answer of the tool loop begins,
+/// because the loop has returned the last response of the model.
+fn repeated_len(rounds: &[Arc<Message>]) -> usize {
+    if is_complete(rounds) { response_at_end(rounds).len() } else { 0 }
+}
