@@ -183,7 +183,11 @@ impl OpenCall {
             std::mem::take(&mut answer.messages),
             run.clock().whole_milliseconds(),
         );
-        answer.messages = self.with_approval_requests(unasked.clone());
+        answer.messages = match run.write_point() {
+            WritePoint::EachCall => self.with_approval_requests(unasked.clone()),
+            // The tool loop may have received some of the messages before the end of the answer.
+            WritePoint::End => unasked.clone(),
+        };
         if let Err(refused) = log.call_records.keep_pending_calls(&answer.messages) {
             let (ordinal, kept) = (self.ordinal, run.policy().inputs_of_failed_call);
             let text = self.streamed_text();
