@@ -10,8 +10,9 @@ pub(super) fn activity_now(run: &Run) -> RunActivity {
     run.stored().iter().fold(activity, |activity, stored| activity.with_start(stored.arrived_at))
 }
 
-/// Returns the activity for the next write. Only a write with messages reports usage. The store
-/// recognises the repetition of such a write, but would count the usage of another repeated write twice.
+/// Returns the activity for the next write. Only a write with messages reports usage. If such a
+/// write is repeated, the store recognises the repetition. If a write without messages is repeated,
+/// the store would count its usage twice.
 pub(super) fn activity(run: &Run, log: &mut RunLog, has_messages: bool) -> RunActivity {
     let activity = activity_now(run);
     match has_messages {

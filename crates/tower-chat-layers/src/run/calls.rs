@@ -1,4 +1,5 @@
-//! The service calls of a run. A retry may repeat the most recent call.
+//! The service calls of a run. Stores the outcome of the most recent call, because a retry layer
+//! may repeat this call.
 
 use std::sync::Arc;
 
@@ -17,9 +18,9 @@ pub(crate) struct LastCall {
 
 /// The outcome of a service call.
 pub(super) enum Attempt {
-    /// The service call was answered, and its answer and all earlier messages were submitted. `write`
-    /// contains the write of the answer until that write is durable. `step` is the next step of the run.
-    /// `None` if the tool loop has not reported its loop policy.
+    /// The service call was answered, and its answer and all earlier messages were submitted.
+    /// `step` is the next step of the run, or `None` if the tool loop has not reported its loop
+    /// policy. `write` is the write of the answer, or `None` after this write is durable.
     Answered { answer: Answer, step: Option<NextStep>, write: Option<Write> },
     /// The service call failed. `rest` contains those of its inputs that were not submitted.
     Unanswered { rest: Vec<Arc<Message>> },
@@ -28,22 +29,22 @@ pub(super) enum Attempt {
 /// The service calls of a run.
 #[derive(Default)]
 pub(crate) struct ServiceCalls {
-    /// The most recent service call, if each service call is stored separately.
+    /// The most recent service call.
     pub(super) last: Option<LastCall>,
-    /// Whether a layer has seen the answer to a service call of this attempt.
+    /// Whether a persistence layer has received the answer to a service call of this attempt.
     pub(super) is_answered: bool,
-    /// The number of the most recent service call whose answer the run or the store has refused. Nothing
-    /// of that call is stored.
+    /// The number of the most recent service call whose answer the run or the store has refused. No
+    /// message of this service call is stored.
     pub(super) refused: Option<u32>,
-    /// The messages that a layer above put before the run's input. These messages are first in every
-    /// service call, although the tool loop sends them only once.
+    /// The messages that a layer above the tool loop has put before the run's input. The persister
+    /// puts these messages first in every service call, because the tool loop sends them only once.
     pub(super) above: Messages,
     pub(super) unreported_usage: UnreportedUsage,
 }
 
 impl ServiceCalls {
-    /// Returns the outcome of the service call with this number, if it is the most recent one. Returns
-    /// `None` for a service call without a number.
+    /// Returns the outcome of the service call with this number, if this is the most recent service
+    /// call. Returns `None` if `ordinal` is `None`.
     pub(super) fn attempt(&self, ordinal: Option<u32>) -> Option<&Attempt> {
         let last = self.last.as_ref().filter(|last| last.ordinal == ordinal)?;
         ordinal.is_some().then_some(&last.attempt)
@@ -55,8 +56,8 @@ impl ServiceCalls {
         self.last = Some(LastCall { ordinal, attempt });
     }
 
-    /// Returns those inputs of the most recent service call that were not submitted. Empty if the call
-    /// was answered.
+    /// Returns those inputs of the most recent service call that were not submitted. Returns
+    /// nothing if the service call was answered.
     pub(super) fn unanswered(&self) -> &[Arc<Message>] {
         match self.last.as_ref().map(|last| &last.attempt) {
             Some(Attempt::Unanswered { rest }) => rest,
@@ -64,8 +65,8 @@ impl ServiceCalls {
         }
     }
 
-    /// Removes the write of an answer after the write is durable, so that a retry of the call submits
-    /// nothing again.
+    /// Removes the write of an answer after this write is durable. A retry of the service call then
+    /// does not submit the write again.
     pub(super) fn forget_write(&mut self, ordinal: Option<u32>) {
         let last = self.last.as_mut().filter(|last| last.ordinal == ordinal);
         if let Some(LastCall { attempt: Attempt::Answered { write, .. }, .. }) = last {
@@ -73,8 +74,9 @@ impl ServiceCalls {
         }
     }
 
-    /// Returns the number of messages at the end of a service call's inputs that were not submitted. All
-    /// of them (`usize::MAX`) if its answer was refused. `None` if no persister has seen the call.
+    /// Returns how many messages at the end of a service call's inputs were not submitted. Returns
+    /// `usize::MAX`, which stands for all inputs, if the answer of the service call was refused.
+    /// Returns `None` if no persister has received the service call.
     pub(crate) fn unsubmitted_inputs(&self, ordinal: u32) -> Option<usize> {
         if self.refused == Some(ordinal) {
             return Some(usize::MAX);
@@ -85,13 +87,13 @@ impl ServiceCalls {
         }
     }
 
-    /// Returns whether a service call of the run has an answer, stored or submitted.
+    /// Returns whether the most recent service call has this number and was answered.
     pub(crate) fn has_answer(&self, ordinal: u32) -> bool {
         matches!(self.attempt(Some(ordinal)), Some(Attempt::Answered { .. }))
     }
 
-    /// Returns the next step after the answer of a service call, if it was decided when the answer was
-    /// stored and `messages` equal the stored answer.
+    /// Returns the next step after the answer of a service call, if this step was decided when the
+    /// answer was submitted and `messages` equal the submitted answer.
     pub(crate) fn step_after(&self, ordinal: u32, messages: &[Arc<Message>]) -> Option<NextStep> {
         match self.attempt(Some(ordinal))? {
             Attempt::Answered { answer, step, .. } if answer.messages == messages => step.clone(),

@@ -7,13 +7,13 @@ use std::{
 
 use crate::tool::{CallOfRun, ToolOutcome};
 
-/// The state of approved calls of earlier runs in this attempt.
+/// The state, in this attempt, of the approved calls of earlier runs.
 #[derive(Default)]
 pub(super) struct ApprovedCalls {
     /// The calls whose tools have not started, with the times at which the run claimed them.
     pub(super) claimed: HashMap<CallOfRun, SystemTime>,
-    /// The claimed calls without an outcome, with the same times. Other processes must not run these
-    /// calls.
+    /// The claimed calls without an outcome, with the times at which the run claimed them. Other
+    /// processes must not run these calls.
     pub(super) held: HashMap<CallOfRun, SystemTime>,
     /// Whether a task renews the claims.
     pub(super) is_renewed: bool,
@@ -42,7 +42,8 @@ impl ApprovedCalls {
         self.unstored.remove(&call);
     }
 
-    /// Removes all claims, because results replace them. Later writes contain the outcomes.
+    /// Removes all claims and the list of unstored outcomes. Called when messages with the results
+    /// of the calls are submitted, or when another attempt has claimed the calls.
     pub(super) fn forget_claims(&mut self) {
         self.claimed.clear();
         self.held.clear();
@@ -50,7 +51,7 @@ impl ApprovedCalls {
     }
 }
 
-/// The time at which a claim ends. `None` if the claim does not expire because no other process can
-/// access the store, or if the run gives the claim up.
+/// The time at which a claim ends. `None` if the claim does not expire, because no other process
+/// can access the store. Also `None` if the run withdraws the claim.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct HeldUntil(pub(super) Option<SystemTime>);

@@ -1,4 +1,4 @@
-//! The consequence of an event: the contents of a write.
+//! The effect of an event on a run, and the contents of a write.
 
 use std::sync::Arc;
 
@@ -13,14 +13,15 @@ use tower_chat_core::{
 use super::recording::Adopted;
 use crate::tool::{CallOfRun, ToolOutcome};
 
-/// The consequence of an event.
+/// The effect of an event on a run.
 pub(super) enum Effect {
     Nothing,
     Write(Box<RunWrite>),
     /// Adds the messages of an answered service call to the run log. The write at the end of the run
     /// stores them.
     Hold(HeldCall),
-    /// Leaves the run open for a later attempt. Only the lease is written, with this end.
+    /// Leaves the run open for a later attempt. Writes only the lease, which then ends as this
+    /// value says.
     Leave(LeaseEnd),
 }
 
@@ -34,10 +35,10 @@ pub(super) struct HeldCall {
 #[derive(Default)]
 pub(super) struct RunWrite {
     pub(super) messages: Vec<Arc<Message>>,
-    /// Messages with results at the end of the run that no service call has sent. These results are
-    /// stored in the record, not as messages.
+    /// The messages at the end of the run whose results no service call has sent. The record stores
+    /// these results. The messages are not stored.
     pub(super) left_out: Vec<Arc<Message>>,
-    /// The history owner, if an answer has named one.
+    /// The history owner after the write's answer. `None` if the write contains no answer.
     pub(super) adopted: Option<Adopted>,
     /// Whether the messages are the whole run, including its final answer.
     pub(super) is_whole_run: bool,
@@ -45,20 +46,23 @@ pub(super) struct RunWrite {
     pub(super) starts: Vec<CallOfRun>,
     /// The outcomes of calls whose results are not part of a message yet.
     pub(super) outcomes: Vec<ToolOutcome>,
-    /// The end of a journaled run that the write causes.
+    /// Whether the write commits or discards a journaled run. `None` if the run remains open.
     pub(super) close: Option<Close>,
     /// Whether the write is the final one of its run and the run ended intentionally.
     pub(super) ends_run: bool,
-    /// The reason for the end of the run, if that is not the last answer of the model.
+    /// The reason why the run ends, unless the run ends because the model has given its final
+    /// answer.
     pub(super) ended_by: Option<EndedBy>,
-    /// The last answer of the run, if it was stored before.
+    /// The last answer of the run, if an earlier write has stored this answer.
     pub(super) last_response: Vec<Arc<Message>>,
-    /// Rows of the record that do not result from the other fields.
+    /// Rows of the record in addition to those that are built from the other fields.
     pub(super) rows: Vec<ToolRecord>,
-    /// Whether messages and rows already are in their stored form. The store then numbers the messages.
+    /// Whether messages and rows already have their stored form. In this case, the store sets the
+    /// ids of the messages.
     pub(super) is_as_stored: bool,
-    /// Whether the write must be submitted again with the next one. The write may have been refused
-    /// without an effect on the run: the run does not await its outcome, or ignores a failure.
+    /// Whether this write must be submitted again together with the next write. This is needed
+    /// because the run continues even if the store has refused this write: the run does not await
+    /// the outcome, or only logs a failure.
     pub(super) is_unsettled: bool,
 }
 

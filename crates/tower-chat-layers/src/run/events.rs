@@ -1,4 +1,4 @@
-//! Determines the write after each event of a run, by the run's mode. Implements the table of
+//! Determines which write follows each event of a run in each mode. Implements the table of
 //! `docs/contract.md`.
 //!
 //! Each row of the table is a variant of [`Event`] and a function in this module, whose comment begins
@@ -37,21 +37,21 @@ pub(crate) enum Event {
     Begun { input: Vec<Arc<Message>> },
     /// A service call succeeds.
     Answered(Answered),
-    /// A service call fails, or its caller drops the response. `text` is the part of the answer that
-    /// was streamed before.
+    /// A service call fails, or its caller drops the response. `text` is the part of the answer
+    /// that the service had streamed until then.
     Unanswered {
         ordinal: Option<u32>,
         inputs: Vec<Arc<Message>>,
         text: Option<Arc<str>>,
         kept: UnansweredInputs,
     },
-    /// An answer names another history owner than the run has. `inputs` are the messages that the
-    /// service call has sent.
+    /// An answer is refused because of its service id. `inputs` are the new messages of the service
+    /// call.
     AnswerRefused { inputs: Vec<Arc<Message>> },
     /// The tools of these calls are about to start.
     ToolsStart { calls: Vec<CallOfRun> },
-    /// A tool finishes. `beside` are the outcomes of calls of the same round that were not run. `next`
-    /// is the call whose tool starts next.
+    /// A tool finishes. `beside` contains the outcomes of those calls of the same round that were
+    /// not run. `next` is the call whose tool starts next.
     ToolFinished {
         outcome: ToolOutcome,
         beside: Vec<ToolOutcome>,
@@ -62,25 +62,26 @@ pub(crate) enum Event {
     ToolsNotRun { outcomes: Vec<ToolOutcome> },
     /// The tools of these calls were dropped while they were running.
     ToolsDropped { calls: Vec<(CallOfRun, SystemTime)> },
-    /// No service call will send these messages, which are results of tools or follow results of tools.
+    /// No service call will send these messages. They contain results of tools, or messages that
+    /// follow results of tools.
     ResultsUnsent { messages: Vec<Arc<Message>> },
-    /// The run is stopped. No service call has sent `unsent`. `answer` is the received part of the
-    /// answer of the last service call.
+    /// The run is stopped. `unsent` contains the messages that no service call has sent. `answer`
+    /// contains the received part of the answer to the last service call.
     Stopped { unsent: Vec<Arc<Message>>, answer: Vec<Arc<Message>> },
-    /// The run has its answer. The first `before` messages of the answer were added by an earlier
-    /// attempt.
+    /// The answer of the run is complete. An earlier attempt has added the first `before` messages
+    /// of the answer.
     Completed { answer: Vec<Arc<Message>>, before: usize, ended_by: Option<EndedBy> },
     /// The store already contains the complete run.
     FoundComplete { answer: Vec<Arc<Message>> },
     /// The run is refused before the model has answered.
     InputRefused,
-    /// The run ends with its current state, without another service call.
+    /// The run is committed or discarded in its current state, without another service call.
     EndedAsItStands { end: RunEnd, of_prior_calls: OfPriorCalls },
-    /// The caller no longer waits for the run, which may be complete or not.
+    /// The current attempt no longer works on the run. The run may be complete or incomplete.
     Left { cause: LeaveCause },
 }
 
-/// A service call that was answered.
+/// The data of an answered service call.
 pub(crate) struct Answered {
     /// The new inputs of the service call, followed by its answer.
     pub(super) messages: Vec<Arc<Message>>,
@@ -90,7 +91,8 @@ pub(crate) struct Answered {
     pub(super) step: Option<NextStep>,
     /// The calls whose tools start after the answer is stored.
     pub(super) first_calls: Vec<CallOfRun>,
-    /// The reason for the end of the run, if that is not the last answer of the model.
+    /// The reason why the run ends, unless the run ends because the model has given its final
+    /// answer.
     pub(super) ended_by: Option<EndedBy>,
 }
 
@@ -103,7 +105,7 @@ pub(crate) enum LeaveCause {
     Disconnected,
 }
 
-/// Updates the run log for an event and returns what must be written.
+/// Updates the run log for an event, and returns the effect of the event.
 pub(super) fn apply(log: &mut RunLog, policy: &PersistencePolicy, event: Event) -> Effect {
     let write = match event {
         Event::Begun { input } => begun(log, input),
@@ -150,8 +152,9 @@ fn call_answered(log: &mut RunLog, answered: Answered) -> Effect {
     let Answered { messages, answer, adopted, step, first_calls, ended_by } = answered;
     let ends_run = match &step {
         Some(step) => step.ends_run(),
-        // A tool loop of another crate does not report the next step. If the answer follows open calls
-        // and had no mark, readers would take it for a part of the interrupted answer before it.
+        // A tool loop of another crate does not report the next step. If calls without results
+        // precede an answer without calls, the answer gets a mark. Without this mark, readers would
+        // treat the answer as a part of the interrupted answer before it.
         None => {
             follows_open_calls(&log.conversation.added, &messages)
                 && pending_calls(&answer).is_empty()
@@ -171,9 +174,9 @@ fn call_answered(log: &mut RunLog, answered: Answered) -> Effect {
     }))
 }
 
-/// *A service call fails*, *the caller drops the response*, *its task is aborted*, *a timeout fires*;
-/// *an answer is cut off*. Writes nothing if another attempt at the same service call was answered in
-/// the meantime.
+/// *A service call fails*, *the caller drops the response*, *its task is aborted*, *a timeout
+/// fires*; *an answer is cut off*. Writes nothing if a retry of the same service call was already
+/// answered.
 fn unanswered(
     log: &mut RunLog,
     ordinal: Option<u32>,
@@ -198,7 +201,7 @@ fn unanswered(
             let is_unsettled = true;
             (!inputs.is_empty()).then(|| RunWrite { is_unsettled, ..RunWrite::messages(inputs) })
         }
-        // The journal has staged all inputs that must be durable, and a retry reads them from the run
+        // All inputs that must be durable are already staged. A retry reads the inputs from the run
         // log. The write that ends or leaves the run stores the text.
         PersistenceMode::Journaled => {
             if let (Some(journal), Some(text)) = (log.journal.as_deref_mut(), text) {
@@ -212,15 +215,17 @@ fn unanswered(
     }
 }
 
-/// *The service reports in the middle of a run that it stores the history, or no longer does.* Records
-/// the results among the inputs, because their tools have run. The service call itself is not stored.
+/// *The service reports in the middle of a run that it stores the history, or no longer does.*
+/// Stores the results among the inputs in the record, because their tools have run. No message of
+/// the service call is stored.
 fn answer_refused(
     log: &RunLog,
     policy: &PersistencePolicy,
     inputs: &[Arc<Message>],
 ) -> Option<RunWrite> {
     match log.mode {
-        // In per-run mode nothing of the run is stored. In a journal each result is already stored.
+        // In per-run mode, no part of the run is stored. In journaled mode, each result is already
+        // stored.
         PersistenceMode::PerRun | PersistenceMode::Journaled => None,
         PersistenceMode::PerServiceCall => {
             if policy.inputs_of_failed_call == UnansweredInputs::None {
@@ -260,9 +265,9 @@ fn tool_finished(
     let write = RunWrite { outcomes: vec![outcome], starts, ..RunWrite::default() };
     Some(match log.mode {
         PersistenceMode::PerRun | PersistenceMode::PerServiceCall => write,
-        // The commit is part of the same write, because no other row records for a later attempt that
-        // the tool has ended the run. With `keep_trailing_results`, and for approved calls of earlier
-        // runs, the write that contains the message of the results commits the run.
+        // The same write commits the run, because a later attempt could not read from the store
+        // that the tool has ended the run. With `keep_trailing_results`, and for approved calls of
+        // earlier runs, a later write contains the message with the results, and commits the run.
         PersistenceMode::Journaled => {
             let ends_run = ends_run && log.is_of_run(call) && !policy.keep_trailing_results;
             let close = ends_run.then_some(Close::Commit);
@@ -273,8 +278,8 @@ fn tool_finished(
     })
 }
 
-/// *A tool finishes*, for calls that were not run. Records their outcomes, because an attempt with
-/// other tools must not run the calls later.
+/// *A tool finishes*, for calls that were not run. Stores the outcomes of these calls, because a
+/// later attempt with other tools must not run the calls.
 fn tools_not_run(log: &RunLog, outcomes: Vec<ToolOutcome>) -> Option<RunWrite> {
     match log.mode {
         PersistenceMode::PerRun | PersistenceMode::PerServiceCall => None,
@@ -311,7 +316,7 @@ fn tools_dropped(log: &RunLog, calls: Vec<(CallOfRun, SystemTime)>) -> Option<Ru
 fn results_unsent(log: &RunLog, messages: Vec<Arc<Message>>) -> Option<RunWrite> {
     match log.mode {
         PersistenceMode::PerRun => None,
-        // Without a persister, the calls of these results are not stored.
+        // No persister has stored the calls of these results.
         _ if log.is_persister_missed || messages.is_empty() => None,
         PersistenceMode::PerServiceCall | PersistenceMode::Journaled => {
             Some(RunWrite::messages(messages))
@@ -320,21 +325,21 @@ fn results_unsent(log: &RunLog, messages: Vec<Arc<Message>>) -> Option<RunWrite>
 }
 
 /// *`stop` of a `RunHandle` ends the run.* Adds the results at the end of the run to the history,
-/// because the model must know the effects of its calls when the conversation continues.
+/// so that the model receives these results when the conversation continues.
 fn stopped(
     log: &mut RunLog,
     unsent: Vec<Arc<Message>>,
     answer: Vec<Arc<Message>>,
 ) -> Option<RunWrite> {
     let close = match log.mode {
-        // The write of the run's answer contains these messages.
+        // [`completed`] writes these messages together with the run.
         PersistenceMode::PerRun => return None,
-        // Without a persister, the calls of these results are not stored.
+        // No persister has stored the calls of these results.
         _ if log.is_persister_missed => return None,
         PersistenceMode::PerServiceCall => None,
         PersistenceMode::Journaled => Some(Close::Commit),
     };
-    // `answer` contains the partial text.
+    // The partial text is not needed, because `answer` contains the same text.
     log.forget_partial_text();
     let mut messages = log.not_stored_of(unsent);
     messages.extend(answer);
@@ -344,8 +349,9 @@ fn stopped(
     Some(RunWrite { close, ends_run, ended_by, ..RunWrite::messages(messages) })
 }
 
-/// *The run completes*, *a tool ends the run*, *`stop`* of a run that is stored at its end. Results at the
-/// end of the run, which no service call has sent, are stored only in the record.
+/// *The run completes*, *a tool ends the run*, *`stop`* of a run that is stored at its end. Results
+/// at the end of the run that no service call has sent are stored only in the record, unless the
+/// policy or a stop requires their messages.
 fn completed(
     log: &mut RunLog,
     policy: &PersistencePolicy,
@@ -376,7 +382,7 @@ fn completed(
             let last_response = last_response();
             Some(RunWrite { left_out, ends_run, last_response, ..RunWrite::default() })
         }
-        // The write of the answer has already committed the run.
+        // An earlier write has already committed the run.
         PersistenceMode::Journaled if !log.is_open() => None,
         PersistenceMode::Journaled => {
             let mut messages = log.unsent_trailing_results(answer);
@@ -396,7 +402,8 @@ fn completed(
     }
 }
 
-/// *The same request is sent again*, and its answer is already stored.
+/// *The same request is sent again*, and the store already contains the answer. If the run of the
+/// answer is still open, commits the run.
 fn found_complete(
     log: &mut RunLog,
     policy: &PersistencePolicy,
@@ -408,9 +415,9 @@ fn found_complete(
     }
 }
 
-/// *An approval is answered that has its result already*, *an approved call's arguments were changed by a
-/// hook*. Discards the staged messages if they contain no answer of the model. Otherwise, the open run
-/// would be resumed before every later request, and refused each time.
+/// *An approval is answered that has its result already*, *an approved call's arguments were
+/// changed by a hook*. Discards the staged messages if they contain no answer of the model.
+/// Otherwise, each later request would resume the open run first, and would be refused again.
 fn input_refused(log: &RunLog) -> Option<RunWrite> {
     let journal = log.journal.as_deref().filter(|journal| journal.is_open())?;
     if log.conversation.has_answers() {
@@ -420,8 +427,8 @@ fn input_refused(log: &RunLog) -> Option<RunWrite> {
     Some(RunWrite { close, ..RunWrite::default() })
 }
 
-/// *A service call fails* before any answer, *the caller drops the response*. The policy decides
-/// whether the run is committed or discarded.
+/// *A service call fails* before any answer, *the caller drops the response*. Commits or discards
+/// an open run, as `end` requires.
 fn ended(log: &mut RunLog, end: RunEnd, of_prior_calls: OfPriorCalls) -> Option<RunWrite> {
     let journal = log.journal.as_deref().filter(|journal| journal.is_open())?;
     if end == RunEnd::Discard {
@@ -451,8 +458,8 @@ fn left(log: &mut RunLog, policy: &PersistencePolicy, cause: LeaveCause) -> Effe
         PersistenceMode::Journaled => {
             let end = match (cause, policy.journal.on_disconnect) {
                 (LeaveCause::Failed, _) => return Effect::Leave(LeaseEnd::NotHeld),
-                // The results of approved calls are in the record, which this function cannot read. The
-                // next run commits this run.
+                // The commit would need the results of approved calls from the record, which this
+                // function cannot read. The next run of the conversation commits this run.
                 (LeaveCause::Disconnected, OnDisconnect::Commit) if log.has_open_decisions() => {
                     return Effect::Leave(LeaseEnd::Abandoned);
                 }
@@ -469,9 +476,9 @@ fn left(log: &mut RunLog, policy: &PersistencePolicy, cause: LeaveCause) -> Effe
 }
 
 impl RunLog {
-    /// Returns whether the outcome of a call is recorded before a message contains its result. This
-    /// holds for every call of a journaled run. In other modes it holds for an approved call of an
-    /// earlier run.
+    /// Returns whether the outcome of a call is stored in the record before a message contains its
+    /// result. Returns `true` for each call of a journaled run, and in the other modes for each
+    /// approved call of an earlier run.
     pub(crate) fn records_call(&self, call: CallOfRun) -> bool {
         self.mode == PersistenceMode::Journaled || !self.is_of_run(call)
     }
@@ -480,15 +487,15 @@ impl RunLog {
         message.run == self.run
     }
 
-    /// Returns the outcomes of calls of this run. The others belong to approved calls of earlier runs
-    /// that were not run. These calls remain pending, as in the other modes.
+    /// Returns those outcomes whose calls belong to this run. The other outcomes belong to calls of
+    /// earlier runs whose tools were not run. These calls remain pending.
     fn of_this_run(&self, mut outcomes: Vec<ToolOutcome>) -> Vec<ToolOutcome> {
         outcomes.retain(|(call, ..)| self.is_of_run(*call));
         outcomes
     }
 
-    /// Returns the number of inputs, counted from the first, that are stored if the service call fails. A
-    /// message that a tool has queued counts as a result.
+    /// Returns how many inputs are stored if the service call fails, counted from the first input.
+    /// A message that a tool has queued is treated like a result.
     fn kept_of(&self, kept: UnansweredInputs, inputs: &[Arc<Message>]) -> usize {
         let is_result = |message: &Arc<Message>| {
             message.role == Role::Tool
@@ -501,8 +508,8 @@ impl RunLog {
         }
     }
 
-    /// Returns whether the user's messages at the end of the run, after any result or answer, contain
-    /// decisions about approval requests.
+    /// Returns whether the user's messages at the end of the run contain decisions about approval
+    /// requests. A result or an answer after a decision would show that the decision was processed.
     fn has_open_decisions(&self) -> bool {
         let is_input = |message: &&Arc<Message>| message.role == Role::User;
         answers_approvals(self.conversation.added.iter().rev().take_while(is_input))

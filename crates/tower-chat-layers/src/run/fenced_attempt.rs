@@ -1,4 +1,5 @@
-//! Fenced attempts: attempts at a run without a lease whose writes exclude each other.
+//! Fenced attempts: attempts at a run in the modes without a lease. If several attempts write, only
+//! the writes of one attempt succeed.
 
 use std::time::SystemTime;
 
@@ -12,15 +13,16 @@ use tower_chat_core::{
 
 /// A request extension: another process may still execute an earlier attempt at the run of the request.
 ///
-/// A layer that sends the request of a run again inserts the extension, unless it knows that no earlier
-/// attempt is in progress. The first write of the attempt then gives its conversation a new incarnation, as in
-/// journaled mode. An attempt that is stopped before it has written makes such a write too, even if it has
-/// nothing to store. Whichever attempt writes first, the store refuses the writes of the others with a
-/// conflict. Without the extension, both attempts give the same ids to their messages, and the store may take
-/// a write of one for a repetition of a write of the other.
+/// A layer that sends the request of a run again inserts the extension, unless it knows that no
+/// earlier attempt is in progress. The first write of the attempt gives its conversation a new
+/// incarnation, as in journaled mode. If the attempt is stopped before its first write, the attempt
+/// makes such a write even if it has no messages to store. After the first write of any attempt,
+/// the store refuses the writes of the other attempts with a conflict. Without the extension, both
+/// attempts assign the same ids to their messages, and the store may treat a write of one attempt
+/// as a repetition of a write of the other attempt.
 ///
-/// The extension has no effect in journaled mode, where the store fences each attempt, and over a store
-/// without the capability [`Journal`](tower_chat_core::store::Journal).
+/// The extension has no effect in journaled mode, where the store fences each attempt. It also has
+/// no effect if the store lacks the capability [`Journal`](tower_chat_core::store::Journal).
 ///
 /// ```
 /// use tower_chat_core::{ChatRequest, ConversationKey};
@@ -43,8 +45,8 @@ impl FencedAttempt {
         Self { token: RunId::new().random_half() }
     }
 
-    /// Makes a write the first of this attempt. The write opens the run and commits it at once, because only
-    /// the write that opens a run changes the incarnation.
+    /// Turns a write into the first write of this attempt. The write both opens and commits the
+    /// run, because only a write that opens a run changes the incarnation.
     pub(super) fn begin_with(self, write: Write, now: SystemTime) -> Write {
         let lease =
             Lease { attempt: 1, holder: self.token, renewed_at: now, until: LeaseEnd::NotHeld };

@@ -1,4 +1,4 @@
-//! Per-run mode: the messages of a run until one write stores them at its end.
+//! Per-run mode: collects the messages of a run, which one write stores at the end of the run.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -13,22 +13,24 @@ use super::{
 };
 use crate::replay::Replay;
 
-/// The messages of a run that no write has stored yet, because one write stores the run at its end.
+/// The messages of a run in per-run mode that no write has stored yet. One write stores all of them
+/// at the end of the run.
 ///
-/// The messages of service calls are also the last ones in `LoadedConversation::added`, so that each
-/// mode builds the request of a service call in the same way.
+/// The messages of answered service calls are in `LoadedConversation::added`, so that the request
+/// of a service call is built in the same way in each mode.
 #[derive(Default)]
 pub(super) struct HeldRun {
     /// The input of the run.
     pub(super) input: Vec<Arc<Message>>,
-    /// The state of the conversation without the held messages. `None` if no service call is held.
+    /// The state of the conversation before the first held message. `None` if no messages of a
+    /// service call are held.
     before: Option<Before>,
-    /// Whether the tool loop has sent messages that do not continue those of its earlier calls. The
-    /// messages of later calls are not held then.
+    /// Whether the tool loop has sent messages that do not continue the messages of its earlier
+    /// service calls. From then on, messages of service calls are not held.
     pub(super) is_broken: bool,
 }
 
-/// The state of a conversation before a run has held its first service call.
+/// The state of a conversation before a run has added the messages of its first service call.
 struct Before {
     added: usize,
     assigned_ids: usize,
@@ -65,7 +67,7 @@ impl RunLog {
         self.conversation.added.extend(messages);
     }
 
-    /// Returns the number of messages that the run has added and that a write has submitted.
+    /// Returns how many of the messages that the run has added were submitted by a write.
     pub(super) fn submitted(&self) -> usize {
         self.held.before.as_ref().map_or(self.conversation.added.len(), |before| before.added)
     }
@@ -75,8 +77,8 @@ impl RunLog {
         self.held.before.as_ref().map_or(&self.conversation.replay, |before| &before.replay)
     }
 
-    /// Removes the held answer of the last service call, because the tool loop has repeated that call and
-    /// continues with the next answer.
+    /// Removes the held answer of the last service call, because the tool loop repeats this call
+    /// and will continue with the new answer.
     pub(super) fn drop_last_answer(&mut self) {
         let Some(Before { added, replay, assigned_ids }) = &self.held.before else { return };
         let conversation = &mut self.conversation;
@@ -101,8 +103,8 @@ impl RunLog {
         self.number(first + rounds.len() - repeated_len(rounds), answer, now)
     }
 
-    /// Removes the held messages. Returns all messages of the run: its input, and its numbered answer with
-    /// the rounds that the answer lacks.
+    /// Removes the held messages. Returns all messages of the run: the input, the held rounds that
+    /// `answer` does not contain, and `answer`, whose messages must already have their ids.
     pub(super) fn take_whole_run(&mut self, answer: &[Arc<Message>]) -> Vec<Arc<Message>> {
         let rounds = self.unreported_rounds(answer).to_vec();
         let rest = answer.iter().skip(repeated_len(&rounds)).cloned();
@@ -116,8 +118,9 @@ impl RunLog {
         messages
     }
 
-    /// Returns the held messages after the input of the run. Returns nothing if `answer` contains rounds of
-    /// tools itself, or if the held messages are incomplete or contain no round.
+    /// Returns the held messages after the input of the run. Returns nothing if `answer` itself
+    /// contains results of tools, if held messages are missing, or if the held messages contain no
+    /// results of tools.
     fn unreported_rounds(&self, answer: &[Arc<Message>]) -> &[Arc<Message>] {
         let HeldRun { before: Some(before), is_broken: false, input, .. } = &self.held else {
             return &[];
@@ -129,14 +132,15 @@ impl RunLog {
         if has_rounds(held) && !has_rounds(answer) { held } else { &[] }
     }
 
-    /// Returns whether layers have seen every service call of the run.
+    /// Returns whether persistence layers have received every service call of the run.
     pub(crate) fn has_seen_rounds(&self) -> bool {
         self.calls.is_answered && !self.held.is_broken
     }
 }
 
-/// Returns the number of messages at the end of `rounds` with which the answer of the tool loop begins,
-/// because the loop has returned the last response of the model.
+/// Returns the number of messages at the end of `rounds` that the answer of the tool loop repeats
+/// at its beginning. If `rounds` is complete, these messages are the last response of the model,
+/// which the loop returns as its answer.
 fn repeated_len(rounds: &[Arc<Message>]) -> usize {
     if is_complete(rounds) { response_at_end(rounds).len() } else { 0 }
 }

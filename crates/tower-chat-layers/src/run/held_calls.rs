@@ -1,4 +1,4 @@
-//! The calls of an answer, as the conversation contains them.
+//! The tool calls of an answer, as the conversation contains them.
 
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 

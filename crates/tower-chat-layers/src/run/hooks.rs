@@ -12,21 +12,23 @@ use tower_chat_core::{Message, MessageId, Messages, ToolCall};
 
 use crate::tool::{CallOfRun, Tool, ToolSource, Tools};
 
-/// The metadata key that lists the calls of a stored message whose tools have hooks. The value contains
-/// the index of each such call among the stored calls of the message. If the hook of the tool is not
-/// registered any more, the result of such a call must not be stored unchanged.
+/// The metadata key that lists the calls of a stored message whose tools have hooks. The value
+/// contains the index of each such call among the stored calls of the message. If the tool of such
+/// a call is no longer registered, the result of the call must not be stored unchanged.
 pub(super) const HOOKED_CALLS: &str = "hooked_calls";
 
 /// The tools of a run, whose hooks the run calls.
 ///
-/// The set of tools may change during a run. Each call uses the hook of the tool that was registered when
-/// the call was planned, until the result of the call is stored. A tool that was unregistered remains in
-/// use for calls of its name until another tool of this name is registered.
+/// The set of tools may change during a run. Each call uses the hook of the tool that was
+/// registered when the call was planned, until the result of the call is stored. If a tool is
+/// unregistered, the run continues to call its hook for calls of its name until another tool of
+/// this name is registered.
 #[derive(Default)]
 pub(super) struct Hooks {
     /// The source of the tools, until a tool loop sets its tools.
     source: Option<Arc<dyn ToolSource>>,
-    /// The most recent set, which is not added again.
+    /// The most recent set of tools. If a service call has the same set again, `known` is not
+    /// updated.
     newest: Option<Tools>,
     /// The most recent tool of each name in the run.
     known: HashMap<String, Arc<dyn Tool>>,
@@ -35,13 +37,13 @@ pub(super) struct Hooks {
     /// The calls whose name had no tool when they were planned or stored. The results that the tool loop
     /// writes for such calls are stored unchanged, even if a tool of this name was registered later.
     without_tool: HashSet<CallOfRun>,
-    /// A cache of one entry: the message of the most recent query, and the indices of its calls whose
-    /// tools had hooks.
+    /// A cache of one entry: the id of the message that was looked up last, and the indices of
+    /// those of its calls whose tools had hooks.
     pub(super) hooked: RefCell<Option<(MessageId, HashSet<usize>)>>,
     forgotten: RefCell<MayBeForgotten>,
 }
 
-/// A cache: whether hooks were called for the calls of stored messages.
+/// A cache that contains whether hooks were called for the calls of stored messages.
 #[derive(Debug, Default)]
 struct MayBeForgotten {
     /// The value for the loaded history, which does not change.
@@ -53,7 +55,7 @@ struct MayBeForgotten {
 }
 
 impl Hooks {
-    /// Reads the tools from a source until a tool loop sets them.
+    /// Creates the value for tools that are read from `source` until a tool loop sets the tools.
     pub(super) fn of_source(source: Option<Arc<dyn ToolSource>>) -> Self {
         let mut hooks = Self { source, ..Self::default() };
         hooks.ask_source();
@@ -112,7 +114,7 @@ impl Hooks {
         self.without_tool.contains(&call)
     }
 
-    /// Returns the tool whose hook decides about a call.
+    /// Returns the tool whose hook decides which parts of a call are stored.
     pub(super) fn tool(&self, of_run: CallOfRun, call: &ToolCall) -> Option<&dyn Tool> {
         let tool = self.pinned.get(&of_run).or_else(|| self.known.get(&call.name));
         tool.map(|tool| &**tool)
@@ -120,7 +122,8 @@ impl Hooks {
 }
 
 impl Hooks {
-    /// Returns whether a result without a stored call may answer a call that a hook has removed.
+    /// Returns whether a hook may have removed a call. A result without a stored call may then be
+    /// the result of the removed call.
     pub(super) fn may_be_forgotten(&self, added: &[Arc<Message>], history: &Messages) -> bool {
         let mut known = self.forgotten.borrow_mut();
         let new = added.get(known.added..).unwrap_or_default();
@@ -133,7 +136,7 @@ impl Hooks {
     }
 }
 
-/// Stores in the metadata of a message which of its calls have tools with hooks. The list may be empty.
+/// Stores in the metadata of a message the indices of those of its calls whose tools have hooks.
 pub(super) fn mark_hooked(message: &mut Arc<Message>, positions: Vec<u32>) {
     let positions = positions.into_iter().map(Value::from).collect();
     let metadata = &mut Arc::make_mut(message).metadata;

@@ -24,26 +24,28 @@ use crate::{
     tool::{CallOfRun, ToolReports},
 };
 
-/// The state of a run's messages and calls, without a store, a clock or futures.
+/// The state of a run's messages and calls. Contains no store, no clock and no futures.
 /// [`apply`](super::events::apply) uses the log to determine the writes.
 pub(crate) struct RunLog {
     pub(super) run: RunId,
-    /// The mode in which the run is stored: the column of the contract that applies to the run.
+    /// The mode in which the run is stored, which is the column of the table in `docs/contract.md`
+    /// that applies to the run.
     pub(super) mode: PersistenceMode,
     /// Whether no layer above the tool loop has begun the run.
     pub(crate) is_alone: bool,
-    /// The stored answer of the run of a tool loop, if the run was complete before its first service
-    /// call.
+    /// For the run of a tool loop without a layer above: the stored answer, if the store already
+    /// contained the complete run before the first service call.
     pub(crate) answer: Option<Answer>,
     pub(super) conversation: LoadedConversation,
     pub(super) stored_before: StoredBefore,
     pub(crate) calls: ServiceCalls,
-    /// The messages that tools of this attempt have queued. Queued messages are stored together with the
-    /// results of tools, because the tools do not run again.
+    /// The messages that tools of this attempt have queued. If a service call fails, queued
+    /// messages are stored under the same conditions as results of tools, because the tools do not
+    /// run again.
     pub(crate) queued_by_tools: HashSet<MessageId>,
     pub(super) approved_calls: ApprovedCalls,
     pub(super) call_records: CallRecords,
-    /// The record's rows about calls that wait for approval, as they were when the run began.
+    /// The recorded state, when the run began, of the calls that wait for approval.
     pub(super) prior_attempts: PriorAttempts,
     /// The number of messages of the conversation in the store's outbox.
     pub(super) unsaved: usize,
@@ -54,16 +56,18 @@ pub(crate) struct RunLog {
     pub(super) refused: RefusedSoFar,
     /// Whether a submitted write marks the run as complete.
     pub(super) is_end_stored: bool,
-    /// Whether a persister below the tool loop has reported itself.
+    /// Whether a persister handles the run's service calls. The persister is a layer below the tool
+    /// loop that has received a request of the run, or the tool loop itself if the run is stored at
+    /// its end.
     pub(crate) has_persister: bool,
-    /// Whether the tool loop makes its service calls as a persister, because the run is stored at its end
-    /// and the loop has found no persister below.
+    /// Whether the tool loop itself acts as the persister. The tool loop does this if the run is
+    /// stored at its end and the loop has found no persister below.
     pub(crate) is_persisted_by_loop: bool,
-    /// Whether a service call was made although no persister below the tool loop had reported itself.
+    /// Whether a service call was made that no persister below the tool loop has handled.
     pub(super) is_persister_missed: bool,
-    /// The messages that a layer has put before the input, because it has found no layer below that adds
-    /// the history to each service call. If there is such a layer, it removes these messages from the
-    /// request.
+    /// The history that a layer has put before the input in the request, because this layer expects
+    /// no persister below that adds the history to each service call. If such a persister exists,
+    /// the persister removes these messages from the request.
     pub(super) history_in_request: Messages,
     /// The digest of the user's messages in the input, which is stored with the first message.
     pub(super) input_digest: Option<String>,
@@ -74,13 +78,13 @@ pub(crate) struct RunLog {
     pub(super) partial_text: Option<Arc<str>>,
     /// The state of a run in journaled mode.
     pub(super) journal: Option<Box<Journal>>,
-    /// The fenced attempt that the next write begins, in the other modes.
+    /// In the modes other than journaled mode: the fenced attempt that the next write begins.
     pub(super) fenced: Option<FencedAttempt>,
 }
 
 /// The conversation as the run has loaded and extended it.
 pub(super) struct LoadedConversation {
-    /// The stored history that was loaded. Usually empty if the service stores the history.
+    /// The loaded history. Usually empty if the service stores the history.
     pub(super) history: Messages,
     /// The number of messages of the conversation that were pruned before `history`.
     pub(super) pruned: u64,
@@ -90,12 +94,13 @@ pub(super) struct LoadedConversation {
     pub(super) revision: Revision,
     /// The service id of the conversation, if the service stores the history.
     pub(super) service_id: Option<Arc<str>>,
-    /// The service id that the store has recorded. An id that only the request has named is not
-    /// recorded yet.
+    /// The service id in the store. Differs from `service_id` until a write stores a service id
+    /// that the request or an answer has set.
     pub(super) stored_service_id: Option<Arc<str>>,
     pub(super) recording: Recording,
-    /// The messages that this run has submitted to the store, in order. In per-run mode, the messages of
-    /// its answered service calls follow.
+    /// The messages that this run has submitted to the store, in order. In per-run mode, these are
+    /// followed by the messages of the run's answered service calls, which the run submits at its
+    /// end.
     pub(super) added: Vec<Arc<Message>>,
     /// The number of messages to which the run has given an index, whether stored or not. This number is
     /// also the index of the next message.
@@ -105,16 +110,18 @@ pub(super) struct LoadedConversation {
 /// The stored part of a run that the request sends again.
 #[derive(Default)]
 pub(super) struct StoredBefore {
-    /// If a tool has ended the run or the calls were returned: the results that the record contains for
-    /// the calls of the run's last answer.
+    /// If a tool has ended the run, or if the calls of the last answer were returned to the caller:
+    /// the results that the record contains for these calls.
     pub(super) recorded_end: Option<Vec<ToolResult>>,
-    /// The number of the run's tool calls that have started, counted in the messages that readers see.
+    /// The number of the run's tool calls that have started. Does not include calls in staged
+    /// messages.
     pub(super) tool_calls: usize,
     /// Whether another run has written messages after the stored messages of this run.
     pub(super) is_overtaken: bool,
     /// The answer of the previous run, if the request repeats all stored messages except this answer.
     pub(super) last_answer: Option<Vec<Arc<Message>>>,
-    /// Whether the request was compared with the stored messages, and now contains only new messages.
+    /// Whether the request was compared with the stored messages. The request then contains only
+    /// new messages.
     pub(super) is_observed: bool,
     /// Whether the request repeats an earlier service call.
     pub(super) is_repeated: bool,
@@ -137,8 +144,8 @@ impl LoadedConversation {
         self.history.get(usize::try_from(index).ok()?)
     }
 
-    /// Sets the history owner and the service id. Returns the change of the service id if the store has
-    /// not recorded it.
+    /// Sets the history owner and the service id. Returns the change of the service id if the
+    /// service id in the store is different.
     pub(super) fn adopt(&mut self, adopted: Adopted) -> Option<ServiceIdChange> {
         let Adopted { recording, service_id, change } = adopted;
         self.recording = recording;
@@ -221,7 +228,8 @@ impl RunLog {
         }
     }
 
-    /// Counts messages as messages of the run, and numbers them unless the store does.
+    /// Adds the number of `messages` to the number of the run's messages, and sets the ids of the
+    /// messages unless the store sets them.
     pub(super) fn push(
         &mut self,
         messages: Vec<Arc<Message>>,
@@ -236,8 +244,8 @@ impl RunLog {
         }
     }
 
-    /// Sets the ids of messages, with indices from `first` on, and sets `added_at` to `now` where it is
-    /// missing.
+    /// Sets the ids of messages, with indices from `first` on. Sets `added_at` to `now` in each
+    /// message without this time.
     pub(super) fn number(
         &self,
         first: usize,
@@ -256,22 +264,23 @@ impl RunLog {
         messages
     }
 
-    /// Returns whether a message has an id that the run has already given to a message.
+    /// Returns whether the run has already assigned the id of a message.
     pub(super) fn has_assigned_id(&self, message: &Message) -> bool {
         let is_of_run = |id: &MessageId| id.run == self.run;
         let id = message.id.filter(is_of_run);
         id.is_some_and(|id| (id.index as usize) < self.conversation.assigned_ids)
     }
 
-    /// If another attempt at the same service call has failed, removes the inputs that it has submitted.
+    /// If an earlier attempt at the same service call has failed, removes from `inputs` the
+    /// messages that this earlier attempt has submitted.
     pub(super) fn leave_out_submitted(&self, ordinal: Option<u32>, inputs: &mut Vec<Arc<Message>>) {
         if let Some(Attempt::Unanswered { .. }) = self.calls.attempt(ordinal) {
             inputs.retain(|message| !self.has_assigned_id(message));
         }
     }
 
-    /// Returns the id of the message with this sequence number: a message with calls that this attempt
-    /// has stored, or a message of the loaded history.
+    /// Returns the id of the message with this sequence number. Finds messages of the loaded
+    /// history, and those messages that contain calls and were stored by this attempt.
     pub(super) fn id_at(&self, sequence: u64) -> Option<MessageId> {
         let of_attempt = self.call_records.id_at(sequence);
         of_attempt.or_else(|| self.conversation.message_at(sequence)?.id)
@@ -292,13 +301,13 @@ impl RunLog {
         self.call_records.hooks.use_tools(tools);
     }
 
-    /// Stores the tools of the calls in an answer. Their hooks are called also if a later service call
-    /// has another set of tools.
+    /// Stores which tools the calls in an answer use. The run calls the hooks of these tools even
+    /// if a later service call has another set of tools.
     pub(crate) fn pin_calls(&mut self, answer: &[Arc<Message>]) {
         answer.iter().for_each(|message| self.call_records.hooks.pin_calls(message));
     }
 
-    /// Stores the tool of a call that an earlier run has requested, or that the call has no tool.
+    /// Stores which tool a call of an earlier run uses. `None` means that the call has no tool.
     pub(crate) fn pin_tool(&mut self, call: CallOfRun, tool: Option<Arc<dyn Tool>>) {
         self.call_records.hooks.pin(call, tool);
     }
@@ -308,8 +317,8 @@ impl RunLog {
         self.call_records.report(message, reports);
     }
 
-    /// Returns the state that earlier attempts at the run have stored, with the numbers of rounds and
-    /// tool calls. Only the first call returns the state of the last round.
+    /// Returns the state that earlier attempts at the run have stored, with the numbers of rounds
+    /// and tool calls. Later calls of this function return the state without the last round.
     pub(crate) fn take_interrupted(&mut self) -> InterruptedRun {
         let staged = self.journal.as_deref_mut().and_then(|journal| journal.take_interrupted());
         let mut interrupted = staged.unwrap_or_default();

@@ -2,9 +2,10 @@
 //!
 //! `PerRunPersistence` begins a [`Run`] and puts it in the request's extensions. The tool loop and
 //! `PerServiceCallPersistence` read it from there. A run contains the loaded history, the messages
-//! added since, and the revision that the next write expects. The history is therefore loaded only once
-//! per run. Without a layer above, the tool loop begins a run without a store, whose events have no
-//! effect until `PerServiceCallPersistence` begins it.
+//! that the run has added, and the revision that the next write expects. The history is therefore
+//! loaded only once per run. If no layer above the tool loop has begun a run, the tool loop creates
+//! a run without a store. Events of this run have no effect until `PerServiceCallPersistence`
+//! begins the run.
 
 mod activity;
 mod answered_calls;
@@ -131,9 +132,10 @@ pub struct Run(Arc<Shared>);
 struct Shared {
     conversation: Conversation,
     log: Mutex<RunLog>,
-    /// The mode and the store of the run. Empty for the run of a tool loop without a persister, whose
-    /// events have no effect. Must be the last field: fields are dropped in order, so all other
-    /// references of the run to the loaded messages are dropped first.
+    /// The mode and the store of the run. Empty until a persister begins the run: until then,
+    /// events of the run have no effect. Must be the last field. Fields are dropped in the order of
+    /// their declaration. All other references of the run to the loaded messages are therefore
+    /// dropped before [`Loaded`].
     stored: OnceCell<Arc<Storage>>,
 }
 
@@ -144,8 +146,9 @@ struct Storage {
     policy: PersistencePolicy,
     store: Arc<dyn HistoryStore>,
     clock: Clock,
-    /// The mode in which this run is stored: the column of the contract that applies to it. May differ
-    /// from `mode` for an answer in the background.
+    /// The mode in which this run is stored, which is the column of the table in `docs/contract.md`
+    /// that applies to the run. Differs from `mode` if the service makes the answer in the
+    /// background.
     stored_as: PersistenceMode,
     /// Whether a tool of another run has begun this run.
     is_nested: bool,
@@ -163,17 +166,19 @@ pub(crate) enum WritePoint {
     End,
 }
 
-/// The number of a service call within its run, from 0: a request extension that a tool loop sets.
+/// A request extension with the number of a service call within its run, counted from 0. The tool
+/// loop inserts the extension.
 ///
-/// A retry between the loop and the persister sends the same number again. The persister does not store
-/// durable messages of that call twice.
+/// A retry layer between the tool loop and the persister sends the same number again. By this
+/// number, the persister recognises the retry, and does not store the messages of the service call
+/// twice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct ServiceCall {
     /// The number of service calls of the run before this one.
     pub ordinal: u32,
 }
 
-/// A request extension that marks the request as already handled by a `PerServiceCallPersistence`.
+/// A request extension that marks a request as already handled by a persister.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PersisterAbove;
 
@@ -193,7 +198,7 @@ impl Run {
         self.stored().map_or(&self.0.conversation, |stored| &stored.conversation)
     }
 
-    /// Returns the mode, which decides when the messages become durable.
+    /// Returns the mode of the run, which decides when its messages become durable.
     pub fn mode(&self) -> PersistenceMode {
         self.stored().map_or(PersistenceMode::PerServiceCall, |stored| stored.mode)
     }
@@ -207,13 +212,13 @@ impl Run {
         }
     }
 
-    /// Returns the mode in which the run is stored, or `None` if no persister has begun the run.
+    /// Returns the mode and the store of the run, or `None` if no persister has begun the run.
     fn stored(&self) -> Option<&Storage> {
         self.0.stored.get().map(|stored| &**stored)
     }
 
-    /// Returns when the run is written. The end of the run in per-run mode, and for answers that the
-    /// service makes in the background in any mode.
+    /// Returns when the run is written: at its end in per-run mode, and also in the other modes if
+    /// the service makes the answer in the background. Otherwise at each service call.
     pub(crate) fn write_point(&self) -> WritePoint {
         match self.stored().map(|stored| stored.stored_as) {
             Some(PersistenceMode::PerRun) => WritePoint::End,
@@ -223,8 +228,9 @@ impl Run {
         }
     }
 
-    /// Returns whether the outcome of each tool is durable before the next service call. Results that
-    /// no service call has sent are then not submitted separately.
+    /// Returns whether the outcome of each tool is stored before the next service call. If `true`,
+    /// the results of tools are not submitted separately when the run ends before that service
+    /// call.
     pub(crate) fn records_each_outcome(&self) -> bool {
         self.stored().is_some_and(|stored| stored.stored_as == PersistenceMode::Journaled)
     }
@@ -238,13 +244,13 @@ impl Run {
         }
     }
 
-    /// Checks, after a service call, that the layer that stores the call is present.
+    /// Checks, after a service call, that a persister below the tool loop has handled the call.
     ///
     /// # Errors
     ///
     /// Returns [`PersistenceError::PersisterMissing`] in journaled mode and under
-    /// [`MissingPersister::Fail`](crate::MissingPersister::Fail). Otherwise the missing layer is logged
-    /// once per run.
+    /// [`MissingPersister::Fail`](crate::MissingPersister::Fail). Otherwise, a missing persister is
+    /// logged once per run.
     pub fn check_persister(&self) -> Result<(), PersistenceError> {
         let mut log = self.log();
         if self.stored().is_none() || !self.persists_below() || log.has_persister {

@@ -1,4 +1,4 @@
-//! The history owner of a run, and which of the run's messages are stored for it.
+//! The history owner of a run, and the selection of the run's messages that are stored.
 
 use std::sync::Arc;
 
@@ -6,22 +6,23 @@ use tower_chat_core::{Message, Part, Role, store::ServiceIdChange};
 
 use crate::{ConflictPolicy, replay::Replay};
 
-/// The selection of a run's messages that are stored.
+/// Which messages of a run are stored, and for which history owner.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Recording {
     /// All messages. The store is the history owner.
     History,
     /// All messages. The service is the history owner, and the stored history is not sent to it.
     RecordOnly,
-    /// All messages. The service has lost its history, and is sent the stored messages.
+    /// All messages. The service has lost its history, so the stored messages are sent to the
+    /// service.
     AfterLoss,
-    /// Only messages that approvals need, because the service does not know approvals.
+    /// Only approval requests and results of calls that needed approval. The service is the history
+    /// owner, but does not store approvals.
     Approvals,
 }
 
 impl Recording {
-    /// Returns the selection of messages that are recorded of a conversation whose history the service
-    /// stores.
+    /// Returns which messages of a conversation are stored if the service is the history owner.
     pub(super) fn of_service_kept(policy: ConflictPolicy) -> Self {
         match policy {
             ConflictPolicy::Fail | ConflictPolicy::StopRecording => Self::Approvals,
@@ -37,7 +38,8 @@ impl Recording {
                 let answered = before.clone().push_answering(&messages);
                 let mut needed = Vec::new();
                 for (message, answered) in messages.into_iter().zip(answered) {
-                    // Results of calls without approval may have the same ids.
+                    // The calls are compared instead of their ids, because a call that needs no
+                    // approval may have the same id.
                     let mut answered = answered.iter().flatten();
                     let answers_approval =
                         message.role == Role::Tool && answered.any(|call| call.needed_approval);
@@ -65,13 +67,15 @@ pub(super) struct Adopted {
 }
 
 impl Adopted {
-    /// Returns the value for an answer after which the store is the history owner. Removes a service id
-    /// from the store, for example after the service has reported the loss of its history.
+    /// Returns the value for an answer after which the store is the history owner. The write of the
+    /// answer removes the service id from the store, for example after the service has lost its
+    /// history.
     pub(super) fn kept_here(recording: Recording) -> Self {
         Self { recording, service_id: None, change: Some(ServiceIdChange::Clear) }
     }
 
-    /// Returns the value for an answer after which the service stores the history under this id.
+    /// Returns the value for an answer after which the service is the history owner, with this
+    /// service id.
     pub(super) fn named(service_id: Arc<str>, recording: Recording) -> Self {
         let change = Some(ServiceIdChange::Set(service_id.clone()));
         Self { recording, service_id: Some(service_id), change }

@@ -1,4 +1,4 @@
-//! Decides whether the stored messages of a run are complete, and marks the end of a run.
+//! Determines whether the stored messages of a run are complete, and marks the end of a run.
 
 use std::sync::Arc;
 
@@ -48,15 +48,16 @@ pub(super) fn response_at_end(messages: &[Arc<Message>]) -> &[Arc<Message>] {
     messages.get(first..).unwrap_or_default()
 }
 
-/// Returns whether `written` begins with an assistant message and calls at the end of `added` have no
-/// results.
+/// Returns whether `written` begins with an assistant message although calls at the end of `added`
+/// have no results.
 pub(super) fn follows_open_calls(added: &[Arc<Message>], written: &[Arc<Message>]) -> bool {
     written.first().is_some_and(|first| first.role == Role::Assistant)
         && !pending_calls(response_at_end(added)).is_empty()
 }
 
-/// Returns the messages of a complete run as its caller received them. Adds the results that only the
-/// record contains. Omits end markers, and partial responses that another message follows.
+/// Returns the messages of a complete run in the form in which the caller received them. Adds
+/// results that only the record contains. Omits end markers, and each partial response that is
+/// followed by another message.
 pub(super) fn as_answered(
     answer: &[Arc<Message>],
     recorded: Option<&[ToolResult]>,
@@ -77,8 +78,8 @@ pub(super) fn as_answered(
     messages
 }
 
-/// Returns the results that the record contains for the unanswered calls at the end of a run. `None`
-/// unless a tool has ended the run or the calls were returned to the caller.
+/// Returns the results that the record contains for the calls without results at the end of a run.
+/// Returns `None` unless a tool has ended the run or the calls were returned to the caller.
 pub(super) async fn recorded_end(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -90,7 +91,8 @@ pub(super) async fn recorded_end(
     results_of_ended_run(store, key, history, &calls).await
 }
 
-/// Returns whether one of these rows contains a result that ended the run and that no message contains.
+/// Returns whether a row contains a result that has ended the run and that is stored only in the
+/// record.
 fn ends_in_record(records: &[ToolRecord]) -> bool {
     records.iter().any(|row| match &row.result {
         RecordedResult::Apart(result) => result.ends_run,
@@ -99,23 +101,24 @@ fn ends_in_record(records: &[ToolRecord]) -> bool {
 }
 
 impl RunLog {
-    /// Returns whether the stored messages do not show the end of the run: its last answer has open calls
-    /// or is paused, and no submitted write marks the end.
+    /// Returns whether the end of the run must still be marked: the last answer of the run has
+    /// calls without results or is paused, and no submitted write contains a mark of the end.
     pub(super) fn has_unmarked_end(&self) -> bool {
         let response = response_at_end(&self.conversation.added);
         !self.is_end_stored && (is_paused(response) || !pending_calls(response).is_empty())
     }
 
-    /// Records that the run has ended, if one of these rows contains a result that ended it. Results of
-    /// concurrent calls may follow in later writes.
+    /// Records in the run log that the end of the run is stored, if one of these rows contains the
+    /// result that has ended the run. Later writes may contain results of concurrent calls.
     pub(super) fn note_end(&mut self, records: &[ToolRecord]) {
         self.is_end_stored |= ends_in_record(records);
     }
 
-    /// Marks the end of a run in its final write, if the last answer does not show the end by itself.
-    /// `messages` are the messages of the write, and `stored` are the same messages in their stored form.
-    /// `response` is the last answer, if an earlier write has stored it. Returns an additional message to
-    /// store, if no other message and no row of the write can contain the mark.
+    /// Marks the end of a run in its final write, unless the last answer is a final answer.
+    /// `messages` are the messages of the write, and `stored` are the same messages in their stored
+    /// form. `response` is the last answer, if an earlier write has stored this answer. If no
+    /// message and no row of the write can contain the mark, returns an additional message with the
+    /// mark.
     pub(super) fn mark_end(
         &mut self,
         messages: &[Arc<Message>],
@@ -151,14 +154,14 @@ impl RunLog {
             return None;
         }
         let is_returned = self.return_calls(response, records);
-        // The run has an answer, or the results of approved calls of earlier runs.
+        // A run with an answer, or with results of approved calls of earlier runs, has begun.
         let has_begun =
             all.iter().any(|message| matches!(message.role, Role::Assistant | Role::Tool));
         (has_begun && !is_returned).then(end_marker)
     }
 
-    /// Records the open calls of an answer as returned to the caller. Returns whether any of them is
-    /// stored.
+    /// Adds rows that record those calls of `response` without results as returned to the caller.
+    /// Returns whether any of these calls is stored.
     fn return_calls(&self, response: &[Arc<Message>], records: &mut Records) -> bool {
         let mut is_returned = false;
         for pending in pending_calls(response) {

@@ -1,4 +1,4 @@
-//! One service call of a run: its new messages and its outcome.
+//! A service call of a run: stores its new messages and its answer.
 
 use std::sync::Arc;
 
@@ -30,12 +30,13 @@ use crate::{
     tool::{CallOfRun, PendingCall},
 };
 
-/// A service call in flight. A complete service call is stored, or held until the end of its run. If the
-/// call fails or is dropped, the policy decides whether its inputs are stored.
+/// A service call in flight. If the service answers, the inputs and the answer are stored at once,
+/// or at the end of the run in per-run mode. If the call fails or is dropped, the policy decides
+/// whether its inputs are stored.
 pub(crate) struct OpenCall {
     run: Run,
     ordinal: Option<u32>,
-    /// The new messages of the service call, numbered.
+    /// The new messages of the service call, with their ids.
     inputs: Vec<Arc<Message>>,
     options: Arc<ChatOptions>,
     /// The rules by which the tool loop decides the next step, if it has reported its policy.
@@ -47,10 +48,11 @@ pub(crate) struct OpenCall {
 
 /// The state of a service call.
 enum CallState {
-    /// The call waits for a slot in the store's queue. If it is dropped in this state, its inputs are
-    /// submitted without a slot.
+    /// The call waits for a slot in the store's queue. If the call is dropped in this state, its
+    /// inputs are submitted without a reserved slot.
     Waiting,
-    /// The service is called. If no slot was available, the write will fail with this error.
+    /// The service was called, and has not answered yet. If the reservation of the slot has failed,
+    /// the write will fail with this error.
     InFlight(Result<Slot, StoreError>),
     /// The write of the call was submitted.
     Settled,
@@ -65,7 +67,8 @@ pub(crate) struct StoredCall {
 }
 
 impl OpenCall {
-    /// Creates a call with these numbered inputs and the options of its request.
+    /// Creates a call with these inputs, which must have their ids, and with the options of its
+    /// request.
     pub(super) fn new(
         run: Run,
         ordinal: Option<u32>,
@@ -73,8 +76,8 @@ impl OpenCall {
         options: Arc<ChatOptions>,
         loop_policy: Option<LoopPolicy>,
     ) -> Self {
-        // If no layer above the tool loop has begun the run, the end of the run is not known, and no
-        // write could store the text.
+        // If no layer above the tool loop has begun the run, this layer does not learn when the run
+        // ends. No later write could then store the text of a failed call.
         let keeps_text = run.policy().keep_partial_text && !run.log().is_alone;
         Self {
             run,
@@ -87,11 +90,12 @@ impl OpenCall {
         }
     }
 
-    /// Waits for a slot in the store's queue before the paid request to the model.
+    /// Waits for a slot in the store's queue. Called before the request to the model, so that the
+    /// model causes no costs if the store accepts no writes.
     ///
     /// # Errors
     ///
-    /// Returns an error if the store accepts no more writes and the policy is to fail.
+    /// Returns an error if the reservation fails and the policy is to fail the call.
     pub(super) async fn reserve(&mut self) -> Result<(), PersistenceError> {
         match reserve_beside(&self.run).await {
             Ok(slot) => self.progress = CallState::InFlight(slot),
@@ -129,14 +133,16 @@ impl OpenCall {
         policy.map_or(Ok(()), |policy| policy.check(answer, Some(self.run.key())))
     }
 
-    /// Submits inputs and answer together before the first await, and waits until they are durable.
+    /// Submits the inputs and the answer in one write at the first poll of the future, and waits
+    /// until this write is durable.
     ///
     /// # Errors
     ///
-    /// If the policy does not allow the answer's service id, nothing of the answer is written, and
-    /// results of tools among the inputs are stored only in the record. If a hook does not allow a call
-    /// that waits for approval to be stored, the inputs are stored as for a failed call.
-    /// [`PersistenceError::NotStored`] contains the answer.
+    /// Returns an error if the answer lacks the run's service id, or has a service id that the
+    /// policy does not allow. The answer is then not stored, and results of tools among the inputs
+    /// are stored only in the record. Returns an error if a hook does not allow a call that waits
+    /// for approval to be stored. The inputs are then stored as for a failed call. Returns
+    /// [`PersistenceError::NotStored`] with the answer if the write fails.
     pub(crate) async fn complete(
         self: Box<Self>,
         answer: Answer,
@@ -146,7 +152,8 @@ impl OpenCall {
             Ok(call) => call.durable().await,
             Err(refused) => {
                 let (error, submission) = *refused;
-                // The failure is only logged, because the caller needs the error of the refusal.
+                // If this write fails, the failure is only logged, because the caller receives the
+                // error of the refusal.
                 let failure = "tool results of a refused service call could not be recorded";
                 logged(&run, submission, failure).await;
                 Err(error)
@@ -154,8 +161,9 @@ impl OpenCall {
         }
     }
 
-    /// Submits inputs and answer. If the answer cannot be stored, submits the inputs that the policy
-    /// stores.
+    /// Submits the inputs and the answer. If the answer must not be stored, submits the inputs or
+    /// results that the policy allows to be stored, and returns the error together with this
+    /// submission.
     fn submit(
         mut self: Box<Self>,
         mut answer: Answer,
@@ -185,7 +193,8 @@ impl OpenCall {
         );
         answer.messages = match run.write_point() {
             WritePoint::EachCall => self.with_approval_requests(unasked.clone()),
-            // The tool loop may have received some of the messages before the end of the answer.
+            // The tool loop replaces the calls itself in this mode, because it receives messages
+            // before the end of the answer.
             WritePoint::End => unasked.clone(),
         };
         if let Err(refused) = log.call_records.keep_pending_calls(&answer.messages) {
@@ -236,8 +245,8 @@ impl OpenCall {
         }
     }
 
-    /// Returns the calls that start after the answer is stored. A loop that does not report its policy
-    /// may run every tool that the answer requests.
+    /// Returns the calls whose tools start after the answer is stored. If the tool loop has not
+    /// reported its policy, these are all calls of the answer without results.
     fn first_calls(&self, step: Option<&NextStep>, answer: &[Arc<Message>]) -> Vec<CallOfRun> {
         match self.loop_policy.as_ref().zip(step) {
             Some((policy, step)) => policy.first_calls(step),
@@ -245,9 +254,10 @@ impl OpenCall {
         }
     }
 
-    /// Submits those inputs of a failed service call that the policy stores, and waits until the outcome
-    /// is known. If the request has not reached the service, only results are stored, because the user's
-    /// message is not an unanswered question in this case.
+    /// Submits those inputs of a failed service call that the policy selects, and waits until they
+    /// are stored or their failure is logged. If the request has not reached the service, only
+    /// inputs up to the last result are stored, because the service has not received the user's
+    /// message.
     pub(crate) async fn fail(mut self: Box<Self>, error: &BoxError) {
         let slot = self.take_slot();
         let run = self.run.clone();
@@ -260,7 +270,7 @@ impl OpenCall {
         logged(&run, submission, "the inputs of a failed service call could not be stored").await;
     }
 
-    /// Submits the part of a failed service call that `kept` selects.
+    /// Submits those inputs of a failed or dropped service call that `kept` selects.
     fn unanswered(&mut self, slot: Result<Slot, StoreError>, kept: UnansweredInputs) -> Submission {
         let (ordinal, inputs) = (self.ordinal, std::mem::take(&mut self.inputs));
         let event = Event::Unanswered { ordinal, inputs, text: self.streamed_text(), kept };
@@ -271,7 +281,8 @@ impl OpenCall {
         self.streamed.take().and_then(|streamed| streamed.text())
     }
 
-    /// Returns the slot. Must be called once. Afterwards, dropping the call stores nothing.
+    /// Returns the slot, and marks the call as settled, so that dropping the call stores nothing.
+    /// Must be called only once.
     fn take_slot(&mut self) -> Result<Slot, StoreError> {
         match std::mem::replace(&mut self.progress, CallState::Settled) {
             CallState::Waiting => Ok(Slot::unbounded()),
@@ -282,7 +293,8 @@ impl OpenCall {
 }
 
 impl Drop for OpenCall {
-    /// Stores the inputs by the policy if the caller disconnects before the end of the answer.
+    /// If the caller disconnects before the end of the answer, submits the inputs that the policy
+    /// selects for a dropped call.
     fn drop(&mut self) {
         if let CallState::Settled = self.progress {
             return;
@@ -294,7 +306,7 @@ impl Drop for OpenCall {
 }
 
 impl StoredCall {
-    /// Waits until the answer is durable, or until its failure is handled.
+    /// Waits until the write of the answer is durable, or is in the outbox.
     ///
     /// # Errors
     ///
@@ -316,8 +328,8 @@ impl StoredCall {
     }
 }
 
-/// Returns an answer that was already submitted. If `write` is set, the answer may not be durable, and
-/// the write is submitted again.
+/// Returns an answer that was already submitted. If `write` is `Some`, the answer may not be
+/// durable, so the write is submitted again.
 pub(super) fn submit_again(
     run: &Run,
     log: &RunLog,

@@ -1,4 +1,4 @@
-//! The service id of a run: which id applies when the run begins, and after each answer.
+//! Determines the service id of a run when the run begins, and after each answer.
 
 use std::sync::Arc;
 
@@ -10,7 +10,8 @@ use super::{
 };
 use crate::{ConflictPolicy, PersistenceError};
 
-/// Returns the service id of a run that begins: that of the request, or else the stored one.
+/// Returns the service id of a run that begins: the id in the request, or the stored id if the
+/// request has none.
 ///
 /// # Errors
 ///
@@ -36,7 +37,8 @@ pub(super) fn agreed_service_id(
 ///
 /// # Errors
 ///
-/// Returns an error if the policy does not allow the service id. The error contains the answer.
+/// Returns an error, with the answer, if the answer lacks the run's service id or has a service id
+/// that the policy does not allow.
 pub(super) fn adopt_answer(
     run: &Run,
     log: &mut RunLog,
@@ -50,7 +52,8 @@ pub(super) fn adopt_answer(
 ///
 /// # Errors
 ///
-/// Returns an error if the policy does not allow the id. The error contains the answer.
+/// Returns an error, with the answer, if the answer lacks the run's service id or has a service id
+/// that the policy does not allow.
 fn adopt_service_id(run: &Run, log: &RunLog, answer: &Answer) -> Result<Adopted, PersistenceError> {
     let policy = run.policy().conflict;
     let current = log.conversation.service_id.as_ref();
@@ -86,8 +89,8 @@ fn adopt_service_id(run: &Run, log: &RunLog, answer: &Answer) -> Result<Adopted,
                     answer: answer(),
                 });
             }
-            // The staged messages of a journaled run will be committed, so the other messages of the run
-            // are stored too.
+            // The commit of a journaled run adds the staged messages to the history, so the run
+            // must store its other messages too.
             let recording = match log.journal {
                 Some(_) => Recording::RecordOnly,
                 None => Recording::of_service_kept(policy),
@@ -99,8 +102,9 @@ fn adopt_service_id(run: &Run, log: &RunLog, answer: &Answer) -> Result<Adopted,
 }
 
 impl RunLog {
-    /// Returns the service id if the service stores the history and has not answered in this run. Such a
-    /// run can begin again with the stored messages in place of the id, without running a tool again.
+    /// Returns the service id if the service stores the history and has not answered in this run.
+    /// If the service has lost its history, such a run can begin again and send the stored messages
+    /// instead of the id. No tool runs twice, because none has run.
     pub(crate) fn service_id_before_answer(&self) -> Option<Arc<str>> {
         self.conversation.service_id.clone().filter(|_| !self.calls.is_answered)
     }

@@ -1,4 +1,5 @@
-//! Starts a service call: finds its new messages and builds the request for the model client.
+//! Starts a service call: determines which of its messages are new, and builds the request for the
+//! model client.
 
 use std::sync::Arc;
 
@@ -23,22 +24,24 @@ use crate::{
     transcript::Step,
 };
 
-/// Whether a service call has to be made.
+/// The start of a service call: whether the service must be called.
 pub(crate) enum StartedCall {
     /// The service must be called.
     Call(Box<OpenCall>),
-    /// The same service call was answered before. Its answer is submitted again unless it is known to
-    /// be durable. A store recognises writes that it already has.
+    /// An earlier attempt at the same service call was answered. Its answer is returned. If the
+    /// write of this answer may not be durable, the write is submitted again, and the store
+    /// recognises a write that it has already applied.
     Answered(Box<StoredCall>),
 }
 
-/// Finds the new messages of a service call. Unless the call was already answered, also builds the
-/// request for the model client.
+/// Determines the new messages of a service call, and builds the request for the model client. If
+/// the same service call was already answered, returns the answer instead.
 ///
 /// # Errors
 ///
-/// Returns an error if the tool loop sent stored messages again and they cannot be distinguished
-/// from new ones, or if a dangling call may not be replayed.
+/// Returns an error if the tool loop has sent stored messages again and these messages cannot be
+/// distinguished from new messages. Also returns an error if the history contains a dangling call
+/// that the policy does not allow to be replayed.
 pub(crate) fn start_call(
     run: &Run,
     request: &mut ChatRequest,
@@ -47,7 +50,8 @@ pub(crate) fn start_call(
     let mut log = run.log();
     log.remove_history(request);
     if log.is_alone && request.history_len() > 0 {
-        // The loop sends these messages only with its first service call.
+        // The tool loop sends these messages only with its first service call, so later calls read
+        // them from the run log.
         log.calls.above = request.history();
     }
     let sent = match ordinal {
@@ -61,8 +65,8 @@ pub(crate) fn start_call(
             return Ok(StartedCall::Answered(Box::new(again)));
         }
         Some(Attempt::Unanswered { rest }) => rest.clone(),
-        // The run is resumed and no layer above the tool loop has begun it. The request begins with the
-        // stored part of the input.
+        // No layer above the tool loop has begun the run. If the run is resumed, the request of the
+        // first service call begins with the messages that are already stored.
         None if ordinal == Some(0) && log.is_alone => {
             own_messages(request).into_iter().skip(log.conversation.added.len()).collect()
         }
@@ -92,7 +96,7 @@ pub(crate) fn start_call(
         None => !log.calls.is_answered,
     };
     let new_to_model = match log.mode {
-        // The input is already staged, but new for the model.
+        // The input is already staged, but the model has not received it.
         PersistenceMode::Journaled if is_first && ordinal.is_none() => sent.max(inputs.len()),
         PersistenceMode::Journaled if is_first => own_messages(request).len(),
         _ => inputs.len(),
@@ -127,7 +131,8 @@ fn unsubmitted(
     }
     let observed = match log.observe_call(run.conversation(), request) {
         Ok(observed) if !log.held.is_broken => observed,
-        // The answer of the loop may contain all rounds of the run.
+        // The messages cannot be compared. They are not held, because the loop may return all
+        // rounds of the run in its answer.
         _ if log.mode == PersistenceMode::PerRun => {
             log.held.is_broken = true;
             return Ok(NewOfCall::Unknown);
@@ -144,7 +149,8 @@ fn unsubmitted(
     })
 }
 
-/// Returns the last response of a complete run, for a request that repeats its final service call.
+/// Returns the last response of a complete run, as the answer to a request that repeats the final
+/// service call of this run.
 fn last_response(run: &Run, log: &RunLog) -> StoredCall {
     let response = response_at_end(&log.conversation.added).iter().map(without_mark);
     let mut finish = Finish::stop();
@@ -154,13 +160,13 @@ fn last_response(run: &Run, log: &RunLog) -> StoredCall {
     submit_again(run, log, None, answer, None)
 }
 
-/// The part of a service call's request that is not stored yet.
+/// The messages in the request of a service call that are not stored yet.
 enum NewOfCall {
     Messages(Vec<Arc<Message>>),
     /// The same service call was made before.
     Nothing,
-    /// In a run that is stored at its end: the messages of the request do not continue those of the
-    /// earlier calls.
+    /// The run is stored at its end, and the messages of the request do not continue the messages
+    /// of the run's earlier service calls.
     Unknown,
 }
 
@@ -170,14 +176,15 @@ fn unanswered_len(own: &[Arc<Message>]) -> usize {
 }
 
 impl RunLog {
-    /// Returns the loop's messages that are not stored yet. `own` must be in the run's order.
+    /// Returns those of the tool loop's messages `own` that are not stored yet. `own` must be in
+    /// the order in which the run adds messages.
     pub(super) fn not_stored_of(&self, mut own: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
         if let Some(last) = own.iter().rposition(|message| self.is_stored(message)) {
             own.drain(..=last);
         }
         if self.mode == PersistenceMode::Journaled && !self.calls.is_answered {
-            // The input is staged although no answered service call has sent it. A loop may have
-            // removed the ids of its messages.
+            // The input is already staged before the first service call is answered. Contents are
+            // compared, because a tool loop may have removed the ids of the messages.
             let is_same = |(own, added): &(&Arc<Message>, &Arc<Message>)| {
                 own.id.is_none() && own.role == added.role && own.parts == added.parts
             };
@@ -188,9 +195,9 @@ impl RunLog {
         own
     }
 
-    /// Returns whether a message is stored, by its id. The id must belong to a message of the loaded
-    /// history, or to a message of this run. A message of this run must also have the stored content,
-    /// unless hooks may have changed the stored content.
+    /// Returns whether a message is stored. This is true if the loaded history contains its id, or
+    /// if this run has stored a message with this id and the same content. The content may differ
+    /// if hooks may have changed the stored content.
     fn is_stored(&self, message: &Arc<Message>) -> bool {
         let Some(id) = message.id else { return false };
         if id.run != self.run {
@@ -207,8 +214,8 @@ impl RunLog {
 }
 
 impl RunLog {
-    /// Removes the history that a layer above has put before the input, because this layer adds the history
-    /// to each service call.
+    /// Removes from a request the history that a layer above has put before the input, because the
+    /// persister adds the history to each service call.
     pub(crate) fn remove_history(&self, request: &mut ChatRequest) {
         let count = self.history_in_request.len();
         let Some(first) = request.history_len().checked_sub(count).filter(|_| count > 0) else {
@@ -223,7 +230,8 @@ impl RunLog {
         }
     }
 
-    /// Puts the history before the messages of a service call, unless they contain it already.
+    /// Puts the history before the messages of a service call whose new messages are unknown. Does
+    /// nothing if a layer above has already put the history into the request.
     fn address_unknown(&self, request: &mut ChatRequest) {
         if self.history_in_request.is_empty() {
             let own: Messages = own_messages(request).into_iter().collect();
@@ -234,16 +242,17 @@ impl RunLog {
         request.extensions.insert(PersisterAbove);
     }
 
-    /// Builds the request for the model client: the history first, with a mark that a persister has
-    /// handled it. `unsent` is the number of the run's messages that no service call has sent yet,
-    /// whether stored or not.
+    /// Builds the request for the model client: puts the history first, and marks the request as
+    /// handled by a persister. `unsent` is the number of the run's messages, stored or not, that no
+    /// service call has sent yet.
     pub(super) fn address_model(&self, request: &mut ChatRequest, replay: &Replay, unsent: usize) {
         let mut prefix = request.history();
         if prefix.is_empty() && self.conversation.service_id.is_none() {
             prefix = self.calls.above.clone();
         }
         let (messages, history_len) = if self.conversation.service_id.is_some() {
-            // A retry sends all messages again, although some of them may be stored already.
+            // The service has the history, so only the request's own messages are sent. A retry
+            // sends all of them again, even if some are already stored.
             let mut own = Replay::lenient();
             own_messages(request).iter().for_each(|message| own.push(message));
             (own.view(), prefix.len())

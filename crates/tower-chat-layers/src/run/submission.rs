@@ -1,4 +1,4 @@
-//! A submitted write, and the handling of its failure.
+//! Submits writes to a store, and handles their failure.
 
 use std::sync::Arc;
 
@@ -13,15 +13,17 @@ use tower_chat_core::{
 
 use crate::StoreFailure;
 
-/// Submitted writes, together with earlier writes from the outbox. Empty after their outcome is known.
+/// Submitted writes, preceded by the conversation's writes from the outbox. Empty after
+/// [`outcome`](Self::outcome) has returned the outcome of the writes.
 ///
-/// The store owns the writes as soon as this value exists. Dropping the value does not cancel them. A
-/// failure after the drop is logged, and the writes are added to the outbox if the policy requires it.
+/// The store receives the writes when this value is created. Dropping the value does not cancel the
+/// writes. If a write fails after the drop, the failure is logged, and the writes are added to the
+/// outbox if the policy is [`StoreFailure::Continue`].
 pub(crate) struct Submission(Option<Pending>);
 
 struct Pending {
     ticket: Ticket,
-    /// The submitted writes that are not known to be durable. More than one if the outbox was not empty.
+    /// Copies of the submitted writes: the writes from the outbox, followed by the new writes.
     writes: Vec<Write>,
     /// The number of `writes`, counted from the first, that come from the outbox.
     waited: usize,
@@ -29,7 +31,7 @@ struct Pending {
     policy: StoreFailure,
 }
 
-/// A submission that failed permanently.
+/// A submission that failed, and whose messages are not all in the outbox.
 pub(crate) struct FailedSubmission {
     pub(crate) source: StoreError,
     /// The messages that are neither stored nor in the outbox.
@@ -42,8 +44,9 @@ impl Submission {
         Self(None)
     }
 
-    /// Submits writes to one conversation, after its writes in the outbox. If `slot` is an error, all
-    /// writes fail with this error. Without a store, nothing is submitted.
+    /// Submits the writes in the outbox of a conversation, followed by the `new` writes to the same
+    /// conversation. If `slot` is an error, all these writes fail with this error. If `store` is
+    /// `None`, nothing is submitted.
     pub(crate) fn submit(
         store: Option<&Arc<dyn HistoryStore>>,
         policy: StoreFailure,
@@ -70,8 +73,8 @@ impl Submission {
         Self(Some(Pending { ticket, writes: copies, waited, store: store.clone(), policy }))
     }
 
-    /// Waits for the outcome of the writes. Returns the number of messages that are now in the outbox, or
-    /// `None` if there was nothing to write.
+    /// Waits for the outcome of the writes. Returns the number of messages that are now in the
+    /// outbox, or `None` if no writes were submitted.
     pub(crate) async fn outcome(&mut self) -> Result<Option<usize>, FailedSubmission> {
         let Some(pending) = &mut self.0 else { return Ok(None) };
         let outcome = (&mut pending.ticket).await;
@@ -95,7 +98,8 @@ impl Pending {
             && !is_conflict
             && outbox.keep_unsaved(&self.writes).is_ok();
         if !is_retained {
-            // Writes from the outbox return there, unless a conflict prevents them permanently.
+            // Writes that came from the outbox are added to the outbox again. After a conflict they
+            // are not, because the store would refuse them again.
             let earlier = self.writes.get(..waited).unwrap_or_default();
             if !is_conflict && outbox.keep_unsaved(earlier).is_ok() {
                 self.writes.drain(..waited);
@@ -118,8 +122,8 @@ impl Pending {
 }
 
 impl Drop for Submission {
-    /// Starts a task that waits for the outcome, because a failed write would otherwise be lost together
-    /// with the dropped future.
+    /// Starts a task that waits for the outcome. Without this task, the failure of a write would be
+    /// lost when the caller drops the future that awaits the outcome.
     fn drop(&mut self) {
         let Some(mut pending) = self.0.take() else { return };
         if let Some(outcome) = (&mut pending.ticket).now_or_never() {
@@ -132,9 +136,9 @@ impl Drop for Submission {
     }
 }
 
-/// Returns whether both values are the same write. The write id is not sufficient: a write without
-/// messages has the id of the next write with messages, and the writes of two attempts at one run can have
-/// the same id and different incarnations.
+/// Returns whether both values are the same write. Comparing the write ids is not sufficient: a
+/// write without messages has the same id as the next write with messages, and writes of two
+/// attempts at one run can have the same id and different incarnations.
 fn is_repetition(one: &Write, other: &Write) -> bool {
     one.id() == other.id()
         && one.expected() == other.expected()
@@ -157,9 +161,10 @@ impl Watch {
 }
 
 impl Drop for Watch {
-    /// Adds the writes to the outbox if the policy is to continue, because without a running runtime no
-    /// task can wait for their outcome. The outbox submits the writes again, and the store recognises
-    /// durable ones by their write id.
+    /// Adds the writes to the outbox if the policy is [`StoreFailure::Continue`], because no task
+    /// waits for their outcome: there is no runtime, or the runtime has stopped the task. The
+    /// writes are submitted again with the next write. The store recognises writes that are already
+    /// durable by their write ids.
     fn drop(&mut self) {
         let Some(pending) = self.0.take() else { return };
         if pending.policy == StoreFailure::Continue {

@@ -1,4 +1,4 @@
-//! The start and the outcome of a tool call, until a message contains its result.
+//! Stores the start and the outcome of a tool call before a message contains its result.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -26,8 +26,8 @@ use crate::{
     tool::{CallOfRun, Retained, ToolOutcome, ToolReport},
 };
 
-/// Stores that calls are about to run, and claims those that waited for approval. If several attempts
-/// claim the same call, only one of the claims succeeds.
+/// Stores that the tools of these calls are about to start, and claims those calls that waited for
+/// approval. If several attempts claim the same call, only one of these claims succeeds.
 ///
 /// # Errors
 ///
@@ -41,15 +41,16 @@ pub(crate) async fn tools_started(
     if let Err(PersistenceError::NotStored(lost)) = &started
         && let StoreError::Conflict(_) | StoreError::Claimed { .. } = lost.source
     {
-        // Another attempt runs the calls.
+        // The claims are not withdrawn, because another attempt has claimed the calls.
         run.log().keep_claims();
     }
     started
 }
 
-/// Stores the outcome of a call, and that the call `next` is about to run. `beside` are the outcomes of
-/// calls of the same round that were not run. `ends_run` is `true` if the tool has ended the run. If the
-/// caller disconnects before the store has a slot, the outcome is submitted without one.
+/// Stores the outcome of a call, and that the tool of the call `next` is about to start. `beside`
+/// are the outcomes of calls of the same round that were not run. `ends_run` is `true` if the tool
+/// has ended the run. If the caller disconnects while the outcome waits for a slot in the store's
+/// queue, the outcome is submitted without a slot.
 ///
 /// # Errors
 ///
@@ -65,8 +66,8 @@ pub(crate) async fn tool_finished(
     if call.0.run != run.id() {
         run.log().approved_calls.note_outcome(&outcome);
     }
-    // The claim is a separate write, because a refused claim would also refuse an outcome in the same
-    // write.
+    // The claim of the next call is a separate write. In the same write, a refused claim would
+    // prevent the outcome from being stored.
     let (claim, next): (Vec<_>, Vec<_>) = next.into_iter().partition(|next| next.0.run != run.id());
     let next = next.into_iter().next();
     let mut pending = PendingOutcome {
@@ -81,7 +82,8 @@ pub(crate) async fn tool_finished(
     tools_started(run, claim).await
 }
 
-/// Stores the write of an event, in addition to the writes of the run itself.
+/// Applies an event and waits until its write is durable. Reserves a slot in the store's queue only
+/// if the event causes a write.
 ///
 /// # Errors
 ///
@@ -94,9 +96,9 @@ pub(crate) async fn write_beside(run: &Run, event: Event) -> Result<(), Persiste
     run.settled(submission, || None).await
 }
 
-/// Returns a slot for a write in addition to those of the run itself. For a run that is stored at its
-/// end, this slot has no limit: the run occupies a slot from its begin to its end, and would wait for
-/// itself.
+/// Returns a slot in the store's queue for a write before the end of the run. For a run that is
+/// stored at its end, returns an unbounded slot: this run already occupies a slot until its end,
+/// and could otherwise wait forever for a second slot.
 pub(super) async fn reserve_beside(
     run: &Run,
 ) -> Result<Result<Slot, StoreError>, PersistenceError> {
@@ -106,8 +108,8 @@ pub(super) async fn reserve_beside(
     }
 }
 
-/// The outcome of a call before its submission. If the caller disconnects while it waits for a slot,
-/// the drop submits the outcome without one.
+/// The outcome of a call before its submission. If this value is dropped while the caller waits for
+/// a slot, the outcome is submitted without a slot.
 struct PendingOutcome<'a> {
     run: &'a Run,
     event: Option<Event>,
@@ -121,7 +123,7 @@ impl Drop for PendingOutcome<'_> {
     }
 }
 
-/// A stored call.
+/// The stored form of a call.
 struct StoredCall {
     stored: StoredPosition,
     held: HeldCall,
@@ -139,8 +141,8 @@ impl StoredCall {
 }
 
 impl RunLog {
-    /// Adds rows for calls that are about to run, and returns the claims for those that waited for
-    /// approval. A call that is not stored has neither.
+    /// Adds rows for calls whose tools are about to start, and returns the claims for those calls
+    /// that waited for approval. Adds no row and no claim for a call that is not stored.
     pub(super) fn start_rows(
         &self,
         calls: &[CallOfRun],
@@ -170,9 +172,9 @@ impl RunLog {
         claims
     }
 
-    /// Adds rows with the outcomes of calls, for results that no message contains yet. The tools' hooks
-    /// and the truncation are applied. A call that waited for approval remains pending until its result
-    /// is part of the history.
+    /// Adds rows with the outcomes of calls, for results that no message contains yet. Applies the
+    /// tools' hooks and the truncation to the results. A call that waited for approval remains
+    /// pending until its result is part of the history.
     pub(super) fn outcome_rows(
         &self,
         outcomes: &[ToolOutcome],
@@ -203,8 +205,8 @@ impl RunLog {
         }
     }
 
-    /// Returns the outcomes of those calls that results in these messages answer. Omits calls that needed
-    /// approval, because the tool loop records their outcomes when their tools finish.
+    /// Returns the outcomes of the calls whose results are in these messages. Omits calls that
+    /// needed approval, because the tool loop records their outcomes when their tools finish.
     pub(super) fn outcomes_in(&self, inputs: &[Arc<Message>]) -> Vec<ToolOutcome> {
         if inputs.iter().all(|message| message.results().next().is_none()) {
             return Vec::new();
@@ -224,12 +226,13 @@ impl RunLog {
         outcomes
     }
 
-    /// Returns the row of a stored call before its start.
+    /// Returns the row that a stored call has before its tool starts.
     pub(super) fn call_row(&self, call: CallOfRun) -> Option<ToolRecord> {
         Some(self.stored_call(call, &[])?.row())
     }
 
-    /// Returns a call in `messages`, which are about to be stored, or a stored call.
+    /// Returns the stored form of a call. Finds calls in `messages`, which are about to be stored,
+    /// and calls that are already stored.
     fn stored_call(&self, call: CallOfRun, messages: &[Arc<Message>]) -> Option<StoredCall> {
         let stored = self.stored_position(call)?;
         let held = self.held_call(call, messages)?;

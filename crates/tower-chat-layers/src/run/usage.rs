@@ -14,7 +14,7 @@ pub(super) struct UnreportedUsage {
 }
 
 impl UnreportedUsage {
-    /// Adds the usage of an answered service call.
+    /// Adds the usage in the answer of a service call.
     pub(super) fn note(&mut self, answer: &Answer, prices: Option<&PriceList>) {
         let Answer { messages, finish, .. } = answer;
         let calls = messages.iter().map(|message| message.asked_calls().count() as u64).sum();

@@ -1,4 +1,4 @@
-//! One write of a run: its contents and its submission.
+//! Builds the contents of one write of a run, and submits the write.
 
 use std::sync::Arc;
 
@@ -32,7 +32,7 @@ use super::{
 };
 use crate::{NotStored, PersistenceError, StoreFailure, replay::mark_ended_by};
 
-/// The contents of a write, in the form in which they are stored.
+/// The contents of a write in their stored form.
 struct Contents {
     stored: Vec<Arc<Message>>,
     records: Records,
@@ -66,15 +66,15 @@ impl Run {
         }
     }
 
-    /// Applies an event as `record` does, in a context that cannot await.
+    /// Applies an event and submits its write without waiting for the outcome.
     pub(crate) fn note(&self, event: Event) {
         let slot = Ok(Slot::unbounded().without_blocking());
         let submission = self.record(&mut self.log(), slot, event).0;
         drop(submission);
     }
 
-    /// Applies an event and waits until its write is durable. The write is submitted before the first
-    /// await.
+    /// Applies an event and waits until its write is durable, or is in the outbox. The write is
+    /// submitted at the first poll of the future.
     ///
     /// # Errors
     ///
@@ -84,10 +84,11 @@ impl Run {
         self.settled(submission, || None).await
     }
 
-    /// Reserves a slot in the store's queue. Under [`StoreFailure::Continue`], returns the error of a
-    /// failed reservation in place of the slot, and the write then fails with this error.
+    /// Reserves a slot in the store's queue. If the reservation fails under
+    /// [`StoreFailure::Continue`], returns `Ok` with the error. The write that uses this value then
+    /// fails with the error.
     ///
-    /// A nested run does not wait for a slot, because the outer runs may hold all slots until the
+    /// A nested run does not wait for a slot, because the outer runs may occupy all slots until the
     /// nested run ends.
     pub(crate) async fn reserve(&self) -> Result<Result<Slot, StoreError>, PersistenceError> {
         let Some(stored) = self.stored() else { return Ok(Ok(Slot::unbounded())) };
@@ -104,7 +105,8 @@ impl Run {
         }
     }
 
-    /// Waits for a submission. Its failure fails the call, and the error contains the answer.
+    /// Waits for the outcome of a submission. If the submission fails, the error contains the value
+    /// of `answer`.
     pub(super) async fn settled(
         &self,
         mut submission: Submission,
@@ -122,15 +124,16 @@ impl Run {
     }
 }
 
-/// Stores the rest of a run after its answer is complete. An earlier attempt has added the first `before`
-/// messages of the answer. If each service call was stored separately, only rows of the record remain,
-/// and a failure of their write is only logged.
+/// Stores what a run has not stored yet, after its answer is complete. An earlier attempt has added
+/// the first `before` messages of the answer. In per-service-call mode, only results at the end of
+/// the run remain to be stored, in the record. A failure of this write is only logged.
 ///
 /// # Errors
 ///
-/// Returns [`PersistenceError::NotStored`], with the answer. Also returns an error, with the answer, if a
-/// run that is stored at its end cannot be stored because of its service id, or because a hook does not
-/// allow a call that waits for approval to be stored.
+/// Returns [`PersistenceError::NotStored`], with the answer. For a run that is stored at its end,
+/// also returns an error with the answer if the answer lacks the run's service id or has a service
+/// id that the policy does not allow, or if a hook does not allow a call that waits for approval to
+/// be stored.
 pub(crate) async fn complete_run(
     run: &Run,
     slot: Result<Slot, StoreError>,
@@ -157,7 +160,8 @@ pub(crate) async fn complete_run(
     Ok(answer)
 }
 
-/// Numbers the answer of a run that is stored at its end, and checks whether it can be stored.
+/// Sets the message ids in the answer of a run that is stored at its end. Checks that the policy
+/// and the hooks allow the answer to be stored.
 fn complete_held(
     run: &Run,
     log: &mut RunLog,
@@ -165,7 +169,8 @@ fn complete_held(
     before: usize,
 ) -> Result<(), PersistenceError> {
     if !log.has_persister {
-        // No layer below has seen the service calls.
+        // No persister has received the service calls, so the service id of the answer was not
+        // compared yet.
         let is_of_model = answer.messages.iter().any(|message| message.role == Role::Assistant)
             || answer.finish.usage != Usage::default();
         let adopted = match is_of_model {
@@ -186,8 +191,8 @@ fn complete_held(
     })
 }
 
-/// Discards the staged messages of a refused run if they contain no answer of the model. A failure is
-/// only logged, because the caller needs the error of the refusal.
+/// Discards the staged messages of a refused run if they contain no answer of the model. If the
+/// discard fails, the failure is only logged, because the caller receives the error of the refusal.
 pub(crate) async fn discard_input(run: &Run) {
     let slot = Ok(Slot::unbounded());
     let submission = run.record(&mut run.log(), slot, Event::InputRefused).0;
@@ -195,8 +200,8 @@ pub(crate) async fn discard_input(run: &Run) {
     logged(run, submission, failure).await;
 }
 
-/// Adds messages to the run and submits their write. Returns the write, or `None` if there is nothing to
-/// write. Results that are not part of the history are stored only in the record.
+/// Adds messages to the run and submits their write. Returns the write, or `None` if there is
+/// nothing to write. The results in `left_out` are stored only in the record.
 pub(super) fn submit(
     run: &Run,
     log: &mut RunLog,
@@ -217,13 +222,14 @@ pub(super) fn submit(
     let contents = contents(run, log, &mut messages, &mut write, service_id);
     added.iter().for_each(|message| log.conversation.replay.push(message));
     let closes = contents.close.is_some() && log.is_open();
-    // Without a write, the end of an attempt would hide that another attempt has written.
+    // A fenced attempt makes a write even without contents. Otherwise, the attempt would end
+    // without an error although another attempt has written.
     let is_fence = write.ends_run && log.fenced.is_some();
     if contents.is_empty() && !closes && !is_fence {
         return (log.submit_unsettled(run, slot, write.ends_run), None);
     }
-    // A claim protects a tool only after the claim is durable, so the call fails if the write of the
-    // claim fails.
+    // If the write of a claim fails, the tool must not run, because another attempt could claim the
+    // call.
     let failure = match contents.claims.is_empty() {
         true => run.store_failure(),
         false => StoreFailure::FailCall,
@@ -240,8 +246,8 @@ pub(super) fn submit(
     (Submission::submit(run.store(), failure, slot, writes), Some(write))
 }
 
-/// Returns the contents of a write of these messages. Adds a message that marks the end of the run,
-/// if the mark needs a message.
+/// Returns the contents of a write with these messages. If the end of the run must be marked and no
+/// message of the write can contain the mark, adds a message with the mark.
 fn contents(
     run: &Run,
     log: &mut RunLog,
@@ -295,12 +301,12 @@ fn contents(
     Contents { stored, records, claims, service_id, close: write.close }
 }
 
-/// Returns the contents as a write of this run, staged if the run is journaled.
+/// Returns a write of this run with these contents. The write of a journaled run is staged.
 fn as_write(run: &Run, log: &mut RunLog, contents: Contents, id: MessageId) -> Write {
     let Contents { stored, records, claims, service_id, close } = contents;
     let records = records.into_rows();
-    // A write that closes the run reports usage even without messages, because no write of the run
-    // follows.
+    // A write that closes the run reports usage even if it has no messages, because this is the
+    // last write of the run.
     let activity = activity(run, log, !stored.is_empty() || close.is_some());
     let mut write = Write::new(run.key().clone(), id, log.conversation.revision, stored)
         .with_activity(activity);
@@ -326,8 +332,8 @@ fn as_write(run: &Run, log: &mut RunLog, contents: Contents, id: MessageId) -> W
     }
 }
 
-/// Waits for a submission. Its failure is only logged, because the caller reports another error, or
-/// must still receive the complete answer of the model.
+/// Waits for the outcome of a submission, and logs a failure with the text `failure`. For callers
+/// that report another error, or that must return the complete answer of the model.
 pub(super) async fn logged(run: &Run, mut submission: Submission, failure: &'static str) {
     if let Err(FailedSubmission { source, .. }) = submission.outcome().await {
         tracing::error!(
@@ -338,8 +344,9 @@ pub(super) async fn logged(run: &Run, mut submission: Submission, failure: &'sta
     }
 }
 
-/// Returns the error of a write that failed. If another run has written first, also records the outcomes
-/// of approved calls, because their tools have run.
+/// Returns the error of a write that failed. If the write failed because another run has written
+/// first, also records the outcomes of approved calls in a separate write, because the tools of
+/// these calls have run.
 async fn refused_write(
     run: &Run,
     failed: FailedSubmission,
@@ -365,13 +372,14 @@ impl Contents {
 }
 
 impl RunLog {
-    /// Returns the unsettled writes of this run, followed by `write`. The store recognises the writes
-    /// that it already has, and applies those that it has refused before.
+    /// Returns the unsettled writes of this run, followed by `write`. The store recognises those of
+    /// these writes that it has already applied, and applies the others.
     pub(super) fn with_unsettled(&self, write: Write) -> Vec<Write> {
         self.unsettled.iter().cloned().chain([write]).collect()
     }
 
-    /// If the run ends, submits its unsettled writes again, so that the caller receives their failure.
+    /// If the run ends, submits its unsettled writes again, so that the caller receives an error if
+    /// they fail.
     fn submit_unsettled(
         &self,
         run: &Run,

@@ -1,4 +1,4 @@
-//! Logs calls without a result when a run begins.
+//! When a run begins, logs the calls that have no result.
 
 use std::sync::Arc;
 
@@ -6,9 +6,10 @@ use tower_chat_core::{ConversationKey, Message, Messages};
 
 use crate::{replay::Replay, telemetry};
 
-/// Logs the stored calls that have no result in the history or in the run's own input, and the form in
-/// which the model receives them. Calls of the last run, and calls without a run id, are logged as a
-/// warning. Older calls are not, because an earlier run has logged them.
+/// Logs the stored calls that have no result in the history or in the run's own input, and the form
+/// in which the model receives these calls. Calls of the last run, and calls without a run id, are
+/// logged as a warning. Older calls cause no warning, because an earlier run has logged the
+/// warning.
 pub(super) fn warn_of_dangling(
     key: &ConversationKey,
     history: &Messages,

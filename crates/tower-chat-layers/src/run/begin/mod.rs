@@ -1,6 +1,6 @@
-//! The steps of a run's begin: open the head, load the history, take the input, and resume an open run.
-//! Each step returns a type that the next step needs. The model is called after all of them, so a store
-//! that cannot be read causes no costs.
+//! Begins a run in four steps: opens the head, loads the history, takes the input, and resumes an
+//! open run. The model is called only after these steps. Therefore, the model causes no costs if
+//! the store cannot be read.
 
 mod dangling;
 mod records;
@@ -60,7 +60,7 @@ use crate::{
     yielding::yield_if_large,
 };
 
-/// The parameters of a run that begins.
+/// The parameters with which a run begins.
 #[derive(Clone)]
 pub(crate) struct Begins {
     pub(crate) conversation: Conversation,
@@ -68,11 +68,11 @@ pub(crate) struct Begins {
     pub(crate) head: Head,
     /// The time at which the request of the run arrived, before it waited in a queue.
     pub(crate) arrived_at: SystemTime,
-    /// Whether the service has lost its history, so that the stored messages are sent.
+    /// Whether the service has lost its history. If `true`, the stored messages are sent to the service.
     pub(crate) sends_record: bool,
 }
 
-/// The parameters that all steps of the begin need.
+/// The parameters that all steps of a run's beginning need.
 struct Beginning<'a> {
     settings: &'a Settings,
     mode: PersistenceMode,
@@ -81,12 +81,12 @@ struct Beginning<'a> {
     is_background: bool,
 }
 
-/// The conversation's head, with the open run if this run resumes it.
+/// The head of the conversation, and the content of the open run if this run resumes the open run.
 struct OpenedHead {
     head: Head,
     /// The service id, if the service stores the history.
     service_id: Option<Arc<str>>,
-    /// Whether the service has lost its history, so that the stored messages are sent.
+    /// Whether the service has lost its history. If `true`, the stored messages are sent to the service.
     sends_record: bool,
     resumed: Option<OpenRunContent>,
 }
@@ -98,7 +98,7 @@ struct LoadedHistory {
     replay: Replay,
     /// Whether the history was loaded and is needed. Otherwise, `history` is empty.
     is_read: bool,
-    /// Rows of visible calls whose results are staged.
+    /// The rows of those calls that readers see while the results of these calls are only staged.
     prior_rows: Vec<ToolRecord>,
 }
 
@@ -110,7 +110,8 @@ struct TakenInput {
     /// The answer of the previous run, if the request repeats all stored messages except this answer.
     last_answer: Option<Vec<Arc<Message>>>,
     own: Vec<Arc<Message>>,
-    /// The service call that the request makes, if the request was compared with the stored messages.
+    /// Whether the request is the first service call of a turn, a later service call, or a
+    /// repetition. `None` if the request was not compared with the stored messages.
     step: Option<Step>,
     /// The digest of the user's messages in the request.
     digest: Option<String>,
@@ -171,7 +172,8 @@ pub(crate) async fn begin_run(
     Ok(run)
 }
 
-/// Creates a run for one service call, for a persister without a layer above the tool loop.
+/// Creates the run of a service call, for a persister if no layer above the tool loop has begun a
+/// run.
 pub(crate) async fn begin_lone_run(
     settings: &Settings,
     conversation: Conversation,
@@ -200,7 +202,7 @@ impl Beginning<'_> {
         move |source| PersistenceError::NotLoaded { key: key.clone(), source }
     }
 
-    /// Checks that the policy and the store support the request in this mode.
+    /// Checks that the policy and the store allow this request in the mode of the run.
     fn check(&self, request: &ChatRequest) -> Result<(), PersistenceError> {
         let own = own_messages(request);
         if request.options.continuation.is_some() && !own.is_empty() {
@@ -219,9 +221,9 @@ impl Beginning<'_> {
         Ok(())
     }
 
-    /// Reads the open run that this run resumes. Its content is read here because the head may be out of
-    /// date: the run may have ended and another run may be open, or another process may have taken the
-    /// run over.
+    /// Reads the content of the open run, if this run resumes the open run. The content is read
+    /// here because `head` may be out of date: the open run may have ended since, another run may
+    /// be open, or another process may have taken the run over.
     async fn open(
         &self,
         request: &ChatRequest,
@@ -250,9 +252,10 @@ impl Beginning<'_> {
         Ok(OpenedHead { head, service_id, sends_record, resumed })
     }
 
-    /// Loads the needed part of the history. Also returns the messages that must be dropped together with
-    /// the run. An answer in the background does not need the history. If the store has the history, the
-    /// store is still searched for a run that is sent again.
+    /// Loads the part of the history that the run needs. Also returns the loaded messages as
+    /// [`Loaded`], which must be dropped together with the run. A run whose answer the service
+    /// makes in the background does not need the history. If the store is the history owner, such a
+    /// run still loads the history, because the request may send a stored run again.
     async fn load(
         &self,
         request: &ChatRequest,
@@ -288,8 +291,8 @@ impl Beginning<'_> {
         Ok((LoadedHistory { history, replay, is_read, prior_rows }, loaded))
     }
 
-    /// Adds to the history the messages that an earlier attempt has staged. Returns the rows of those
-    /// visible calls that the staged messages answer.
+    /// Adds to the history the messages that an earlier attempt has staged. Returns the rows of
+    /// those calls in the visible history that the staged messages answer.
     async fn extend_by_staged(
         &self,
         history: &mut History,
@@ -310,8 +313,9 @@ impl Beginning<'_> {
         rows.map_err(self.not_loaded())
     }
 
-    /// If the request comes from a tool loop of another crate and no layer above that loop has begun its
-    /// run, compares the request with the stored messages. Returns `None` for any other request.
+    /// Compares the request with the stored messages if the request comes from a tool loop of
+    /// another crate and no layer above that loop has begun a run. Returns `None` for any other
+    /// request.
     fn observe(
         &self,
         request: &ChatRequest,
@@ -326,8 +330,8 @@ impl Beginning<'_> {
         observe_alone(self.settings, self.conversation, request, &loaded.history)
     }
 
-    /// Separates the new messages of the request from those that are already stored, and removes the
-    /// stored ones from the request, by the policy.
+    /// Separates the new messages of the request from the messages that are already stored. Removes
+    /// the stored messages from the request as [`RepeatedTranscript`] requires.
     async fn take_input(
         &self,
         request: &mut ChatRequest,
@@ -352,7 +356,7 @@ impl Beginning<'_> {
         let own =
             not_stored_before(self.conversation.run, &history.messages, own_messages(request));
         let digest = self.compares_input(request).then(|| input_digest(&own)).flatten();
-        // An incomplete run accepts further input after the stored messages.
+        // If the run is incomplete, the input of the request may continue the stored input.
         let may_be_longer = !is_complete(&added);
         if digest.is_some() && differs(stored_digest.as_deref(), &own, may_be_longer) {
             let Conversation { key, run } = self.conversation.clone();
@@ -361,9 +365,10 @@ impl Beginning<'_> {
         Ok(TakenInput { own, added, is_overtaken, last_answer, step: None, digest })
     }
 
-    /// Returns whether the request's own messages are known to be the input of the run. If no layer above
-    /// the tool loop has begun the run, the messages of a later service call are not input. The messages
-    /// of a loop that does not number its service calls may be input or not.
+    /// Returns whether the request's own messages certainly are the input of the run. If no layer
+    /// above the tool loop has begun the run, only the messages of the first service call are the
+    /// input. Returns `false` for a loop that does not number its service calls, because the first
+    /// service call of such a loop cannot be recognised.
     fn compares_input(&self, request: &ChatRequest) -> bool {
         match self.caller {
             Caller::Request => true,
@@ -410,7 +415,8 @@ impl Beginning<'_> {
         let recorded_end = self.recorded_end(opened, &history, &added).await?;
         let tool_calls = tool_calls_before(store, key, &history, added.get(..visible));
         let tool_calls = tool_calls.await.map_err(&not_loaded)?;
-        // The tool loop of a resumed run runs its calls or answers them.
+        // A resumed run needs no warning: the tool loop runs its calls without a result, or adds
+        // their results.
         if is_read && opened.resumed.is_none() {
             warn_of_dangling(key, &history.messages, &replay, &own);
         }
@@ -452,8 +458,8 @@ impl Beginning<'_> {
         })
     }
 
-    /// Returns the recorded results with which the stored run ended. `None` if this attempt resumes the
-    /// run.
+    /// Returns the results in the record with which the stored run ended. `None` if this attempt
+    /// resumes the run.
     async fn recorded_end(
         &self,
         opened: &OpenedHead,
@@ -468,8 +474,9 @@ impl Beginning<'_> {
         end.await.map_err(self.not_loaded())
     }
 
-    /// Returns the records of the run's calls. The input of a run without stored messages may contain
-    /// results that are also in the record. The reports about these results come from the record.
+    /// Returns the records of the run's calls. If the run has no stored messages, its input may
+    /// contain results that are also in the record. For these results, the reports are read from
+    /// the record.
     async fn call_records(
         &self,
         history: &History,
@@ -488,9 +495,10 @@ impl Beginning<'_> {
         Ok(records)
     }
 
-    /// Returns the mode in which the run is stored. An answer that the service makes in the background
-    /// is stored at the end of its run, if a layer above the tool loop has begun the run. The mode is
-    /// decided only once, because later service calls of the run contain no continuation.
+    /// Returns the mode in which the run is stored. An answer that the service makes in the
+    /// background is stored at the end of its run, if a layer above the tool loop has begun the
+    /// run. The mode is decided when the run begins and does not change, because the requests of
+    /// later service calls do not contain the continuation.
     fn stored_as(&self) -> PersistenceMode {
         match self.is_background && self.caller == Caller::Request {
             true => PersistenceMode::PerRun,
@@ -520,7 +528,7 @@ impl Beginning<'_> {
     }
 }
 
-/// Returns the service id of the open run.
+/// Returns the service id of the conversation, including a staged change of the open run.
 fn service_id_within(content: &OpenRunContent) -> Option<Arc<str>> {
     match &content.open.service_id {
         Some(ServiceIdChange::Set(id)) => Some(id.clone()),

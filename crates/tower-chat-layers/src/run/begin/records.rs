@@ -1,4 +1,4 @@
-//! Reads the record of tool calls of a conversation when a run begins.
+//! Reads the record of a conversation's tool calls when a run begins.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -12,8 +12,9 @@ use crate::{
     run::prior_attempts::{PriorAttempts, Recorded},
 };
 
-/// Returns the number of tool calls that a run started before it was sent again: calls of its stored
-/// messages `added`, and approved calls of earlier runs that these messages answer.
+/// Returns the number of tool calls that earlier attempts at a run have started. These are calls in
+/// the stored messages `added` of the run, and approved calls of earlier runs that these messages
+/// answer.
 pub(super) async fn tool_calls_before(
     store: &Arc<dyn HistoryStore>,
     key: &ConversationKey,
@@ -45,8 +46,8 @@ pub(super) async fn tool_calls_before(
     Ok(of_run.filter(|(_, call)| Recorded::from(call).has_run()).count())
 }
 
-/// Returns the content of the record about the calls that wait for approval: the calls that have started,
-/// and those with a result that no message contains.
+/// Returns the recorded state of the calls that wait for approval: whether a call has started, and
+/// whether the record contains a result that no message contains.
 pub(super) async fn prior_attempts(
     store: &Arc<dyn HistoryStore>,
     key: &ConversationKey,
@@ -68,7 +69,7 @@ pub(super) async fn prior_attempts(
         let closed = store.calls(key, &CallSelection::in_messages(asking)).await?.found;
         known.extend(closed.into_iter().filter(|(_, call)| !call.status.is_open()));
     }
-    // An outcome may be in the outbox.
+    // A row with a later state of the call may be in the outbox.
     let message = |sequence| history.message(sequence).cloned();
     let unsaved = store.handle().unsaved(key);
     let unsaved = unsaved.iter().flat_map(|write| write.tools());

@@ -14,14 +14,14 @@ use crate::{
     },
 };
 
-/// Returns the request for the layers below, and the run's input as it will be stored: numbered, and
-/// without the messages that are already stored. `adds_history` is `true` if a layer below adds the
-/// history to each service call.
+/// Returns the request for the layers below, and those input messages of the run that are not
+/// stored yet, with their ids. `adds_history` is `true` if a layer below adds the history to each
+/// service call.
 ///
 /// # Errors
 ///
-/// Returns an error if the run is stored at its end and its history contains a dangling call that must
-/// not be replayed.
+/// If `adds_history` is `false`, returns an error if the history contains a dangling call that the
+/// policy does not allow to be replayed.
 pub(crate) fn open_request(
     run: &Run,
     mut request: ChatRequest,
@@ -29,8 +29,8 @@ pub(crate) fn open_request(
 ) -> Result<(ChatRequest, Vec<Arc<Message>>), PersistenceError> {
     let mut log = run.log();
     let mut own = log.number(0, log.input(&request), run.clock().whole_milliseconds());
-    // The stored messages of a resumed run begin with its input. If the service stores the history,
-    // results of approved calls are stored without the input.
+    // The stored messages of a resumed run begin with the run's input. If the service stores the
+    // history, the stored messages may instead begin with results of approved calls.
     let stored: HashSet<_> = log.conversation.added.iter().map(|added| added.id).collect();
     let is_stored = |own: &&Arc<Message>| stored.contains(&own.id);
     own.drain(..own.iter().take_while(is_stored).count());
@@ -50,7 +50,8 @@ pub(crate) fn open_request(
 ///
 /// # Errors
 ///
-/// Returns an error if a dangling call may not be replayed.
+/// Returns an error if the history contains a dangling call that the policy does not allow to be
+/// replayed.
 pub(crate) fn put_history_for_loop(
     run: &Run,
     request: &mut ChatRequest,
@@ -80,12 +81,13 @@ fn put_history_before(
     let mut messages = joined(request.history(), closed.view());
     let history_len = messages.len();
     if answers_approvals(own) {
-        // Only a tool loop of this crate accepts decisions about approval requests. It removes the
-        // history from the request.
+        // Only the tool loop of this crate accepts decisions about approval requests. This loop
+        // removes the history from the request.
         messages.extend(own.iter().cloned());
     } else {
-        // These messages are sent as in per-service-call mode, because both modes must send the same
-        // messages. Providers refuse a result without its call.
+        // The input is joined with the open round, because per-service-call mode sends these
+        // messages in this form and both modes must send the same messages. Providers refuse a
+        // result without its call.
         own.iter().for_each(|message| open.push(message));
         messages.append(&open.view());
     }
@@ -93,12 +95,12 @@ fn put_history_before(
     Ok(())
 }
 
-/// Returns the replay of all messages, including these inputs.
+/// Returns the replay of the conversation's messages, followed by `inputs`.
 ///
 /// # Errors
 ///
-/// Returns an error if a dangling call may not be replayed. A call that an input answers is not
-/// dangling.
+/// Returns an error if the messages contain a dangling call that the policy does not allow to be
+/// replayed. A call whose result is in `inputs` is not dangling.
 pub(in crate::run) fn replay_with(
     run: &Run,
     log: &RunLog,
@@ -111,8 +113,9 @@ pub(in crate::run) fn replay_with(
     Ok(replay)
 }
 
-/// Builds the messages of a request if a layer below adds the history to each service call: the stored
-/// messages of the run that the model has not answered, and the input.
+/// Sets the messages of a request whose history a layer below adds to each service call. The
+/// messages are the stored messages of the run that the model has not answered, followed by the new
+/// input.
 fn put_unanswered_before(log: &mut RunLog, request: &mut ChatRequest, own: &[Arc<Message>]) {
     let unanswered = log.unanswered_input();
     log.calls.above = request.history();
@@ -130,8 +133,8 @@ fn put_unanswered_before(log: &mut RunLog, request: &mut ChatRequest, own: &[Arc
 }
 
 impl RunLog {
-    /// Returns the input that an earlier attempt has staged, because the tool loop must process all of
-    /// it. Empty if the model has already answered it.
+    /// Returns the input that an earlier attempt has staged. The tool loop must process this input
+    /// again. Returns nothing if the model has already answered the input.
     fn unanswered_input(&self) -> Vec<Arc<Message>> {
         let Some(journal) = self.journal.as_deref() else { return Vec::new() };
         let added = &self.conversation.added;
@@ -141,14 +144,14 @@ impl RunLog {
         added.iter().skip(journal.visible_before()).cloned().collect()
     }
 
-    /// Returns the messages that the run adds before its first service call: the request's own
-    /// messages, without those that the caller repeats from the stored history.
+    /// Returns the input of the run: the request's own messages, without the messages that the
+    /// caller repeats from the stored history.
     pub(super) fn input(&self, request: &ChatRequest) -> Vec<Arc<Message>> {
         not_stored_before(self.run, &self.conversation.history, own_messages(request))
     }
 
-    /// Returns the stored messages of the run after the last answer of the model. A service that stores
-    /// the history has not received them, or has not answered them.
+    /// Returns the stored messages of the run after the last answer of the model. A service that
+    /// stores the history has not received these messages, or has not answered them.
     fn unanswered_by_service(&self) -> &[Arc<Message>] {
         let last =
             self.conversation.added.iter().rposition(|message| message.role == Role::Assistant);
@@ -156,7 +159,8 @@ impl RunLog {
     }
 }
 
-/// Returns the messages of a request, without those of earlier runs that are in the history.
+/// Returns the messages `own` of a request, without the messages of other runs that the history
+/// contains.
 pub(super) fn not_stored_before(
     run: RunId,
     history: &Messages,

@@ -9,7 +9,7 @@ use tower_chat_core::{
 
 use crate::{Clock, PersistenceError, PersistencePolicy, ToolSource};
 
-/// The configuration of a persistence layer, which each of its runs receives.
+/// The configuration of a persistence layer. Each run that the layer begins receives a clone.
 #[derive(Clone)]
 pub(crate) struct Settings {
     pub(crate) store: Arc<dyn HistoryStore>,
@@ -29,8 +29,8 @@ impl Settings {
         }
     }
 
-    /// Returns the error that names the other process that may be working on an open run, and the end
-    /// of its lease. `None` if there is no such process.
+    /// Returns an error if another process holds the lease of an open run. The error contains the
+    /// holder and the end of the lease. Returns `None` if no other process holds the lease.
     pub(crate) fn held_elsewhere(
         &self,
         key: &ConversationKey,
@@ -48,7 +48,8 @@ impl Settings {
         })
     }
 
-    /// Returns the duration of a run's lease after its last renewal.
+    /// Returns how long a run's lease lasts after its last renewal. Zero if no other process can
+    /// access the store.
     pub(super) fn lease_length(&self) -> Duration {
         match self.store.handle().is_exclusive() {
             true => Duration::ZERO,
@@ -57,8 +58,8 @@ impl Settings {
     }
 }
 
-/// Returns the store as an `Arc<dyn HistoryStore>`. If it is one already, returns it unchanged, because
-/// a second layer of dynamic dispatch would allocate a future for each operation.
+/// Returns the store as an `Arc<dyn HistoryStore>`. A `store` of this type is returned unchanged,
+/// because a second layer of dynamic dispatch would allocate a future for each operation.
 pub(crate) fn shared(store: impl HistoryStore) -> Arc<dyn HistoryStore> {
     let any: &dyn Any = &store;
     match any.downcast_ref::<Arc<dyn HistoryStore>>() {

@@ -1,4 +1,4 @@
-//! The stored answer of a run that is sent again.
+//! Returns the stored answer if a request sends a run again.
 
 use std::sync::Arc;
 
@@ -54,8 +54,8 @@ pub(crate) fn stored_answer(
     Ok(Some(Answer::new(messages, finish)))
 }
 
-/// Returns the stored answer if the request repeats an earlier one. Only for a run that no layer above
-/// the persister has begun.
+/// Returns the stored answer if the request repeats an earlier request. Must be called only for a
+/// run that no layer above the tool loop has begun.
 ///
 /// # Errors
 ///
@@ -83,9 +83,9 @@ pub(crate) fn repeated_answer(
     Ok(if ordinal.is_some() { answer } else { answer.map(as_last_response) })
 }
 
-/// Returns whether a request repeats the first messages of the run. Used for a request of a tool loop of
-/// another crate, which does not number its service calls, if the request could not be compared with the
-/// stored messages.
+/// Returns whether the messages of a request equal the first messages of the run. Needed for a tool
+/// loop of another crate, which does not number its service calls, if the request was not compared
+/// with the stored messages by `observe_alone`.
 fn repeats_input(_run: &Run, log: &RunLog, request: &ChatRequest) -> bool {
     let own = log.input(request);
     let is_same = |(own, added): (&Arc<Message>, &Arc<Message>)| {
@@ -103,8 +103,8 @@ pub(crate) fn answered_before(run: &Run, request: &ChatRequest) -> Vec<Arc<Messa
     added.iter().filter(|message| !is_partial_response(message, run.id())).cloned().collect()
 }
 
-/// Reduces a stored answer to its last response, for a tool loop that runs the calls of each answer that
-/// it receives.
+/// Reduces a stored answer to the last response of the model. A tool loop that receives the whole
+/// answer of a run would run the calls in this answer again.
 fn as_last_response(mut answer: Answer) -> Answer {
     let response = response_at_end(&answer.messages);
     let asks = |message: &Arc<Message>| message.asked_calls().next().is_some();
@@ -114,7 +114,7 @@ fn as_last_response(mut answer: Answer) -> Answer {
     let response = response.iter().skip(interrupted.map_or(0, |asking| asking + 1));
     let response: Vec<_> = response.cloned().collect();
     answer.messages = match response.is_empty() {
-        // A tool has ended the run.
+        // The run ends with results, because a tool has ended the run.
         true => vec![Arc::new(as_one_message(&answer))],
         false => response,
     };
@@ -122,7 +122,7 @@ fn as_last_response(mut answer: Answer) -> Answer {
 }
 
 impl RunLog {
-    /// Returns the number of input messages among those that the run has added.
+    /// Returns how many of the messages that the run has added belong to its input.
     fn input_len(&self, request: &ChatRequest) -> usize {
         input_of(&self.conversation.added, &self.input(request))
     }
