@@ -1,4 +1,4 @@
-//! Finds the calls that the results of a write answer.
+//! Finds the calls to which the results in a write belong.
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -6,21 +6,24 @@ use tower_chat_core::{Message, Role};
 
 use crate::replay::{AskedCall, Replay};
 
-/// The calls that the results of a write answer, for each message. Consecutive messages with results
-/// are paired together, because the cost per result must not grow with the number of results.
+/// Finds, for each message of a write, the calls to which its results belong. Pairs the results of
+/// consecutive messages in one step, because otherwise the cost per result would grow with the
+/// number of results.
 #[derive(Default)]
 pub(super) struct AnsweredCalls {
-    /// The replay of all messages before those that are paired next.
+    /// The replay of all messages up to and including the last paired message.
     replay: Option<Replay>,
     /// The number of messages of the write that were paired or skipped.
     pushed: usize,
-    /// The calls that the results in the last paired messages answer.
+    /// For each of the last paired messages that was not queried yet, the calls to which its
+    /// results belong.
     found: VecDeque<Vec<Option<AskedCall>>>,
 }
 
 impl AnsweredCalls {
-    /// Returns the calls that the results of a message answer, one for each result. Messages must be
-    /// queried in their order. `before` is the replay of the messages before the write.
+    /// Returns, for each result of the message at `position`, the call to which the result belongs.
+    /// Must be called for the messages of `write` in ascending order. `before` is the replay of the
+    /// messages before the write.
     pub(super) fn by_message_at(
         &mut self,
         position: usize,

@@ -1,4 +1,4 @@
-//! Calls that wait for approval: their stored requests and their known outcomes.
+//! Looks up calls that wait for approval, their approval requests, and their recorded outcomes.
 
 use std::sync::Arc;
 
@@ -19,24 +19,26 @@ use crate::{
     tool::{CallOfRun, NotKept},
 };
 
-/// A stored result that no answer of the model follows.
+/// A stored result after which the model has not answered.
 pub(crate) enum UnseenResult {
     /// The replay contains the result.
     InReplay,
-    /// The service stores the history and has not received the result.
+    /// The service stores the history, and has not received the result. The result must be sent
+    /// again.
     SendAgain(Box<(PendingApproval, ToolResult)>),
 }
 
 impl Run {
-    /// Returns the stored approval requests without an answer, in one batch for each answer of the
-    /// model.
+    /// Returns the stored approval requests that wait for a decision, in one batch for each answer
+    /// of the model.
     pub fn pending_approvals(&self) -> Vec<Vec<ApprovalRequest>> {
         self.log().conversation.replay.pending_approvals()
     }
 }
 
-/// Checks that the calls in these messages that wait for approval can run later. Keeps the decisions of
-/// their hooks for the write that stores the messages.
+/// Checks that the hooks allow all calls in these messages that wait for approval to be stored,
+/// because only a stored call can run after its approval. Stores the decisions of the hooks in the
+/// run log for the write of these messages.
 ///
 /// # Errors
 ///
@@ -69,8 +71,8 @@ pub(super) fn pending_call_not_kept(
     }
 }
 
-/// Returns whether a call still waits for a decision. A claim counts only if another process may have
-/// made it: a claim of this process belongs to a run that has ended.
+/// Returns whether a call still waits for a decision. Ignores a claim if no other process can
+/// access the store, because the run of this claim has then ended.
 pub(crate) fn waiting_of(run: &Run, waiting: &PendingApproval) -> Waiting {
     let Some(call) = waiting.call_position else { return Waiting::Open };
     match run.log().prior_attempts.waiting(call, run.clock().now()) {
@@ -103,8 +105,8 @@ impl RunLog {
             .is_some_and(|stored| calls_without_arguments(stored).any(|position| position == index))
     }
 
-    /// Returns the stored batches that wait for approval, as they are after `own`, a request's own
-    /// messages. Results in these messages may answer calls of a batch.
+    /// Returns the stored batches that wait for approval. `own` are the request's own messages. A
+    /// call whose result is in `own` no longer waits.
     pub(crate) fn pending_batches<'a>(
         &self,
         own: impl Iterator<Item = &'a Arc<Message>>,
@@ -116,8 +118,8 @@ impl RunLog {
         replay.pending_batches()
     }
 
-    /// Returns the recorded outcome of a call that waits for approval, as it was when the run began.
-    /// `None` if the call had neither started nor a result.
+    /// Returns the recorded outcome that a call that waits for approval had when the run began.
+    /// `None` if the tool was not started and there was no result.
     pub(crate) fn known_approved(&self, call: CallOfRun) -> Option<CallOutcome> {
         self.prior_attempts.call(call)
     }
@@ -127,9 +129,9 @@ impl RunLog {
         self.approval_request(id).is_some()
     }
 
-    /// Returns the result of the call of a stored approval request, if no answer of the model follows
-    /// the result. The run for which the call was approved is then incomplete, and a run continues from
-    /// this result. If the service stores the history, the result is sent again.
+    /// Returns the stored result of the call in an approval request, if no answer of the model
+    /// follows this result. In this case the run that executed the call is incomplete, and the new
+    /// run continues from the result. `request` is the id of the approval request.
     pub(crate) fn unseen_result_of(&self, request: &str) -> Option<UnseenResult> {
         let ((message, index), request) = self.approval_request(request)?;
         let call = CallPosition { message, index: u32::try_from(index).ok()? };
@@ -137,8 +139,8 @@ impl RunLog {
             Recording::History | Recording::RecordOnly | Recording::AfterLoss => {
                 trailing_result_of(self.conversation.history.iter().rev(), Some(call), &request)
             }
-            // Answers of the model are not stored. Only the results of a run that is sent again are
-            // stored.
+            // Answers of the model are not stored, so only results that this run itself has stored
+            // can be unanswered.
             Recording::Approvals => {
                 trailing_result_of(self.conversation.added.iter().rev(), Some(call), &request)
             }
@@ -154,8 +156,9 @@ impl RunLog {
         })
     }
 
-    /// Returns the stored messages of the run that contain decisions about approval requests. If the run
-    /// has not executed an approved call, the call remains pending until the caller sends the run again.
+    /// Returns the stored messages of the run that contain decisions about approval requests. An
+    /// approved call that the run has not executed yet remains pending until the caller sends the
+    /// run again.
     pub(crate) fn stored_approvals(&self) -> Vec<Arc<Message>> {
         self.conversation
             .added

@@ -1,4 +1,4 @@
-//! The approved calls of earlier runs that this run has claimed and run.
+//! Stores the claims and outcomes of approved calls of earlier runs whose tools this run executes.
 
 use std::{
     sync::{Arc, Weak},
@@ -18,9 +18,9 @@ use super::{
 };
 use crate::{StoreFailure, tool::CallOfRun};
 
-/// Submits the outcomes that are not stored and that no message contains yet. Another attempt would
-/// otherwise treat these calls as calls with an unknown outcome. Does nothing for a journaled run,
-/// because its attempts read the staged outcomes.
+/// Submits the outcomes of approved calls that are not stored yet. Otherwise, another attempt would
+/// treat the outcomes of these calls as unknown. Does nothing for a journaled run, whose outcomes
+/// are staged.
 pub(crate) fn submit_unstored_outcomes(run: &Run) {
     let mut log = run.log();
     let unstored = std::mem::take(&mut log.approved_calls.unstored);
@@ -36,9 +36,10 @@ pub(crate) fn submit_unstored_outcomes(run: &Run) {
     drop(submission);
 }
 
-/// Withdraws the claims of calls whose tools have not started. These calls can then be approved again.
-/// Also ends the lease of claims whose tools were dropped while they ran. The writes are submitted and
-/// not awaited, because the caller may have disconnected.
+/// Withdraws the claims of calls whose tools were not started, so that these calls can be approved
+/// again. Ends the lease of the other claims without an outcome, because their tools were dropped
+/// while they were running. Submits the write without waiting for its outcome, because the caller
+/// may have disconnected.
 pub(crate) fn withdraw_claims(run: &Run) {
     let mut log = run.log();
     let claimed = std::mem::take(&mut log.approved_calls.claimed);
@@ -47,8 +48,8 @@ pub(crate) fn withdraw_claims(run: &Run) {
     let mut claims = Vec::new();
     for (call, started_at) in &claimed {
         let Some(mut row) = log.call_row(*call) else { continue };
-        // The row returns to its state before the claim. If another attempt has claimed the call
-        // since, the write fails.
+        // The write resets the row to its state before the claim. If another attempt has claimed
+        // the call in the meantime, the store refuses the write.
         claims.push(Claim { call: row.call, started_at: Some(*started_at) });
         row.started_at = log.prior_attempts.starts.get(&row.call).copied();
         records.put(row);
@@ -67,7 +68,7 @@ pub(crate) fn withdraw_claims(run: &Run) {
     drop(submission);
 }
 
-/// Submits rows of the record without opening or closing the run.
+/// Submits a write with rows of the record that neither opens nor closes the run.
 pub(super) fn submit_rows(
     run: &Run,
     log: &mut RunLog,
@@ -90,8 +91,9 @@ fn write_of_claims(run: &Run, log: &RunLog, revision: Revision, claims: Vec<Clai
     if claims.is_empty() { write } else { write.with_claims(claims) }
 }
 
-/// Returns the duration of a claim after its last renewal. Zero for a journaled run, whose lease covers
-/// the whole conversation. Also zero if no other process can access the store.
+/// Returns how long a claim lasts after its last renewal. Zero, which means that the claim does not
+/// expire, for a journaled run, because its lease covers the whole conversation. Also zero if no
+/// other process can access the store.
 pub(super) fn claim_lease(run: &Run, log: &RunLog) -> Duration {
     match log.journal.as_deref().is_some()
         || run.store().is_none_or(|it| it.handle().is_exclusive())
@@ -101,8 +103,8 @@ pub(super) fn claim_lease(run: &Run, log: &RunLog) -> Duration {
     }
 }
 
-/// Starts the task that renews the claims, unless it is already running. The task ends when the run no
-/// longer exists or has no claims.
+/// Starts the task that renews the claims, unless it is already running. The task ends when the
+/// last clone of the run was dropped, or when the claims need no further renewal.
 pub(super) fn keep_claims_held(run: &Run, log: &mut RunLog) {
     let lease = claim_lease(run, log);
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -121,17 +123,18 @@ pub(super) fn keep_claims_held(run: &Run, log: &mut RunLog) {
     });
 }
 
-/// Renews the claims. Returns whether the task must continue: `false` if there are no claims, if another
-/// attempt has claimed the calls, if the conversation was deleted, or if other writes were first in every
-/// try. A write of another run to the conversation does not end the claims.
+/// Renews the claims. Returns whether the task must renew them again later. Returns `false` if
+/// there are no claims, if another attempt has claimed the calls, if the conversation was deleted,
+/// or if each try failed because another write came first. After a write of another run, tries
+/// again at the new revision.
 async fn renew_claims(run: &Run, lease: Duration) -> bool {
     /// The maximum number of tries.
     const MAX_TRIES: usize = 8;
     let Some(store) = run.store() else { return false };
     let mut revision = None;
     for _ in 0..MAX_TRIES {
-        // The lock is held until the submission, because the outcome of a call must follow the
-        // renewal. Writes in the outbox remain there.
+        // The run log remains locked until the write is submitted, so that no outcome of a call is
+        // submitted before this renewal. The writes in the outbox are not submitted.
         let ticket = {
             let mut log = run.log();
             let held = log.approved_calls.held.clone();
@@ -154,7 +157,7 @@ async fn renew_claims(run: &Run, lease: Duration) -> bool {
                     break;
                 }
             }
-            // Another attempt has claimed the calls.
+            // Another attempt has claimed a call.
             StoreError::Claimed { .. } => break,
             source => {
                 tracing::warn!(
@@ -172,8 +175,9 @@ async fn renew_claims(run: &Run, lease: Duration) -> bool {
     false
 }
 
-/// If the run's write failed because another run has written first, records the outcomes of the approved
-/// calls of this run after the other run's writes. Does nothing after any other failure.
+/// Called after a write of the run has failed with the error `source`. If another run has written
+/// first, stores the outcomes of this run's approved calls after the writes of the other run. Does
+/// nothing after any other failure.
 pub(super) async fn record_outcomes_again(run: &Run, source: &StoreError) {
     if !matches!(source, StoreError::Conflict(_)) {
         return;
@@ -206,8 +210,9 @@ pub(super) async fn record_outcomes_again(run: &Run, source: &StoreError) {
     }
 }
 
-/// Stores rows at the current end of the conversation, after the writes of other runs. Does nothing if
-/// the conversation was deleted.
+/// Stores rows of the record at the current revision of the conversation, after the writes of other
+/// runs. Does nothing if the conversation has another incarnation, for example because it was
+/// deleted.
 async fn record_at_end(run: &Run, rows: Vec<ToolRecord>) -> Result<(), StoreError> {
     /// The maximum number of tries.
     const MAX_TRIES: usize = 8;
@@ -234,8 +239,9 @@ async fn record_at_end(run: &Run, rows: Vec<ToolRecord>) -> Result<(), StoreErro
 }
 
 impl RunLog {
-    /// Returns rows that set `until` as the end of the claims of started calls. Also returns the claims:
-    /// the write fails if one of them no longer belongs to this run.
+    /// Returns rows that set the end of the claims of `calls` to `until`. Also returns these claims
+    /// for the write, so that the store refuses the write if another attempt has claimed one of the
+    /// calls.
     fn held_rows(
         &self,
         calls: impl IntoIterator<Item = (CallOfRun, SystemTime)>,
@@ -250,14 +256,14 @@ impl RunLog {
         rows.unzip()
     }
 
-    /// Records that the tool of a call has started. From now on, its claim is not withdrawn, because the
-    /// call may have had an effect.
+    /// Records that the tool of a call has started. The claim of this call is not withdrawn later,
+    /// because the tool may have had an effect.
     pub(crate) fn note_tool_begun(&mut self, call: CallOfRun) {
         self.approved_calls.claimed.remove(&call);
     }
 
-    /// Removes all claims, so that none is withdrawn. Called when results of the claimed calls are
-    /// stored.
+    /// Removes all claims, so that no claim is withdrawn later. Called when messages with the
+    /// results of the claimed calls are submitted, or when another attempt has claimed the calls.
     pub(crate) fn keep_claims(&mut self) {
         self.approved_calls.forget_claims();
     }

@@ -19,16 +19,16 @@ pub(super) struct CallRecords {
     pub(super) hooks: Hooks,
     /// The reports about results, by the message that contains the results.
     reports: HashMap<MessageId, ToolReports>,
-    /// The messages of this run with tool calls, as they were stored.
+    /// The messages of this run that contain tool calls and were stored by this attempt.
     pub(super) asking: Vec<Asking>,
     /// The index of each message in `asking`.
     pub(super) asked: HashMap<MessageId, usize>,
     pub(super) stored: StoredMessages,
     pub(super) held: HeldCalls,
-    /// The number of rounds that were stored before the run was sent again.
+    /// The number of rounds of the run that earlier attempts have stored.
     pub(super) rounds_before: usize,
-    /// The decisions of hooks about calls that wait for approval, made before the approval is
-    /// requested.
+    /// The decisions of hooks about calls that wait for approval. The hooks are called before the
+    /// approval is requested, and the write of the calls uses the decisions.
     pub(super) pending: HashMap<CallOfRun, Retained>,
 }
 
@@ -38,21 +38,22 @@ pub(super) struct Asking {
     pub(super) sequence: u64,
     /// The index, within the run and from 0, of the round of the message.
     pub(super) round_index: u32,
-    /// For each call of the message in the model's order, its index among the stored calls of the
-    /// message. `None` if the call is not stored.
+    /// For each call in the model's message, in order, the index of the call among the stored calls
+    /// of the message. `None` if the call is not stored.
     pub(super) stored: Vec<Option<u32>>,
     /// Whether hooks have removed some of the calls.
     pub(super) lacks_calls: bool,
 }
 
-/// The position of a stored call, and its round.
+/// The position of a stored call, and the index of its round.
 pub(super) struct StoredPosition {
     pub(super) call: SequencePosition,
     /// The index of the round within its run, from 0.
     pub(super) round_index: u32,
 }
 
-/// A call that waits for approval and that a hook does not allow to be stored.
+/// The reason why an answer is refused: a hook does not allow a call that waits for approval to be
+/// stored.
 pub(super) struct PendingCallNotKept {
     pub(super) tool: String,
     pub(super) call_id: String,
@@ -60,13 +61,13 @@ pub(super) struct PendingCallNotKept {
 }
 
 impl CallRecords {
-    /// Calls the hooks for the calls in these messages that wait for approval. The decisions are used
-    /// when the messages are stored.
+    /// Calls the hooks of those calls in these messages that wait for approval. Stores their
+    /// decisions in `pending` for the write of the messages.
     ///
     /// # Errors
     ///
-    /// Returns the first call that a hook does not allow to be stored, because it could not be run
-    /// later. No decision is stored then.
+    /// Returns the first call that a hook does not allow to be stored. Such a call could not run
+    /// after its approval. In this case, no decision is added to `pending`.
     pub(super) fn keep_pending_calls(
         &mut self,
         messages: &[Arc<Message>],
@@ -95,8 +96,8 @@ impl CallRecords {
         Ok(())
     }
 
-    /// Returns the part of the call itself that the hook of the call's tool allows to be stored.
-    /// `Retained::Whole` if the call has no tool.
+    /// Returns which parts of a call the hook of its tool allows to be stored, without regard to
+    /// the result. Returns `Retained::Whole` if the call has no tool.
     pub(super) fn retained_call(&self, of_run: CallOfRun, call: &ToolCall) -> Retained {
         let tool = self.hooks.tool(of_run, call).filter(|_| !self.hooks.had_no_tool(of_run));
         tool.map_or(Retained::Whole, |tool| retained(tool, call, None, None))
@@ -112,19 +113,19 @@ impl CallRecords {
         self.asked.contains_key(&message)
     }
 
-    /// Returns whether hooks have removed calls of a message of this run.
+    /// Returns whether hooks have removed calls from a message that this attempt has stored.
     pub(super) fn lacks_calls_of(&self, message: MessageId) -> bool {
         self.asking(message).is_some_and(|asking| asking.lacks_calls)
     }
 
-    /// Returns the message with this sequence number, if it contains calls and this attempt has stored
-    /// it.
+    /// Returns the id of the message with this sequence number, if the message contains calls and
+    /// was stored by this attempt.
     pub(super) fn id_at(&self, sequence: u64) -> Option<MessageId> {
         let is_it = |at: &usize| self.asking.get(*at).is_some_and(|it| it.sequence == sequence);
         self.asked.iter().find(|(_, at)| is_it(at)).map(|(message, _)| *message)
     }
 
-    /// Returns the entry of a stored message of this run with calls.
+    /// Returns the entry for a message with calls that this attempt has stored.
     pub(super) fn asking(&self, message: MessageId) -> Option<&Asking> {
         self.asking.get(*self.asked.get(&message)?)
     }
@@ -155,7 +156,7 @@ impl CallRecords {
     }
 }
 
-/// Returns the number of rounds in messages of one run, which must be in order.
+/// Returns the number of rounds in the messages of one run. The messages must be in order.
 fn rounds_in<'m>(messages: impl IntoIterator<Item = &'m Arc<Message>>) -> usize {
     let mut rounds = Rounds::default();
     messages.into_iter().for_each(|message| rounds.push(message));

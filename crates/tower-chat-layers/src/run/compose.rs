@@ -1,4 +1,5 @@
-//! Builds the stored form of a write's messages, and the rows of the record about them.
+//! Builds the stored form of a write's messages, and the rows of the record for their calls and
+//! results.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -26,7 +27,7 @@ use crate::{
     tool::{Retained, ToolReport},
 };
 
-/// A write's messages in the form in which they are stored, and its rows of the record.
+/// The messages of a write in their stored form, and the rows that the write adds to the record.
 pub(super) struct Composed {
     pub(super) messages: Vec<Arc<Message>>,
     pub(super) records: Records,
@@ -36,8 +37,8 @@ impl RunLog {
     /// Builds the contents of a write: first the hooks are applied, then citations are compacted, then
     /// results are truncated.
     ///
-    /// `citations` is `None` unless the messages are a whole run. `left_out` are messages with results at
-    /// the end of the run that are not stored as messages. The record stores these results itself.
+    /// `citations` is `None` unless the messages are a whole run. `left_out` contains messages at
+    /// the end of the run that are not stored. Only the record stores their results.
     pub(super) fn compose(
         &mut self,
         messages: &[Arc<Message>],
@@ -55,7 +56,7 @@ impl RunLog {
             return Composed { messages: messages.to_vec(), records: Records::default() };
         }
         self.call_records.hooks.ask_source();
-        // Most messages have one call, or one result.
+        // The capacity is exact if each message has one call or one result.
         let mut records = Records::with_capacity(all.len());
         let added = last_answer(&self.conversation.added);
         let mut ids = AnswerIds::default();
@@ -99,8 +100,8 @@ impl RunLog {
         Composed { messages: stored, records }
     }
 
-    /// Adds the rows of a message's calls to `records`, and changes the calls in the message as their
-    /// hooks decide. Returns whether all calls are stored.
+    /// Adds the rows of a message's calls to `records`. Removes calls from the message, or changes
+    /// their arguments, as the hooks have decided. Returns whether all calls are stored.
     fn store_calls(
         &mut self,
         message: &mut Arc<Message>,
@@ -155,9 +156,10 @@ impl RunLog {
         keeps_all
     }
 
-    /// Adds the rows of a message's results to `records`, and changes the results in the message as their
-    /// hooks decide. `asked` are the calls that the results answer, one for each result. `sequence` is
-    /// the number of the stored message, or `None` if no message stores the results.
+    /// Adds the rows of a message's results to `records`. Removes or replaces results in the
+    /// message, as the hooks have decided. `asked` contains, for each result, the call that the
+    /// result answers. `sequence` is the sequence number of the message, or `None` if the message
+    /// is not stored.
     fn store_results(
         &mut self,
         message: &mut Arc<Message>,
@@ -221,9 +223,9 @@ impl RunLog {
         mark_statuses(message, statuses);
     }
 
-    /// Returns the position with which the stored result names its call. `None` if no position is
-    /// necessary. A position is necessary if some calls of the same message are not stored, because ids
-    /// and order then do not identify the call.
+    /// Returns the position of the call that the stored result must contain, or `None` if the
+    /// result needs no position. For example, the result needs the position if some calls of the
+    /// same message are not stored, because call ids and the order then do not identify the call.
     fn stored_name(
         &self,
         asked: &AskedCall,
@@ -239,7 +241,7 @@ impl RunLog {
 }
 
 impl StoredPosition {
-    /// Returns the row of a call at this position, without its result.
+    /// Returns the row of the call at this position, without the result.
     fn row(
         &self,
         asked: &AskedCall,
@@ -256,7 +258,7 @@ impl StoredPosition {
     }
 }
 
-/// Removes uncited sources if `citations` is set, and truncates results that are too long.
+/// Applies `citations`, if present, and truncates results that are too long.
 fn shorten(
     stored: &mut Vec<Arc<Message>>,
     records: &mut Records,
@@ -275,16 +277,16 @@ fn shorten(
     }
 }
 
-/// Returns the last message. If it is an assistant message, also returns the assistant messages
-/// directly before it. The last message is first.
+/// Returns the last message. If the last message is an assistant message, also returns the
+/// assistant messages directly before it. The returned messages are in reverse order.
 fn last_answer(messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
     let is_answer = |message: &&Arc<Message>| message.role == Role::Assistant;
     let of_answer = messages.iter().rev().take_while(is_answer).count();
     messages.iter().rev().take(of_answer.max(1)).cloned().collect()
 }
 
-/// Returns whether another message of the same answer, before `message`, requests a call. `before` are
-/// the earlier messages, the nearest first.
+/// Returns whether an earlier message of the same answer as `message` contains a call. `before`
+/// contains the earlier messages in reverse order.
 fn continues_round<'m>(before: impl Iterator<Item = &'m Message>, message: &Message) -> bool {
     before
         .take_while(|earlier| AnswerKey::is_shared(earlier, message))

@@ -1,5 +1,5 @@
-//! Loads a conversation for a run: the stored history, the writes in the outbox, and the replay of
-//! both.
+//! Loads a conversation for a run: reads the stored history, applies the writes in the outbox, and
+//! builds the replay of the messages.
 
 use std::sync::Arc;
 
@@ -32,7 +32,8 @@ pub(super) async fn load_head(
     Ok(history.head)
 }
 
-/// Returns the history, including the writes in the outbox, and its replay by the policy.
+/// Returns the history, including the writes in the outbox, and the replay of the history under the
+/// replay policy.
 pub(super) async fn load_history(
     settings: &Settings,
     Conversation { key, run }: &Conversation,
@@ -63,8 +64,9 @@ async fn load_stored(
     Ok((history, unsaved))
 }
 
-/// Returns a history including its unsaved writes, and the replay of both. Dangling calls are completed
-/// from the record, except those that the run's own messages answer.
+/// Applies the writes `unsaved` of the outbox to a history, and returns the history and its replay.
+/// If the policy needs the record, completes dangling calls from the record. A call whose result is
+/// in the request's own messages `own` is not completed.
 async fn replay_of(
     settings: &Settings,
     key: &ConversationKey,
@@ -111,7 +113,7 @@ async fn replay_of(
     (history, replay)
 }
 
-/// Returns whether the history has incomplete responses of a run that continues.
+/// Returns whether the history contains incomplete responses of `run`, which the request continues.
 pub(super) fn has_incomplete_responses(history: &History, run: RunId) -> bool {
     let Some(end) = history.end_of_run(run) else { return false };
     let before = (0..end).rev().map_while(|position| history.messages.get(position));
@@ -119,20 +121,21 @@ pub(super) fn has_incomplete_responses(history: &History, run: RunId) -> bool {
     before.take_while(is_of_run).any(|message| is_incomplete_response(message, run))
 }
 
-/// Returns the messages without the incomplete responses of a run that continues.
+/// Returns the messages without the incomplete responses of `run`, which the request continues.
 fn without_incomplete_responses(messages: &Messages, run: RunId) -> Messages {
     messages.iter().filter(|message| !is_incomplete_response(message, run)).cloned().collect()
 }
 
-/// Returns whether a message is an incomplete response of this run: a partial response, or a response
-/// whose calls were not stored. During the run, these messages are not sent to the model.
+/// Returns whether a message is an incomplete response of `run`: a partial response, or a response
+/// whose calls hooks have removed. While the run continues, its incomplete responses are not sent
+/// to the model.
 pub(super) fn is_incomplete_response(message: &Message, run: RunId) -> bool {
     let is_of_run = message.id.is_some_and(|id| id.run == run);
     is_of_run && (is_partial_response(message, run) || is_without_calls(message))
 }
 
-/// Applies the replay steps of the policy to the stored messages. Does not affect messages that this run
-/// adds.
+/// Applies the steps of the replay policy to the stored messages. Messages that this run adds later
+/// are not affected.
 async fn show(
     replay: &mut Replay,
     settings: &Settings,

@@ -1,5 +1,5 @@
-//! Commits a run in its current state: at the end of the run, or when another attempt finds the run
-//! open.
+//! Builds the commit of an incomplete run, when the run ends early or when another run finds the
+//! run open.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -29,11 +29,11 @@ pub(crate) struct IncompleteCommit {
     pub(crate) rows: Vec<ToolRecord>,
 }
 
-/// Returns the messages and rows that the commit of an incomplete run adds, from the sequence number
-/// `sequence` on. The messages are, in this order: a result for each unanswered call of the run; the
-/// results of calls of earlier runs that the run has decided about; the text of an answer that was cut
-/// off. `tools` are the rows of the run's calls. `id_of` returns the id of the message with a sequence
-/// number.
+/// Returns the messages and rows that the commit of an incomplete run adds, from the sequence
+/// number `sequence` on. The messages are, in this order: a result for each call of the run without
+/// a result; the results of calls of earlier runs whose approval the run's messages decide; the
+/// text of an interrupted answer. `tools` are the rows of the run's calls. `id_of` returns the id
+/// of the message with a sequence number.
 pub(crate) fn incomplete_commit<'a>(
     (tools, id_of): (impl IntoIterator<Item = &'a ToolRecord>, impl Fn(u64) -> Option<MessageId>),
     sequence: u64,
@@ -42,8 +42,9 @@ pub(crate) fn incomplete_commit<'a>(
 ) -> IncompleteCommit {
     let (missing, mut rows) = missing_results(tools, sequence, id_of);
     rows.extend(of_prior_calls.rows);
-    // If calls of earlier runs have no results for the run's decisions, no call of the run itself is
-    // unanswered.
+    // The model is called only after all decided calls of earlier runs have results. If such
+    // results are added here, `missing` is therefore empty, and the rows of `of_prior_calls` refer
+    // to the correct sequence numbers.
     let missing = missing.into_iter().map(Arc::new);
     let partial = partial_text.map(|text| Arc::new(partial_message(text)));
     let messages = missing.chain(of_prior_calls.messages).chain(partial).collect();
@@ -53,9 +54,9 @@ pub(crate) fn incomplete_commit<'a>(
 /// The result, for the model, of a call that was not run before its run ended.
 const NEVER_RUN: &str = "The call was not run: its run was interrupted before the call started.";
 
-/// Returns the missing results of the run's calls as one message, in the order of the calls, followed by
-/// the messages that the tools have queued. Also returns the rows of these calls. The rows refer to the
-/// results in the message with the number `sequence`.
+/// Returns one message with the missing results of the run's calls in the order of the calls,
+/// followed by the messages that the tools have queued. Also returns the rows of these calls. The
+/// rows refer to the results by the sequence number `sequence` of the message.
 fn missing_results<'a>(
     tools: impl IntoIterator<Item = &'a ToolRecord>,
     sequence: u64,
@@ -82,8 +83,8 @@ fn missing_results<'a>(
         };
         queued.append(&mut result.queued);
         result.call_id = Some(row.call_id.clone());
-        // The result refers to its call by position, because results of other calls may have the same
-        // call id, and a hook may have removed some of the calls.
+        // The result contains the position of its call, because call ids may not be unique, and a
+        // hook may have removed some of the calls.
         let position = |message| CallPosition { message, index: row.call.index };
         result.call = id_of(row.call.sequence).map(position);
         result.name.get_or_insert_with(|| row.name.clone());
@@ -99,10 +100,10 @@ fn missing_results<'a>(
 /// The messages and rows about calls of earlier runs that the commit of an incomplete run adds.
 #[derive(Debug, Default)]
 pub(crate) struct OfPriorCalls {
-    /// The results of calls that the run has decided about, and the messages that their tools have
-    /// queued.
+    /// The results of calls whose approval the run's messages decide, and the messages that the
+    /// tools of these calls have queued.
     messages: Vec<Arc<Message>>,
-    /// The rows of calls that the run has decided about, and of calls whose results the run adds.
+    /// The rows of calls of earlier runs whose results are in `messages` or in the staged messages.
     rows: Vec<ToolRecord>,
 }
 
@@ -128,13 +129,13 @@ pub(crate) async fn of_prior_calls(
     })
 }
 
-/// Returns the results of calls of earlier runs that the staged messages decide about but do not answer,
-/// in the order of the calls. Also returns the messages that the tools of these calls have queued. A
-/// result is the recorded one. If there is none, it is a rejection, or, for a call that has started, an
-/// error that reports the unknown outcome.
+/// Returns a message with the missing results of calls of earlier runs whose approval the staged
+/// messages decide, in the order of the calls. Also returns the messages that the tools of these
+/// calls have queued. Uses the result in the record, if any. Otherwise, a call that was started
+/// gets an error that reports the unknown outcome, and any other call gets a rejection.
 ///
-/// A batch with an approved call that has not started remains pending, and the user can approve that
-/// call again. The results of the other calls in the batch remain in the record.
+/// If an approved call was not started, all calls of its batch remain pending, and the user can
+/// approve the call again. The results of the other calls in the batch remain in the record.
 async fn results_of_decided_calls(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -190,8 +191,8 @@ async fn results_of_decided_calls(
     Ok(Some((message, queued)))
 }
 
-/// Returns the result of a call that was decided about. Also returns its status if the message must
-/// contain it, because the row of the call does not determine it.
+/// Returns the result of a call whose approval was decided. Also returns the status of the call if
+/// the message must contain this status, because the row of the call does not determine it.
 fn result_of_decided(
     outcome: Option<CallOutcome>,
     decision: &ApprovalResponse,

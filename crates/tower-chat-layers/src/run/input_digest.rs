@@ -1,5 +1,5 @@
-//! The digest of the user's messages in the input of a run. The digest detects a run id that is used
-//! again with another input.
+//! The digest of the user's messages in the input of a run. With this digest, a run detects that
+//! its id was already used with another input.
 
 use std::sync::Arc;
 
@@ -7,8 +7,7 @@ use serde_json::Value;
 use sha2::{Digest, Sha256};
 use tower_chat_core::{MediaSource, Message, Part, Role};
 
-/// The metadata key of the input's digest. The first stored message of a run contains the digest. Runs of
-/// older releases have none.
+/// The metadata key of the digest in the first stored message of a run.
 const INPUT_DIGEST: &str = "run_input";
 
 /// The first characters of a digest: the version of its algorithm. The number of user messages and the
@@ -18,13 +17,14 @@ const VERSION: &str = "1:";
 /// Returns the digest of the user's messages in the input of a run, or `None` if the input has no user
 /// message.
 ///
-/// The digest covers texts, media and decisions about approval requests with their arguments. The digest does not cover system
-/// messages, which may contain the time, nor metadata, nor the provider's own data of a part.
+/// The digest covers texts, media, and decisions about approval requests with their arguments. The
+/// digest does not cover system messages, because they may contain the current time. It also does
+/// not cover metadata and the provider-specific data of parts.
 pub(super) fn input_digest(input: &[Arc<Message>]) -> Option<String> {
     digest_of_first(usize::MAX, input)
 }
 
-/// Returns the digest of the first `max_messages` user messages.
+/// Returns the digest of the first `max_messages` user messages in `input`.
 fn digest_of_first(max_messages: usize, input: &[Arc<Message>]) -> Option<String> {
     let mut hash = Sha256::new();
     let mut count = 0_usize;
@@ -65,8 +65,8 @@ fn digest_of_first(max_messages: usize, input: &[Arc<Message>]) -> Option<String
     (count > 0).then(|| format!("{VERSION}{count}:{digits}"))
 }
 
-/// Adds the length of a text and the text to the hash. Without the lengths, two different sequences of
-/// texts could have the same bytes.
+/// Adds the length of a text and the text to the hash. Without the lengths, two different sequences
+/// of texts could result in the same bytes.
 fn add(hash: &mut Sha256, text: &str) {
     hash.update((text.len() as u64).to_le_bytes());
     hash.update(text);
@@ -89,9 +89,9 @@ pub(super) fn take_mark(message: &mut Arc<Message>) -> Option<String> {
     }
 }
 
-/// Returns whether the input of a request differs from the input of the stored digest. If
-/// `may_be_longer`, the input only has to begin with the stored one. Returns `false` if there is no
-/// stored digest of this version.
+/// Returns whether the input of a request differs from the input that has the digest `stored`. If
+/// `may_be_longer` is `true`, compares only the first messages of the input, as many as the stored
+/// input has. Returns `false` if `stored` is `None` or has another version.
 pub(super) fn differs(stored: Option<&str>, input: &[Arc<Message>], may_be_longer: bool) -> bool {
     let of_stored = stored.and_then(|stored| stored.strip_prefix(VERSION)?.split_once(':'));
     let count = of_stored.and_then(|(count, _)| count.parse().ok());

@@ -1,20 +1,22 @@
-//! Drops, on a thread that may block, the messages that a run has loaded.
+//! Drops the messages that a run has loaded on a blocking thread of the runtime.
 
 use tokio::runtime::Handle;
 use tower_chat_core::{Messages, store::History};
 
-/// From this number of messages on, another thread drops the messages. Each drop takes up to a
-/// microsecond, and neither a thread of the runtime nor the caller should spend this time.
+/// The number of messages from which on a blocking thread drops the messages. Dropping one message
+/// takes up to a microsecond, so dropping many messages would delay the caller and the worker
+/// threads of the runtime.
 const DROP_ON_THREAD_FROM: usize = 500;
 
-/// The messages that a run has loaded. If the run has the last references to them, a thread that may
-/// block drops them.
+/// References to the messages that a run has loaded. If these are the last references, a blocking
+/// thread of the runtime drops the messages.
 #[derive(Debug)]
 pub(super) struct Loaded(Messages);
 
 impl Loaded {
-    /// Returns the messages of a history. Returns no messages if there are only a few, or if a store has
-    /// them in memory, because they then outlive the run.
+    /// Returns references to the messages of a history. Returns an empty value if the history has
+    /// only a few messages, or if the store itself has references to the messages, because the end
+    /// of the run then does not drop them.
     pub(super) fn of(history: &History) -> Self {
         let stays = history.messages.len() < DROP_ON_THREAD_FROM || history.memo().is_shared();
         Self(if stays { Messages::new() } else { history.messages.clone() })
@@ -27,7 +29,8 @@ impl Drop for Loaded {
             return;
         }
         let messages = std::mem::take(&mut self.0);
-        // Without a runtime, or during its shutdown, this thread drops the messages.
+        // Without a runtime, or during the shutdown of the runtime, the current thread drops the
+        // messages.
         if let Ok(runtime) = Handle::try_current() {
             drop(runtime.spawn_blocking(move || drop(messages)));
         }
@@ -49,7 +52,7 @@ mod tests {
 
     use super::*;
 
-    /// Returns a history as a store reads it, and its last message.
+    /// Returns a history as a store returns it, and a weak reference to its last message.
     fn history(messages: usize) -> (History, Weak<Message>) {
         let messages: Messages = (0..messages).map(|n| Message::user(n.to_string())).collect();
         let last = messages.last().map(Arc::downgrade).unwrap();

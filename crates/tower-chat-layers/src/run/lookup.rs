@@ -1,4 +1,4 @@
-//! Finds the stored calls and messages that calls and results name.
+//! Looks up stored calls and messages by their ids and positions.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -40,7 +40,8 @@ impl RunLog {
         self.call_records.stored.position(&self.conversation.history, id)
     }
 
-    /// Returns the round, within its run, of a message in the loaded history.
+    /// Returns the index, within its run, of the round that a message of the loaded history belongs
+    /// to.
     pub(super) fn round_in_history(&self, position: usize) -> u32 {
         self.call_records.stored.round(&self.conversation.history, position)
     }
@@ -51,8 +52,8 @@ impl RunLog {
         added.or_else(|| self.conversation.history.get(self.position_in_history(id)?))
     }
 
-    /// Returns a call from the conversation: from `messages`, which are about to be stored, from a
-    /// message that this run has stored, or from the loaded history.
+    /// Returns a call of the conversation. Searches `messages`, which are about to be stored, then
+    /// the messages that this run has stored, then the loaded history.
     pub(super) fn held_call(
         &self,
         (id, index): CallOfRun,
@@ -77,7 +78,7 @@ impl RunLog {
         Some(HeldCall { call: call.clone(), call_id, waits_for_approval })
     }
 
-    /// Returns all messages of the answer that contains a message.
+    /// Returns all messages of the answer to which the message `id` belongs.
     fn held_answer(
         &self,
         id: MessageId,
@@ -109,8 +110,9 @@ impl RunLog {
     }
 }
 
-/// Returns the assistant messages of a run around a position, without gaps. `before` are the messages
-/// before the position, the nearest first. `from` are those from the position on.
+/// Returns the consecutive assistant messages of a run around a position. `before` contains the
+/// messages before the position in reverse order. `from` contains the messages from the position
+/// on.
 fn answer_of<'m>(
     run: RunId,
     before: impl IntoIterator<Item = &'m Arc<Message>>,

@@ -1,4 +1,4 @@
-//! Decides whether the stored messages can replace a history that a service no longer has.
+//! Determines whether the stored messages can replace the history that a service has lost.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use tower_chat_core::{BoxError, Conversation, Message, Role};
 use super::Settings;
 use crate::{ConflictPolicy, LostHistory, PersistenceError, error::as_permanent};
 
-/// Checks that the stored messages can replace the history, and that the policy allows it. `error` is the
-/// error of the service.
+/// Checks that the store contains the conversation, so that its messages can replace the lost
+/// history, and that the policy allows sending them. `error` is the error of the service.
 ///
 /// # Errors
 ///
-/// [`PersistenceError::ServiceHistoryLost`], if only this run has stored messages, or if the policy is to
-/// fail. [`PersistenceError::NotLoaded`], if the history cannot be loaded.
+/// [`PersistenceError::ServiceHistoryLost`], if the store does not contain the conversation, or if
+/// the policy is to fail. [`PersistenceError::NotLoaded`], if the history cannot be loaded.
 pub(crate) async fn check_recorded(
     settings: &Settings,
     conversation: &Conversation,
@@ -22,7 +22,7 @@ pub(crate) async fn check_recorded(
 ) -> Result<(), PersistenceError> {
     let key = &conversation.key;
     let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
-    // Messages that this run has added, other than answers, cannot replace the history of the service.
+    // The store contains the conversation if it contains an answer, or a message of another run.
     let is_record = |message: &Arc<Message>| {
         message.role == Role::Assistant || message.id.is_none_or(|id| id.run != conversation.run)
     };

@@ -1,15 +1,18 @@
-//! Builds the request for the model client: the history, followed by the new messages of a request.
+//! Separates and joins the messages of a request, and removes the sentinel history owner from an
+//! answer.
 
 use std::sync::Arc;
 
 use tower_chat_core::{Answer, ChatRequest, HistoryOwner, Message, Messages};
 
-/// Returns the request's own messages, without the messages that a layer above put before them.
+/// Returns the request's own messages, without the messages that a layer above has put before the
+/// input.
 pub(super) fn own_messages(request: &ChatRequest) -> Vec<Arc<Message>> {
     request.messages().iter_from(request.history_len()).cloned().collect()
 }
 
-/// Returns `prefix`, the messages that a layer above put first, followed by `messages`.
+/// Returns the messages of `prefix`, followed by `messages`. `prefix` are the messages that a layer
+/// above has put before the input.
 pub(super) fn joined(prefix: Messages, messages: Messages) -> Messages {
     if prefix.is_empty() {
         return messages;
@@ -19,7 +22,8 @@ pub(super) fn joined(prefix: Messages, messages: Messages) -> Messages {
     all
 }
 
-/// Removes the sentinel from an answer, because only the tool loop may receive it.
+/// Removes [`HistoryOwner::Local`] from an answer, because only the tool loop may receive this
+/// sentinel.
 pub(crate) fn strip_sentinel(answer: &mut Answer) {
     if answer.finish.history_owner == Some(HistoryOwner::Local) {
         answer.finish.history_owner = None;

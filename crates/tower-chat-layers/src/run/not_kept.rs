@@ -1,12 +1,12 @@
-//! The content of a message that the hooks of tools have removed before the message was stored.
+//! The content that hooks of tools have removed from a message before the message was stored.
 
 use tower_chat_core::Message;
 
 use super::redact::{calls_without_arguments, is_without_calls};
 use crate::replay::{forgotten_ids, has_results_not_kept};
 
-/// The content of a message that was removed before the message was stored, because the hooks of its
-/// tools ([`Tool::persist`](crate::Tool::persist)) did not allow the content to be stored.
+/// The content that was removed from a message before the message was stored, because the hooks of
+/// the tools ([`Tool::persist`](crate::Tool::persist)) did not allow the content to be stored.
 ///
 /// ```
 /// use tower_chat::{Message, run::NotKept};
@@ -15,10 +15,10 @@ use crate::replay::{forgotten_ids, has_results_not_kept};
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct NotKept {
-    /// Whether the message belongs to an answer with tool calls, none of which is stored.
+    /// Whether the message belongs to an answer whose tool calls were all removed.
     pub calls: bool,
-    /// The calls of the message whose stored arguments differ from those of the model, as indices among
-    /// its stored calls.
+    /// The indices, among the stored calls of the message, of the calls whose stored arguments
+    /// differ from the arguments in the model's answer.
     pub arguments: Vec<usize>,
     /// The ids of the calls whose results are not stored. `None` if all results are stored.
     pub results: Option<Vec<String>>,

@@ -1,4 +1,4 @@
-//! The run of a tool loop, if no layer above the loop has begun a run.
+//! The run that a tool loop creates if no layer above the loop has begun a run.
 
 use std::{
     future::Future,
@@ -11,21 +11,22 @@ use tower_chat_core::{Answer, Conversation};
 use super::{Run, Shared, log::RunLog};
 use crate::PersistenceError;
 
-/// A request extension with the run of a tool loop, if no layer above the loop has begun a run. The
-/// persister below begins this run with the first service call.
+/// A request extension with the run that a tool loop has created, because no layer above the loop
+/// has begun a run. The persister below the loop begins this run with the first service call.
 #[derive(Clone)]
 pub(crate) struct RunOfLoop(pub(crate) Run);
 
-/// Returns a run without a store. Its events have no effect until a persister begins it.
+/// Returns a run without a store. Events of the run have no effect until a persister begins the
+/// run.
 pub(crate) fn run_without_store(conversation: Conversation) -> Run {
     let log = Mutex::new(RunLog::without_store(conversation.run));
     Run(Arc::new(Shared { conversation, log, stored: OnceCell::new() }))
 }
 
-/// Begins a run without a store: takes over the state of the run that `begin` returns, and stores the
-/// answer that `begin` returns. Returns that answer, which exists if the run was complete before. If two
-/// service calls begin the run concurrently, the second one waits for the first. After a failure, the
-/// next call begins the run again.
+/// Begins a run that has no store yet: awaits `begin`, and moves the state and the store of the
+/// returned run into `run`. Returns the answer that `begin` has returned, which is the stored
+/// answer if the run was already complete. If two service calls begin the run concurrently, the
+/// second call waits for the first. If `begin` fails, the next service call begins the run again.
 pub(crate) async fn store_run(
     run: &Run,
     begin: impl Future<Output = Result<(Run, Option<Answer>), PersistenceError>>,
@@ -40,8 +41,8 @@ pub(crate) async fn store_run(
     Ok(run.log().answer.clone())
 }
 
-/// Begins a run again whose first service call has failed: replaces its state by that of the run that
-/// `begin` returns. Returns the answer that `begin` returns.
+/// Begins a run again after its first service call has failed: awaits `begin`, and replaces the
+/// state of `run` by the state of the returned run. Returns the answer that `begin` has returned.
 pub(crate) async fn restart_run(
     run: &Run,
     begin: impl Future<Output = Result<(Run, Option<Answer>), PersistenceError>>,
@@ -50,7 +51,8 @@ pub(crate) async fn restart_run(
     Ok(run.log().answer.clone())
 }
 
-/// Moves the state of the run that `begin` returns into `run`, and returns the run without its state.
+/// Awaits `begin`, and moves the run log of the returned run into `run`. Returns the run that
+/// `begin` has created, with an empty run log.
 async fn take_over(
     run: &Run,
     begin: impl Future<Output = Result<(Run, Option<Answer>), PersistenceError>>,
@@ -60,7 +62,8 @@ async fn take_over(
     let mut of_loop = run.log();
     let tools = of_loop.call_records.hooks.newest();
     *of_loop = RunLog { answer, ..log };
-    // The hooks of the loop's tools decide about the first answer.
+    // The new state has no tools of the loop yet, and the hooks of these tools decide which parts
+    // of the first answer are stored.
     tools.iter().for_each(|tools| of_loop.use_tools(tools));
     drop(of_loop);
     Ok(begun)

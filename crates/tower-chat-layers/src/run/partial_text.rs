@@ -1,4 +1,4 @@
-//! Partial responses: the text that was streamed of an answer that did not finish.
+//! Partial responses: the text that the service has streamed before its answer was interrupted.
 
 use std::sync::Arc;
 
@@ -25,10 +25,10 @@ pub(crate) fn is_marked_interrupted(message: &Message) -> bool {
     message.metadata.get(INTERRUPTED) == Some(&Value::Bool(true))
 }
 
-/// The text that was streamed of an answer until now.
+/// The text of an answer that the service has streamed so far.
 #[derive(Debug, Default)]
 pub(super) struct StreamedText {
-    /// The text of the complete messages.
+    /// The text of the answer's complete messages.
     complete_messages: String,
     /// The text of the message that is being streamed.
     under_way: String,
@@ -58,13 +58,13 @@ impl StreamedText {
 pub(super) struct PartialText {
     /// The text in the store.
     stored: Option<Arc<str>>,
-    /// The text with which the next write replaces `stored`. An empty text removes it. `None` if the next
-    /// write changes nothing.
+    /// The text with which the next write replaces `stored`. An empty text removes the stored text.
+    /// `None` if the next write does not change the stored text.
     change: Option<Arc<str>>,
 }
 
 impl PartialText {
-    /// Creates the value from the stored text of an earlier attempt, if there is one.
+    /// Creates the value from the text that an earlier attempt has stored, if any.
     pub(super) fn left(text: Option<&Arc<str>>) -> Self {
         Self { stored: text.cloned(), change: None }
     }
@@ -73,22 +73,21 @@ impl PartialText {
         self.change = Some(text);
     }
 
-    /// Makes the next write remove the stored text, because the service call was answered and its text is
-    /// part of a message.
+    /// Removes the stored text with the next write, because a service call was answered and a
+    /// message contains the text of its answer.
     pub(super) fn forget(&mut self) {
         self.change = self.stored.is_some().then(|| "".into());
     }
 
-    /// Returns the change that the next write makes, if there is one. From now on, the change counts as
-    /// stored.
+    /// Returns the change for the next write, if any, and treats it as stored from now on.
     pub(super) fn take_change(&mut self) -> Option<Arc<str>> {
         let change = self.change.take()?;
         self.stored = (!change.is_empty()).then(|| change.clone());
         Some(change)
     }
 
-    /// Returns the text as the next write leaves it: the change if there is one, otherwise the stored
-    /// text. `None` if that is empty.
+    /// Returns the text after the next write: the change if there is one, otherwise the stored
+    /// text. `None` if this text is empty.
     pub(super) fn text(&self) -> Option<Arc<str>> {
         self.change.clone().or_else(|| self.stored.clone()).filter(|text| !text.is_empty())
     }

@@ -1,5 +1,6 @@
-//! One service call of a run, as the layer next to the service makes it: `PerServiceCallPersistence`, or
-//! the tool loop if a run is stored at its end and no other layer is below the loop.
+//! Makes one service call of a run and stores its messages. `PerServiceCallPersistence` makes
+//! service calls with this module. The tool loop also does, if a run is stored at its end and no
+//! persister is below the loop.
 
 use std::sync::Arc;
 
@@ -18,12 +19,14 @@ use crate::{
     yielding::yield_if_large,
 };
 
-/// Calls the service with the history and the new messages of a request, and stores these messages and
-/// the answer. A run that is stored at its end holds them until then.
+/// Calls the service with the history and the new messages of a request, and stores the new
+/// messages and the answer. If the run is stored at its end, adds these messages to the run log
+/// instead.
 ///
 /// # Errors
 ///
-/// Returns the errors of the service, and those of the store as the policy requires.
+/// Returns the error of the service, or a [`PersistenceError`] if the service call cannot be
+/// started, or if its write fails and the policy is to fail the call.
 pub(crate) async fn persisted<S>(
     service: &mut S,
     run: &Run,
@@ -34,8 +37,8 @@ where
     S::Error: Into<BoxError>,
 {
     yield_if_large(request.messages().iter_from(request.history_len())).await;
-    // A separate statement, because the future would otherwise contain the error across the next
-    // awaits.
+    // A separate statement, because the error would otherwise be stored in the future during the
+    // following awaits.
     let started = start_call(run, &mut request)?;
     match started {
         StartedCall::Answered(call) => Ok(call.durable().await?.into()),
@@ -49,8 +52,9 @@ where
 }
 
 impl Ending for Box<OpenCall> {
-    /// A run that is stored at its end does not make its messages durable before, so the tool loop
-    /// receives them early and can refuse an endless answer.
+    /// Returns `true` if the run is stored at its end, because the tool loop need not wait until
+    /// its messages are durable. The loop receives each message as soon as the message is complete,
+    /// and can refuse an endless answer.
     fn passes_messages_early(&self) -> bool {
         self.run().write_point() == WritePoint::End
     }

@@ -1,4 +1,4 @@
-//! The recorded state of calls that were started before this request.
+//! The recorded state of calls that an earlier attempt may have started.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -15,15 +15,17 @@ use tower_chat_core::{
 
 use crate::tool::{CallOfRun, ResultSource, ToolReport};
 
-/// The recorded state of a call that an earlier attempt may have run.
+/// The recorded state of a call whose tool an earlier attempt may have run.
 #[derive(Debug, Clone)]
 pub(crate) enum CallOutcome {
     /// The tool was not started, and there is no result.
     NeverStarted,
-    /// The tool was started and has no outcome. It is not known whether the call had an effect.
+    /// The tool was started, and the record contains no outcome. The call may or may not have had
+    /// an effect.
     Started(Option<SystemTime>),
-    /// Like `NeverStarted` (`None`) or `Started` (a time), but the arguments of the call were not stored,
-    /// so the call cannot run again.
+    /// The record contains no result, and a hook did not allow the arguments of the call to be
+    /// stored. The call cannot run again. Contains the time at which the tool was started, or
+    /// `None` if the tool was not started.
     WithoutArguments(Option<SystemTime>),
     /// The record contains the result of the call.
     Finished(Box<(ToolResult, ToolReport)>),
@@ -38,9 +40,9 @@ impl CallOutcome {
         }
     }
 
-    /// Returns the state of a call from its row in the record. Every reader of rows must use this
-    /// function. The function does not use the status: a call that waits for approval keeps its status
-    /// regardless of the outcome of its tool.
+    /// Returns the state of a call from its row in the record. All code that needs this state must
+    /// use this function. The function ignores the status of the row, because a call that waits for
+    /// approval has the same status before and after its tool runs.
     pub(crate) fn of<'r>(row: impl Into<Recorded<'r>>) -> Self {
         let row = row.into();
         match (row.result, row.started_at) {
@@ -51,8 +53,8 @@ impl CallOutcome {
     }
 }
 
-/// The row of a call in the record. `result` is the result that the record itself stores, because no
-/// message contains it.
+/// The row of a call in the record. `result` is `Some` if the record itself contains the result,
+/// because no message contains it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Recorded<'r> {
     status: ToolStatus,
@@ -63,7 +65,7 @@ pub(crate) struct Recorded<'r> {
 }
 
 impl Recorded<'_> {
-    /// Returns whether the call counts as a tool call of its run.
+    /// Returns whether the call is counted as a tool call of its run.
     pub(crate) fn has_run(&self) -> bool {
         self.started_at.is_some() || self.status == ToolStatus::RejectedArguments
     }
@@ -72,7 +74,8 @@ impl Recorded<'_> {
     pub(crate) fn report(&self) -> ToolReport {
         let is_error = self.result.is_some_and(|result| result.is_error);
         let status = match (self.status, self.started_at, is_error) {
-            // The stored arguments are not those that were approved.
+            // The tool was not started, because the stored arguments differ from the approved
+            // arguments.
             (ToolStatus::PendingApproval, None, _) => ToolStatus::RejectedArguments,
             (ToolStatus::PendingApproval, Some(_), true) => ToolStatus::Error,
             (ToolStatus::PendingApproval, Some(_), false) => ToolStatus::Ok,
@@ -115,23 +118,25 @@ impl<'r> From<&'r ToolInvocation> for Recorded<'r> {
     }
 }
 
-/// The content of the record about calls that wait for approval, when the run began: the calls that were
-/// started or that have a result.
+/// The recorded state, when the run began, of those calls that wait for approval and that were
+/// started, have a result, or were closed.
 #[derive(Debug, Default)]
 pub(super) struct PriorAttempts {
     pub(super) starts: HashMap<SequencePosition, SystemTime>,
     calls: HashMap<CallOfRun, CallOutcome>,
-    /// Calls whose row is closed with a result, although no message contains the result.
+    /// The calls whose rows are closed and contain a result, although no message contains the
+    /// result.
     with_result: HashSet<CallOfRun>,
-    /// Calls whose row is closed without a result, because this conversation is a copy and the calls
-    /// remain pending in the original.
+    /// The calls whose rows are closed without a result, because this conversation is a copy. In
+    /// the original conversation, these calls still wait for approval.
     copied: HashSet<CallOfRun>,
-    /// The times at which the claims of other runs end, by call.
+    /// The time at which the claim of another run ends, for each call with such a claim.
     held: HashMap<CallOfRun, SystemTime>,
 }
 
 impl PriorAttempts {
-    /// Returns the state of a call, if it was started or its row has a result.
+    /// Returns the state of a call whose tool was started or whose row contains a result. `None`
+    /// for other calls.
     pub(super) fn call(&self, call: CallOfRun) -> Option<CallOutcome> {
         self.calls.get(&call).cloned()
     }
@@ -152,12 +157,12 @@ impl PriorAttempts {
 pub(crate) enum Waiting {
     /// The call still waits for a decision.
     Open,
-    /// The call was copied while it was pending, and remains pending in the original of this
-    /// conversation.
+    /// This conversation is a copy that was made while the call waited for approval. The call still
+    /// waits for approval in the original conversation.
     InOriginal,
     /// The record contains a result for the call, although no message contains it.
     Answered,
-    /// A run of another process may execute the call until this time.
+    /// Another run has claimed the call until this time, and may be executing its tool.
     Held(SystemTime),
 }
 
@@ -179,8 +184,8 @@ impl FromIterator<ToolInvocation> for PriorAttempts {
             let position = SequencePosition { sequence: call.sequence, index: call.sequence_index };
             begun.starts.extend(call.started_at.map(|started_at| (position, started_at)));
             let of_run = (call.message, call.sequence_index as usize);
-            // If there are several rows of a call, the final one counts, because an outcome in the outbox
-            // follows the claim.
+            // If a call has several rows, the last row replaces the earlier rows, because the
+            // outbox may contain an outcome that follows the claim in the store.
             match call.held_until {
                 Some(until) => _ = begun.held.insert(of_run, until),
                 None => _ = begun.held.remove(&of_run),

@@ -1,4 +1,5 @@
-//! Calls in the visible history that staged results answer.
+//! Finds the calls in the visible history whose results are staged or in the input of a run, and
+//! builds the rows and reports for these results.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -17,12 +18,13 @@ use crate::{
     tool::{CallOfRun, ToolReport, ToolReports},
 };
 
-/// The metadata key for the statuses of calls of earlier runs, in the stored message with their results.
-/// Contains only statuses that neither the result nor the record determines.
+/// The metadata key under which a stored message with results of calls of earlier runs contains the
+/// statuses of these calls. Contains a status only if neither the result nor the row of the call
+/// determines it.
 const RESULT_STATUSES: &str = "result_statuses";
 
-/// Stores statuses of calls of earlier runs in the message with their results. Each status has the index
-/// of its result in the message.
+/// Stores the statuses of calls of earlier runs in the message with the results of these calls.
+/// Each status has the index of the result in the message.
 pub(crate) fn mark_statuses(message: &mut Arc<Message>, statuses: Vec<(u32, ToolStatus)>) {
     if statuses.is_empty() {
         return;
@@ -35,7 +37,8 @@ pub(crate) fn mark_statuses(message: &mut Arc<Message>, statuses: Vec<(u32, Tool
     metadata.insert(RESULT_STATUSES.to_owned(), Value::Object(statuses));
 }
 
-/// Returns whether a status must be marked, because the row of the call does not determine it.
+/// Returns whether the message with the result must contain the status of the call, because the row
+/// of the call does not determine this status.
 pub(super) fn must_be_marked(status: ToolStatus) -> bool {
     matches!(
         status,
@@ -51,9 +54,9 @@ fn marked_status(message: &Message, index: u32) -> Option<ToolStatus> {
     statuses.get(index.to_string())?.as_str()?.parse().ok()
 }
 
-/// Returns rows that resolve calls in the visible history with their staged results. The commit writes
-/// these rows. Readers could not resolve them earlier, because readers do not see staged results. An
-/// attempt that resumes or ends the run must build the rows again.
+/// Returns the rows that link calls in the visible history to their staged results. Only the commit
+/// writes these rows, because readers do not see staged results and could not resolve the rows
+/// before. An attempt that resumes or ends the run must therefore build the rows again.
 ///
 /// # Errors
 ///
@@ -76,7 +79,7 @@ pub(crate) async fn rows_of_prior_calls(
     Ok(answered.into_iter().filter_map(row).collect())
 }
 
-/// Returns the rows of the record by their calls.
+/// Returns a map from each call to its row in the record.
 pub(crate) fn by_call<T>(known: &[(T, ToolInvocation)]) -> HashMap<CallOfRun, &ToolInvocation> {
     let mut calls = HashMap::with_capacity(known.len());
     for (_, call) in known {
@@ -85,9 +88,10 @@ pub(crate) fn by_call<T>(known: &[(T, ToolInvocation)]) -> HashMap<CallOfRun, &T
     calls
 }
 
-/// Returns the recorded reports about results in a run's input that equal results of the record. Each
-/// entry contains the index of the message in the input and one report for each of its results. The start
-/// and end times are those of the record.
+/// Returns reports about those messages in a run's input that contain a result that is also in the
+/// record. Each entry contains the index of the message in the input, and one report for each
+/// result of the message. The report about a recorded result contains the status and the times from
+/// the record.
 ///
 /// # Errors
 ///
@@ -129,14 +133,14 @@ pub(super) async fn reports_of_recorded_results(
     Ok(reports)
 }
 
-/// A visible call with the staged result that answers it.
+/// A call in the visible history, and its staged result.
 struct Answered {
     call: CallOfRun,
     /// The sequence number of the message that contains the call.
     sequence: u64,
     position: SequencePosition,
     result: ToolResult,
-    /// The status that the message of the result contains.
+    /// The status under [`RESULT_STATUSES`] in the message with the result.
     status: Option<ToolStatus>,
 }
 
@@ -158,7 +162,7 @@ fn was_not_run(status: ToolStatus) -> bool {
     status == ToolStatus::Stopped || must_be_marked(status)
 }
 
-/// Returns whether the record contains this result of a call.
+/// Returns whether the record contains an equal result for the call.
 fn is_recorded(call: &ToolInvocation, result: &ToolResult) -> bool {
     call.result.as_ref().is_some_and(|recorded| {
         recorded.content == result.content && recorded.is_error == result.is_error
@@ -170,7 +174,7 @@ fn status(call: &ToolInvocation, result: &ToolResult) -> ToolStatus {
     let is_unknown = matches!(CallOutcome::of(call), CallOutcome::Started(_));
     match (call.status, result.is_error) {
         (ToolStatus::PendingApproval, true) if is_unknown => ToolStatus::Interrupted,
-        // The caller has sent the result that the record contains.
+        // The message contains the same result as the record, so the recorded status remains valid.
         (status, true) if was_not_run(status) && is_recorded(call, result) => status,
         (_, true) => ToolStatus::Error,
         (_, false) => ToolStatus::Ok,
@@ -181,10 +185,12 @@ fn answered(visible: &History, staged: &[Arc<Message>]) -> Vec<Answered> {
     if staged.iter().all(|message| message.results().next().is_none()) {
         return Vec::new();
     }
-    // A lenient replay drops calls that are answered after other messages.
+    // A lenient replay would drop calls whose results follow other messages, so this replay is not
+    // lenient.
     let mut replay = Replay::of_history(visible, DanglingCalls::default());
     let asked = replay.push_answering(staged);
-    // The sequence numbers of the messages. If an id occurs twice, the later message counts.
+    // The sequence numbers of the messages by id. If two messages have the same id, the later
+    // message replaces the earlier one.
     let messages: HashMap<MessageId, u64> = visible
         .numbered()
         .filter_map(|(sequence, message)| Some((message.id?, sequence)))

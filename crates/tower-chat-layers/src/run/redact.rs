@@ -1,24 +1,23 @@
-//! Applies the decisions of hooks to calls and results, and marks the messages whose content was
-//! removed.
+//! Applies the decisions of hooks to the calls and results in messages, and marks the messages from
+//! which hooks have removed content.
 
 use std::sync::Arc;
 
 use serde_json::Value;
 use tower_chat_core::{Message, Part, Role, ToolResult};
 
-/// The metadata key that lists the calls of a stored message for which a hook has changed the arguments.
-/// The value contains the index of each such call among the stored calls of the message, counted from 0.
-/// Provider-executed calls are not counted, calls in approval requests are. An attempt that resumes the
-/// run must not run these calls.
+/// The metadata key that lists the calls of a stored message for which a hook has changed the
+/// arguments. The value contains the index, from 0, of each such call among the stored calls of the
+/// message. The index counts calls in approval requests, but no provider-executed calls. An attempt
+/// that resumes the run must not run these calls.
 const ARGUMENTS_NOT_KEPT: &str = "arguments_not_kept";
 
-/// The metadata key that marks the stored messages of a response. Hooks have removed calls of the
-/// response, and it contains no other calls. Such messages are not a final answer, although they contain
-/// no call.
+/// The metadata key that marks the stored messages of a response from which hooks have removed all
+/// calls. Without the mark, such a response would look like a final answer.
 const CALLS_NOT_KEPT: &str = "calls_not_kept";
 
-/// Removes calls (`None`) or replaces their arguments (`Some`), as the hooks have decided. Calls without
-/// a change remain as they are.
+/// Removes calls (`None`) or replaces their arguments (`Some`), as the hooks have decided. Other
+/// calls do not change.
 ///
 /// Each change begins with the index of a call in the unchanged `message`, counted without
 /// provider-executed calls. The changes must be in ascending order of this index.
@@ -58,11 +57,11 @@ pub(super) fn redact_calls(message: &mut Arc<Message>, changes: Vec<(usize, Opti
     }
 }
 
-/// Marks the response, which is all assistant messages at the end of `stored`, if hooks have removed
-/// calls of the response and it contains no other calls.
+/// Marks the response at the end of `stored` if hooks have removed all its calls. The response
+/// consists of all assistant messages at the end of `stored`.
 ///
-/// `forgotten` is the index in `stored` of the last message from which calls were removed. If this
-/// message is not part of the response, nothing changes.
+/// `forgotten` is the index in `stored` of the last message from which hooks have removed calls. If
+/// this message is not part of the response, does nothing.
 pub(super) fn mark_without_calls(stored: &mut [Arc<Message>], forgotten: usize) {
     let is_response = |message: &&Arc<Message>| message.role == Role::Assistant;
     let first = stored.len() - stored.iter().rev().take_while(is_response).count();
@@ -90,8 +89,8 @@ pub(crate) fn calls_without_arguments(message: &Message) -> impl Iterator<Item =
     positions.iter().filter_map(|position| usize::try_from(position.as_u64()?).ok())
 }
 
-/// Removes results (`None`) or replaces them (`Some`). Results without a change remain as they are. Each
-/// change begins with the index of a result among the results of `message`, and the changes must be in
+/// Removes results (`None`) or replaces results (`Some`). Other results do not change. Each change
+/// begins with the index of a result among the results of `message`. The changes must be in
 /// ascending order of this index.
 pub(super) fn redact_results(
     message: &mut Arc<Message>,

@@ -1,14 +1,15 @@
-//! The refusal marks of a conversation in a run.
+//! The refusal marks of a run's conversation.
 
 use std::sync::Arc;
 
 use tower_chat_core::{ChatRequest, Message, RefusalMark, RefusalMarks, Role};
 
-/// The refusal marks of a conversation: those that were loaded, and those that this run has added.
+/// The refusal marks of a conversation: the marks that were loaded, followed by the marks that this
+/// run has added.
 #[derive(Debug, Default)]
 pub(super) struct RefusedSoFar {
     pub(super) all: Vec<RefusalMark>,
-    /// The number of marks, counted from the first, that are stored or submitted.
+    /// The number of marks at the beginning of `all` that are stored or submitted.
     stored: usize,
 }
 
@@ -27,15 +28,16 @@ impl RefusedSoFar {
         }
     }
 
-    /// Returns a message without parts that contains the marks that are not stored yet. `None` if all are
-    /// stored. Used for a write without another message. Replays remove this message.
+    /// Returns a message without parts whose metadata contains the marks that are not stored yet.
+    /// `None` if all marks are stored. Needed for a write without another message. Replays remove
+    /// this message.
     pub(super) fn as_message(&mut self) -> Option<Message> {
         let mut message = Arc::new(Message::new(Role::Tool, Vec::new()));
         self.store_in(&mut message);
         RefusalMark::is_stored_in(&message).then(|| Arc::unwrap_or_clone(message))
     }
 
-    /// Adds the marks to a request.
+    /// Adds the marks to the extensions of a request.
     pub(super) fn mark(&self, request: &mut ChatRequest) {
         if !self.all.is_empty() {
             request.extensions.insert(RefusalMarks::new(self.all.iter().cloned()));

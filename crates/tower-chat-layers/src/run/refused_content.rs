@@ -1,5 +1,5 @@
-//! Content that services have refused permanently: finds the content that may be at fault, repeats the
-//! service call without it, and stores the marks.
+//! Handles content that a service refuses permanently: finds the content that may be the reason for
+//! the refusal, repeats the service call without this content, and stores refusal marks.
 
 use std::{future::poll_fn, sync::Arc};
 
@@ -13,7 +13,7 @@ use tower_service::Service;
 use super::Run;
 use crate::{PersistenceError, RefusedContent, error::as_permanent};
 
-/// Adds marks, which the next write of the run stores.
+/// Adds refusal marks to the run log. The next write of the run stores the marks.
 fn note_refused(run: &Run, marks: &[RefusalMark]) {
     run.log().refused.add(marks);
     for RefusalMark { issuer, message, content, .. } in marks {
@@ -25,11 +25,12 @@ fn note_refused(run: &Run, marks: &[RefusalMark]) {
     }
 }
 
-/// If the error names the kind of content that the service refuses, marks this content in the unanswered
-/// messages of a failed service call. `inputs` are the new messages of the call, without messages that a
-/// journaled run has already staged.
+/// Marks refused content in the unanswered messages of a failed service call, if the error names
+/// the kind of content that the service refuses. `inputs` contains the new messages of the call.
+/// Messages that a journaled run has already staged are not in `inputs`.
 ///
-/// Needed because a service may refuse content after its answer has begun.
+/// [`AskedAgain`] marks refused content only before the answer begins, but a service may refuse
+/// content later.
 pub(super) fn note_refused_inputs(run: &Run, inputs: &[Arc<Message>], error: &BoxError) {
     let refusal = content_refused(&**error).filter(|refusal| refusal.named.is_some());
     let Some(refusal) = refusal else { return };
@@ -47,7 +48,7 @@ pub(super) fn note_refused_inputs(run: &Run, inputs: &[Arc<Message>], error: &Bo
     note_refused(run, &marks);
 }
 
-/// Sends service calls of a run again without the content that the service has refused.
+/// Makes a service call, and repeats it without the content that the service has refused.
 pub(crate) struct AskedAgain<'s, S> {
     pub(crate) service: &'s mut S,
     pub(crate) run: &'s Run,
@@ -58,14 +59,14 @@ where
     S: Service<ChatRequest, Response = ChatResponse>,
     S::Error: Into<BoxError>,
 {
-    /// Calls the service. If the service refuses the request permanently and stored content may be the
-    /// reason, marks the content and calls the service again without the content, if the policy allows
-    /// it.
+    /// Calls the service. If the service refuses the request permanently and stored content may be
+    /// the reason, calls the service again without this content, as the policy requires. Marks the
+    /// content if the error names its kind, or if the second call succeeds.
     ///
     /// # Errors
     ///
-    /// Returns the errors of the service, or [`PersistenceError::ContentRefused`] if the error names
-    /// content of the messages.
+    /// Returns the error of the service, or [`PersistenceError::ContentRefused`] if content of the
+    /// messages may be the reason for the refusal.
     pub(crate) async fn call(self, mut request: ChatRequest) -> Result<ChatResponse, BoxError> {
         let Self { service, run } = self;
         let policy = run.policy().refused_content;
@@ -76,8 +77,8 @@ where
             Err(error) => error.into(),
         };
         match (again, content_refused(&*error).cloned()) {
-            // Boxed, because the future of every other service call would otherwise reserve the memory
-            // for it.
+            // Boxed, because this future is rarely needed. Otherwise, the future of each service
+            // call would contain it.
             (Some(again), Some(refusal)) => {
                 Box::pin(after_refusal(service, run, again, (error, refusal))).await
             }
@@ -86,7 +87,7 @@ where
     }
 }
 
-/// Handles a service call that was refused.
+/// Handles a permanent refusal of a service call. `request` is a copy of the refused request.
 async fn after_refusal<S>(
     service: &mut S,
     run: &Run,
@@ -114,7 +115,8 @@ where
         .into()),
         None => Err(error),
     };
-    // A request without the user's new messages would be a different question.
+    // The service is not called again without content of the user's new messages, because the model
+    // would answer a different question.
     let asks_again = run.policy().refused_content == RefusedContent::AskAgain
         && !stored.is_empty()
         && new.is_empty();
@@ -131,7 +133,8 @@ where
         Err(second) => {
             let second = second.into();
             match content_refused(&*second) {
-                // The removed content was not the reason, or not the only one.
+                // The service has refused the second request too, so the removed content was not
+                // the only reason.
                 Some(_) if is_named => failed(error),
                 Some(_) => Err(error),
                 None => Err(second),
@@ -143,17 +146,18 @@ where
 /// The content of a request that may be the reason for the refusal.
 #[derive(Debug, Default, PartialEq)]
 struct Suspects {
-    /// Suspects in results of tools and in messages of earlier requests.
+    /// Marks for content in results of tools and in messages of earlier requests.
     stored: Vec<RefusalMark>,
-    /// Suspects in the user's messages of this request. Empty unless the error names the kind of content.
+    /// Marks for content in the user's messages of this request. Empty unless the error names the
+    /// kind of content.
     new: Vec<RefusalMark>,
     /// Whether the error names the kind of content.
     is_named: bool,
 }
 
 impl Suspects {
-    /// Returns the suspects of a request. If the error names a kind of content that the request does not
-    /// contain, the error counts as one that names nothing.
+    /// Returns the suspects of a request. An error that names a kind of content that the request
+    /// does not contain is handled like an error that names no kind.
     fn of(request: &ChatRequest, refusal: &ContentRefused, known: &[RefusalMark]) -> Self {
         let named = refusal.named.map(|_| Self::named_or_any(request, refusal, known));
         named.filter(|named| !named.is_empty()).unwrap_or_else(|| {
@@ -162,9 +166,9 @@ impl Suspects {
         })
     }
 
-    /// Returns the suspects after the last answer, because services have usually accepted all earlier
-    /// messages. If there are none there, for example after a change of the service, returns the suspects
-    /// in the earlier messages.
+    /// Returns the suspects after the last answer, because services have usually accepted all
+    /// earlier messages. If these messages contain no suspects, for example after the application
+    /// has changed the service, returns the suspects in the earlier messages.
     fn named_or_any(
         request: &ChatRequest,
         refusal: &ContentRefused,
@@ -199,8 +203,8 @@ impl Suspects {
     }
 }
 
-/// Returns the marks that a message needs if its content is the reason for the refusal. Omits known
-/// marks.
+/// Returns the refusal marks for the content of a message that may be the reason for the refusal.
+/// Omits marks that are in `known`.
 fn marks_of(
     message: &Message,
     refusal: &ContentRefused,
@@ -227,9 +231,10 @@ fn marks_of(
 ///
 /// # Errors
 ///
-/// [`StoreError::Conflict`], if another writer changes the conversation at the same time, or if it has
-/// an open run; [`StoreError::MissingCapability`], if the store cannot change messages; another error if the
-/// conversation cannot be read or written. Nothing is removed in these cases.
+/// [`StoreError::Conflict`], if another writer changes the conversation at the same time, or if the
+/// conversation has an open run; [`StoreError::MissingCapability`], if the store cannot change
+/// messages; another error if the conversation cannot be read or written. In these cases, no mark
+/// is removed.
 pub async fn lift_refusals(
     store: &dyn HistoryStore,
     key: &ConversationKey,

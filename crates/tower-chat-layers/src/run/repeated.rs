@@ -18,7 +18,7 @@ use crate::{
     transcript::{NewInput, Observed, Step, StoredRun, StoredTranscript, leading_system, observe},
 };
 
-/// The layer that begins a run.
+/// Which layer begins a run, and with which request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caller {
     /// The layer above the tool loop, with the caller's request.
@@ -43,16 +43,19 @@ impl Stored<'_> {
     }
 }
 
-/// A compared service call of a tool loop of another crate, if no layer above the loop has begun its run.
+/// The result of comparing a service call with the stored messages. The service call comes from a
+/// tool loop of another crate, and no layer above the loop has begun a run.
 pub(super) struct ObservedAlone {
     pub(super) observed: Observed,
-    /// The run of the service call, or the last stored run if the types of the loop lose the ids of runs
-    /// and the call continues stored messages.
+    /// The run of the service call. If the request's run has no stored messages and the service
+    /// call continues or repeats stored messages, this is the last stored run, because the message
+    /// types of the loop may have lost the run id.
     pub(super) run: RunId,
 }
 
-/// Compares a service call of a tool loop of another crate with the stored messages. Returns `None` if
-/// the call repeats none of them, or if the policy must decide instead.
+/// Compares a service call of a tool loop of another crate with the stored messages. Returns `None`
+/// if the call repeats no stored message, or if [`RepeatedTranscript`] determines how the request
+/// is compared.
 ///
 /// # Errors
 ///
@@ -86,7 +89,8 @@ pub(super) fn observe_alone(
     };
     let mut observed = match observe(&stored, &own) {
         Ok(observed) => observed,
-        // The policy may recognise the conversation in the form of its client.
+        // The later comparison by the policy may recognise stored messages that a client has
+        // changed.
         Err(_) if !is_known && choice == RepeatedTranscript::Recognise => return Ok(None),
         Err(difference) => {
             return Err(PersistenceError::HistorySentAgain { key: key.clone(), difference });
@@ -104,7 +108,7 @@ pub(super) fn observe_alone(
         (Step::Begin | Step::Continue | Step::Repeat, ..) => *run,
     };
     if observed.step == Step::Begin {
-        // The call begins a turn, so its instructions are stored in the conversation.
+        // The call begins a turn, so its instructions are stored as part of the new messages.
         let instructions = std::mem::take(&mut observed.instructions);
         observed.new.splice(..0, instructions);
         if observed.new.len() == own.len() {
@@ -117,8 +121,8 @@ pub(super) fn observe_alone(
     Ok(Some(ObservedAlone { observed, run }))
 }
 
-/// Replaces the messages of a service call's request: first the messages that a layer above has put
-/// first, followed by the instructions and the new messages.
+/// Sets the messages of a service call's request to the messages that a layer above has put before
+/// the input, followed by the instructions and the new messages.
 pub(super) fn take_observed(request: &mut ChatRequest, observed: &Observed) {
     let mut messages = request.history();
     messages.extend(observed.instructions.iter().cloned());
@@ -128,8 +132,8 @@ pub(super) fn take_observed(request: &mut ChatRequest, observed: &Observed) {
 }
 
 impl RunLog {
-    /// Compares a service call of a tool loop of another crate with the messages that the run has
-    /// loaded and added.
+    /// Compares a service call of a tool loop of another crate with the loaded history and the
+    /// messages that the run has added.
     ///
     /// # Errors
     ///
@@ -141,7 +145,7 @@ impl RunLog {
     ) -> Result<Observed, PersistenceError> {
         let mut own = own_messages(request);
         if request.history_len() == 0 {
-            // Skip the messages that a layer above the loop put first.
+            // Skip the messages that a layer above the loop has put before the input.
             let is_above = |(own, above): &(&Arc<Message>, &Arc<Message>)| {
                 own.role == above.role && own.parts == above.parts
             };
@@ -164,14 +168,16 @@ impl RunLog {
         };
         let mut observed = after(before(&self.conversation.history, added));
         if observed.is_err() && !self.history_in_request.is_empty() {
-            // The loop sends the history in the form in which the layer above has put it first.
+            // The loop may send the history as the layer above has put it before the input, which
+            // can differ from the stored history.
             observed = after(self.history_in_request.clone());
         }
         let observed = observed.map_err(|difference| PersistenceError::HistorySentAgain {
             key: key.clone(),
             difference,
         })?;
-        // A run that a layer above has begun always has an input.
+        // The run has an input, which this first service call must contain. If the comparison finds
+        // no new messages, all messages after the instructions are treated as new.
         let lacks_input = added.is_empty() && observed.new.is_empty();
         Ok(match lacks_input {
             true => {
@@ -182,7 +188,7 @@ impl RunLog {
     }
 }
 
-/// Returns the messages of a history that were stored before the first message of `added`.
+/// Returns the messages of a history that precede the first message of `added`.
 fn before(history: &Messages, added: &[Arc<Message>]) -> Messages {
     let first = added.first().and_then(|first| first.id);
     let is_first = |message: &Arc<Message>| message.id == first;
@@ -190,8 +196,9 @@ fn before(history: &Messages, added: &[Arc<Message>]) -> Messages {
     history.take(position.unwrap_or(history.len()))
 }
 
-/// Removes stored messages from a request, by the policy. Returns the stored answer of the previous run
-/// if the request contains no new message and lacks only that answer.
+/// Removes stored messages from a request, as [`RepeatedTranscript`] requires. If the request
+/// contains no new message and repeats all stored messages except the answer of the previous run,
+/// returns this answer.
 ///
 /// # Errors
 ///
@@ -204,8 +211,7 @@ pub(super) async fn take_new(
     caller: Caller,
 ) -> Result<Option<Vec<Arc<Message>>>, PersistenceError> {
     let Conversation { key, run } = conversation;
-    // Removed from the extensions, because the choice must not apply to runs that a tool of this run
-    // begins.
+    // The extension is removed, because it must not apply to runs that a tool of this run begins.
     let choice = request.extensions.remove::<RepeatedTranscript>();
     let choice = choice.unwrap_or(settings.policy.repeated_transcript);
     let own = own_messages(request);
@@ -217,7 +223,8 @@ pub(super) async fn take_new(
     }
     let is_background = request.options.is_background();
     let before = match !stored.is_read && is_background {
-        // The service makes the answer without the history, but the answer is stored in the history.
+        // The run has not loaded the history, because the service makes the answer in the
+        // background. The history is loaded here for the comparison.
         true if stored.history.head.revision != Revision::ABSENT
             && stored.history.head.service_id.is_none() =>
         {
@@ -238,8 +245,8 @@ pub(super) async fn take_new(
     }
 }
 
-/// Returns the answer of the previous run, if the request repeats all messages before that answer because
-/// its client did not receive the answer. Only the first call returns it.
+/// Returns the answer of the previous run, if the request repeats all messages before this answer
+/// because its client did not receive the answer. Returns `None` from the second call on.
 pub(crate) fn last_answer(run: &Run) -> Option<Answer> {
     let messages = run.log().stored_before.last_answer.take()?;
     let visible = messages.iter().filter(|message| !is_end_marker(message));

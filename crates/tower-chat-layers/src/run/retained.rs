@@ -1,4 +1,5 @@
-//! Determines the stored part of the outcome of a call, by the `persist` hook of its tool.
+//! Determines, with the `persist` hook of a call's tool, which parts of the call's outcome are
+//! stored.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -8,16 +9,16 @@ use tower_chat_core::{Message, Part, ToolCall, ToolResult};
 use super::{RunLog, hooks::HOOKED_CALLS};
 use crate::tool::{CallOfRun, Redaction, ResultSource, Retained, ToolReport, retained};
 
-/// The text that replaces a result if the hook of its tool is not registered any more.
+/// The text that replaces a result if the tool with the hook is no longer registered.
 const WITHHELD: &str =
     "The result was not stored: the tool that decides what is stored of it is not registered.";
 
-/// The text that replaces the result of a call of an earlier run if the hook does not allow the result to
-/// be stored.
+/// The text that replaces the result of a call of an earlier run, if the hook of the tool does not
+/// allow this result to be stored.
 const NOT_KEPT: &str = "The result was not stored: the tool of the call does not allow it.";
 
 impl RunLog {
-    /// Returns the stored part of a call's outcome.
+    /// Returns which parts of a call's outcome are stored.
     pub(super) fn retained_outcome(
         &self,
         of_run: CallOfRun,
@@ -34,7 +35,8 @@ impl RunLog {
             let error = report.and_then(|report| report.error.as_deref());
             let retained = retained(tool, call, Some(result), error);
             if let (Retained::Nothing(_), false) = (&retained, self.is_of_this_run(of_run)) {
-                // The call is in the history of an earlier run and needs a result there.
+                // An earlier run has stored the call, so the history must contain a result for the
+                // call.
                 return Retained::Redacted(Box::new(Redaction {
                     arguments: None,
                     result: Some(withheld(result, NOT_KEPT)),
@@ -53,8 +55,9 @@ impl RunLog {
         }))
     }
 
-    /// Returns the replacement of a result whose call is not stored. A hook may have removed that call.
-    /// `None` if no hook of the conversation was called, so that the result is stored unchanged.
+    /// Returns the replacement of a result whose call is not stored, because a hook may have
+    /// removed the call. Returns `None` if no hook was called for any call in the conversation. The
+    /// result is then stored unchanged.
     pub(super) fn retained_orphan(&self, result: &ToolResult) -> Option<Box<ToolResult>> {
         let may_be_forgotten = self
             .call_records
@@ -79,7 +82,8 @@ impl RunLog {
                 let stored = self.stored_message(id);
                 let hooked: HashSet<usize> = stored.into_iter().flat_map(hooked_calls).collect();
                 let is_hooked = is_marked(&hooked);
-                // A message that is not stored yet is not cached.
+                // Nothing is cached for a message that is not stored yet, because its metadata may
+                // change.
                 *known = stored.map(|_| (id, hooked));
                 is_hooked
             }

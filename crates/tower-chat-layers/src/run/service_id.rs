@@ -104,7 +104,7 @@ fn adopt_service_id(run: &Run, log: &RunLog, answer: &Answer) -> Result<Adopted,
 impl RunLog {
     /// Returns the service id if the service stores the history and has not answered in this run.
     /// If the service has lost its history, such a run can begin again and send the stored messages
-    /// instead of the id. No tool runs twice, because none has run.
+    /// instead of the id. No tool has to run again.
     pub(crate) fn service_id_before_answer(&self) -> Option<Arc<str>> {
         self.conversation.service_id.clone().filter(|_| !self.calls.is_answered)
     }

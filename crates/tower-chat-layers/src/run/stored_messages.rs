@@ -1,4 +1,4 @@
-//! An index of the positions of stored messages, for calls and results that name them.
+//! An index from message ids to the positions of stored messages.
 
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 
@@ -8,23 +8,22 @@ use tower_chat_core::{
 
 use super::input_digest::take_mark;
 
-/// An index of the messages of the loaded history, which does not change during a run. The index is
-/// built from the end of the history, and only as far as a lookup needs.
+/// An index of the messages of the loaded history. The loaded history does not change during a run.
+/// A lookup extends the index toward the beginning of the history until it finds the message.
 #[derive(Debug, Default)]
 pub(super) struct StoredMessages(RefCell<Index>);
 
 #[derive(Debug, Default)]
 struct Index {
     positions: HashMap<MessageId, usize>,
-    /// The number of messages, from the end, that are indexed.
+    /// The number of messages at the end of the history that are indexed.
     seen: usize,
-    /// The index of the round within its run, by the index of the message. Contains the runs that were
-    /// looked up.
+    /// The index of the round within its run, by the index of the message. Contains the messages of
+    /// runs that were looked up.
     rounds: HashMap<usize, u32>,
 }
 
-/// Returns the stored messages of a run that is sent again, the digest of its input, and whether messages
-/// of other runs follow.
+/// Returns the stored state of a run. Empty if the history contains no message of the run.
 pub(super) fn stored_of_run(history: &History, run: RunId) -> RunInStore {
     let Some(end) = history.end_of_run(run) else { return RunInStore::default() };
     let before = (0..end).rev().map_while(|position| history.messages.get(position));
@@ -36,7 +35,8 @@ pub(super) fn stored_of_run(history: &History, run: RunId) -> RunInStore {
     RunInStore { added, input_digest, is_overtaken: end < history.messages.len() }
 }
 
-/// Removes the marks of refused content from a message, because the caller does not know these marks.
+/// Removes the refusal marks from a message, because the messages of the caller do not contain
+/// these marks.
 fn without_refusals(message: &mut Arc<Message>) {
     if RefusalMark::is_stored_in(message) {
         RefusalMark::remove_from(Arc::make_mut(message));
@@ -46,15 +46,16 @@ fn without_refusals(message: &mut Arc<Message>) {
 /// The stored state of a run.
 #[derive(Debug, Default)]
 pub(super) struct RunInStore {
-    /// The messages of the run, in the form that the caller knows.
+    /// The messages of the run, without the input digest and refusal marks.
     pub(super) added: Vec<Arc<Message>>,
     /// The digest of the input, if the first message contains one.
     pub(super) input_digest: Option<String>,
-    /// Whether another run has written messages after this run.
+    /// Whether messages of another run follow the messages of this run.
     pub(super) is_overtaken: bool,
 }
 
-/// Returns a message and its index in `messages`, which must be in the order of their ids.
+/// Returns the message with this id and its index in `messages`. The messages must be in the order
+/// of their ids.
 pub(super) fn find(messages: &[Arc<Message>], id: MessageId) -> Option<(usize, &Arc<Message>)> {
     let position = messages.partition_point(|message| message.id < Some(id));
     let message = messages.get(position).filter(|message| message.id == Some(id))?;
@@ -68,7 +69,7 @@ impl StoredMessages {
         self.0.borrow_mut().position(history, id)
     }
 
-    /// Returns the round, within its run, of the message at a position.
+    /// Returns the index, within its run, of the round that the message at a position belongs to.
     pub(super) fn round(&self, history: &Messages, position: usize) -> u32 {
         self.0.borrow_mut().round(history, position)
     }
@@ -111,11 +112,12 @@ impl Index {
     }
 }
 
-/// Counts the rounds in messages of one run. All messages of one answer belong to the same round.
+/// Counts the rounds in the messages of one run. All messages of one answer belong to the same
+/// round.
 #[derive(Debug, Default)]
 pub(super) struct Rounds {
     pub(super) count: usize,
-    /// The most recent answer with calls. `None` after a message that is not part of the answer.
+    /// The answer of the last message, if this answer contains calls.
     open: Option<AnswerKey>,
 }
 

@@ -1,4 +1,4 @@
-//! Results at the end of a run, which no service call has sent.
+//! Handles results at the end of a run that no service call has sent.
 
 use std::sync::Arc;
 
@@ -6,11 +6,12 @@ use tower_chat_core::{Message, Part, Role};
 
 use super::RunLog;
 
-/// Removes and returns the messages with results at the end, if they answer calls of this run. No service
-/// call has sent these results, and per-service-call persistence would not have stored them either.
+/// Removes and returns the messages with results at the end of `messages`, if calls of this run
+/// precede them. No service call has sent these results. Per-service-call mode does not store such
+/// messages either.
 ///
-/// Results of approved calls are not removed. An earlier run has stored their calls, which would wait
-/// for approval again.
+/// Results of approved calls of earlier runs are not removed. Without these results, the stored
+/// calls would wait for approval again.
 pub(super) fn take_trailing_results(messages: &mut Vec<Arc<Message>>) -> Vec<Arc<Message>> {
     let trailing = messages.iter().rev().take_while(|message| is_results(message)).count();
     let first = messages.len() - trailing;
@@ -23,8 +24,8 @@ pub(super) fn take_trailing_results(messages: &mut Vec<Arc<Message>>) -> Vec<Arc
     }
 }
 
-/// Marks results as the end of their run, because a tool loop of another crate does not do this. A
-/// message that already contains the mark remains unchanged.
+/// Marks results as the end of their run, because a tool loop of another crate does not do this.
+/// Does not change a message that already contains the mark.
 pub(super) fn mark_results(messages: &mut [Arc<Message>]) {
     for message in messages {
         if message.results().any(|result| result.ends_run) {
@@ -43,8 +44,8 @@ fn is_results(message: &Arc<Message>) -> bool {
 }
 
 impl RunLog {
-    /// Returns the results at the end of an answer that the run has not stored, because no service call
-    /// has sent them.
+    /// Returns the messages with results at the end of an answer that the run has not stored,
+    /// because no service call has sent them.
     pub(super) fn unsent_trailing_results(&self, answer: &[Arc<Message>]) -> Vec<Arc<Message>> {
         let is_of_run = |message: &Arc<Message>| message.id.is_some_and(|id| id.run == self.run);
         let trailing = answer.iter().rev().take_while(|message| is_results(message));
@@ -55,8 +56,8 @@ impl RunLog {
         results
     }
 
-    /// If the run's own tools have returned the results at the end of these messages, marks these results
-    /// as the end of the run.
+    /// Marks the results at the end of these messages as the end of the run, if the tool loop has
+    /// reported the results as results of its tools.
     pub(super) fn mark_trailing_results(&self, messages: &mut [Arc<Message>]) {
         let is_of_tools = |message: &Arc<Message>| {
             message.id.is_some_and(|id| self.call_records.reports(id).is_some())

@@ -1,4 +1,4 @@
-//! Tests each cell of the table of `docs/contract.md`, and sequences of events that a run can have.
+//! Tests each cell of the table in `docs/contract.md`, and generated sequences of events.
 
 use std::time::{Duration, UNIX_EPOCH};
 
@@ -28,7 +28,7 @@ fn run() -> RunId {
     RunId::from_bytes([7; 16])
 }
 
-/// Returns the log of a run without events.
+/// Returns the log of a run to which no event was applied.
 fn log(mode: PersistenceMode) -> RunLog {
     let conversation = LoadedConversation {
         history: Messages::new(),
@@ -47,7 +47,8 @@ fn log(mode: PersistenceMode) -> RunLog {
     log
 }
 
-/// Applies the write of an event to the run, like a store that accepts every write.
+/// Applies the effect of an event to the run log, as if the store accepted each write. Returns the
+/// summary of the effect.
 fn take(log: &mut RunLog, effect: Effect) -> String {
     let wording = summary(&effect);
     if let (Effect::Leave(until), Some(journal)) = (&effect, log.journal.as_deref_mut()) {
@@ -80,7 +81,7 @@ fn take(log: &mut RunLog, effect: Effect) -> String {
     wording
 }
 
-/// Returns a short text about a write.
+/// Returns a short description of the write in an effect.
 fn summary(effect: &Effect) -> String {
     let write = match effect {
         // In per-run mode, a service call adds its messages to the run log and writes nothing.
@@ -116,7 +117,7 @@ fn summary(effect: &Effect) -> String {
     wording.join(", ")
 }
 
-/// Returns the write of each mode for an event after others.
+/// Returns, for each mode, the summary of the write that follows `event` after the events `before`.
 fn row(before: &[fn(&RunLog) -> Event], event: fn(&RunLog) -> Event) -> [String; 3] {
     row_by(&PersistencePolicy::default(), before, event)
 }
@@ -138,7 +139,7 @@ fn row_by(
     })
 }
 
-/// Numbers messages that follow the run's messages.
+/// Returns messages with the ids that follow the ids of the run's messages.
 fn next(log: &RunLog, messages: impl IntoIterator<Item = Message>) -> Vec<Arc<Message>> {
     log.number(log.conversation.assigned_ids, messages.into_iter().map(Arc::new).collect(), None)
 }
@@ -147,7 +148,8 @@ fn begun(log: &RunLog) -> Event {
     Event::Begun { input: next(log, [Message::user("q")]) }
 }
 
-/// Returns the event of an answered service call: its inputs, unless they are staged, and its answer.
+/// Returns the event of an answered service call. The event contains the inputs that are not
+/// staged, and the answer.
 fn answered(log: &RunLog, inputs: &[Message], answer: Message, step: NextStep) -> Event {
     let is_staged = log.journal.is_some() && !log.conversation.has_answers();
     let inputs = if is_staged { &[] } else { inputs };
@@ -221,7 +223,7 @@ fn a_service_call_succeeds() {
     assert_eq!(row(&[begun], asking), ["-", "calls, ends", "calls, ends, commit"]);
 }
 
-/// Returns the log of a per-run mode run after these events.
+/// Returns the log of a run in per-run mode after these events.
 fn per_run(events: &[fn(&RunLog) -> Event]) -> RunLog {
     let mut log = log(PersistenceMode::PerRun);
     for event in events {
@@ -232,7 +234,7 @@ fn per_run(events: &[fn(&RunLog) -> Event]) -> RunLog {
     log
 }
 
-/// Returns the write at the end of a run with this answer.
+/// Completes the run with this answer, and returns the summary of the write.
 fn at_end(log: &mut RunLog, answer: &[Arc<Message>], ended_by: Option<EndedBy>) -> String {
     let answer = log.number_answer(answer.to_vec(), None);
     let completed = Event::Completed { answer, before: 0, ended_by };
@@ -262,10 +264,10 @@ fn the_rounds_that_an_answer_lacks_are_those_of_the_service_calls() {
     assert_eq!(at_end(&mut log, &only_last, None), "q, calls, r1r2, a, ends");
     let ids: Vec<_> = log.conversation.added.iter().map(|it| it.id.unwrap().index).collect();
     assert_eq!(ids, [0, 1, 2, 3]);
-    // The loop has changed the rounds itself.
+    // The answer of the loop contains changed rounds.
     let own = [calls(), results(), Message::assistant("b")].map(Arc::new);
     assert_eq!(at_end(&mut per_run(&rounds), &own, None), "q, calls, r1r2, b, ends");
-    // The service calls did not continue each other.
+    // The messages of a service call do not continue the messages of the earlier service calls.
     let mut log = per_run(&rounds[..2]);
     log.held.is_broken = true;
     let event = last(&log);
@@ -299,7 +301,7 @@ fn a_service_call_fails_or_is_dropped() {
     assert_eq!(row(&before, of_tools), ["-", "r1r2", "-"]);
     let none: fn(&RunLog) -> Event = |log| unanswered(log, UnansweredInputs::None);
     assert_eq!(row(&before, none), ["-", "-", "-"]);
-    // The text is stored when the run ends, after the messages that were not stored.
+    // When the run ends, the partial text is stored after the messages that were not stored before.
     let left: fn(&RunLog) -> Event = |_| Event::Left { cause: LeaveCause::Failed };
     let after = [begun, answer_with_calls, of_tools];
     assert_eq!(row(&after, left), ["-", "more, so far", "leaves"]);
@@ -483,11 +485,11 @@ fn a_run_is_left() {
     assert!(committed.ends_with("commit") && committed.contains("row interrupted"), "{committed}");
 }
 
-/// A run of generated events, with the messages that the contract requires in the store.
+/// A run with generated events, and the messages that the contract requires in the store.
 struct Generated {
     log: RunLog,
     seed: u64,
-    /// The messages that must be stored now.
+    /// The messages that the store must contain after the last event.
     stored: Vec<String>,
     /// The messages of the next service call.
     unsent: Vec<Message>,
@@ -516,7 +518,7 @@ impl Generated {
         }
     }
 
-    /// Makes a service call with this answer.
+    /// Applies the event of a service call with this answer.
     fn call(&mut self, answer: Message, step: NextStep) {
         let unsent = std::mem::take(&mut self.unsent);
         self.expect(&unsent);
@@ -529,8 +531,8 @@ impl Generated {
         }
     }
 
-    /// Completes the run. Its answer consists of the messages of its service calls after the input, and
-    /// of `unsent`.
+    /// Completes the run. The answer consists of the messages of the run's service calls after the
+    /// input, followed by `unsent`.
     fn complete(&mut self, unsent: Vec<Message>, ended_by: Option<EndedBy>) {
         let mut answer: Vec<_> = self.log.conversation.added.iter().skip(1).cloned().collect();
         if self.log.mode == PersistenceMode::PerRun {
@@ -540,7 +542,7 @@ impl Generated {
         self.apply(Event::Completed { answer, before: 0, ended_by });
     }
 
-    /// Runs the tools of a round.
+    /// Applies the events of the tools of a round.
     fn tools(&mut self) {
         let calls = vec![outcome(&self.log, 0).0, outcome(&self.log, 1).0];
         self.apply(Event::ToolsStart { calls });

@@ -18,16 +18,18 @@ use crate::{
     tool::CallOfRun,
 };
 
-/// The state of an interrupted run and of its last round. The tool loop continues from there.
+/// The state of an interrupted run and of its last round, from which the tool loop continues the
+/// run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct InterruptedRun {
-    /// The response of the model at the end of the run. Empty if the run ends with other messages.
+    /// The response of the model at the end of the run's messages. Empty if the last message is not
+    /// from the model.
     pub(crate) response: Vec<Arc<Message>>,
     /// The recorded states of the calls in `response`.
     pub(crate) calls: HashMap<CallOfRun, CallOutcome>,
-    /// The number of rounds of the run, including that of `response`. Known in every mode.
+    /// The number of rounds of the run, including the round of `response`. Set in every mode.
     pub(crate) rounds: usize,
-    /// The number of tool calls that the run has started before this round.
+    /// The number of tool calls that the run had started before the last round.
     pub(crate) tool_calls: usize,
 }
 
@@ -66,8 +68,9 @@ impl InterruptedRun {
     }
 }
 
-/// Returns the number of input messages among those that a run has added. If the request names the run
-/// and contains no messages, the input ends before the first answer.
+/// Returns how many of the messages `added` of a run belong to its input. `own` contains the
+/// messages of the request. If a request resumes the run by its id and contains no messages, the
+/// input ends before the first answer.
 pub(in crate::run) fn input_of(added: &[Arc<Message>], own: &[Arc<Message>]) -> usize {
     if own.is_empty() {
         added.iter().take_while(|message| message.role != Role::Assistant).count()

@@ -21,30 +21,31 @@ use crate::{run::partial_text::PartialText, tool::CallOfRun};
 #[derive(Debug)]
 pub(in crate::run) struct Journal {
     lease: Lease,
-    /// The duration of the lease after its last renewal. Zero if the lease does not expire.
+    /// How long the lease lasts after its last renewal. Zero if the lease does not expire.
     length: Duration,
-    /// Whether nothing was written under this lease yet.
+    /// Whether the next write is the first write of this attempt.
     is_first: bool,
     /// Whether a task renews the lease.
     is_kept: bool,
-    /// The number of the conversation's messages that readers see.
+    /// The number of the conversation's messages that readers see, because they are not staged.
     pub(in crate::run) visible: u64,
     stage: Stage,
-    /// The number of the run's input messages among those that an earlier attempt has staged. The input
-    /// messages are the first staged messages.
+    /// How many of the messages that an earlier attempt has staged belong to the run's input. The
+    /// input messages are the first staged messages.
     input: usize,
-    /// The number of the run's messages that were part of the history before the run was staged.
+    /// The number of the run's messages that were part of the history before the run staged its
+    /// first message.
     visible_before: usize,
     /// Calls whose start is staged.
     started: HashSet<CallOfRun>,
-    /// Rows of calls in visible messages whose results are staged. The commit writes these rows. Until
-    /// then, readers could not resolve them, because readers do not see staged results.
+    /// The rows of calls in visible messages whose results are staged. Only the commit writes these
+    /// rows, because readers do not see staged results and could not resolve the rows before.
     deferred: Vec<ToolRecord>,
     partial_text: PartialText,
-    /// The rows of calls of this run whose results are not part of a message yet, by sequence number and
-    /// index. A commit in the middle of a round must answer these calls.
+    /// The rows of calls of this run whose results are not part of a message yet, by sequence
+    /// number and index. A commit in the middle of a round must add results for these calls.
     unanswered: BTreeMap<(u64, u32), ToolRecord>,
-    /// The state of an earlier attempt, until the tool loop resumes it.
+    /// The state of an earlier attempt, until the tool loop takes this value to continue the run.
     interrupted: Option<InterruptedRun>,
 }
 
@@ -52,11 +53,11 @@ pub(in crate::run) struct Journal {
 enum Stage {
     /// Nothing is staged yet.
     New,
-    /// The store has the run as an open run, and this attempt works on it.
+    /// The run is open in the store, and this attempt works on the run.
     Open,
     /// The run was committed or discarded.
     Committed,
-    /// The attempt has ended, and the run is open for a later one.
+    /// The attempt has ended, and has left the run open for a later attempt.
     Left,
 }
 
@@ -85,9 +86,9 @@ impl Journal {
         }
     }
 
-    /// Creates the journal of a run that is resumed, under the next attempt number. `visible` is the
-    /// number of the run's messages that are already part of the history: another attempt has stored them
-    /// in another mode.
+    /// Creates the journal of a new attempt that resumes a run. `visible` is the number of the
+    /// run's messages that are already part of the history, because an earlier attempt has stored
+    /// them in another mode.
     pub(in crate::run) fn resuming(
         holder: u64,
         length: Duration,
@@ -109,14 +110,15 @@ impl Journal {
         journal
     }
 
-    /// Replaces the state of the earlier attempt and the unanswered calls by those in `content`.
+    /// Replaces the state of the earlier attempt and the unanswered calls by the state and calls in
+    /// `content`.
     pub(in crate::run) fn read_again(&mut self, content: &OpenRunContent) {
         self.interrupted = Some(InterruptedRun::of(content, self.input));
         self.unanswered.clear();
         self.note_rows(&content.tools);
     }
 
-    /// Updates the unanswered calls from rows that are stored or submitted.
+    /// Updates the unanswered calls from rows that the store contains or that a write submits.
     fn note_rows(&mut self, rows: &[ToolRecord]) {
         for row in rows.iter().filter(|row| row.call.sequence > self.visible) {
             let position = (row.call.sequence, row.call.index);
@@ -135,18 +137,19 @@ impl Journal {
         self
     }
 
-    /// Returns the number of the run's input messages among those that an earlier attempt has staged.
+    /// Returns how many of the messages that an earlier attempt has staged belong to the run's
+    /// input.
     pub(in crate::run) fn input(&self) -> usize {
         self.input
     }
 
-    /// Returns the number of the run's messages that were part of the history before the run was
-    /// staged.
+    /// Returns the number of the run's messages that were part of the history before the run staged
+    /// its first message.
     pub(in crate::run) fn visible_before(&self) -> usize {
         self.visible_before
     }
 
-    /// Sets the text of an answer that was cut off. The next write stores it.
+    /// Sets the text of an interrupted answer. The next write stores this text.
     pub(in crate::run) fn keep_partial_text(&mut self, text: Arc<str>) {
         self.partial_text.keep(text);
     }
@@ -160,8 +163,8 @@ impl Journal {
         self.stage == Stage::Open
     }
 
-    /// Returns whether the store contains the run as an open run, on which this attempt or a later one
-    /// works.
+    /// Returns whether the run is open in the store, whether or not this attempt still works on the
+    /// run.
     pub(in crate::run) fn is_in_store(&self) -> bool {
         matches!(self.stage, Stage::Open | Stage::Left)
     }
@@ -182,8 +185,9 @@ impl Journal {
         self.stage = Stage::Left;
     }
 
-    /// Returns the interval at which the caller must renew the lease, and records that a task renews the
-    /// lease. `None` if a task already does, if the run is not open, or if the lease does not expire.
+    /// Returns the interval at which the caller must renew the lease, and records that a task
+    /// renews the lease. Returns `None` if a task already renews the lease, if this attempt does
+    /// not work on an open run, or if the lease does not expire.
     pub(super) fn begin_renewals(&mut self) -> Option<Duration> {
         if self.is_kept || !self.is_open() || self.length.is_zero() {
             return None;
@@ -197,13 +201,13 @@ impl Journal {
         self.unanswered.values()
     }
 
-    /// Returns the text of an answer that was cut off, stored or to be stored by the next write.
+    /// Returns the text of an interrupted answer that the store contains after the next write.
     pub(in crate::run) fn partial_text(&self) -> Option<Arc<str>> {
         self.partial_text.text()
     }
 
-    /// Returns the state of the earlier attempt. `None` from the second call on. Approved calls with
-    /// staged results count as tool calls of the earlier attempt.
+    /// Takes and returns the state of the earlier attempt. `None` from the second call on. The
+    /// number of tool calls includes approved calls of earlier runs whose results are staged.
     pub(in crate::run) fn take_interrupted(&mut self) -> Option<InterruptedRun> {
         let mut interrupted = self.interrupted.take()?;
         let started = self.deferred.iter().filter(|row| row.started_at.is_some());
@@ -216,12 +220,13 @@ impl Journal {
         self.started.contains(&call)
     }
 
-    /// Records starts that are about to be staged.
+    /// Records that the next write stages the starts of these calls.
     pub(in crate::run) fn note_started(&mut self, calls: &[CallOfRun]) {
         self.started.extend(calls);
     }
 
-    /// Turns a write into a staged write of this run. Opens the run, or closes it as `close` requests.
+    /// Turns a write into a staged write of this run. The write opens the run or leaves it open, or
+    /// closes it as `close` requests.
     pub(in crate::run) fn stage(
         &mut self,
         write: Write,
@@ -236,7 +241,8 @@ impl Journal {
         self.staged(write, rows, close, service_id)
     }
 
-    /// Turns a write into a staged write of this run. Does not change whether the run counts as open.
+    /// Turns a write into a staged write of this run. In contrast to [`stage`](Self::stage), does
+    /// not change the stage of the journal.
     pub(in crate::run) fn staged(
         &mut self,
         write: Write,

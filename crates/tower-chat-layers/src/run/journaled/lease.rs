@@ -17,8 +17,8 @@ use crate::{
     telemetry,
 };
 
-/// If the run is open, submits a staged write that only renews the lease. `change` can change the journal
-/// before the write is built.
+/// If this attempt works on an open run, submits a staged write that only renews the lease. Calls
+/// `change` with the journal before the write is built.
 pub(in crate::run) fn stage_lease(
     run: &Run,
     log: &mut RunLog,
@@ -55,8 +55,9 @@ pub(in crate::run) async fn take_over(run: &Run) -> Result<TakenOver, Persistenc
     }
 }
 
-/// Starts the task that renews the lease, unless it is already running. The task ends when the run no
-/// longer exists or is no longer open, or when another process has taken the run over.
+/// Starts the task that renews the lease, unless it is already running. The task ends when the last
+/// clone of the run was dropped, when the run is no longer open, or when another process has taken
+/// the run over.
 pub(in crate::run) fn keep_lease(run: &Run, journal: &mut Journal) {
     let Some(interval) = journal.begin_renewals() else { return };
     let Ok(runtime) = tokio::runtime::Handle::try_current() else { return };
@@ -73,8 +74,8 @@ pub(in crate::run) fn keep_lease(run: &Run, journal: &mut Journal) {
                 }
                 stage_lease(&run, &mut log, slot, |_| {})
             };
-            // A conflict means that another process took the run over: stop renewing. Any other
-            // failure is retried at the next interval.
+            // After a conflict, the task ends, because another process has taken the run over.
+            // After any other failure, the task tries again at the next interval.
             let failure = renewed.outcome().await.err();
             let failure = failure.map(|FailedSubmission { source, .. }| source);
             if let Some(store) = run.store() {
@@ -87,8 +88,8 @@ pub(in crate::run) fn keep_lease(run: &Run, journal: &mut Journal) {
     });
 }
 
-/// A run that was taken over. If the caller disconnects before the run continues, the drop leaves the
-/// run open for a later attempt.
+/// A guard for a run that was taken over. If the caller disconnects before the run continues,
+/// dropping the guard ends this attempt as the policy requires after a disconnect.
 #[must_use]
 pub(in crate::run) struct TakenOver(Option<Run>);
 

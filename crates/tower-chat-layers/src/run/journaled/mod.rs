@@ -15,23 +15,23 @@ use super::{
 use crate::{PersistenceError, policy::RunEnd, store::Journal as _, tool::CallOfRun};
 
 impl RunLog {
-    /// Returns the number of this attempt, counted from 1. `None` if the run is not open, or if this or
-    /// an earlier attempt has an answer of the model.
+    /// Returns the number of this attempt, counted from 1. `None` if the run is not open, or if the
+    /// model has answered in this or an earlier attempt.
     fn unanswered_attempt(&self) -> Option<u32> {
         let journal = self.journal.as_deref().filter(|journal| journal.is_open());
         journal.filter(|_| !self.conversation.has_answers()).map(Journal::attempt)
     }
 
-    /// Returns whether the run resumes an open run of an earlier attempt.
+    /// Returns whether this attempt resumes a run that an earlier attempt has left open.
     pub(crate) fn is_resumed(&self) -> bool {
         self.journal.as_deref().is_some_and(|journal| journal.attempt() > 1)
     }
 }
 
-/// Ends a failed run in its current state, if the run is open and no attempt has an answer of the model.
-/// `end` receives the number of this attempt and returns how the run ends, or `None` if it remains open.
-/// If the end cannot be stored, the failure is only logged, because the caller already has an error to
-/// report.
+/// Ends a failed run in its current state, if the run is open and the model has not answered in any
+/// attempt. `end` receives the number of this attempt and returns how the run ends, or `None` if it
+/// remains open. If the run cannot be ended, the failure is only logged, because the caller already
+/// reports another error.
 pub(crate) async fn end_unanswered(run: &Run, end: impl FnOnce(u32) -> Option<RunEnd>) {
     let attempt = run.log().unanswered_attempt();
     let Some(end) = attempt.and_then(end) else { return };
@@ -63,9 +63,10 @@ async fn prior_calls_of_open_run(run: &Run) -> Result<OfPriorCalls, PersistenceE
     }
 }
 
-/// Returns the position of a call that is the same in every attempt. In journaled mode this is the
-/// position among the stored calls, because a hook may have removed earlier calls of the message. `None`
-/// for a call that a hook has removed, because no other attempt knows that call.
+/// Returns a position of a call that is the same in each attempt. In journaled mode, this is the
+/// position among the stored calls, because a hook may have removed earlier calls of the message.
+/// Returns `None` for a call that a hook has removed, because a later attempt cannot read this
+/// call.
 pub(crate) fn position_across_attempts(
     run: &Run,
     (message, index): CallOfRun,
