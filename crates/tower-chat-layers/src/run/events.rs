@@ -188,7 +188,7 @@ fn unanswered(
         return None;
     }
     match log.mode {
-        // A retry of the call reads its inputs from the run log.
+        // A retry of the service call reads the inputs from the run log.
         PersistenceMode::PerRun => {
             log.calls.keep(ordinal, Attempt::Unanswered { rest: inputs });
             None
@@ -242,7 +242,8 @@ fn answer_refused(
     }
 }
 
-/// *Two processes receive the approval of one call*: writes the claims.
+/// *Two processes receive the approval of one call*. Writes the claims of approved calls, and in
+/// journaled mode also the starts of other calls.
 fn tools_start(log: &RunLog, mut starts: Vec<CallOfRun>) -> Option<RunWrite> {
     let journal = log.journal.as_deref();
     let is_known = |call| journal.is_some_and(|journal| journal.is_started(call));

@@ -90,8 +90,8 @@ impl RunLog {
         held.for_each(|message| conversation.replay.push(message));
     }
 
-    /// Numbers the messages of a run's answer. `answer` does not contain messages that an earlier attempt
-    /// has added.
+    /// Sets the ids of the messages in a run's answer. `answer` must not contain messages that an
+    /// earlier attempt has added.
     pub(super) fn number_answer(
         &self,
         answer: Vec<Arc<Message>>,

@@ -49,10 +49,10 @@ pub(crate) struct RunLog {
     pub(super) prior_attempts: PriorAttempts,
     /// The number of messages of the conversation in the store's outbox.
     pub(super) unsaved: usize,
-    /// Writes whose outcome no caller has awaited. These writes are submitted again with the next write,
-    /// because the store may have refused them.
+    /// Writes after which the run has continued even if the store has refused them. These writes
+    /// are submitted again together with the next write.
     pub(super) unsettled: Vec<Write>,
-    /// The content of messages that services have refused.
+    /// The refusal marks for content of messages that services have refused.
     pub(super) refused: RefusedSoFar,
     /// Whether a submitted write marks the run as complete.
     pub(super) is_end_stored: bool,
@@ -220,7 +220,8 @@ impl RunLog {
         self.journal.as_deref().is_some_and(Journal::is_open)
     }
 
-    /// Removes the partial text, because an answer contains it now.
+    /// Removes the partial text of a service call, because a message of an answer contains the
+    /// text.
     pub(super) fn forget_partial_text(&mut self) {
         self.partial_text = None;
         if let Some(journal) = self.journal.as_deref_mut() {

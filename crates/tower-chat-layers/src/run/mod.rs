@@ -147,10 +147,10 @@ struct Storage {
     store: Arc<dyn HistoryStore>,
     clock: Clock,
     /// The mode in which this run is stored, which is the column of the table in `docs/contract.md`
-    /// that applies to the run. Differs from `mode` if the service makes the answer in the
+    /// that applies to the run. Differs from `mode` only if the service makes the answer in the
     /// background.
     stored_as: PersistenceMode,
-    /// Whether a tool of another run has begun this run.
+    /// Whether a tool of another run has sent the request of this run.
     is_nested: bool,
     /// The time at which the request of the run arrived.
     arrived_at: SystemTime,
@@ -160,9 +160,9 @@ struct Storage {
 /// When a run is written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum WritePoint {
-    /// Each service call, with its answer.
+    /// A write at each service call stores the inputs of the call and its answer.
     EachCall,
-    /// The whole run, in one write at its end.
+    /// One write at the end of the run stores the whole run.
     End,
 }
 
@@ -285,8 +285,8 @@ impl Run {
     }
 }
 
-/// Returns the number that follows the highest source number in the loaded history, in the messages
-/// that the run has added and in `own`.
+/// Returns the source number that follows the highest source number in the loaded history, in the
+/// messages that the run has added, and in the messages `own`.
 pub(crate) fn next_source_number(run: &Run, own: &Messages) -> u64 {
     let citations = run.policy().replay.citations.clone().unwrap_or_default();
     let log = run.log();

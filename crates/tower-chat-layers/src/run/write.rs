@@ -229,7 +229,7 @@ pub(super) fn submit(
         return (log.submit_unsettled(run, slot, write.ends_run), None);
     }
     // If the write of a claim fails, the tool must not run, because another attempt could claim the
-    // call.
+    // call. The failure of such a write is therefore an error under each policy.
     let failure = match contents.claims.is_empty() {
         true => run.store_failure(),
         false => StoreFailure::FailCall,

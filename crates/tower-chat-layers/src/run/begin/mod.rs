@@ -356,7 +356,7 @@ impl Beginning<'_> {
         let own =
             not_stored_before(self.conversation.run, &history.messages, own_messages(request));
         let digest = self.compares_input(request).then(|| input_digest(&own)).flatten();
-        // If the run is incomplete, the input of the request may continue the stored input.
+        // If the run is incomplete, the request may contain further input after the stored input.
         let may_be_longer = !is_complete(&added);
         if digest.is_some() && differs(stored_digest.as_deref(), &own, may_be_longer) {
             let Conversation { key, run } = self.conversation.clone();

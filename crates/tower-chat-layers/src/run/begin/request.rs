@@ -60,7 +60,7 @@ pub(crate) fn put_history_for_loop(
     put_history_before(run, &mut run.log(), request, &own)
 }
 
-/// Puts the history before the input of a run, unless the service stores it.
+/// Puts the history before the input of a run, unless the service stores the history.
 fn put_history_before(
     run: &Run,
     log: &mut RunLog,
@@ -77,7 +77,8 @@ fn put_history_before(
     closed.retract_answered_by(own);
     let mut open = closed.split_open_round();
     log.history_in_request = closed.view();
-    // The messages that a layer above has put first remain first.
+    // The messages that a layer above has put before the input stay at the beginning of the
+    // request.
     let mut messages = joined(request.history(), closed.view());
     let history_len = messages.len();
     if answers_approvals(own) {

@@ -15,7 +15,7 @@ pub(crate) struct Settings {
     pub(crate) store: Arc<dyn HistoryStore>,
     pub(crate) policy: PersistencePolicy,
     pub(crate) clock: Clock,
-    /// The registered tools, if a replay policy needs them.
+    /// The source of the registered tools, if the application has set one.
     pub(crate) tools: Option<Arc<dyn ToolSource>>,
 }
 

@@ -36,7 +36,7 @@ pub(in crate::run) struct Journal {
     /// The number of the run's messages that were part of the history before the run staged its
     /// first message.
     visible_before: usize,
-    /// Calls whose start is staged.
+    /// The calls whose starts this attempt has staged.
     started: HashSet<CallOfRun>,
     /// The rows of calls in visible messages whose results are staged. Only the commit writes these
     /// rows, because readers do not see staged results and could not resolve the rows before.
@@ -131,7 +131,7 @@ impl Journal {
         }
     }
 
-    /// Sets the rows that the commit must write.
+    /// Sets the rows of calls in visible messages that only the commit writes.
     pub(in crate::run) fn with_deferred(mut self, deferred: Vec<ToolRecord>) -> Self {
         self.deferred = deferred;
         self
@@ -215,7 +215,7 @@ impl Journal {
         Some(interrupted)
     }
 
-    /// Returns whether the start of a call is staged.
+    /// Returns whether this attempt has staged the start of a call.
     pub(in crate::run) fn is_started(&self, call: CallOfRun) -> bool {
         self.started.contains(&call)
     }
