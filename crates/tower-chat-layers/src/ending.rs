@@ -1,4 +1,5 @@
-//! The end of a response, whole or streamed, in a persistence layer.
+//! Calls a persistence layer at the end of each response, whole or streamed, and delays messages
+//! until the caller may receive them.
 
 use std::{collections::VecDeque, future::Future, sync::Arc};
 
@@ -7,25 +8,28 @@ use tower_chat_core::{Answer, BoxError, ChatResponse, ChatUpdate, Message, Role,
 
 use crate::PersistenceError;
 
-/// The handler of a persistence layer for the end of a response. If it is dropped before that end, the
-/// caller has disconnected.
+/// Handles the end of a response for a persistence layer. If the handler is dropped before
+/// [`complete`](Self::complete) or [`fail`](Self::fail) is called, the caller has disconnected.
 pub(crate) trait Ending: Send + 'static {
-    /// Returns whether messages are passed on before the end of the answer. If `false`, they are passed on
-    /// at its end, after they are durable. If `true`, a message that may be the final one is delayed until
-    /// another update arrives, because a caller that stops reading at the final message must not lose the
-    /// end of the run. Any other message is passed on when another update arrives, or when no update is
-    /// available.
+    /// Returns whether the caller receives messages before the end of the answer.
+    ///
+    /// If `false`, the caller receives the messages at the end of the answer, after they are
+    /// durable. If `true`, the caller receives a message when the next update arrives, or as soon
+    /// as the response is pending. A message that may be the final one is delayed until the next
+    /// update even if the response is pending. Otherwise, a caller that drops the response after
+    /// the final message would prevent the call of [`complete`](Self::complete).
     fn passes_messages_early(&self) -> bool;
 
     /// Handles an update of the answer.
     fn record_update(&mut self, _update: &ChatUpdate) {}
 
-    /// Checks whether the answer so far may be stored: after each message with calls, and at its end.
+    /// Checks whether the messages that have arrived may be stored. Called after each message with
+    /// calls, and at the end of the answer.
     ///
     /// # Errors
     ///
-    /// Returns an error if it may not. The service call fails with this error, and nothing of the
-    /// answer is stored.
+    /// Returns an error if the messages may not be stored. The service call fails with this error,
+    /// and no message of the answer is stored.
     fn check(&self, _answer: &[Arc<Message>]) -> Result<(), BoxError> {
         Ok(())
     }
@@ -40,7 +44,8 @@ pub(crate) trait Ending: Send + 'static {
     fn fail(self, error: &BoxError) -> impl Future<Output = ()> + Send;
 }
 
-/// Returns the response. The ending handles the end of the response before the caller receives it.
+/// Returns the response. `ending` handles the end of the response before the caller receives that
+/// end.
 pub(crate) async fn with_ending(
     response: Result<ChatResponse, BoxError>,
     ending: impl Ending,
@@ -63,7 +68,7 @@ pub(crate) async fn with_ending(
 
 struct Streamed<E> {
     response: ChatResponse,
-    /// `None` after the end of the response was handled.
+    /// `None` after the handler was called.
     ending: Option<E>,
     messages: Vec<Arc<Message>>,
     /// The number of messages that were passed on.
@@ -110,7 +115,8 @@ impl<E: Ending> Streamed<E> {
                     self.more_follows();
                     let has_calls = message.calls().next().is_some();
                     self.messages.push(message);
-                    // An endless answer is refused before its end.
+                    // Checked after each message with calls, because an answer without an end must
+                    // be refused too.
                     if has_calls && let Err(error) = self.ending.as_ref()?.check(&self.messages) {
                         return self.failed(error).await;
                     }
@@ -145,8 +151,9 @@ impl<E: Ending> Streamed<E> {
         self.released = self.messages.len();
     }
 
-    /// Returns whether a delayed message is not the final answer. Such a message is passed on when no
-    /// further update is available, because its tools may be running.
+    /// Returns whether the newest delayed message cannot be the final one. The caller then receives
+    /// the delayed messages as soon as the response is pending, because the tools of their calls
+    /// may be running.
     fn shows_at_pause(&self) -> bool {
         let held = self.messages.get(self.released..).unwrap_or_default();
         self.passes_messages_early() && held.last().is_some_and(|message| !may_be_last(message))

@@ -16,7 +16,7 @@ pub(crate) enum LayerKind {
     PerServiceCallPersistence,
 }
 
-/// The numbers of readiness polls of the services of each layer on one thread.
+/// The number of readiness polls on one thread, for each kind of layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 struct Polls {
     per_run: u64,
@@ -30,7 +30,7 @@ thread_local! {
     };
 }
 
-/// Records a readiness poll of a service of this layer.
+/// Counts a readiness poll of a service that a layer of this kind has created.
 pub(crate) fn report_readiness_poll(layer: LayerKind) {
     let mut polls = POLLS.get();
     let count = match layer {
@@ -44,10 +44,12 @@ pub(crate) fn report_readiness_poll(layer: LayerKind) {
 
 /// The layers that were found below a service, shared by its clones.
 ///
-/// tower passes only readiness polls down a stack before any request: a layer polls the inner service
-/// in the same call on the same thread. A layer of this crate counts each poll, and the layer above it
-/// compares the counts before and after. No data is sent, so other services below do not notice. A
-/// layer that polls its inner service elsewhere, such as tower's `Buffer`, hides the layers below it.
+/// Before the first request, only readiness polls reach the services of a stack: `poll_ready` of a
+/// service calls `poll_ready` of its inner service on the same thread. Each service of this crate
+/// counts its own polls. A service above compares the counts before and after it polls its inner
+/// service: if the count of a kind has changed, a layer of this kind is below. Services of other
+/// crates need no support for this. A service that does not poll its inner service in the same
+/// call, such as tower's `Buffer`, hides the layers below it.
 #[derive(Debug, Default)]
 pub(crate) struct LayersBelow {
     per_run: AtomicBool,
@@ -56,7 +58,8 @@ pub(crate) struct LayersBelow {
 }
 
 impl LayersBelow {
-    /// Polls a service for readiness, and records which layers were polled with it.
+    /// Polls an inner service for readiness, and records the layers of this crate that the poll has
+    /// reached.
     pub(crate) fn poll_ready<S, R>(
         &self,
         service: &mut S,
@@ -80,7 +83,7 @@ impl LayersBelow {
         ready
     }
 
-    /// Returns whether a service of this layer was found.
+    /// Returns whether a poll has found a layer of this kind.
     pub(crate) fn holds(&self, layer: LayerKind) -> bool {
         match layer {
             LayerKind::PerRunPersistence => &self.per_run,

@@ -1,4 +1,4 @@
-//! Finds results that the record of tool calls contains and the history does not.
+//! Finds results that are in the record of tool calls but not in the history.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,9 +14,8 @@ use tower_chat_core::{
 
 use crate::replay::{DanglingCalls, Replay, mark_ended};
 
-/// Returns the results of stored calls that the record of tool calls contains and the history does
-/// not, as one message for the input of the next run. Returns `None` if the record contains no such
-/// results.
+/// Returns the results of stored calls that are in the record of tool calls but not in the history,
+/// as one message for the input of the next run. Returns `None` if there are no such results.
 ///
 /// If a tool ends a run, no service call sends the results of the last round. Only the record then
 /// contains these results.
@@ -68,9 +67,10 @@ pub async fn with_recorded_results(
 
 /// Returns the messages of a history with additions from the record of tool calls. The recorded
 /// results of dangling calls are added after the answers that contain the calls, except the results
-/// of the calls in `answered`. If a run ended intentionally with an answer, this answer is marked,
-/// and its results are added only under [`DanglingCalls::FromRecord`]. Returns `None` if the record
-/// contains neither results of dangling calls nor an intentional end of a run.
+/// of the calls in `answered`. If a tool ended a run after the calls of an answer, or if the run
+/// returned one of these calls to the caller, the answer is marked as the end of its run, and the
+/// results of its calls are added only under [`DanglingCalls::FromRecord`]. Returns `None` if the
+/// record contains neither results of dangling calls nor such an end of a run.
 pub(crate) async fn completed_from_record(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -83,8 +83,8 @@ pub(crate) async fn completed_from_record(
     if dangling.is_empty() {
         return Ok(None);
     }
-    // Another call of the same answer may have ended the run, and may have a result. The rows of
-    // all calls of the answer are therefore read.
+    // Reads the rows of all calls of the answers, because a call that is not dangling may have
+    // ended the run.
     let asking = messages_of_answers_with(history, &dangling);
     let mut found = recorded_rows(store, key, history, &asking).await?;
     let ended = answers_that_ended(history, &found);
@@ -126,7 +126,8 @@ pub(crate) async fn completed_from_record(
     Ok(Some(completed))
 }
 
-/// Returns the ids of the messages of all answers with which a run ended intentionally.
+/// Returns the ids of the messages of all answers with a call whose tool ended the run, or with a
+/// call that was returned to the caller.
 fn answers_that_ended(
     history: &History,
     found: &HashMap<(MessageId, usize), ToolInvocation>,
@@ -147,7 +148,8 @@ fn messages_of_answers_with(history: &History, calls: &[(MessageId, usize)]) -> 
     }
     let mut found = HashSet::new();
     let mut last: Option<&Arc<Message>> = None;
-    // The messages of the current answer, and whether one of them contains such a call.
+    // The ids of the current answer that are not in `found` yet, and whether one of the messages of
+    // this answer contains one of the calls.
     let (mut answer, mut is_asking) = (Vec::new(), false);
     for message in history.messages.iter() {
         if !last.is_some_and(|last| AnswerKey::is_shared(last, message)) {
@@ -164,8 +166,8 @@ fn messages_of_answers_with(history: &History, calls: &[(MessageId, usize)]) -> 
     found
 }
 
-/// Returns the recorded results of calls, in the order of the calls, if a result ended the run of
-/// the calls, or if a call was returned to the caller. Otherwise returns `None`.
+/// Returns the recorded results of these calls, in the order of the calls. Returns `None` unless
+/// the tool of one of the calls ended the run, or one of the calls was returned to the caller.
 pub(crate) async fn results_of_ended_run(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -183,8 +185,8 @@ pub(crate) async fn results_of_ended_run(
     Ok(is_ended.then_some(results))
 }
 
-/// Returns the rows of calls by the positions of the calls. This includes rows of writes in the
-/// outbox.
+/// Returns the rows of these calls in the record of tool calls, with the position of the call as
+/// the key. Includes the rows in writes of the outbox.
 async fn recorded_calls(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -198,8 +200,8 @@ async fn recorded_calls(
     Ok(found)
 }
 
-/// Returns the rows of all calls in these messages by the positions of the calls. This includes
-/// rows of writes in the outbox.
+/// Returns the rows of all calls in these messages from the record of tool calls, with the position
+/// of the call as the key. Includes the rows in writes of the outbox.
 async fn recorded_rows(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -224,10 +226,9 @@ async fn recorded_rows(
         .collect())
 }
 
-/// Returns the recorded result with the id of its call in replays and with the position of the
-/// call. The position is needed because a later run may contain an unanswered call with the same
-/// id. If the result ended its run, the returned result also shows this, so that replays do not
-/// report the other calls of its answer as interrupted.
+/// Returns the recorded result with the id and the position of its call. The position is needed
+/// because a later run may contain an unanswered call with the same id. `ends_run` of the recorded
+/// result remains set, so that replays do not report the other calls of the answer as interrupted.
 fn named(invocation: &ToolInvocation) -> Option<ToolResult> {
     let mut result = named_as_stored(invocation)?;
     let (message, index) = (invocation.message, invocation.sequence_index);

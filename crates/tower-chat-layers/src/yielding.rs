@@ -1,13 +1,14 @@
 //! Yields to the runtime during long work, so that the worker thread can run other tasks.
 //!
-//! A future can be dropped at each of these yields. Small requests never yield.
+//! The caller can drop the future at each yield. Messages with fewer than [`LARGE`] parts in total
+//! never cause a yield.
 
 use std::sync::Arc;
 
 use tokio::task::yield_now;
 use tower_chat_core::Message;
 
-/// The number of parts above which a pass over the parts takes a considerable part of a
+/// The number of parts for which one pass over all parts takes a considerable fraction of a
 /// millisecond.
 pub(crate) const LARGE: usize = 512;
 

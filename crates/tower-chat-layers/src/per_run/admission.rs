@@ -1,4 +1,4 @@
-//! Decides whether a run may begin, from the active run and the open run of its conversation.
+//! Decides whether a run may begin although its conversation has an active run or an open run.
 
 use std::sync::Arc;
 
@@ -15,17 +15,19 @@ use crate::{
 
 /// A run that may begin.
 pub(super) struct Admitted {
-    /// The conversation in which the run continues: that of the request, or its branch.
+    /// The conversation in which the run executes: the conversation of the request, or a branch of
+    /// it.
     pub(super) conversation: Conversation,
-    /// The guard that makes the run the only active one.
+    /// While this guard exists, no other run of the conversation is active in this process.
     pub(super) turn: RunUnderWay,
     pub(super) branch: Option<ConversationKey>,
 }
 
-/// The guards of a run until its end.
+/// The guard of a run until its end, and the branch and the recovered run that its answer reports.
 pub(super) struct RunAdmission {
     pub(super) _turn: RunUnderWay,
-    /// The copy of the conversation in which the run continues, if there is one.
+    /// The branch of the conversation in which the run executes. `None` if the run executes in the
+    /// conversation of the request.
     pub(super) branch: Option<ConversationKey>,
     /// The open run that was resumed before this run began.
     pub(super) recovered: Option<Box<RecoveredRun>>,
@@ -53,8 +55,8 @@ pub(super) async fn admit(
     };
     let handle = settings.store.handle();
     if settings.policy.concurrent_runs == ConcurrentRuns::Branch {
-        // A run that is sent again continues in its branch, even if its conversation has no active run
-        // now.
+        // A request that is sent again continues in the branch of its first attempt, even if the
+        // conversation has no active run now.
         let branch = branch_of(&key, run);
         let head = head_of(settings, &branch).await?;
         if head.revision != Revision::ABSENT {
@@ -76,7 +78,7 @@ pub(super) async fn admit(
     }
 }
 
-/// Returns the key of the copy of a conversation in which a run continues.
+/// Returns the key of the branch of a conversation in which a run executes.
 fn branch_of(key: &ConversationKey, run: RunId) -> ConversationKey {
     ConversationKey::new(key.scope(), format!("{}~{run}", key.id()))
 }
@@ -100,9 +102,9 @@ fn busy_with(
 }
 
 impl BlockingOpenRun {
-    /// Returns the action for the conversation's open run that must precede this run. `None` if there is
-    /// no open run, or if this run is the open run and its mode is journaled, so that the run itself
-    /// resumes.
+    /// Returns the open run that must be resumed or closed before this run may begin. Returns
+    /// `None` if the conversation has no open run, or if this run is the open run and its mode is
+    /// journaled, because it then continues from its own staged messages.
     ///
     /// # Errors
     ///
@@ -115,8 +117,9 @@ impl BlockingOpenRun {
         mode: PersistenceMode,
     ) -> Result<Option<Self>, PersistenceError> {
         let Some(open) = &head.open_run else { return Ok(None) };
-        // Only one run of a conversation is active in this process, so earlier runs of this process no
-        // longer write.
+        // An open run of this process is not active any more, because only one run of a
+        // conversation is active in a process. Only another process may still be working on the
+        // open run.
         if let Some(held) = settings.held_elsewhere(key, open) {
             return Err(held);
         }
@@ -147,13 +150,14 @@ pub(super) fn resuming(request: &ChatRequest, key: &ConversationKey, run: RunId)
     resuming.extensions = request.extensions.clone();
     resuming.extensions.insert(Conversation { key: key.clone(), run });
     resuming.extensions.insert(ResumesRun::default());
-    // Messages queued through the request's own handle belong to the new run.
+    // The resumed run has another handle, because messages that are queued through the request's
+    // own handle belong to the new run.
     resuming.extensions.insert(RunHandle::new());
     resuming
 }
 
-/// Removes the background option, because an answer in the background is stored at the end of its run,
-/// and a resumed run is staged.
+/// Removes the options for an answer in the background. Such an answer is stored at the end of its
+/// run, but the messages of a resumed run are staged.
 pub(super) fn to_foreground(request: &mut ChatRequest) {
     if request.options.is_background() {
         let options = Arc::make_mut(&mut request.options);

@@ -8,22 +8,24 @@ use tower_chat_core::{
 use super::lease_wait::LeaseWaiting;
 use crate::{PersistenceError, approval::answers_approvals, run::Settings};
 
-/// Waits, by the policy, until other processes have finished approved calls and have stored the runs of
-/// these calls.
+/// Waits until other processes have finished approved calls and have stored the runs of these
+/// calls. [`LeaseWaiting`] limits the time.
 #[derive(Default)]
 pub(super) struct ApprovedElsewhere {
-    /// The revision of the conversation when this value last found a claim of another process.
+    /// The revision of the conversation when [`wait`](Self::wait) last found a claim of another
+    /// process.
     held_at: Option<Revision>,
 }
 
 impl ApprovedElsewhere {
-    /// Waits for one interval if the request answers approvals and another process runs an approved call,
-    /// or has finished one and not stored its run yet. Returns whether it has waited. If `true`, the
-    /// caller must read the head again.
+    /// Waits for one interval if the request answers approvals, and another process either is
+    /// running an approved call, or has finished an approved call and has not stored the run yet.
+    /// Returns whether the function has waited. After a wait, the caller must read the head again.
     ///
-    /// After the tool has finished, the other run calls the model and is stored. Without the wait, this
-    /// request would pay the model for the same result, and one of the two runs would be refused. The
-    /// record does not contain whether the other run has died, so the wait has a limit.
+    /// After the tool has finished, the other run sends the result to the model and stores the
+    /// answer. Without the wait, this request would send the same result in another paid service
+    /// call, and the store would refuse the write of one of the two runs. The record does not show
+    /// whether the other process has crashed. The wait therefore has a limit.
     ///
     /// # Errors
     ///

@@ -15,23 +15,26 @@ use crate::{
 
 /// Begins a run for every request, and in per-run mode writes it at its end.
 ///
-/// The layer loads the history once, puts a [`Run`](crate::run::Run) in the request's extensions, and
-/// continues by [`PersistenceMode`]:
+/// The layer loads the history once, puts a [`Run`](crate::run::Run) in the request's extensions,
+/// and continues depending on the [`PersistenceMode`]:
 ///
-/// - **per run**: holds the messages that the run adds. When the answer is complete, appends all messages in
-///   one write, without results of tools at the end of the run. A run that fails, is cancelled or is
-///   dropped does not change the store. The layer below that makes the service calls puts the history
-///   before their messages: [`PerServiceCallPersistence`](crate::PerServiceCallPersistence) or the tool
-///   loop of this crate. If this layer finds neither, it puts the history before the input.
-/// - **per service call**: leaves reading and writing to
-///   [`PerServiceCallPersistence`](crate::PerServiceCallPersistence) below the tool loop, and checks
-///   that this layer exists.
+/// - **per run**: buffers the messages that the run adds. When the answer is complete, appends all
+///   messages in one write, except results of tools after the last answer. A run that fails, is
+///   cancelled or is dropped does not change the store.
+///   [`PerServiceCallPersistence`](crate::PerServiceCallPersistence) below puts the history before
+///   the messages of each service call. If `PerServiceCallPersistence` is missing, the tool loop of
+///   this crate does so. If both are missing, `PerRunPersistence` puts the history before the
+///   input.
+/// - **per service call**: [`PerServiceCallPersistence`](crate::PerServiceCallPersistence) below
+///   the tool loop puts the history before the messages of each service call, and stores each
+///   answer. `PerRunPersistence` checks that `PerServiceCallPersistence` exists.
 ///
 /// A request extension of type [`PersistenceMode`] sets the mode of one request.
 ///
-/// A request must name its conversation with [`in_conversation`](crate::ChatRequest::in_conversation).
-/// The same request sent again is the same run. If its answer is stored, the layer returns that answer
-/// and does not call the model. Otherwise the run continues from the stored messages.
+/// A request must name its conversation with
+/// [`in_conversation`](crate::ChatRequest::in_conversation). If the same request is sent again, it
+/// continues the same run. If the answer of the run is stored, the layer returns that answer and
+/// does not call the model. Otherwise the run continues after the stored messages.
 ///
 /// ```
 /// use tower::{Layer, ServiceBuilder};
@@ -42,8 +45,8 @@ use crate::{
 pub struct PerRunPersistence {
     pub(super) settings: Settings,
     pub(super) mode: PersistenceMode,
-    /// If the service below has its own tool loop: whether a warning about unseen rounds of that loop
-    /// was logged.
+    /// Whether the layer has logged a warning about rounds that the tool loop of the service below
+    /// has not returned. `None` if the service below has no tool loop of its own.
     pub(super) own_loop: Option<Arc<AtomicBool>>,
     /// The layers of this crate that the service has found below.
     pub(super) below: Arc<LayersBelow>,
@@ -56,8 +59,8 @@ impl PerRunPersistence {
         Self { settings, mode, own_loop: None, below: Arc::default() }
     }
 
-    /// Sets whether the service below has its own tool loop. If it has, a warning is logged for the first
-    /// run with rounds that no layer sees.
+    /// Sets whether the service below has its own tool loop. If it has one, the layer logs a
+    /// warning for the first run with rounds that no layer of this crate sees.
     pub(crate) fn over_own_loop(mut self, is_over_own_loop: bool) -> Self {
         self.own_loop = is_over_own_loop.then(Arc::default);
         self
@@ -70,7 +73,7 @@ impl PerRunPersistence {
         self
     }
 
-    /// Sets the policy of this layer and of the layer below the tool loop.
+    /// Sets the policy of this layer and of `PerServiceCallPersistence` below the tool loop.
     #[must_use]
     pub fn policy(mut self, policy: PersistencePolicy) -> Self {
         self.settings.policy = policy;
@@ -85,7 +88,7 @@ impl PerRunPersistence {
         self
     }
 
-    /// Sets the clock, in place of the system's clock.
+    /// Sets the clock. By default, the layer uses the clock of the system.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.settings.clock = clock;

@@ -9,9 +9,9 @@ use crate::{ConcurrentRuns, PersistenceError, recovery::ResumesRun, run::Setting
 
 /// The maximum time for which a run waits for leases of other processes.
 pub(super) struct LeaseWaiting {
-    /// The whole time for which the run may wait. `None` if the run does not wait.
+    /// The maximum of all waiting times together. `None` if the run does not wait.
     limit: Option<Duration>,
-    /// The end of `limit`, from the first wait on.
+    /// The time of the first wait plus `limit`. `None` before the first wait.
     deadline: Option<Instant>,
 }
 
@@ -20,7 +20,8 @@ impl LeaseWaiting {
     /// or renew its lease at any time.
     pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-    /// Returns the limit of the request, or else that of the policy.
+    /// Returns the limit that the request sets, or the limit of the policy if the request sets
+    /// none.
     pub(super) fn of(request: &ChatRequest, settings: &Settings) -> Self {
         let resumes = request.extensions.get::<ResumesRun>();
         let limit = match resumes.and_then(|resumes| resumes.lease_wait) {
@@ -36,8 +37,7 @@ impl LeaseWaiting {
     ///
     /// # Errors
     ///
-    /// Returns any other `error` unchanged, and returns `error` if the run does not wait or no time
-    /// remains.
+    /// Returns `error` if it is another error, if the run does not wait, or if no time remains.
     pub(super) async fn wait_after(
         &mut self,
         error: PersistenceError,
@@ -71,8 +71,9 @@ impl LeaseWaiting {
         self.limit.is_some()
     }
 
-    /// Returns whether the run waits for other processes and `error` reports that another process has
-    /// taken the open run over. The caller must then read the head again, which contains the new lease.
+    /// Returns whether the run waits for other processes and `error` reports that another process
+    /// has taken over the open run. The caller must then read the head again, which contains the
+    /// new lease.
     pub(super) fn is_lost_race(&self, error: &BoxError) -> bool {
         let conflict = match error.downcast_ref::<PersistenceError>() {
             Some(PersistenceError::RunHeld { .. }) => true,

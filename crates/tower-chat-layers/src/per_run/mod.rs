@@ -1,4 +1,4 @@
-//! The layer above the tool loop: it begins and ends the run.
+//! The layer above the tool loop, which begins and ends the run.
 //!
 //! # Position in a stack
 //!
@@ -9,10 +9,10 @@
 //!       model
 //! ```
 //!
-//! Below the tool loop, the layer would treat every service call as a separate run. Each round would be
-//! stored as a conversation turn, and the rounds before a failed one would remain in the history. Retry
-//! layers belong above this layer, where the same request is the same run, or below the loop, but not
-//! between this layer and the loop.
+//! Below the tool loop, the layer would treat every service call as a separate run. Each round
+//! would be stored as a conversation turn, and the rounds before a failed one would remain in the
+//! history. A retry layer may be above this layer, where a repeated request continues the same run,
+//! or below the loop. It must not be between this layer and the loop.
 
 mod admission;
 mod approved_elsewhere;

@@ -28,13 +28,14 @@ pub(super) struct Cleared {
     pub(super) recovered: Option<Box<RecoveredRun>>,
 }
 
-/// Applies the policy to the open run of a conversation, and repeats this until no open run blocks the
-/// conversation. Then waits, by the policy, for approved calls that other processes run.
+/// Applies the policy to the open run of a conversation, and repeats this until no open run blocks
+/// the conversation. Then waits for approved calls that other processes run, if the policy allows
+/// it.
 ///
 /// # Errors
 ///
-/// Returns an error if the policy does not allow the open run to be closed, if another process has its
-/// lease, or if it could not be ended.
+/// Returns an error if the policy does not allow the open run to be closed, if another process has
+/// its lease, or if the open run could not be resumed, committed or discarded.
 pub(super) async fn clear_open_run<S>(
     service: &mut S,
     layer: &PerRunPersistence,
@@ -58,7 +59,8 @@ where
         let mut head = head_of(settings, key).await?;
         let is_other = |open: &OpenRun| open.run != conversation.run;
         if resumes && head.open_run.as_ref().is_some_and(is_other) {
-            // This run has already ended; the open run belongs to a later request.
+            // The run that this request resumes has already ended: the open run belongs to a later
+            // request.
             head.open_run = None;
         }
         let blocking = match BlockingOpenRun::of(&head, settings, conversation, mode) {
@@ -122,8 +124,8 @@ where
     one_run(service, layer, request, begins, None).await?.collect().await
 }
 
-/// Ends an open run that could not be resumed because the service refuses it. The policy decides how. The
-/// conversation then continues without the run.
+/// Commits or discards, by the policy, an open run that could not be resumed because the service
+/// refuses its request. The next run of the conversation can then begin.
 ///
 /// # Errors
 ///
@@ -141,7 +143,7 @@ async fn end_refused(
     }
     let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
     let content = settings.store.open_run(key).await.map_err(not_loaded)?;
-    // The attempt may already have ended the run.
+    // The failed attempt may already have ended the run.
     let Some(content) = content.filter(|content| content.open.run == open.run) else {
         return Ok(());
     };

@@ -134,9 +134,10 @@ fn check(
     Ok(conversation)
 }
 
-/// Returns whether this layer detects a tool loop below it, but no persister. If a layer hides only the
-/// persister, the tool loop must be configured with `ToolLoopLayer::assume_persister_below`. If a layer hides
-/// both, the result is `false`. Called before the input of a journaled run is staged.
+/// Returns whether this layer detects a tool loop below it, but no persister. If another layer,
+/// such as tower's `Buffer`, hides only the persister, the application must configure the tool loop
+/// with `ToolLoopLayer::assume_persister_below`. If another layer hides both, the result is
+/// `false`. Must be called before the input of a journaled run is staged.
 fn lacks_persister(below: &LayersBelow) -> bool {
     below.holds(LayerKind::ToolLoop) && !below.holds(LayerKind::PerServiceCallPersistence)
 }
@@ -165,8 +166,8 @@ where
     Ok(waited_for)
 }
 
-/// Executes one run that no other run blocks. If the service has lost its history, the policy may require
-/// a second attempt, which sends the stored messages.
+/// Executes one run that no other run blocks. If the service has lost the history of the
+/// conversation, the policy may require a second attempt, which sends the stored messages.
 pub(super) async fn one_run<S>(
     service: &mut S,
     layer: &PerRunPersistence,
@@ -208,7 +209,8 @@ enum Attempt {
     HistoryLost(HistoryLostInRun),
 }
 
-/// The service refused the first service call of a run because it has lost the history.
+/// The service has refused the first service call of a run, because the service has lost the
+/// history.
 struct HistoryLostInRun {
     error: BoxError,
     /// The service id of the lost history.
@@ -261,7 +263,7 @@ where
     }
 }
 
-/// A run whose request can be passed on.
+/// A run that has begun, with the request for the inner service.
 struct Begun {
     request: ChatRequest,
     /// The messages of the answer that an earlier attempt has stored.
@@ -276,7 +278,7 @@ enum Beginning {
     Stored(Answer),
 }
 
-/// Performs the steps of a run before its request is passed on.
+/// Performs the steps of a run that precede the call of the inner service.
 async fn begin_call<S>(
     service: &mut S,
     run: &Run,
@@ -296,7 +298,8 @@ where
         opened.report(&mut answer);
         return Ok(Beginning::Stored(answer));
     }
-    // A request with its own messages may continue a run that was committed before the run was complete.
+    // If a run was committed before it was complete, a request with messages of its own may still
+    // continue the run.
     let is_gone = opened.admission.is_none() || !run.log().has_stored();
     if request.extensions.get::<ResumesRun>().is_some() && !run.log().is_resumed() && is_gone {
         let (key, run) = (run.key().clone(), run.id());
@@ -306,8 +309,8 @@ where
     yield_if_large(request.messages().iter_from(request.history_len())).await;
     let (request, input) = open_request(run, request, adds_history)?;
     yield_if_large(&input).await;
-    // Checked before the input of a journaled run is staged, because a run with invalid decisions would
-    // remain open.
+    // Checked before the input of a journaled run is staged. Otherwise, a run with invalid
+    // decisions would remain open.
     check_approvals(run, &request)?;
     // The slot is reserved before the paid request to the model.
     let slot = match run.write_point() {
@@ -318,8 +321,8 @@ where
     Ok(Beginning::Call(Box::new(Begun { request, before, slot })))
 }
 
-/// Returns the response of a resumed run, with the part of the answer that was stored earlier put before
-/// it.
+/// Returns the response of a resumed run, preceded by the messages of the answer that an earlier
+/// attempt has stored.
 fn following(before: Vec<Arc<Message>>, response: ChatResponse) -> ChatResponse {
     if before.is_empty() {
         return response;
@@ -343,14 +346,14 @@ struct RunEnding {
     /// The number of messages of the answer that an earlier attempt has added.
     before: usize,
     handle: Option<RunHandle>,
-    /// Whether a warning about unseen rounds was logged. `None` if the service below has no tool loop of
-    /// its own.
+    /// Whether the layer has logged a warning about rounds that the tool loop of the service below
+    /// has not returned. `None` if the service below has no tool loop of its own.
     own_loop: Option<Arc<AtomicBool>>,
     opened: Opened,
 }
 
-/// A run that has begun. When it is dropped, an incomplete run becomes available to a later attempt, and
-/// the next run in the queue can begin.
+/// A run that has begun. Dropping this value makes an incomplete run available to a later attempt,
+/// and lets the next run in the queue begin.
 struct Opened {
     run: Run,
     admission: Option<RunAdmission>,
@@ -359,7 +362,7 @@ struct Opened {
 }
 
 impl Opened {
-    /// Reports in the answer the branch of the run and the open run that was resumed before it.
+    /// Adds to the answer the branch of the run, and the open run that was resumed before this run.
     fn report(&mut self, answer: &mut Answer) {
         let Some(admission) = &mut self.admission else { return };
         answer.finish.branch.clone_from(&admission.branch);
@@ -392,8 +395,8 @@ impl Ending for RunEnding {
                  messages of all rounds in its answer"
             );
         }
-        // If the write of a run that is stored at its end is refused, nothing of the run is stored. The
-        // queued messages then return to their queue.
+        // If the store refuses the single write at the end of a run, no message of the run is
+        // stored. The messages that the run took from its queue then return to the queue.
         let handle = self.handle.filter(|_| run.write_point() == WritePoint::End);
         let queued = handle.as_ref().map(|_| queued_in(&run, &answer, self.before));
         match completed(&run, self.slot, self.before, answer).await {
@@ -424,15 +427,15 @@ impl Ending for RunEnding {
 fn end_of_unanswered(policy: &JournalPolicy, error: &BoxError, attempt: u32) -> Option<RunEnd> {
     let is_wrong_stack = matches!(error.downcast_ref(), Some(PersistenceError::LayerTwice { .. }));
     if is_wrong_stack && attempt == 1 {
-        // No attempt was made with a stack that can execute the run.
+        // The first attempt could not execute the run, because the order of the layers is wrong.
         return Some(RunEnd::Discard);
     }
     let end = policy.on_refusal.end(false).filter(|_| policy.is_refusal(&**error, attempt))?;
     Some(if is_before_service(&**error) { RunEnd::Discard } else { end })
 }
 
-/// Returns the messages from the run's queue that the answer contains. Messages that tools have queued
-/// are omitted, because the tools run again.
+/// Returns the messages of the answer that came from the run's queue. Omits messages that tools
+/// have queued, because the tools run again and queue them again.
 fn queued_in(run: &Run, answer: &Answer, before: usize) -> Vec<Message> {
     let of_run = answer.messages.iter().skip(before);
     let is_queued = |message: &&Arc<Message>| {
@@ -448,15 +451,15 @@ fn queued_in(run: &Run, answer: &Answer, before: usize) -> Vec<Message> {
     queued.map(without_id).collect()
 }
 
-/// Returns whether a tool loop below may have had rounds that are missing from its answer and that no
-/// layer below the loop has seen.
+/// Returns whether a tool loop below may have had rounds that are not in its answer and that no
+/// persistence layer below the loop has seen.
 fn hides_rounds(run: &Run, answer: &Answer) -> bool {
     let has_rounds = answer.messages.iter().any(|message| message.role == Role::Tool);
     !has_rounds && !run.log().has_seen_rounds()
 }
 
-/// Stores the rest of a run after its answer is complete. An earlier attempt has added the first `before`
-/// messages of the answer.
+/// Stores the messages of a run that are not stored yet, after its answer is complete. An earlier
+/// attempt has added the first `before` messages of the answer.
 async fn completed(
     run: &Run,
     slot: Option<Result<Slot, StoreError>>,
@@ -464,7 +467,8 @@ async fn completed(
     mut answer: Answer,
 ) -> Result<Answer, PersistenceError> {
     strip_sentinel(&mut answer);
-    // A tool loop of another crate does not check after its first service call.
+    // Checked here too, because a tool loop of another crate does not check for a persister after
+    // its first service call.
     let mut now = answer.messages.iter().skip(before);
     if now.any(|message| message.role == Role::Assistant) {
         run.check_persister()?;

@@ -8,42 +8,45 @@ use tower_layer::Layer;
 use super::PerServiceCallPersistenceService;
 use crate::{Clock, PersistencePolicy, ToolSource, run::Settings};
 
-/// Stores every service call. The layer puts the history before the request's messages, stores the new
-/// messages and the answer in one write, and adds the sentinel to the response.
+/// Stores every service call. The layer puts the history before the request's messages, stores the
+/// new messages and the answer in one write, and sets the sentinel
+/// ([`HistoryOwner::Local`](crate::HistoryOwner::Local)) as the history owner of the response.
 ///
-/// The stored messages of a call, for every way in which it ends:
+/// The messages of a service call that are stored, for each way in which the call can end:
 ///
 /// | event | stored messages of this call |
 /// |---|---|
 /// | the answer is complete | its inputs and the answer, before the caller sees the end |
-/// | the service fails | nothing, except results of tools that have run (by policy) |
+/// | the service fails | its inputs, as [`with_inputs_of_failed_call`] selects (by default all) |
 /// | the future or stream is dropped, for any reason | its inputs |
-/// | the process is killed | nothing, or all of it |
+/// | the process is killed | either no message of the current write, or all of its messages |
+///
+/// [`with_inputs_of_failed_call`]: crate::PersistencePolicy::with_inputs_of_failed_call
 ///
 /// Earlier service calls of the run remain stored in every case.
 ///
-/// With the sentinel ([`HistoryOwner::Local`](crate::HistoryOwner::Local)), the tool loop sends only
-/// new messages. If a loop sends stored messages again, the layer recognises them by their ids or by
-/// their content.
+/// After the tool loop has received the sentinel, it sends only new messages. If a loop sends
+/// stored messages again, the layer recognises these messages by their ids or by their content.
 ///
-/// Under [`PerRunPersistence`](crate::PerRunPersistence), the layer follows that run's mode and policy.
-/// Without that layer, the request must name a conversation. The first service call of a
-/// [`ToolLoopLayer`](crate::ToolLoopLayer) then begins a run that the loop shares. The run loads the
-/// history once. The run applies the hooks of the loop's tools before it stores messages, and records the
-/// times and outcomes of tool calls. A request that is sent again continues after the stored messages of
-/// its run, and its answer contains only the messages that this attempt has added. If the run was
-/// complete, the answer is the stored one.
+/// Under [`PerRunPersistence`](crate::PerRunPersistence), the layer follows that run's mode and
+/// policy. Without that layer, each request must name a conversation, and the first service call of
+/// a [`ToolLoopLayer`](crate::ToolLoopLayer) begins one run for all service calls of the loop. The
+/// run loads the history once. The run applies the hooks of the loop's tools before it stores
+/// messages, and records the times and outcomes of tool calls. If a request is sent again, its run
+/// continues after the stored messages, and the answer contains only the messages that this attempt
+/// has added. If the run was complete, the layer returns the stored answer.
 ///
-/// **Under your own tool loop** with your own types, the layer compares each request with the stored
-/// messages, message by message: roles, texts, media, ids and names of calls, and the calls that results
-/// answer. The loop may send the whole conversation, the messages of its run, or only new messages. If
-/// its types lose the id of the run, a request that continues the stored messages belongs to the last
-/// stored run. A request that repeats stored messages with differences fails with
-/// [`HistorySentAgain`](crate::PersistenceError::HistorySentAgain). A complete run that is sent again
-/// returns its last response. Every service call loads the history. The layer does not know when tool
-/// calls start and finish, and does not know the tools. Set the [`tools`](Self::tools) whose
-/// [`persist`](crate::Tool::persist) hooks must be called. Otherwise, arguments and results are stored
-/// unchanged.
+/// **Under your own tool loop** with your own types, the layer compares each request with the
+/// stored messages, message by message: roles, texts, media, ids and names of calls, and the calls
+/// that results answer. The loop may send the whole conversation, the messages of its run, or only
+/// new messages. If the types of the loop do not preserve the id of the run, a request that
+/// continues the stored messages belongs to the last stored run. A request that repeats stored
+/// messages with differences fails with
+/// [`HistorySentAgain`](crate::PersistenceError::HistorySentAgain). If the request of a complete
+/// run is sent again, the layer returns the last response of the run. Every service call loads the
+/// history. The layer cannot record when tool calls start and finish. Without
+/// [`tools`](Self::tools), it stores arguments and results unchanged. To call the
+/// [`persist`](crate::Tool::persist) hooks of the tools, pass the tools to this method.
 ///
 /// ```
 /// use tower::ServiceBuilder;
@@ -61,25 +64,25 @@ impl PerServiceCallPersistence {
         Self { settings: Settings::new(store) }
     }
 
-    /// Sets the policy of a layer without a `PerRunPersistence` above it. With one, the policy of that
-    /// layer applies.
+    /// Sets the policy, which applies if no `PerRunPersistence` is above this layer. Otherwise, the
+    /// policy of the `PerRunPersistence` applies.
     #[must_use]
     pub fn policy(mut self, policy: PersistencePolicy) -> Self {
         self.settings.policy = policy;
         self
     }
 
-    /// Sets the registered tools of a layer without a `PerRunPersistence` above it. The tools are needed
-    /// for a replay policy that drops calls of unregistered tools, and for the tools' hooks under a tool
-    /// loop of another crate. A [`ToolLoopLayer`](crate::ToolLoopLayer) passes its tools for their hooks
-    /// automatically.
+    /// Sets the registered tools, which apply if no `PerRunPersistence` is above this layer. A
+    /// replay policy that drops calls of unregistered tools needs them. Under a tool loop of
+    /// another crate, the layer also calls the hooks of these tools. Under a
+    /// [`ToolLoopLayer`](crate::ToolLoopLayer), the layer calls the hooks of the loop's tools.
     #[must_use]
     pub fn tools(mut self, tools: impl ToolSource) -> Self {
         self.settings.tools = Some(Arc::new(tools));
         self
     }
 
-    /// Sets the clock, in place of the system's clock.
+    /// Sets the clock. By default, the layer uses the clock of the system.
     #[must_use]
     pub fn clock(mut self, clock: Clock) -> Self {
         self.settings.clock = clock;

@@ -69,7 +69,7 @@ where
     if request.extensions.get::<PersisterAbove>().is_some() {
         let run = request.extensions.get::<Run>();
         if run.is_some_and(|run| run.log().is_persisted_by_loop) {
-            // The tool loop could not find this layer.
+            // The tool loop could not find this layer, and stores the run itself.
             return service.call(request).await.map_err(Into::into);
         }
         return Err(PersistenceError::LayerTwice { layer: LAYER }.into());
@@ -79,8 +79,8 @@ where
         None => {
             RunAncestry::check(&request)?;
             let sent = request.clone();
-            // Boxed, because the future of every other service call would otherwise reserve the memory
-            // for it.
+            // Boxed, because otherwise the future of every service call would reserve memory for
+            // this future.
             let (run, answer) = Box::pin(lone_run(&layer, &mut request)).await?;
             let is_kept_by_service = run.log().service_id_before_answer().is_some();
             (run, answer, is_kept_by_service.then(|| Box::new(sent)))
@@ -103,8 +103,9 @@ where
     }
 }
 
-/// Makes a service call again with the stored messages, if the policy allows it. `lost` is the error of a
-/// service that no longer has the history of the conversation. No layer above has begun the run.
+/// Makes a service call again with the stored messages, if the policy allows it. `lost` is the
+/// error of a service that no longer has the history of the conversation. Only for runs that no
+/// layer above has begun.
 async fn call_with_record<S>(
     mut service: S,
     layer: &PerServiceCallPersistence,
@@ -133,9 +134,10 @@ where
 
 const LAYER: &str = "PerServiceCallPersistence";
 
-/// Returns the run of a service call if no layer above the tool loop has begun one, and its answer if
-/// the run was complete before. A tool loop of this crate has one run, which its first service call
-/// begins. Under a tool loop of another crate, each service call has its own run.
+/// Returns the run of a service call for which no layer above the tool loop has begun a run, and
+/// the stored answer if the run was already complete. All service calls of a tool loop of this
+/// crate have the same run, which the first of them begins. Under a tool loop of another crate,
+/// each service call begins a run of its own.
 async fn lone_run(
     layer: &PerServiceCallPersistence,
     request: &mut ChatRequest,
@@ -144,7 +146,8 @@ async fn lone_run(
         return Err(PersistenceError::NoConversation { layer: LAYER });
     };
     let of_loop = request.extensions.get::<RunOfLoop>().map(|RunOfLoop(run)| run.clone());
-    // A layer may send other requests with the extensions of this one.
+    // Ignores a run of another conversation, because a layer in between may send requests of other
+    // conversations with the extensions of this request.
     let is_it = |run: &Run| run.store().is_none() || *run.conversation() == conversation;
     let of_loop = of_loop.filter(is_it);
     let run = of_loop.unwrap_or_else(|| run_without_store(conversation.clone()));

@@ -17,7 +17,7 @@ use crate::{
     tool::{PendingCall, ToolReport, Tools},
 };
 
-/// Checks the decisions of a request before anything of its run is stored.
+/// Checks the decisions in a request before any message of its run is stored.
 ///
 /// # Errors
 ///
@@ -29,13 +29,14 @@ pub(crate) fn check(run: &Run, request: &ChatRequest) -> Result<(), ToolLoopErro
 }
 
 /// Returns the pending calls that the decisions in a request approve or reject, in the order of the
-/// calls. `sent` are pending batches among the messages of the request. If `rules` is `None`, no tool can
-/// run, and pending calls of the caller's tools are not detected.
+/// calls. `sent` contains the pending batches among the messages of the request. The stored pending
+/// batches are added. If `rules` is `None`, no tool can run, and pending calls of the caller's
+/// tools are not detected.
 ///
-/// A batch without any decision remains pending. If the caller executes a part of a batch, an approval
-/// request that is not required needs no decision: its call runs with the batch, unless it is rejected.
-/// The executed call is always the call of the approval request. Only its arguments may come from the
-/// decision.
+/// A batch without any decision remains pending. If the caller executes a part of a batch, an
+/// approval request that is not required needs no decision: its call runs with the batch, unless
+/// the caller rejects the call. The executed call is always the call of the approval request. Only
+/// its arguments may come from the decision.
 ///
 /// A decision is old if an answer or a result follows it among the request's messages. An old decision
 /// has an effect only if its call is still pending.
@@ -46,8 +47,9 @@ pub(crate) fn check(run: &Run, request: &ChatRequest) -> Result<(), ToolLoopErro
 /// # Errors
 ///
 /// - [`ToolLoopError::ApprovalMissing`] if only a part of a batch is decided.
-/// - [`ToolLoopError::ResultsMissing`] if a batch contains calls that the caller has not answered.
-/// - [`ToolLoopError::ApprovalAnswered`] if a decided call has its result.
+/// - [`ToolLoopError::ResultsMissing`] if a batch contains calls that the caller executes and whose
+///   results are missing.
+/// - [`ToolLoopError::ApprovalAnswered`] if a decided call already has a result.
 /// - [`ToolLoopError::ApprovalUnknown`] if an approval request does not exist, or is pending in the
 ///   conversation from which this one was copied.
 /// - [`ToolLoopError::ApprovalHeld`] if another run is executing the call.
@@ -58,7 +60,8 @@ pub(super) fn decide(
     sent: Vec<PendingBatch>,
     rules: Option<&CallRules<'_>>,
 ) -> Result<Vec<PlannedCall>, ToolLoopError> {
-    // The request of a run that is sent again does not contain the stored part of its input.
+    // Includes the stored decisions, because a request that is sent again does not contain the part
+    // of its input that is stored.
     let stored = run.log().stored_approvals();
     let own = || request.messages().iter_from(request.history_len());
     let mut decisions = decisions_by_request(stored.iter().chain(own()));
@@ -74,7 +77,8 @@ pub(super) fn decide(
     let (mut missing, mut missing_results) = (Vec::new(), Vec::new());
     let stored = run.store().map(|_| run.log().pending_batches(own())).unwrap_or_default();
     for PendingBatch { waiting, returned, has_returned } in stored.into_iter().chain(sent) {
-        // Removed, because a request that is both stored and sent again counts once.
+        // Removed, so that a decision is applied once if its approval request is both stored and
+        // among the messages of this request.
         let take = |waiting: PendingApproval| {
             let decision = decisions.remove(waiting.request.id.as_str());
             (waiting, decision)
@@ -126,8 +130,8 @@ pub(super) fn decide(
 ///
 /// - [`ToolLoopError::ApprovalUnknown`] if the call is pending in the conversation from which this one
 ///   was copied.
-/// - [`ToolLoopError::ApprovalAnswered`] if it has its result.
-/// - [`ToolLoopError::ApprovalHeld`] if another run is executing it.
+/// - [`ToolLoopError::ApprovalAnswered`] if the call already has a result.
+/// - [`ToolLoopError::ApprovalHeld`] if another run is executing the call.
 fn check_open(
     run: &Run,
     waiting: &PendingApproval,
@@ -176,9 +180,9 @@ fn contradicted<'a>(messages: impl Iterator<Item = &'a Arc<Message>>) -> Option<
     })
 }
 
-/// Returns whether these messages contain an approval request and the result of its call, and no answer
-/// of the model after that result. The run for which the call was approved is then incomplete and
-/// continues from the result.
+/// Returns whether these messages contain an approval request and the result of its call, and no
+/// answer of the model after that result. If so, the run for which the call was approved is
+/// incomplete and continues after the result.
 fn is_unseen_among<'a>(messages: impl Iterator<Item = &'a Arc<Message>>, id: &str) -> bool {
     let messages: Vec<_> = messages.collect();
     let found = messages.iter().find_map(|message| {
@@ -190,8 +194,8 @@ fn is_unseen_among<'a>(messages: impl Iterator<Item = &'a Arc<Message>>, id: &st
     })
 }
 
-/// Returns a planned call that reuses its earlier result, because the service has not received this
-/// result.
+/// Returns a planned call whose earlier result is sent without running the tool again, because the
+/// service has not received this result.
 fn known_already((waiting, result): (PendingApproval, ToolResult)) -> PlannedCall {
     let report = ToolReport::not_run(match result.is_error {
         true => ToolStatus::Error,
@@ -244,13 +248,14 @@ fn planned(
 #[derive(Default)]
 pub(super) struct Approved {
     pub(super) calls: Vec<PlannedCall>,
-    /// The calls that cannot run with their stored arguments, and whose refusal is not recorded yet. If
-    /// there are any, `calls` is empty: no call of the batch runs before the refusals are recorded.
+    /// The calls that cannot run with their stored arguments, and whose refusal is not recorded
+    /// yet. If this list is not empty, `calls` is empty, because no call of the batch may run
+    /// before the refusals are recorded.
     pub(super) refused: Vec<PlannedCall>,
 }
 
-/// Returns the pending calls that the request's own messages decide about: stored calls, and calls among
-/// these messages. Calls with a known outcome do not run again.
+/// Returns the pending calls that the request's own messages decide about. These calls are stored,
+/// or among these messages. Calls with a known outcome do not run again.
 pub(super) fn approved(
     request: &ChatRequest,
     run: &Run,

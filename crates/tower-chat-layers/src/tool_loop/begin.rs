@@ -65,8 +65,8 @@ impl<S> Rounds<S> {
         let Approved { calls: approved, refused } = approved(&request, &run, &transcript, &rules)?;
         let approves = !approved.is_empty() || !refused.is_empty();
         if approves && !has_persister {
-            // Without a persister, no layer would put the history with these calls before their
-            // results.
+            // Without a persister, no layer would send the history, which contains these calls,
+            // before their results.
             return Err(PersistenceError::PersisterMissing { key: run.key().clone() }.into());
         }
         let interrupted = run.log().take_interrupted();
@@ -104,7 +104,8 @@ impl<S> Rounds<S> {
         Ok(rounds)
     }
 
-    /// Resumes an earlier attempt at the run, if it was interrupted.
+    /// Continues after the response at which an earlier attempt was interrupted. Does nothing if
+    /// there is no such response.
     fn resume(
         &mut self,
         interrupted: InterruptedRun,
@@ -112,7 +113,7 @@ impl<S> Rounds<S> {
     ) -> Result<(), ToolLoopError> {
         let InterruptedRun { response, calls: known, .. } = interrupted;
         for message in &response {
-            // The following messages are numbered after this one.
+            // Continues the numbering of the run's messages after this message.
             let message = self.transcript.number(message.clone(), self.run.clock());
             self.transcript.push_sent(&message);
         }
@@ -131,7 +132,7 @@ impl<S> Rounds<S> {
                 self.settle(&mut calls, &known, unknown_calls)?;
                 Phase::Running { calls, finish }
             }
-            // The calls of this response were not stored, so the model is called again.
+            // Calls the model again, because hooks have removed all calls of this response.
             NextStep::Finish if response.last().is_some_and(|last| is_without_calls(last)) => {
                 Phase::Calling
             }
@@ -155,8 +156,8 @@ impl<S> Rounds<S> {
     }
 }
 
-/// Returns the first phase: refusing approved calls that cannot run, otherwise running the approved
-/// calls, otherwise calling the model.
+/// Returns the first phase. If approved calls cannot run, the phase refuses them. Otherwise the
+/// phase runs the approved calls, or calls the model if no call was approved.
 fn first_phase(
     approved: Vec<PlannedCall>,
     refused: Vec<PlannedCall>,
@@ -173,8 +174,8 @@ fn first_phase(
     Phase::Running { calls, finish: Box::default() }
 }
 
-/// Returns the run's messages as the loop sends them. If a persister below puts the history before each
-/// call, the loop sends only new messages.
+/// Creates the transcript of the run. If a persister below puts the history before each call, the
+/// loop sends only new messages. Otherwise the loop sends the whole history.
 fn transcript(request: &ChatRequest, run: &Run, has_persister: bool, run_id: RunId) -> Transcript {
     if run.store().is_some() && has_persister {
         Transcript::only_unsent(request, run_id, || run.log().assigned_ids())
@@ -183,20 +184,21 @@ fn transcript(request: &ChatRequest, run: &Run, has_persister: bool, run_id: Run
     }
 }
 
-/// Returns the numbers for sources that the run's tools find. These numbers follow the numbers in the
-/// conversation that the run has loaded and in the request.
+/// Returns the numbers for the sources that the run's tools find. These numbers follow those in the
+/// loaded conversation and in the request.
 fn source_numbers(run: Run, messages: Messages) -> SourceNumbers {
     SourceNumbers::from(move || next_source_number(&run, &messages))
 }
 
-/// Returns `true` unless a run must be stored by a persister below and polling the service for readiness
-/// finds none. If the run is stored at its end, the tool loop is the persister then. Must be called before
-/// the first paid service call and before any tool runs, approved calls included.
+/// Returns `false` only if the run must be stored after each service call, and polling the service
+/// for readiness finds no persister below. If the run is stored at its end and polling finds no
+/// persister, makes the tool loop the persister and returns `true`. Must be called before the first
+/// paid service call, and before any tool runs, including tools of approved calls.
 ///
 /// # Errors
 ///
-/// Returns an error if a persistence layer is on the wrong side of the loop, or if no layer below would
-/// store the run and the policy is to fail.
+/// Returns an error if a persistence layer is on the wrong side of the loop, or if no layer below
+/// would store the run and the policy is to fail such a run.
 pub(super) async fn check_layers<S>(
     ready: &mut S,
     settings: &Settings,
@@ -217,7 +219,7 @@ where
     let run = request.extensions.get::<Run>();
     let Some(run) = run.filter(|_| !settings.assumes_persister_below) else { return Ok(true) };
     if !below.holds(LayerKind::PerServiceCallPersistence) {
-        // The caller may not have polled the loop's service for readiness.
+        // Polled here too, because the caller may not have polled the loop's service for readiness.
         poll_fn(|cx| below.poll_ready(ready, cx)).await.map_err(Into::into)?;
     }
     let has_persister = below.holds(LayerKind::PerServiceCallPersistence);

@@ -11,14 +11,15 @@ use crate::{
 /// The counters of a run.
 #[derive(Default)]
 pub(super) struct RunCounters {
-    /// The number of service calls that this attempt has begun, which is the ordinal of the next one.
+    /// The number of service calls that this attempt has begun. This number is the ordinal of the
+    /// next service call.
     pub(super) service_calls: u32,
     /// The usage of the answered service calls of this attempt.
     pub(super) usage: Usage,
-    /// The index of the next batch in the run. Rounds of earlier attempts and batches of approved calls
-    /// count.
+    /// The index of the next batch in the run. Includes the rounds of earlier attempts and the
+    /// batches of approved calls.
     pub(super) batches: usize,
-    /// The number of rounds that count for `max_rounds`. Batches of approved calls do not count.
+    /// The number of rounds that `max_rounds` limits. Excludes batches of approved calls.
     pub(super) rounds: usize,
     /// The number of paused answers that were continued.
     pub(super) pauses: u32,
@@ -33,8 +34,8 @@ pub(super) struct RunCounters {
 }
 
 impl RunCounters {
-    /// Creates the counters of a run after an earlier attempt. Approved calls with a known outcome
-    /// count as calls of that attempt.
+    /// Creates the counters of a run that continues an earlier attempt. Approved calls with a known
+    /// outcome are counted as calls of the earlier attempt.
     pub(super) fn resumed(interrupted: &InterruptedRun, approved: &[PlannedCall]) -> Self {
         let has_run = |call: &&PlannedCall| matches!(call.action, Action::Reuse(_));
         let rounds = interrupted.rounds;
@@ -63,7 +64,7 @@ impl RunCounters {
         calls
     }
 
-    /// Adds the calls of a batch that will run to the count.
+    /// Adds the number of calls of a batch that will run to `tool_calls`.
     pub(super) fn count_calls(&mut self, calls: &[PlannedCall]) {
         self.tool_calls += calls.iter().filter(|call| call.is_to_run()).count();
     }

@@ -73,7 +73,7 @@ where
     S::Error: Into<BoxError>,
     S::Future: Send,
 {
-    /// Returns the whole answer after the run is complete.
+    /// Collects the updates of a complete run into a whole answer.
     async fn collect(mut self) -> Result<ChatResponse, BoxError> {
         let mut messages = Vec::new();
         while let Some(update) = self.next().await {
@@ -94,7 +94,7 @@ where
         Ok(())
     }
 
-    /// Returns whether no step of the run remains. Updates may still wait in the queue.
+    /// Returns whether no step of the run remains. The queue may still contain updates.
     fn is_complete(&self) -> bool {
         matches!(self.phase, Phase::Finishing(_) | Phase::Ended)
     }

@@ -10,7 +10,7 @@ use crate::{
     utc::Utc,
 };
 
-/// A run failed in the tool loop. The loop's service returns it as a [`BoxError`].
+/// The failure of a run in the tool loop. The loop's service returns this error as a [`BoxError`].
 ///
 /// ```
 /// use tower_chat::{BoxError, error::ToolLoopError};
@@ -41,8 +41,8 @@ pub enum ToolLoopError {
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// A tool failed the run with [`ToolError::fail_run`]. The results of the round's other calls are
-    /// stored in the same way as when a run is cancelled.
+    /// A tool failed the run with [`ToolError::fail_run`]. The results of the other calls of the
+    /// round are stored in the same way as after a dropped response.
     ToolFailedRun {
         /// The call and its error.
         failure: ToolFailure,
@@ -90,8 +90,8 @@ pub enum ToolLoopError {
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// Calls were approved, but other calls of the same answer have no results. The caller executes these
-    /// calls and must send their results. No call was run.
+    /// The request approves calls of an answer, but other calls of the same answer have no results.
+    /// The caller must execute these other calls and send their results. No call was run.
     ResultsMissing {
         /// The calls without a result.
         calls: Vec<CallNotRun>,
@@ -111,16 +111,16 @@ pub enum ToolLoopError {
         /// The conversation.
         conversation: Option<ConversationKey>,
     },
-    /// Calls of an interrupted run may or may not have run, and the policy does not allow the run to
-    /// continue without knowing. The run remains open.
+    /// An earlier attempt was interrupted, and may or may not have run these calls. The policy does
+    /// not allow the run to continue while their outcomes are unknown. The run remains open.
     UnknownCalls {
         /// The calls with an unknown outcome.
         calls: Vec<UnknownCall>,
         /// The conversation.
         conversation: Option<ConversationKey>,
     },
-    /// An answer of the model contains more calls than the loop allows. None of its calls was run, and
-    /// nothing of the answer is stored.
+    /// An answer of the model contains more calls than the loop allows. None of its calls was run,
+    /// and no message of the answer is stored.
     TooManyCalls {
         /// The number of calls that had arrived when the answer was refused.
         calls: usize,
@@ -232,8 +232,8 @@ impl Error for ToolLoopError {
 }
 
 impl ToolLoopError {
-    /// Returns whether the same request may succeed if it is sent again: because the tools may behave
-    /// differently the next time, or because another run may have finished the call by then.
+    /// Returns whether the same request may succeed if it is sent again, because the tools may
+    /// behave differently the next time, or because another run may have finished the call by then.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::ConsecutiveFailures { .. }

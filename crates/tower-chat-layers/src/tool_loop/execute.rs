@@ -29,7 +29,7 @@ pub(super) struct Executor<'a> {
     pub(super) settings: &'a Settings,
     pub(super) context: &'a Arc<RunContext>,
     pub(super) clock: &'a Clock,
-    /// The run that stores starts and outcomes.
+    /// The run, which stores the start and the outcome of each call.
     pub(super) run: &'a Run,
     /// The index of the batch in the run, from 0.
     pub(super) round_index: usize,
@@ -47,13 +47,13 @@ impl Executor<'_> {
     /// Answers the calls that need no tool, then runs the other calls and adds their outcomes in the
     /// order of completion.
     ///
-    /// In sequential mode, no call runs after one that terminates the run. In concurrent mode, all
-    /// calls run.
+    /// In sequential mode, no call runs after a call whose tool ends the run. In concurrent mode,
+    /// all calls run.
     ///
     /// # Errors
     ///
-    /// Returns an error if a start or an outcome could not be stored. No further tool is started then,
-    /// and `outcomes` contains the outcomes until that point.
+    /// Returns an error if a start or an outcome could not be stored. No further tool is started
+    /// after the error, and `outcomes` contains the outcomes of all tools that have finished.
     pub(super) async fn execute(
         &self,
         calls: Vec<PlannedCall>,
@@ -66,7 +66,7 @@ impl Executor<'_> {
             write_beside(self.run, Event::ToolsNotRun { outcomes }).await?;
         }
         if outcomes.terminate && !self.settings.concurrent {
-            // An earlier attempt has run the tool that ends the run. No further call may run.
+            // An earlier attempt has run a tool that ends the run, so no further call may run.
             return Ok(());
         }
         let at_once = if self.settings.concurrent { calls.len() } else { 1 };
@@ -85,8 +85,8 @@ impl Executor<'_> {
         let mut nexts = nexts.into_iter();
         for CallToRun { sequence_index, pending, tool } in calls {
             let position = pending.position();
-            // Without this yield, tools that are ready immediately would occupy the worker thread until
-            // the last of them.
+            // Without this yield, a batch of tools that are ready immediately would occupy the
+            // worker thread until the last tool has finished.
             consume_budget().await;
             if !self.may_start((sequence_index, position), &outcomes.started) {
                 break;
@@ -98,14 +98,15 @@ impl Executor<'_> {
                 Some(of_call) => {
                     let is_last = ends_batch || self.context.handle.is_stopped();
                     let next = next.filter(|_| !is_last);
-                    // The first outcome's write contains these outcomes too.
+                    // The write of the first outcome also contains the outcomes of the calls that
+                    // did not run.
                     let beside = std::mem::take(&mut not_run);
                     Some(tool_finished(self.run, of_call, beside, next, outcome.terminate))
                 }
                 None => None,
             };
-            // Added before the outcome is durable, because a stop of the run in the meantime must find
-            // it.
+            // Added before the outcome is durable. If the run is stopped before that,
+            // [`Outcomes::stop`] must find the outcome.
             outcomes.add(sequence_index, outcome);
             if let Some(noted) = noted {
                 noted.await?;
@@ -140,8 +141,8 @@ impl Executor<'_> {
         loop {
             consume_budget().await;
             let step = poll_fn(|cx| {
-                // Polled first, because the number of durable outcomes decides whether the next call is
-                // the last one.
+                // Polled first, because the number of durable outcomes decides whether the write of
+                // the next outcome may end the run.
                 if let Poll::Ready(Some(noted)) = noting.poll_next_unpin(cx) {
                     return Poll::Ready(Some(Step::Noted(noted)));
                 }
@@ -161,14 +162,16 @@ impl Executor<'_> {
                     let (index, position, outcome) = *ran;
                     ended += 1;
                     let of_call = outcome.of(self.noted(position));
-                    // Added before the outcome is durable, because a stop of the run in the meantime
-                    // must find it.
+                    // Added before the outcome is durable. If the run is stopped before that,
+                    // [`Outcomes::stop`] must find the outcome.
                     outcomes.add(index, outcome);
                     let Some(of_call) = of_call else { continue };
-                    // If other outcomes are not durable yet, a separate write ends the run.
+                    // Ends the run in this write only if all other outcomes are durable. Otherwise
+                    // a later, separate write ends the run.
                     let is_last = ended == to_run && durable + 1 == to_run;
                     let ends_run = outcomes.terminate && is_last;
-                    // The first outcome's write contains these outcomes too.
+                    // The write of the first outcome also contains the outcomes of the calls that
+                    // did not run.
                     let beside = std::mem::take(&mut not_run);
                     noting.push(tool_finished(self.run, of_call, beside, None, ends_run));
                 }
@@ -194,11 +197,11 @@ impl Executor<'_> {
         true
     }
 
-    /// Answers the calls whose tools do not run in this batch: refused calls, and calls whose result is
-    /// known. These calls are answered before the first tool starts, because a tool may end the run, and
-    /// the commit in the write of its outcome must contain these answers.
+    /// Answers the calls whose tools do not run in this batch: refused calls, and calls whose
+    /// result is known. These calls are answered before the first tool starts. If a tool ends the
+    /// run, the write of its outcome commits the run, and must also contain these answers.
     ///
-    /// Returns the calls to run, and the outcomes of the other calls for the run.
+    /// Returns the calls to run, and the outcomes of the other calls, which the run must store.
     fn answer_without_tools(
         &self,
         calls: Vec<PlannedCall>,

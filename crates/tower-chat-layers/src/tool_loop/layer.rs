@@ -10,7 +10,8 @@ use crate::{next_step::UnknownTools, tool::ToolSource};
 /// Runs the tools that a model requests, and calls the model again with their results, until it
 /// answers.
 ///
-/// The [module](super) describes its position in a stack, and the failures in other positions.
+/// The documentation of the [module](super) describes the position of the loop in a stack, and what
+/// fails in other positions.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -101,8 +102,8 @@ impl ToolLoopLayer {
 
     /// Sets the maximum number of calls in one answer of the model, 1,000 by default. The largest
     /// recorded answer has 8. An answer with more calls fails the run with
-    /// [`TooManyCalls`](super::ToolLoopError::TooManyCalls): none of its tools runs, and nothing of the
-    /// answer is stored.
+    /// [`TooManyCalls`](super::ToolLoopError::TooManyCalls): none of its tools runs, and no message
+    /// of the answer is stored.
     #[must_use]
     pub fn max_calls_per_answer(self, calls: Option<usize>) -> Self {
         self.with(|settings| settings.max_calls_per_answer = calls)
@@ -145,13 +146,15 @@ impl ToolLoopLayer {
         self.with(|settings| settings.include_error_details = include)
     }
 
-    /// Sets whether the loop assumes a `PerServiceCallPersistence` below it that it cannot find.
+    /// Sets whether the loop assumes that a `PerServiceCallPersistence` is below it, although the
+    /// loop cannot find one.
     ///
-    /// In per-service-call and journaled mode the loop refuses a stack without that layer before any tool
-    /// runs and before the model is called. The loop finds the layer by polling for readiness. A layer in
-    /// between may answer the poll itself, as tower's `Buffer` does. Preferably, put such a layer below
-    /// `PerServiceCallPersistence`. With this setting, a missing layer is only detected after the first
-    /// service call.
+    /// In per-service-call and journaled mode the loop refuses a stack without that layer before
+    /// any tool runs and before the model is called. The loop finds the layer by polling for
+    /// readiness. The loop cannot find the layer if another layer in between, such as tower's
+    /// `Buffer`, answers the poll itself. Preferably, put the other layer below
+    /// `PerServiceCallPersistence`. With this setting, the loop only detects after the first
+    /// service call that `PerServiceCallPersistence` is missing.
     #[must_use]
     pub fn assume_persister_below(self, assume: bool) -> Self {
         self.with(|settings| settings.assumes_persister_below = assume)

@@ -15,19 +15,22 @@
 //! - `PerServiceCallPersistence` above the loop would see a whole run as one service call, and a
 //!   crash would lose all of it. The loop refuses such a request with
 //!   [`ToolLoopError::PersisterAbove`].
-//! - `PerRunPersistence` below the loop would take every service call for a run of its own: the
-//!   results of a round would be stored as a new input, and a failed run would leave half a round in
-//!   the history. The loop refuses it with [`ToolLoopError::PerRunPersistenceBelow`].
+//! - `PerRunPersistence` below the loop would treat every service call as a separate run: the
+//!   results of a round would be stored as a new input, and a failed run would leave an incomplete
+//!   round in the history. The loop refuses such a request with
+//!   [`ToolLoopError::PerRunPersistenceBelow`].
 //! - Without `PerServiceCallPersistence` below, nothing would be stored in per-service-call or
 //!   journaled mode. The loop refuses the request before any tool runs and before the model is
 //!   called; see [`MissingPersister`](crate::MissingPersister).
-//! - A retry above the loop repeats tools that have already run. Put the retry below the loop, where
-//!   it repeats one service call. Above the loop, only a request with a conversation resumes its run.
+//! - A retry layer above the loop runs tools again that have already run, unless the request names
+//!   a conversation, whose run it then resumes. Put the retry layer below the loop, where it
+//!   repeats one service call.
 //! - tower's `Timeout` above the loop limits the time of a whole run until the head of its answer,
 //!   tools included. Below the loop, it limits the time of a service call until the head of its
 //!   answer. An [`IdleTimeoutLayer`](crate::idle_timeout::IdleTimeoutLayer) below detects a stream
 //!   that stalls.
-//! - A second loop below the loop runs the calls first, and the outer loop finds them answered.
+//! - If a second tool loop is below the loop, the inner loop runs the calls, and the outer loop
+//!   receives the calls with their results.
 //!
 //! A layer with bounded capacity (`ConcurrencyLimit`, `Buffer`) may be between the loop and the
 //! model client. Each service call waits for readiness separately, and the loop has no permit while
@@ -35,18 +38,19 @@
 //!
 //! # Messages that the loop sends
 //!
-//! Without persistence below, each service call sends the whole history. After a response that names
-//! a [`HistoryOwner`](tower_chat_core::HistoryOwner), a layer below or the service stores the history,
-//! and the next call sends only new messages: the results, and queued messages. If a later response
-//! names none, the whole history is sent again. The sentinel `HistoryOwner::Local` is never passed on
-//! by the loop, in either direction.
+//! Without persistence below, each service call sends the whole history. After a response that
+//! names a [`HistoryOwner`](tower_chat_core::HistoryOwner), a layer below or the service stores the
+//! history, and the next call sends only new messages: the results, and queued messages. If a later
+//! response names no owner, the whole history is sent again. The loop sends the sentinel
+//! `HistoryOwner::Local` neither to the service below nor to its caller.
 //!
 //! # Messages that the loop returns
 //!
-//! Every message that the run added, in order: the model's messages, the results of each batch as one
-//! message, and messages that were queued during the run. Answers of a streamed request are passed on
-//! immediately. The one [`Finish`](tower_chat_core::Finish) at the end is that of the last service
-//! call, with the usage of all service calls.
+//! The loop returns every message that the run has added, in order: the model's messages, the
+//! results of each batch as one message, and messages that were queued during the run. If the
+//! service streams an answer, the loop passes its updates on immediately. The response of the loop
+//! ends with the [`Finish`](tower_chat_core::Finish) of the last service call, which contains the
+//! usage of all service calls.
 //!
 //! # Calls that wait for approval
 //!
@@ -54,19 +58,21 @@
 //! run. The calls of tools of this loop become approval requests. Requests for calls that need no
 //! approval are not [`required`](tower_chat_core::ApprovalRequest::required). Calls that the caller
 //! executes (of declared tools, of tools in the request's options, unknown ones that are returned)
-//! remain calls. The deltas of a streamed answer are passed on immediately. Its messages with calls
-//! are passed on in order and in this form after the answer is complete.
+//! remain calls. The deltas of a streamed answer are passed on immediately. The messages that
+//! contain calls follow in order, with these approval requests, after the answer is complete.
 //!
-//! A later request contains the approvals. The pending calls run after all requests of the answer
-//! have a decision and all calls of the caller have their results. If the caller executes a part of
-//! the answer, only required requests need a decision. The model then receives the results of the
-//! whole answer. Results may arrive in the same request or in an earlier one, which the model answers
-//! without receiving the pending calls. Approvals before the results are refused with
-//! [`ToolLoopError::ResultsMissing`], and approvals of a part with
-//! [`ToolLoopError::ApprovalMissing`]. The caller can send refused approvals again.
+//! A later request contains the approvals. The pending calls run after all approval requests of the
+//! answer have a decision, and all calls that the caller executes have their results. If the caller
+//! executes a part of the answer, only required approval requests need a decision. The model then
+//! receives the results of the whole answer. The caller may send its results with the approvals, or
+//! in an earlier request, which the model answers without receiving the pending calls. If the
+//! approvals arrive before the results, the loop refuses them with
+//! [`ToolLoopError::ResultsMissing`]. If the caller decides about only a part of the approval
+//! requests, the loop refuses the decisions with [`ToolLoopError::ApprovalMissing`]. The caller can
+//! send refused approvals again.
 //!
-//! Dropping the response, or its future, cancels everything that has not happened yet, including
-//! running tools. The loop spawns no detached tasks.
+//! Dropping the response or its future cancels the service call in flight and the running tools.
+//! The loop spawns no tasks.
 
 mod approvals;
 mod begin;

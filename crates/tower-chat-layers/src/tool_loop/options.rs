@@ -1,4 +1,5 @@
-//! The options of each service call: the caller's options with the declared tools of the set.
+//! The options of each service call: the caller's options, to which the declarations of the loop's
+//! tools are added.
 
 use std::sync::Arc;
 
@@ -28,7 +29,7 @@ impl CallOptions {
         &self.caller.tools
     }
 
-    /// Returns the caller's options, as far as they apply to the next service call.
+    /// Returns those options of the caller that apply to the next service call.
     pub(super) fn callers(&self) -> Arc<ChatOptions> {
         self.caller.clone()
     }
@@ -58,8 +59,9 @@ impl CallOptions {
         options
     }
 
-    /// Removes the options that only apply to the first service call. A required tool choice would
-    /// never let the model finish, and a continuation belongs to the first answer.
+    /// Removes the options that only apply to the first service call. With a required tool choice,
+    /// the model would call tools in every answer and never finish. A continuation belongs to the
+    /// first answer.
     pub(super) fn after_first_call(&mut self) {
         let demands_tool =
             matches!(self.caller.tool_choice, Some(ToolChoice::Required | ToolChoice::Tool(_)));

@@ -14,8 +14,8 @@ use crate::{
     tool::{CallOfRun, ToolOutcome, ToolOutput, ToolReport, ToolReports},
 };
 
-/// The outcomes of the calls of a batch until now. The value is consistent at every await, because
-/// results of finished calls must survive the cancellation of the others.
+/// The outcomes of the finished calls of a batch. The value is consistent at every await, because
+/// the results of finished calls must survive the cancellation of the other calls.
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
     /// Each result with the index of its call in the batch, in the order of completion.
@@ -93,8 +93,9 @@ impl Outcomes {
         std::mem::take(&mut self.failures)
     }
 
-    /// Removes the results. Returns one message with all of them in call order, the report about each,
-    /// and the messages that their tools have queued. `None` if there are no results.
+    /// Removes all results. Returns one message with the results in the order of the calls, a
+    /// report for each result, and the messages that the tools have queued. Returns `None` if there
+    /// are no results.
     pub(super) fn take_message(&mut self) -> Option<(Message, ToolReports, Vec<Message>)> {
         if self.results.is_empty() {
             return None;

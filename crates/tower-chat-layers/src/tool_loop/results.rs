@@ -61,17 +61,18 @@ where
         } else {
             finish.ended_by = Some(EndedBy::Tool);
             if self.counters.rounds > 0 || self.run.records_each_outcome() {
-                // The caller receives these results, and no service call sends them. The commit decides
-                // which of them are part of the history.
+                // No service call sends these results to the model, and the caller receives them.
+                // The commit decides which of these results are part of the history.
                 let unsent = self.transcript.take_unsent();
                 let is_alone = self.run.log().is_alone;
                 if is_alone {
-                    // No layer above completes the run.
+                    // No layer above the loop completes the run.
                     let answer = Answer::new(unsent, Finish::default());
                     complete_run(&self.run, Ok(Slot::unbounded()), answer, 0).await?;
                 }
             } else {
-                // Another run has stored these calls, which would remain pending without their results.
+                // Another run has stored these calls. Without their results, the calls would remain
+                // pending.
                 self.submit_results();
             }
             Phase::Finishing(finish)
@@ -79,8 +80,8 @@ where
         Ok(())
     }
 
-    /// Records that approved calls were not run, and returns the error. A later run reads the recorded
-    /// refusal and sends it to the model.
+    /// Records that approved calls were not run, and returns the error that ends the run. A later
+    /// run reads the recorded refusal and sends it to the model.
     pub(super) async fn refuse(&mut self, calls: &[PlannedCall]) -> Result<(), BoxError> {
         let outcomes = calls.iter().filter_map(PlannedCall::refusal_for_changed_arguments);
         for outcome in outcomes.collect::<Vec<_>>() {
@@ -104,7 +105,7 @@ impl<S> Rounds<S> {
             self.run.log().report_tools(id, reports);
         }
         if self.outcomes.terminate() {
-            // No service call follows.
+            // No service call of this run will send the queued messages.
             return self.context.handle.put_back(queued);
         }
         for message in queued {
@@ -115,9 +116,9 @@ impl<S> Rounds<S> {
         }
     }
 
-    /// Returns whether the loop must submit results of finished tools that no service call has sent. The
-    /// receiver is a persister below. A journaled run does not need this submission, because the journal
-    /// has already stored each result.
+    /// Returns whether the loop must submit results of finished tools to the persister below if no
+    /// service call has sent them. A journaled run does not need this submission, because the
+    /// journal has already stored each result.
     pub(super) fn submits_results(&self) -> bool {
         self.transcript.is_kept_below() && !self.run.records_each_outcome()
     }

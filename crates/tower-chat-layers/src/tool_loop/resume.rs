@@ -1,4 +1,4 @@
-//! Handles calls that an earlier attempt has not finished.
+//! Decides for the calls of an earlier attempt whether their tools run again.
 
 use std::{collections::HashMap, time::SystemTime};
 
@@ -13,7 +13,7 @@ use crate::{
     tool::{CallOfRun, ResultSource, ToolOutcome, ToolOutput, ToolReport, idempotency_key},
 };
 
-/// The result text of a call that cannot be run any more.
+/// The result text of an approved or interrupted call whose arguments were not stored.
 const ARGUMENTS_NOT_KEPT: &str = "The call was not run: its arguments were not stored.";
 
 impl PlannedCall {
@@ -50,8 +50,9 @@ impl PlannedCall {
     }
 }
 
-/// Applies the known states to calls that are about to run. Finished calls do not run again. For a call
-/// with an unknown outcome, the declaration of its tool decides, and otherwise the policy.
+/// Applies the recorded states of calls before the calls run. A finished call does not run again. A
+/// call with an unknown outcome runs again if the definition of its tool declares this to be safe.
+/// Otherwise the policy decides.
 ///
 /// # Errors
 ///

@@ -15,8 +15,8 @@ use crate::{
     tool::{RunContext, Tools},
 };
 
-/// An active run: a source of updates. Performs the next step of the run when its queue of updates is
-/// empty.
+/// An active run, which returns updates. If the queue of updates is empty, the run performs its
+/// next step.
 pub(super) struct Rounds<S> {
     pub(super) service: S,
     /// Whether the service has reported readiness for the next call.
@@ -24,7 +24,7 @@ pub(super) struct Rounds<S> {
     pub(super) settings: Arc<Settings>,
     pub(super) options: CallOptions,
     pub(super) context: Arc<RunContext>,
-    /// The run. Its events have no effect until a persister has begun it.
+    /// The run. Events have no effect before a persister has begun the run.
     pub(super) run: Run,
     /// The extensions of each service call.
     pub(super) extensions: http::Extensions,
@@ -60,12 +60,13 @@ pub(super) enum Phase {
 /// A streamed response that is being read.
 pub(super) struct Reading {
     pub(super) response: ChatResponse,
-    /// The complete messages that the response has contained until now.
+    /// The complete messages of the response that have arrived.
     pub(super) messages: Vec<Arc<Message>>,
     /// The text that was streamed after the last of `messages`.
     pub(super) text: String,
-    /// Whether updates are returned to the caller only after the end of the response. A call of the
-    /// response may need approval, and then all of its calls change their form.
+    /// Whether updates are returned to the caller only after the end of the response. If one call
+    /// of the response needs approval, the loop turns all calls of its own tools in the response
+    /// into approval requests.
     pub(super) is_held: bool,
 }
 
@@ -79,16 +80,17 @@ impl<S> Rounds<S> {
         id
     }
 
-    /// Returns the error that ends the run. If the error contains a refused answer and the run would have
-    /// been stored at its end, inserts the earlier messages of the run, results of tools included, at the
-    /// beginning of this answer. No other error and no store contains these messages.
+    /// Returns the error that ends the run. If the error contains an answer that was not stored,
+    /// and the run is stored at its end, inserts the earlier messages of the run, including results
+    /// of tools, at the beginning of this answer. Neither the store nor another error contains
+    /// these messages.
     pub(super) fn with_added(&mut self, mut error: BoxError) -> BoxError {
         let refused = error.downcast_mut().and_then(PersistenceError::answer_mut);
         if let Some(answer) = refused
             && self.run.write_point() == WritePoint::End
         {
-            // The queued messages that only the refused call has sent are omitted, because they return to
-            // their queue.
+            // Omits the queued messages that only the refused service call has sent, because these
+            // messages return to their queue.
             let added = self.transcript.added();
             let count = added.len().saturating_sub(self.queued_in_flight.len());
             answer.messages.splice(..0, added.take(count).cloned());
@@ -103,10 +105,10 @@ impl<S> Rounds<S> {
         }
     }
 
-    /// Returns the queued messages of a failed service call to their queue, except those that the run
-    /// has stored. If no persister has seen the call, submits the results that the call would have
-    /// sent. The caller must drop the call first, because the persister stores its inputs when the call
-    /// ends.
+    /// Returns the queued messages of a failed service call to their queue, except those that the
+    /// run has stored. If no persister has seen the service call, submits the tool results among
+    /// its messages. The caller must drop the service call first, because the persister stores the
+    /// inputs when the service call is dropped.
     fn give_back(&mut self) {
         let in_flight = self.transcript.take_in_flight();
         let mut queued = std::mem::take(&mut self.queued_in_flight);
@@ -135,10 +137,11 @@ impl<S> Rounds<S> {
         self.run.log().calls.unsubmitted_inputs(ordinal)
     }
 
-    /// Ends the run in its current state. Queued messages that were not sent return to their queue.
+    /// Ends the run in its current state. Puts the queued messages that no answered service call
+    /// has sent back into their queue.
     pub(super) fn give_up(&mut self) {
-        // Drops the service call in flight first, because the layers below store its inputs in the
-        // drop.
+        // Drops the service call in flight first, because the layers below store its inputs when it
+        // is dropped.
         self.phase = Phase::Ended;
         self.find_persister();
         self.give_back();
@@ -153,7 +156,7 @@ impl<S> Rounds<S> {
 }
 
 impl<S> Drop for Rounds<S> {
-    /// Stores the results of tools that have finished, for any cause of the drop, because these tools
+    /// Stores the results of finished tools, whatever the cause of the drop, because these tools
     /// must not run again.
     fn drop(&mut self) {
         self.give_up();

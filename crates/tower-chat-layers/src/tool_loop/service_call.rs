@@ -102,7 +102,8 @@ where
                 reading.text.clear();
                 reading.messages.push(message.clone());
                 if has_calls {
-                    // An endless answer is refused before its end.
+                    // Checked after each message with calls, because an answer without an end must
+                    // be refused too.
                     self.loop_policy().check(&reading.messages, self.context.conversation())?;
                 }
                 self.updates.push_back(ChatUpdate::Message(message));
@@ -148,7 +149,8 @@ impl<S> Rounds<S> {
             call.ordinal = self.counters.service_calls;
         }
         request.extensions = self.extensions.clone();
-        // A persister below stores the next step, or the end of the run, together with the answer.
+        // A persister below needs the policy of the loop, because it stores the next step, or the
+        // end of the run, together with the answer.
         request.extensions.insert(self.loop_policy());
         self.counters.service_calls += 1;
         request
@@ -178,8 +180,8 @@ impl<S> Rounds<S> {
     ///
     /// # Errors
     ///
-    /// Returns an error if the response contains more calls than allowed. No tool runs, and no further
-    /// service call is paid for.
+    /// Returns an error if the response contains more calls than allowed. After this error, no tool
+    /// runs, and the loop makes no further service call.
     pub(super) fn answered(
         &mut self,
         messages: Vec<Arc<Message>>,
@@ -209,7 +211,8 @@ impl<S> Rounds<S> {
         }
         self.run.log().pin_calls(&messages);
         if self.is_stored_answer() {
-            // The open calls were returned to the caller, or not run because a tool had ended the run.
+            // The calls without results were returned to the caller, or did not run because a tool
+            // had ended the run.
             self.phase = Phase::Finishing(finish);
             return Ok(());
         }
@@ -250,8 +253,8 @@ impl<S> Rounds<S> {
         );
     }
 
-    /// Returns the next step that the persister below has stored with this answer. `None` for an answer
-    /// that a layer between the loop and the persister has changed.
+    /// Returns the next step that the persister below has stored with this answer. Returns `None`
+    /// if a layer between the loop and the persister has changed the answer.
     pub(super) fn stored_step(&self, answer: &[Arc<Message>]) -> Option<NextStep> {
         let ordinal = self.counters.service_calls.checked_sub(1)?;
         self.run.log().calls.step_after(ordinal, answer)
@@ -263,13 +266,13 @@ impl<S> Rounds<S> {
         self.run.log().answer.is_some()
     }
 
-    /// Turns the calls of a response into approval requests, and returns the new messages. Also replaces
-    /// the messages that wait in the queue of updates.
+    /// Turns the calls of a response into approval requests, and returns the new messages. Also
+    /// replaces these messages in the queue of updates.
     ///
     /// # Errors
     ///
-    /// Returns an error if a hook does not allow one of the calls to be stored, because it could not be
-    /// run later.
+    /// Returns an error if a hook does not allow one of the calls to be stored, because the call
+    /// could not run after its approval.
     pub(super) fn ask(
         &mut self,
         messages: Vec<Arc<Message>>,
@@ -281,8 +284,8 @@ impl<S> Rounds<S> {
             // the error.
             keep_pending_calls(&self.run, &asking, || Answer::new(Vec::new(), finish.clone()))?;
         }
-        // The messages of the response are at the end of the queue of updates, because those with calls
-        // were not returned yet.
+        // The messages of the response are at the end of the queue of updates, because the caller
+        // has not received the messages with calls yet.
         let given = self.updates.iter_mut().rev().filter_map(|update| match update {
             ChatUpdate::Message(message) => Some(message),
             _ => None,

@@ -25,8 +25,9 @@ pub(super) async fn unless_stopped<F: Future>(handle: &RunHandle, future: F) -> 
     }
 }
 
-/// Returns the output of a future that waits for a service call. Returns `None` if the run is stopped
-/// before the call is answered. If the run is stopped after that, still awaits the future.
+/// Returns the output of a future that waits for a service call. Returns `None` if the run is
+/// stopped before the call is answered. If the run is stopped after the call was answered, awaits
+/// the future to its end.
 pub(super) async fn unless_stopped_in_call<F: Future>(
     handle: &RunHandle,
     future: F,
@@ -47,8 +48,8 @@ pub(super) struct CallUnderWay {
 }
 
 impl CallUnderWay {
-    /// Returns whether the call has an answer, stored or submitted. Such a call must not be dropped,
-    /// because no other caller would report a failure of that write.
+    /// Returns whether the answer of the call was stored or submitted to the store. If so, the call
+    /// must not be dropped, because only its response reports a failure of the write.
     pub(super) fn is_answered(&self) -> bool {
         self.ordinal.is_some_and(|ordinal| self.run.log().calls.has_answer(ordinal))
     }
@@ -124,8 +125,7 @@ impl<S> Rounds<S> {
         self.end_stopped(unsent, answer).await
     }
 
-    /// Ends the run. If a layer below stores the history, that layer stores the messages that are not
-    /// stored yet.
+    /// Ends the run. If the run has a persister, stores the messages that are not stored yet.
     async fn end_stopped(
         &mut self,
         unsent: Vec<Arc<Message>>,

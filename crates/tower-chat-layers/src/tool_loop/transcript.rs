@@ -14,7 +14,7 @@ pub(super) struct Transcript {
     run: RunId,
     next_index: u32,
     history: Option<WholeHistory>,
-    /// The messages of the request. The run's own messages begin at the index `own_from`.
+    /// The messages of the request. The request's own messages begin at the index `own_from`.
     request: Messages,
     own_from: usize,
     request_reach: Reach,
@@ -31,14 +31,15 @@ enum Reach {
     Unsent,
     /// The service call in flight sends the message.
     InFlight,
-    /// An answered service call has sent the message, or the model has returned it, or no service call
-    /// will send it.
+    /// An answered service call has sent the message, the model has returned the message, or no
+    /// service call will send the message.
     Done,
 }
 
-/// The whole history. The run sends it in each service call if the service stores no history.
+/// The whole history, which the loop sends in each service call unless the service or a layer below
+/// stores it.
 struct WholeHistory {
-    /// The number of messages before the request's own.
+    /// The number of messages before the request's own messages.
     prefix: usize,
     replay: Replay,
 }
@@ -61,9 +62,9 @@ impl Transcript {
         Self { history, only_unsent: false, ..Self::only_unsent(request, run, || 0) }
     }
 
-    /// Creates the transcript of a run that sends only new messages, because a layer below stores the
-    /// history and puts it before each call. `assigned_ids` returns the number of the run's messages in that
-    /// layer, and the numbering continues from there.
+    /// Creates the transcript of a run that sends only new messages, because a layer below stores
+    /// the history and puts it before each call. `assigned_ids` returns the number of messages that
+    /// this layer has already numbered in the run. The loop continues this numbering.
     pub(super) fn only_unsent(
         request: &ChatRequest,
         run: RunId,
@@ -121,8 +122,8 @@ impl Transcript {
         }
     }
 
-    /// Returns the batches that wait for approval among the request's own messages, and in the open end
-    /// of the history before them.
+    /// Returns the batches that wait for approval in the request's own messages. If the loop sends
+    /// the whole history, also returns those that wait at the end of the history.
     pub(super) fn pending_batches(&self, request: &ChatRequest) -> Vec<PendingBatch> {
         if let Some(history) = &self.history {
             return history.replay.pending_batches();
@@ -187,8 +188,8 @@ impl Transcript {
         reached.for_each(|reach| *reach = to);
     }
 
-    /// Updates the states after the service call in flight was answered. `history_owner` is the owner
-    /// in the answer.
+    /// Updates the states after the service call in flight was answered. `history_owner` is the
+    /// owner that the answer names.
     pub(super) fn answered(&mut self, history_owner: Option<HistoryOwner>) {
         self.advance(Reach::InFlight, Reach::Done);
         self.only_unsent = self.is_kept_below() || history_owner.is_some();
@@ -214,9 +215,9 @@ impl Transcript {
     }
 }
 
-/// Returns the index of the run's next message. This index follows that of the run's last numbered
-/// message in the request. If the request ends with another message, the index is the number of the
-/// request's own messages or `assigned_ids`, whichever is larger.
+/// Returns the index of the run's next message. If the last message of the request has an id of
+/// this run, the index follows the index in this id. Otherwise the index is the number of the
+/// request's own messages or the result of `assigned_ids`, whichever is larger.
 fn next_index(request: &ChatRequest, run: RunId, assigned_ids: impl FnOnce() -> usize) -> u32 {
     match request.messages().last().and_then(|last| last.id) {
         Some(last) if last.run == run => last.index.saturating_add(1),

@@ -7,8 +7,8 @@ use tower_chat_core::{
     pairing::{AnswerIds, AnswerKey, CallLog, ResultPosition, ids_of_calls},
 };
 
-/// The part of a message that a client can repeat. Two messages are the same if their entries are
-/// equal.
+/// The content of a message that a client can repeat. Two messages are the same if their entries
+/// are equal.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Entry {
     /// The text of a system message.
@@ -17,7 +17,8 @@ pub(super) enum Entry {
     User { text: String, media: Vec<MediaSource> },
     /// The text and the calls of an assistant message.
     Assistant { text: String, calls: Vec<Call> },
-    /// The results in one message: for each result the id of its call, or its text if it names no call.
+    /// The results in one message: for each result the id of its call, or the text of the result if
+    /// it has no such id.
     Results(Vec<String>),
     /// The answers to approval requests: the id of each request, whether it was approved, and the
     /// arguments of the answer.
@@ -48,8 +49,8 @@ impl Entry {
         matches!(self, Self::Assistant { text, calls } if !(text.is_empty() && calls.is_empty()))
     }
 
-    /// Returns the entry of a message without changes. Both lists of a comparison use this form if a
-    /// client repeats the messages of an answer one by one.
+    /// Returns the entry of a message for a client that repeats the messages of an answer one by
+    /// one. Stored messages and messages of the request have the same form in this comparison.
     pub(super) fn verbatim(message: &Message) -> Self {
         match message.role {
             Role::System | Role::Developer => Self::system(message),
@@ -111,8 +112,8 @@ impl Entry {
     }
 }
 
-/// Returns the names of the tools whose calls a client repeats. Other tools ran in the stack, and the
-/// client does not know their calls.
+/// Returns the names of the tools whose calls are in the messages of a client. The client has not
+/// received the calls of other tools, because these ran in the stack.
 pub(super) fn names_of_calls(sent: &[Entry]) -> HashSet<&str> {
     let calls = sent.iter().filter_map(|entry| match entry {
         Entry::Assistant { calls, .. } => Some(calls),
@@ -121,9 +122,9 @@ pub(super) fn names_of_calls(sent: &[Entry]) -> HashSet<&str> {
     calls.flatten().map(|call| &*call.name).collect()
 }
 
-/// Returns a stored conversation in the form that a client knows if it received each answer as one
-/// message: without the calls that ran in the stack and their results, and without calls of tools that
-/// are not in `names`.
+/// Returns a stored conversation in the form of a client that received each answer as one message:
+/// without the calls that ran in the stack and their results, and without calls of tools that are
+/// not in `names`.
 pub(super) fn as_client_knows(messages: &Messages, names: &HashSet<&str>) -> Vec<Entry> {
     let answers = Answers::of(messages);
     let mut known = Vec::new();
@@ -146,8 +147,9 @@ pub(super) fn as_client_knows(messages: &Messages, names: &HashSet<&str>) -> Vec
                             text.push_str("\n\n");
                         }
                         text.push_str(&own_text);
-                        // The client received the calls of the run's final answer, from all its
-                        // messages.
+                        // The client received only the calls of the run's final answer. A new
+                        // answer of the run therefore replaces the calls of the previous answer,
+                        // and a further message of the same answer adds its calls.
                         if !before.is_some_and(|before| AnswerKey::is_shared(before, message)) {
                             calls.clear();
                         }
@@ -165,7 +167,7 @@ pub(super) fn as_client_knows(messages: &Messages, names: &HashSet<&str>) -> Vec
                 let ids = results.filter_map(|(_, result)| result.call_id.clone());
                 known.extend(ids.map(|id| Entry::Results(vec![id])));
             }
-            // Messages that were queued during a run did not come from its client.
+            // Omits messages that were queued during a run, because the client has not sent them.
             _ if run.is_some() && run == answering => {}
             _ if is_about_approval(message) => {}
             _ => known.push(Entry::user(message)),
@@ -186,8 +188,8 @@ pub(super) fn as_client_knows(messages: &Messages, names: &HashSet<&str>) -> Vec
 /// The origin of the results of calls.
 #[derive(Default)]
 struct Answers {
-    /// The calls that tools of the stack answered in the run of the call: the number of the message and
-    /// the index among its calls.
+    /// The calls that tools of the stack answered within the run that contains the call. Each entry
+    /// is the number of the message and the index of the call in the message.
     within_run: HashSet<(u64, u32)>,
     /// The results that a client sent in a later run, without results of calls that had to be approved.
     from_client: HashSet<ResultPosition>,
@@ -213,8 +215,8 @@ impl Answers {
     }
 }
 
-/// Returns the calls of a message with the ids that a client uses to answer them, sorted, without calls
-/// that wait for approval.
+/// Returns the sorted calls of a message for which `is_open` returns `true`, with the ids that a
+/// client uses in its results. Omits calls that wait for approval.
 fn client_calls(
     message: &Message,
     ids: Vec<Cow<'_, str>>,

@@ -27,10 +27,10 @@ use crate::PersistenceError;
 ///
 /// Set by
 /// [`PersistencePolicy::with_repeated_transcript`](crate::PersistencePolicy::with_repeated_transcript),
-/// and for one request by a request extension of this type. Messages with the id of a stored message of
-/// an earlier run are always removed. The request of a run that is sent again is compared with the
-/// messages that were stored before that run. If the service stores the history, nothing is compared,
-/// because the store may not have it.
+/// and for one request by a request extension of this type. Messages with the id of a stored
+/// message of an earlier run are always removed. The request of a run that is sent again is
+/// compared with the messages that were stored before that run. If the service stores the history,
+/// the request is not compared, because the store may not contain all messages.
 ///
 /// ```
 /// use tower_chat::{PersistencePolicy, transcript::RepeatedTranscript};
@@ -45,8 +45,9 @@ pub enum RepeatedTranscript {
     /// All messages are new. Messages that are already stored are stored again, and sent to the model
     /// again.
     Append,
-    /// Only the messages after the stored conversation are new, see [`recognise`]. A request that
-    /// repeats all messages except the final answer receives the stored answer.
+    /// Only the messages of the request that follow the stored conversation are new, see
+    /// [`recognise`]. A request that repeats all messages except the final answer receives the
+    /// stored answer.
     ///
     /// A request with a different history fails with [`PersistenceError::TranscriptDiverged`], and a
     /// request without a new message with [`PersistenceError::NothingNew`]. The model is not called
@@ -62,8 +63,8 @@ pub enum RepeatedTranscript {
 /// The new part of a transcript.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Recognised {
-    /// These messages are not stored yet, and the model must answer them. If there are no messages, the
-    /// stored conversation ends with a question that the model must answer.
+    /// The messages that are not stored yet, and that the model must answer. If the list is empty,
+    /// the stored conversation ends with a question that the model must answer.
     New(Messages),
     /// The request is already answered. The client must receive the stored answer.
     LastAnswer,
@@ -88,9 +89,9 @@ pub enum TranscriptError {
 pub(crate) enum NewInput {
     /// The whole request.
     All,
-    /// These messages, instead of the request's own.
+    /// Only these messages, instead of all messages of the request.
     Only(Messages),
-    /// No message. This stored answer is returned.
+    /// No message. The layer returns this stored answer.
     LastAnswer(Vec<Arc<Message>>),
 }
 
@@ -109,7 +110,7 @@ impl RepeatedTranscript {
     ///
     /// # Errors
     ///
-    /// Returns the errors of the selected variant.
+    /// Returns the errors that the documentation of the selected variant names.
     pub(crate) fn new_input(
         self,
         key: &ConversationKey,
@@ -157,7 +158,7 @@ impl RepeatedTranscript {
     }
 }
 
-/// Returns the messages with their positions, without those that have the id of a stored message of
+/// Returns the messages with their positions. Omits messages with the id of a stored message of
 /// another run.
 fn without_ids_of(
     stored: &Messages,

@@ -5,7 +5,7 @@ use std::{
     hash::Hash,
 };
 
-/// The repetition of one list by the beginning of another list.
+/// How many items at the beginning of the list `sent` repeat items of the list `known`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Overlap {
     /// The maximum number of items that are both the first items of `sent` and the last items of
@@ -15,7 +15,7 @@ pub(super) struct Overlap {
     pub(super) anywhere: usize,
 }
 
-/// Returns the repetition of `known` by the beginning of `sent`.
+/// Returns how many items at the beginning of `sent` repeat items of `known`.
 ///
 /// Equal items get equal numbers, so that each item is hashed and compared once. The search of Knuth,
 /// Morris and Pratt then reads each number of both lists at most twice.
@@ -43,7 +43,7 @@ pub(super) fn overlap<T: Eq + Hash>(known: &[&T], sent: &[&T]) -> Overlap {
     overlap
 }
 
-/// Returns the position of the last occurrence of the whole of `known` in `sent`.
+/// Returns the position in `sent` at which the last occurrence of the whole list `known` begins.
 pub(super) fn last_occurrence<T: Eq + Hash>(known: &[&T], sent: &[&T]) -> Option<usize> {
     let mut numbers = HashMap::with_capacity(known.len());
     let mut number = |item| {

@@ -12,11 +12,11 @@ use super::{
 
 /// Returns the new messages of a request, by comparison with the stored messages.
 ///
-/// Messages count as repeated if they are the last of the stored conversation and the first of the
-/// request. Messages are compared by their content, and calls and results by their ids if they have
-/// any. Two forms are compared: message by message, and the form of a client that receives each answer
-/// as one message without the calls that ran in the stack. The time is linear in the lengths of both
-/// lists.
+/// The request repeats messages if its first messages are equal to the last messages of the stored
+/// conversation. Messages are compared by their content, and calls and results by their ids if they
+/// have ids. Two forms are compared: message by message, and the form of a client that receives
+/// each answer as one message without the calls that ran in the stack. The time is linear in the
+/// lengths of both lists.
 ///
 /// `is_retry` marks a request that the client sends again. A request that repeats everything up to the
 /// last question, earlier answers included, is also treated as a retry, because a client that had
@@ -44,8 +44,9 @@ pub fn recognise(
     recognise_after_cut(stored, 0, sent, is_retry)
 }
 
-/// Like [`recognise`], with the history of a store. If older messages were pruned, the request may repeat
-/// them. Repeated messages are removed if the rest of the request begins like the history.
+/// Like [`recognise`], with the history of a store. If older messages were pruned from the history,
+/// the request may still begin with the pruned messages. They are removed if the rest of the
+/// request begins with the stored messages.
 ///
 /// # Errors
 ///
@@ -83,8 +84,8 @@ pub(super) fn recognise_after_cut(
     }
 }
 
-/// Returns the position in a request at which the stored messages begin, if the first messages were
-/// pruned.
+/// Returns the position in a request at which the stored messages begin. The messages before this
+/// position repeat pruned messages.
 fn cut_in(stored: &Messages, sent: &Messages) -> Option<usize> {
     let end = StoredEnd::of(stored);
     let views = [View::verbatim(stored, sent, &end), View::of_client(stored, sent)];
@@ -160,10 +161,11 @@ fn is_system(message: &Message) -> bool {
 
 /// The end of a stored conversation.
 struct StoredEnd {
-    /// Whether the last run requested tools and was interrupted. The client may not have received this
-    /// part.
+    /// Whether the last run was interrupted after the model had requested tools. In this case, the
+    /// client may not have received the last answer.
     may_be_unseen: bool,
-    /// Whether the last message is the model's, or belongs to a run with an answer of the model.
+    /// Whether the last message is an answer of the model, or belongs to a run with an answer of
+    /// the model.
     ends_with_answer: bool,
     /// The number of messages before the answer of the last run.
     before_answer: usize,
@@ -213,7 +215,7 @@ struct View {
     before_answer: Option<usize>,
     /// One entry for each message of the request.
     entries: Vec<Entry>,
-    /// The number of system messages before all other messages.
+    /// The number of system messages at the beginning of the request.
     leading: usize,
 }
 
@@ -244,21 +246,22 @@ impl View {
         self.known.get(..self.before_answer?)
     }
 
-    /// Returns the messages after the repetition of `known`, if the messages begin with one.
+    /// Returns the messages of the request that follow the repeated messages. Returns `None` if the
+    /// beginning of the request does not repeat the end of `known`.
     fn beyond(&self, known: &[Entry], sent: &Messages) -> Option<Messages> {
         let whole =
             overlap(&known.iter().collect::<Vec<_>>(), &self.entries.iter().collect::<Vec<_>>());
         if whole.at_end > self.leading {
             return Some(sent.skip(whole.at_end));
         }
-        // System messages may have changed since, or may be in other positions.
+        // Compares without system messages, because the client may have changed or moved them.
         let (positions, overlap) = self.spoken(known);
         let last = positions.get(overlap.at_end.checked_sub(1)?)?;
         Some(self.from(known, sent, last + 1))
     }
 
-    /// Returns the positions of the messages that are not system messages, and how they repeat the
-    /// known ones.
+    /// Returns the positions of all messages of the request except system messages, and how many of
+    /// these messages repeat `known`.
     fn spoken(&self, known: &[Entry]) -> (Vec<usize>, Overlap) {
         let known: Vec<&Entry> = known.iter().filter(|known| !known.is_system()).collect();
         let (positions, entries): (Vec<usize>, Vec<&Entry>) =
@@ -279,8 +282,9 @@ impl View {
         new
     }
 
-    /// Returns the last position at which the request repeats all of `known`. Returns `None` if `known`
-    /// contains no statement of the model, because the messages cannot be identified then.
+    /// Returns the last position at which the request repeats all of `known`. Returns `None` if
+    /// `known` contains no statement of the model, because without a statement the messages cannot
+    /// be identified.
     fn position_of(&self, known: &[Entry]) -> Option<usize> {
         let known: Vec<&Entry> = known.iter().filter(|known| !known.is_system()).collect();
         if !known.iter().any(|known| known.is_statement()) {

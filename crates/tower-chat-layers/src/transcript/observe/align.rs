@@ -2,7 +2,7 @@
 
 use super::atom::{Atom, Atoms, Content};
 
-/// The repetition of stored atoms by the beginning of a request.
+/// How many atoms at the beginning of a request repeat stored atoms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Alignment {
     /// The maximum number of atoms at the beginning of the request that repeat the final stored atoms.
@@ -14,22 +14,23 @@ pub(super) struct Alignment {
     pub(super) furthest: Furthest,
 }
 
-/// The furthest point at which a request and the stored atoms differ.
+/// The difference between a request and the stored atoms that follows the longest repetition.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Furthest {
-    /// The number of atoms of the request that repeat stored atoms up to this point.
+    /// The number of atoms of the request that repeat stored atoms before the difference.
     pub(super) sent: usize,
     /// The position of the stored atom that differs from the next atom of the request.
     pub(super) stored: usize,
 }
 
-/// Compares a request with the stored atoms. The request may begin with any stored atom, and may omit
-/// optional ones. With `by_id`, a message with the id of a stored message only repeats that message.
-/// With `begins_at_cut`, older messages were pruned, and the request may begin with pruned messages.
+/// Compares a request with the stored atoms. The request may begin with any stored atom, and may
+/// omit optional atoms. If `by_id` is `true`, a message with the id of a stored message can only
+/// repeat that message. If `begins_at_cut` is `true`, older messages were pruned, and the request
+/// may begin with pruned messages.
 ///
-/// For each stored atom in turn, the function tracks the number of atoms of the request that may repeat
-/// the stored atoms up to this one. Because of optional atoms there may be several such numbers, as in a
-/// matcher for a pattern with optional parts.
+/// For each stored atom in turn, the function computes how many atoms of the request may repeat the
+/// stored atoms up to this atom. Optional atoms allow several such numbers, as in a matcher for a
+/// pattern with optional parts.
 pub(super) fn align(
     stored: &Atoms<'_>,
     request: &Atoms<'_>,
@@ -80,8 +81,9 @@ pub(super) fn align(
     alignment
 }
 
-/// For each number of repeated atoms, adds the numbers that skip the next results of the request, if a
-/// hook has removed the calls of these results from the stored answer.
+/// Allows the request to contain results whose calls a hook has removed from the stored answer: for
+/// each number of repeated atoms, adds the numbers that also include the next such results of the
+/// request.
 fn skip_unknown_results(repeated: &mut Vec<usize>, answer: &Atom<'_>, request: &Atoms<'_>) {
     let mut position = 0;
     while let Some(count) = repeated.get(position).copied() {
@@ -93,7 +95,7 @@ fn skip_unknown_results(repeated: &mut Vec<usize>, answer: &Atom<'_>, request: &
     }
 }
 
-/// Returns whether the next stored atom that a loop would repeat is an answer.
+/// Returns whether an answer is the next stored atom that a loop would repeat after this position.
 fn is_before_answer(stored: &Atoms<'_>, position: usize) -> bool {
     let mut after = stored.all.iter().skip(position + 1);
     let after = after.find(|atom| !atom.is_optional || atom.is_statement());

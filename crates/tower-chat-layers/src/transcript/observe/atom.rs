@@ -41,8 +41,8 @@ pub(super) enum Content<'m> {
     Approvals(Vec<(&'m str, bool, Option<&'m str>)>),
     /// The messages of one answer. A loop may have joined them.
     Answer(Vec<Utterance<'m>>),
-    /// One result, by the id of its call. A loop may send several results in one message, or each in a
-    /// separate message.
+    /// One result, identified by the id of its call. A loop may send several results in one
+    /// message, or each in a separate message.
     Result(Option<&'m str>),
 }
 
@@ -115,7 +115,7 @@ impl<'m> Atoms<'m> {
         atoms
     }
 
-    /// Returns whether a message of a request has the id of a stored one.
+    /// Returns whether a message of this request has the id of a stored message.
     pub(super) fn names_some_of(&self, stored: &Atoms<'_>) -> bool {
         let mut ids = self.all.iter().flat_map(|atom| &atom.ids).peekable();
         ids.peek().is_some() && {
@@ -206,7 +206,7 @@ fn push_atoms<'m>(all: &mut Vec<Atom<'m>>, position: usize, message: &'m Message
     }
 }
 
-/// Returns the calls of the last answer that have no result after it.
+/// Returns the calls of the last answer that have no result after this answer.
 fn open_calls<'m>(all: &[Atom<'m>]) -> Vec<Call<'m>> {
     let Some(last) = all.iter().rposition(|atom| matches!(atom.content, Content::Answer(_))) else {
         return Vec::new();
@@ -214,7 +214,8 @@ fn open_calls<'m>(all: &[Atom<'m>]) -> Vec<Call<'m>> {
     let Some(Content::Answer(uttered)) = all.get(last).map(|atom| &atom.content) else {
         return Vec::new();
     };
-    // An earlier answer whose calls have no results was interrupted.
+    // Considers only the messages of the last answer. If calls of an earlier answer have no
+    // results, that answer was interrupted.
     let is_shared = |pair: &&[Utterance<'m>]| match pair {
         [before, uttered] => AnswerKey::is_shared(before.message, uttered.message),
         _ => false,
@@ -255,7 +256,8 @@ impl Atom<'_> {
         !self.is_result() && !matches!(self.content, Content::Answer(_))
     }
 
-    /// Returns whether the ids of `sent` belong to this atom's messages, or to no stored message.
+    /// Returns whether each id of `sent` is either the id of one of this atom's messages or not
+    /// stored.
     pub(super) fn is_named_by(&self, sent: &Atom<'_>, stored: &HashSet<MessageId>) -> bool {
         let mut named = sent.ids.iter().filter(|id| stored.contains(id));
         named.all(|id| self.ids.contains(id))
@@ -330,8 +332,8 @@ impl Call<'_> {
     }
 }
 
-/// Returns whether a loop that sends `sent` may have received this answer: all of it, or its final
-/// messages if the loop was restarted after the others.
+/// Returns whether a loop that sends `sent` may have received the answer `stored`: the whole
+/// answer, or only its final messages if the loop was restarted after the earlier messages.
 fn is_same_answer(stored: &[Utterance<'_>], sent: &[Utterance<'_>]) -> bool {
     let whole: Vec<&Utterance<'_>> = stored.iter().filter(|uttered| !uttered.is_partial).collect();
     let is_sent = |stored: &[&Utterance<'_>]| {
@@ -367,9 +369,8 @@ pub(super) fn have_same_text(one: &Message, other: &Message) -> bool {
     is_same_text(texts(one), texts(other))
 }
 
-/// Returns whether two texts are equal, without the white space around each of their parts. White space
-/// is ignored there, because loops that store a message as a single text join the parts in different
-/// ways.
+/// Returns whether two texts are equal. Ignores the white space around each of their parts, because
+/// loops that store a message as a single text join the parts with different white space.
 fn is_same_text<'t>(
     one: impl Iterator<Item = &'t str>,
     other: impl Iterator<Item = &'t str>,

@@ -18,13 +18,13 @@ pub struct TranscriptDifference {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DifferenceKind {
-    /// The role differs from that of the stored message in this position.
+    /// The role differs from the role of the stored message at this position.
     Role,
-    /// The text or the media.
+    /// The text or the media differ.
     Text,
-    /// The ids or names of the tool calls, or their number.
+    /// The ids, the names or the number of the tool calls differ.
     Calls,
-    /// The call that a result answers.
+    /// The result answers a different call.
     Result,
     /// The message is not stored.
     NotStored,

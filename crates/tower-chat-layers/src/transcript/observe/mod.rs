@@ -23,7 +23,7 @@ use self::{
     },
 };
 
-/// The stored messages when a request arrives.
+/// The messages that are stored when a request arrives.
 pub(crate) struct StoredTranscript<'m> {
     /// The stored messages that precede `added`.
     pub(crate) before: Messages,
@@ -36,7 +36,8 @@ pub(crate) struct StoredTranscript<'m> {
 /// The stored state of the run that a request names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StoredRun {
-    /// Nothing is stored: the run is new, or the types of the loop lose the ids of runs.
+    /// No message of this run is stored, because the run is new, or because the types of the loop
+    /// do not preserve the ids of runs.
     Unknown,
     /// Messages of this run are stored.
     Known {
@@ -56,14 +57,15 @@ pub(crate) struct Observed {
     pub(crate) step: Step,
 }
 
-/// The service call that a request makes, relative to the stored conversation.
+/// The position of a service call relative to the stored conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
     /// The first service call of a turn.
     Begin,
     /// The service call after the last stored message.
     Continue,
-    /// A service call that was made before: the whole request is stored, and further messages follow.
+    /// A service call that was made before: the whole request is stored, and further stored
+    /// messages follow it.
     Repeat,
 }
 
@@ -110,7 +112,8 @@ impl StoredTranscript<'_> {
         for message in self.iter().rev() {
             let after = tail.last();
             let ends_answer = is_statement(message) && !after.is_some_and(|after| is_answer(after));
-            // The loop may not have received an answer whose calls have no results.
+            // Does not count an answer whose calls have no results, because the loop may not have
+            // received it.
             let is_cut_off = message.asked_calls().next().is_some()
                 && after.is_some_and(|after| after.results().next().is_none());
             ends_of_answers += usize::from(ends_answer && !is_cut_off);
@@ -197,10 +200,10 @@ impl<'c> Comparison<'c> {
         Some(self.beyond(alignment.at_end?))
     }
 
-    /// Returns whether the request ends with a message of the user, and the whole request repeats the final
-    /// stored messages. The service call of such a request failed after its messages were stored. If calls
-    /// have equal ids or none, its results also match calls that have no result, so the contents of the
-    /// results are compared.
+    /// Returns whether the request ends with a message of the user, and the whole request repeats
+    /// the final stored messages. The service call of such a request failed after its messages were
+    /// stored. If calls have equal ids or no ids, results of the request also match calls that have
+    /// no result yet. The contents of the results are therefore compared too.
     fn ends_with_stored_input(&self, align: impl Fn(bool) -> Alignment) -> bool {
         let request = &*self.request.all;
         let is_input = |atom: &Atom<'_>| matches!(atom.content, Content::User { .. });
@@ -214,8 +217,8 @@ impl<'c> Comparison<'c> {
             })
     }
 
-    /// Returns whether the request was made before: all its messages are stored, and further messages
-    /// follow.
+    /// Returns whether the request was made before: all its messages are stored, and further stored
+    /// messages follow them.
     fn repeats(&self, alignment: &Alignment, has_ids: bool) -> bool {
         let Some(covered) = alignment.covered_before else { return false };
         let request = &*self.request.all;
@@ -232,7 +235,7 @@ impl<'c> Comparison<'c> {
                 self.known.first_of(run).is_some_and(|first| covered > first)
                     && (shows_answers || !has_answered)
             }
-            // A user may send the same text twice.
+            // The request may also be new, because a user may send the same text twice.
             StoredRun::Unknown => {
                 beyond.is_none()
                     && self.known.last_user().is_none_or(|last| covered > last)
@@ -241,7 +244,7 @@ impl<'c> Comparison<'c> {
         }
     }
 
-    /// Returns the part of the request after the repetition of stored messages.
+    /// Returns the part of the request after its first `end` atoms, which repeat stored messages.
     fn beyond(&self, end: usize) -> Result<Observed, TranscriptDifference> {
         let rest = self.request.all.get(end..).unwrap_or_default();
         let is_known = matches!(self.stored.run, StoredRun::Known { .. });
@@ -251,7 +254,7 @@ impl<'c> Comparison<'c> {
         }
     }
 
-    /// Returns the service call of a request that adds these atoms.
+    /// Returns the step of a request that adds these atoms.
     fn step_of_new(&self, new: &[Atom<'_>]) -> Step {
         let is_known = matches!(self.stored.run, StoredRun::Known { .. });
         let adds_input = new.first().is_some_and(|first| !first.is_result());
@@ -288,7 +291,7 @@ impl<'c> Comparison<'c> {
             if let Some(message) = self.sent.get(from)
                 && let Some(before) = before.filter(|before| before.last == first.message)
             {
-                // The first results of the message are stored.
+                // The first results of the message are already stored, and only the others are new.
                 let results = request.iter().take(end).rev();
                 let results = results.take_while(|it| it.message == before.message).count();
                 new.push(without_results(message, results));
@@ -309,7 +312,7 @@ impl<'c> Comparison<'c> {
     }
 }
 
-/// Returns the results in messages, the last one first.
+/// Returns the results in messages, beginning with the last result.
 fn results_from_the_end<'m>(
     messages: impl DoubleEndedIterator<Item = &'m Arc<Message>>,
 ) -> impl Iterator<Item = &'m ToolResult> {
