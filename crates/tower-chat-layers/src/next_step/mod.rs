@@ -14,7 +14,7 @@ pub use self::call_rules::UnknownTools;
 pub(crate) use self::{
     call_rules::{CallRules, is_paused},
     pending_calls::pending_calls,
-    planned_call::{Action, PlannedCall, Refusal, charge},
+    planned_call::{Action, PlannedCall, Refusal, charge, rejection},
 };
 use crate::{
     ToolLoopError,

@@ -78,3 +78,11 @@ pub(crate) fn charge(calls: &mut [PlannedCall], made: usize, budget: Option<usiz
         call.action = Action::Refuse(Refusal::OverBudget { budget });
     }
 }
+
+/// Returns the result text of a rejected call.
+pub(crate) fn rejection(reason: Option<&str>) -> String {
+    match reason {
+        None | Some("") => "The call was rejected, and not run.".to_owned(),
+        Some(reason) => format!("The call was rejected, and not run: {reason}"),
+    }
+}

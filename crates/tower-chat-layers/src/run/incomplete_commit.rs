@@ -18,9 +18,9 @@ use super::{
 };
 use crate::{
     approval::{answers_approvals, decisions_by_request},
+    next_step::rejection,
     replay::{DanglingCalls, INTERRUPTED, PendingApproval, Replay},
     tool::{CallOfRun, ToolReport},
-    tool_loop::rejection,
 };
 
 /// The messages and rows that the commit of an incomplete run adds to the staged messages.

@@ -92,7 +92,7 @@ mod settings;
 mod stop;
 mod transcript;
 
-pub(crate) use self::{approvals::check as check_approvals, outcomes::rejection};
+pub(crate) use self::approvals::check as check_approvals;
 pub use self::{
     error::{CallNotRun, ToolFailure, ToolLoopError, ToolPanicked, ZeroRounds},
     layer::ToolLoopLayer,

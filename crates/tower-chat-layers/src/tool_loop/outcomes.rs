@@ -10,7 +10,7 @@ use tower_chat_core::{Message, ToolResult, ToolStatus};
 
 use super::error::ToolFailure;
 use crate::{
-    next_step::Refusal,
+    next_step::{Refusal, rejection},
     tool::{CallOfRun, ToolOutcome, ToolOutput, ToolReport, ToolReports},
 };
 
@@ -163,13 +163,5 @@ impl Refusal {
                  parts.",
             ),
         }
-    }
-}
-
-/// Returns the result text of a rejected call.
-pub(crate) fn rejection(reason: Option<&str>) -> String {
-    match reason {
-        None | Some("") => "The call was rejected, and not run.".to_owned(),
-        Some(reason) => format!("The call was rejected, and not run: {reason}"),
     }
 }
