@@ -284,7 +284,7 @@ impl<'a> Driver<'a> {
         }
         let copy = ConversationKey::new("alice", format!("copy {run}"));
         let store = Process::new(self.store.clone(), self.world.fault());
-        store.fork(&key(), &copy).await.map_err(|it| it.to_string())?;
+        store.fork_at(&key(), None, &copy).await.map_err(|it| it.to_string())?;
         let waiting = self.store.head(&copy).await.map_err(|it| it.to_string())?.pending_approvals;
         if !waiting.is_empty() {
             return Err(format!("{} batches wait for approval in the copy", waiting.len()));

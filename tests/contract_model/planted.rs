@@ -8,8 +8,8 @@ use tower_chat::{
     message::MessageId,
     run::RunId,
     store::{
-        ConversationRows, Directory, InvocationQuery, Journal, Keep, Maintenance, Pruned, Revision,
-        Rewrite, SequencePosition, StoreError, StoreHandle, ToolCallQueries,
+        ConversationRows, Directory, Fork, InvocationQuery, Journal, Keep, Maintenance, Pruned,
+        Revision, Rewrite, SequencePosition, StoreError, StoreHandle, ToolCallQueries,
         author::{RecordedResult, Slot, StoreWrapper, Ticket, ToolRecord, Write},
     },
     tool::ToolStatus,
@@ -183,12 +183,13 @@ impl StoreWrapper for Process {
 
 #[async_trait]
 impl Maintenance for Process {
-    async fn fork(
+    async fn fork_at(
         &self,
         from: &ConversationKey,
+        before: Option<u64>,
         to: &ConversationKey,
-    ) -> Result<Revision, StoreError> {
-        let revision = self.inner.fork(from, to).await?;
+    ) -> Result<Fork, StoreError> {
+        let fork = self.inner.fork_at(from, before, to).await?;
         if self.fault == Some(Fault::CopiedApproval) {
             let query = InvocationQuery::of(from).with_status(ToolStatus::PendingApproval);
             let waiting = self.inner.invocations(&query).await?.found.into_iter();
@@ -201,11 +202,11 @@ impl Maintenance for Process {
                 row
             });
             let id = MessageId { run: RunId::new(), index: 0 };
-            let write = Write::new(to.clone(), id, revision, []).with_tools(rows.collect());
+            let write = Write::new(to.clone(), id, fork.revision, []).with_tools(rows.collect());
             let appended = self.inner.append(Slot::unbounded(), vec![write]).await;
             appended.map_err(|error| error.source)?;
         }
-        Ok(revision)
+        Ok(fork)
     }
 
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {

@@ -7,7 +7,7 @@ use futures_util::FutureExt;
 use tower_chat_core::{
     ConversationKey,
     store::{
-        ConversationRows, Directory, Head, History, HistoryStore, Journal, Keep, Maintenance,
+        ConversationRows, Directory, Fork, Head, History, HistoryStore, Journal, Keep, Maintenance,
         Pruned, Revision, Rewrite, StoreError, ToolCallQueries,
         author::{AppendError, Slot, StoreWrapper, Ticket, Write},
     },
@@ -227,13 +227,14 @@ impl<S: HistoryStore> StoreWrapper for CachingStore<S> {
 
 #[async_trait]
 impl<S: HistoryStore> Maintenance for CachingStore<S> {
-    async fn fork(
+    async fn fork_at(
         &self,
         from: &ConversationKey,
+        before: Option<u64>,
         to: &ConversationKey,
-    ) -> Result<Revision, StoreError> {
+    ) -> Result<Fork, StoreError> {
         let _changing = self.0.conversations.change(to);
-        self.inner_store().fork(from, to).await
+        self.inner_store().fork_at(from, before, to).await
     }
 
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {

@@ -6,7 +6,7 @@ use clap::Args;
 use serde::Serialize;
 use tower_chat::{
     ConversationKey, HistoryStore,
-    store::{Maintenance, Revision},
+    store::{Fork, Maintenance},
 };
 
 use crate::{
@@ -53,7 +53,7 @@ pub(crate) async fn fork(arguments: ForkArguments) -> Result<ExitCode, CliError>
     let store = store.open_to_change("fork").await?;
     let history = store.history();
     let failed = |source| CliError::Fork { to: to.clone(), source };
-    if history.fork(&from, &to).await.map_err(failed)? == Revision::ABSENT {
+    if history.fork_at(&from, None, &to).await.map_err(failed)? == Fork::ABSENT {
         return Err(CliError::NoConversation { key: from });
     }
     let messages = history.load(&to).await.map_err(failed)?.messages.len();

@@ -5,27 +5,33 @@ use std::{sync::Arc, time::SystemTime};
 use tower_chat_core::{
     ConversationKey, Message, MessageId, PersistenceMode, RunId, ToolInvocation,
     store::{
-        History, Revision, RunActivity, SequencePosition,
+        History, Parent, Revision, RunActivity, SequencePosition,
         author::{RecordedResult, ToolRecord, Write},
     },
 };
 
-/// Returns the writes that make a copy. The first write creates the conversation, with a new
-/// incarnation. All messages of a write belong to one run, so that their ids can be preserved: each
+/// Returns the writes that make a copy of the messages up to a position. The first write creates
+/// the conversation, with a new incarnation. All messages of a write belong to one run, so that their ids can be preserved: each
 /// sequence of messages of one run is a separate write. The final write contains the rows of the
 /// record. The sequence numbers begin with 1, even if the beginning of the original was pruned.
 pub(crate) fn writes(
     to: &ConversationKey,
     history: &History,
+    position: u64,
     invocations: Vec<ToolInvocation>,
     mode: Option<PersistenceMode>,
+    parent: Parent,
 ) -> Vec<Write> {
     let activity = RunActivity::new(SystemTime::now()).with_mode(mode);
     let id = MessageId { run: RunId::new(), index: 0 };
-    let first = Write::new(to.clone(), id, Revision::ABSENT, []).without_activity();
+    let first = Write::new(to.clone(), id, Revision::ABSENT, [])
+        .without_activity()
+        .with_parent(Some(parent));
     let mut at = first.result();
     let mut writes = vec![first];
-    for stretch in stretches(history.messages.iter()) {
+    let copied = history.numbered().take_while(|(sequence, _)| *sequence <= position);
+    let copied = copied.map(|(_, message)| message);
+    for stretch in stretches(copied) {
         let id = stretch.first().and_then(|message| message.id).unwrap_or(id);
         let write = Write::new(to.clone(), id, at, stretch).with_activity(activity.clone());
         at = write.result();

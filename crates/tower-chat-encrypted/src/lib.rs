@@ -52,8 +52,8 @@
 //!
 //! Scopes and ids of conversations; ids, roles, order and number of messages; names, ids, number,
 //! statuses and times of tool calls; ids of approval requests, and whether their tools need
-//! approval; the times, models, tokens and cost in the directory, and whether there is a
-//! description; and the size of every value, which grows by a third.
+//! approval; the times, models, tokens and cost in the directory, the parents of branches, and
+//! whether there is a description; and the size of every value, which grows by a third.
 //!
 //! # What a writer without the key can still do
 //!
@@ -120,7 +120,7 @@
 //!   every run does. A write of a process that does not know the life is refused, and can be
 //!   repeated.
 //! - A [`prune`](tower_chat_core::store::Maintenance::prune) is three writes.
-//! - A [`fork`](tower_chat_core::store::Maintenance::fork) reads and opens the original and seals it for
+//! - A [fork](tower_chat_core::store::Maintenance::fork_at) reads and opens the original and seals it for
 //!   its new position. A fork is one submission of several writes, which a crash can interrupt.
 //! - A query of the record returns copies of the results that are in messages.
 //! - A [rewrite](tower_chat_core::store::Maintenance::rewrite) of a message also seals all later

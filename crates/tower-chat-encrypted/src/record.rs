@@ -108,6 +108,7 @@ impl Sealer {
         let mut sealed = Write::new(write.key().clone(), write.id(), write.expected(), messages)
             .with_tools(tools)
             .with_claims(write.claims().to_vec())
+            .with_parent(write.parent().cloned())
             .sealed();
         sealed = match write.activity() {
             Some(activity) => sealed.with_activity(activity.clone()),

@@ -12,11 +12,13 @@ use tower_chat_core::{
     ConversationKey, Message, RunId,
     store::{
         CallSelection, Conflict, ConversationPage, ConversationQuery, ConversationRows,
-        ConversationSummary, Description, Directory, Head, History, HistoryStore, InvocationQuery,
-        Invocations, Journal, Keep, Maintenance, MessagePage, OpenRun, Pruned, Revision, Rewrite,
-        RunSummary, ServiceIdChange, StoreError, ToolCallQueries, ToolTotals, UnreadableInvocation,
-        UsageQuery, UsageTotals,
-        author::{AppendError, OpenRunContent, Slot, StoreWrapper, Ticket, ToolRecord, Write},
+        ConversationSummary, Description, Directory, Fork, Head, History, HistoryStore,
+        InvocationQuery, Invocations, Journal, Keep, Maintenance, MessagePage, OpenRun, Parent,
+        Pruned, Revision, Rewrite, RunSummary, ServiceIdChange, StoreError, ToolCallQueries,
+        ToolTotals, UnreadableInvocation, UsageQuery, UsageTotals,
+        author::{
+            AppendError, Forking, OpenRunContent, Slot, StoreWrapper, Ticket, ToolRecord, Write,
+        },
     },
 };
 
@@ -490,24 +492,62 @@ impl<S: HistoryStore> Journal for EncryptedStore<S> {
     }
 }
 
-#[async_trait]
-impl<S: HistoryStore> Maintenance for EncryptedStore<S> {
-    /// Reads and opens the whole conversation, seals it for the copy, and writes the copy. The copy
-    /// is one submission of several writes, each of which is a separate transaction.
-    async fn fork(
+impl<S: HistoryStore> EncryptedStore<S> {
+    /// Returns a conversation, and the position at which a copy of the turns before a message ends.
+    /// Returns `None` if the conversation has no visible data.
+    ///
+    /// The position is computed from the record of the inner store, which has the positions of
+    /// results in plaintext. The record and the messages are read separately, and read again if the
+    /// conversation was written in between.
+    async fn turns(
         &self,
         from: &ConversationKey,
+        before: Option<u64>,
+    ) -> Result<Option<(History, u64)>, StoreError> {
+        const ATTEMPTS: usize = 64;
+        for _ in 0..ATTEMPTS {
+            let history = HistoryStore::load(self, from).await?;
+            if history.messages.is_empty() && history.head.service_id.is_none() {
+                return Ok(None);
+            }
+            let rows = self.inner_store().rows(from).await?;
+            let Some(rows) = rows.filter(|it| it.head.revision == history.head.revision) else {
+                continue;
+            };
+            let mut forking = Forking::new(&history.head, before);
+            for (sequence, message) in history.numbered() {
+                if let Some(id) = message.id {
+                    forking.see_message(sequence, id.run);
+                }
+            }
+            let records = rows.tools.iter().filter_map(|(_, row)| row.as_ref().ok());
+            records.for_each(|row| forking.see_record(row));
+            return Ok(Some((history, forking.end().position)));
+        }
+        let reason = "other writers changed the conversation during each attempt to read it";
+        Err(StoreError::backend("copy a conversation", true, reason))
+    }
+}
+
+#[async_trait]
+impl<S: HistoryStore> Maintenance for EncryptedStore<S> {
+    /// Reads and opens the conversation, seals the copied turns for the copy, and writes the copy. The
+    /// copy is one submission of several writes, each of which is a separate transaction. The first
+    /// write records the parent.
+    async fn fork_at(
+        &self,
+        from: &ConversationKey,
+        before: Option<u64>,
         to: &ConversationKey,
-    ) -> Result<Revision, StoreError> {
+    ) -> Result<Fork, StoreError> {
         let slot = self.inner().reserve().await?;
         let exists = || StoreError::Exists { key: to.clone() };
         if self.inner().head(to).await?.revision != Revision::ABSENT {
             return Err(exists());
         }
-        let history = HistoryStore::load(self, from).await?;
-        if history.messages.is_empty() && history.head.service_id.is_none() {
-            return Ok(Revision::ABSENT);
-        }
+        let Some((history, position)) = self.turns(from, before).await? else {
+            return Ok(Fork::ABSENT);
+        };
         let recorded = HistoryStore::calls(self, from, &CallSelection::All).await?;
         let recorded = recorded.found.into_iter().map(|(_, invocation)| invocation).collect();
         let original = Directory::summary(self, from).await.or_else(|error| match error {
@@ -515,14 +555,15 @@ impl<S: HistoryStore> Maintenance for EncryptedStore<S> {
             error => Err(error),
         })?;
         let mode = original.as_ref().and_then(|summary| summary.last_mode);
-        let writes = fork::writes(to, &history, recorded, mode);
+        let parent = Parent::new(from.clone(), position);
+        let writes = fork::writes(to, &history, position, recorded, mode, parent);
         let copied = HistoryStore::append(self, slot, writes).await;
         let revision = copied.map_err(|error| match (error.completed, error.source) {
             (0, StoreError::Conflict(_)) => exists(),
             (_, source) => source,
         })?;
         self.fork_description(original, to).await?;
-        Ok(revision)
+        Ok(Fork::new(revision, position))
     }
 
     /// Prunes a conversation by three writes. The first write records in the sealed head that

@@ -63,7 +63,8 @@ pub(crate) async fn append(
     let run = write.run().to_bytes();
     let open = OpenRunValues::new(staged);
     let usage = activity.columns();
-    let values: [&dyn Parameter; 48] = [
+    let parent = write.parent();
+    let values: [&dyn Parameter; 51] = [
         &key.scope,
         &key.conversation,
         &key.long_scope,
@@ -112,6 +113,9 @@ pub(crate) async fn append(
         &usage.counts[4],
         &usage.counts[5],
         &usage.cost_nanos,
+        &parent.map(|parent| parent.key.scope().as_bytes()),
+        &parent.map(|parent| parent.key.id().as_bytes()),
+        &parent.map(|parent| number(parent.position)),
     ];
     let query = Query { sql: &connections.statements.append, values: &values };
     let row = connections.change(ACTION, is_repeatable, query).await?;

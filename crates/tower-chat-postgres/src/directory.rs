@@ -7,8 +7,8 @@ use tower_chat_core::{
     ConversationKey, PersistenceMode, Usage,
     store::{
         ConversationPage, ConversationQuery, ConversationState, ConversationSummary, Description,
-        DirectoryCursor, Head, MessagePage, Revision, StoreError, UnreadableConversation, UsageSum,
-        author::milliseconds,
+        DirectoryCursor, Head, MessagePage, Parent, Revision, StoreError, UnreadableConversation,
+        UsageSum, author::milliseconds,
     },
 };
 
@@ -98,8 +98,9 @@ async fn batch_after(
     let first_hour = since / HOUR;
     let last_hour = active.into_iter().chain(before).min().unwrap_or(i64::MAX) / HOUR;
     let asked = query.scope.as_deref().map(stored_key::key_part);
+    let parent = query.parent.as_ref();
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let values: [&dyn Parameter; 12] = [
+    let values: [&dyn Parameter; 14] = [
         &asked,
         &None::<Vec<u8>>,
         &limit,
@@ -112,6 +113,8 @@ async fn batch_after(
         &active,
         &scope,
         &id,
+        &parent.map(|parent| parent.scope().as_bytes()),
+        &parent.map(|parent| parent.id().as_bytes()),
     ];
     let action = "list the directory";
     let statements = &connections.statements.directory;
@@ -139,7 +142,8 @@ const MODE: usize = RUNS + 1;
 const TITLE: usize = MODE + 1;
 const METADATA: usize = TITLE + 1;
 const VERSION: usize = METADATA + 1;
-const WAITS: usize = VERSION + 1;
+const PARENT: usize = VERSION + 1;
+const WAITS: usize = PARENT + 3;
 const COUNTS: usize = WAITS + 1;
 
 /// Returns the position of a row in the order of the list. This function does not read the other
@@ -181,6 +185,7 @@ fn read_entry(row: &Row, key: &ConversationKey) -> Result<ConversationSummary, S
     summary.last_mode = mode(row, MODE)?;
     summary.description = description(row, TITLE)?;
     summary.description_version = unsigned(row, VERSION)?;
+    summary.parent = parent(row)?;
     summary.usage = counts(row, COUNTS)?;
     if is_damaged {
         summary.state = ConversationState::Damaged;
@@ -188,6 +193,15 @@ fn read_entry(row: &Row, key: &ConversationKey) -> Result<ConversationSummary, S
         summary.state = ConversationState::WaitingForApproval;
     }
     Ok(summary)
+}
+
+/// Reads the parent of a branch; `None` if the conversation is not a branch.
+fn parent(row: &Row) -> Result<Option<Parent>, String> {
+    let scope = conversation::text(row, PARENT).map_err(|error| format!("its parent: {error}"))?;
+    let id = conversation::text(row, PARENT + 1).map_err(|error| format!("its parent: {error}"))?;
+    let Some((scope, id)) = scope.zip(id) else { return Ok(None) };
+    let position = column::<Option<i64>>(row, PARENT + 2)?.unwrap_or_default().cast_unsigned();
+    Ok(Some(Parent::new(ConversationKey::new(scope, id), position)))
 }
 
 /// Reads a description, from the columns of its title and its metadata.

@@ -95,6 +95,7 @@ const PAGE: &str = "AND c.active_hour BETWEEN $4 AND $5
     AND c.created >= $8 AND (c.created < $9) IS NOT FALSE
     AND ($10::bigint IS NULL OR c.last_active < $10
         OR c.last_active = $10 AND ({scope}, {id}) > ($11::bytea, $12::bytea))
+    AND ($13::bytea IS NULL OR c.parent_scope = $13 AND c.parent_conversation = $14::bytea)
     ORDER BY c.active_hour DESC, c.last_active DESC, {scope}, {id}
     LIMIT $3";
 
@@ -116,7 +117,8 @@ fn summaries(extent: QueryExtent) -> String {
          )
          SELECT c.incarnation, c.last_sequence, NULL::bytea, c.pruned, {open_run},
              {SCOPE}, {ID}, c.created, c.last_active, c.runs, c.mode, c.title, c.metadata,
-             c.description_version, EXISTS (
+             c.description_version, c.parent_scope, c.parent_conversation, c.parent_position,
+             EXISTS (
                  SELECT 1 FROM {{schema}}.tool_invocations AS t
                  WHERE {of_tool} AND t.status = 'pending_approval' AND t.sequence <= {VISIBLE}
              ), {counts}, used.cost_nanos

@@ -11,8 +11,8 @@ use tokio_postgres::Row;
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{
-        Revision, StoreError,
-        author::{ToolRecord, milliseconds},
+        Fork, Parent, Revision, StoreError,
+        author::{Forking, ToolRecord, milliseconds},
     },
 };
 
@@ -33,14 +33,14 @@ const ACTION: &str = "copy a conversation";
 const MAX_ROWS: usize = 10_000;
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// Copies the visible part of a conversation, and returns the revision of the copy. If the
-/// conversation has neither a visible message nor a service id, creates no copy and returns
-/// [`Revision::ABSENT`].
+/// Copies the visible turns that end before a message, or all of them. Returns [`Fork::ABSENT`] if
+/// there are none.
 pub(crate) async fn fork(
     connections: &Connections,
     from: &ConversationKey,
+    before: Option<u64>,
     to: &ConversationKey,
-) -> Result<Revision, StoreError> {
+) -> Result<Fork, StoreError> {
     let stored = StoredKey::new(from);
     let values: [&dyn Parameter; 2] = [&stored.scope, &stored.conversation];
     let statements = &connections.statements;
@@ -50,32 +50,55 @@ pub(crate) async fn fork(
     let [found, messages, tools, described] =
         connections.read(ACTION, &stored.scope, queries).await?;
     let head = conversation::head(from, &found)?;
-    let sequence = head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible);
-    if sequence == 0 && head.service_id.is_none() {
+    let visible = head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible);
+    if visible == 0 && head.service_id.is_none() {
         return if read::head(connections, to).await?.revision == Revision::ABSENT {
-            Ok(Revision::ABSENT)
+            Ok(Fork::ABSENT)
         } else {
             Err(StoreError::Exists { key: to.clone() })
         };
     }
     // All data are decoded before anything is written, so that damaged data are not copied.
-    read::messages(from, &messages, head.pruned).try_for_each(|message| message.map(drop))?;
-    read::check_whole(from, head.pruned, messages.len(), sequence)?;
-    let tools = tools.iter().map(|row| read::tool(from, row).map(ToolRecord::in_copy));
-    let tools = tools.collect::<Result<Vec<_>, _>>()?;
+    let mut forking = Forking::new(&head, before);
+    for (sequence, message) in
+        (head.pruned.saturating_add(1)..).zip(read::messages(from, &messages, head.pruned))
+    {
+        if let Some(id) = message?.id {
+            forking.see_message(sequence, id.run);
+        }
+    }
+    read::check_whole(from, head.pruned, messages.len(), visible)?;
+    let tools = tools.iter().map(|row| read::tool(from, row)).collect::<Result<Vec<_>, _>>()?;
+    tools.iter().for_each(|row| forking.see_record(row));
+    let end = forking.end();
+    let tools = tools.into_iter().filter(|row| row.call.sequence <= end.position);
+    let tools = tools.map(ToolRecord::in_copy).collect();
+    let count = usize::try_from(end.position.saturating_sub(head.pruned)).unwrap_or(usize::MAX);
+    // The numbers of a copy without messages begin with 1.
+    let (pruned, sequence) = if count == 0 { (0, 0) } else { (head.pruned, end.position) };
+    let mut described = described.first().map(Described::read).transpose()?.unwrap_or_default();
+    let last_run = end.last_run.map(RunId::to_bytes);
+    if end.runs_after > 0 {
+        described.runs = described.runs.saturating_sub(number(end.runs_after)).max(0);
+        described.last_run = last_run.as_ref().map(<[u8; 16]>::as_slice);
+    }
     let copy = Copy {
         key: StoredKey::new(to),
         revision: Revision { incarnation: RunId::new().random_half().max(1), sequence },
-        pruned: head.pruned,
+        pruned,
         created_at: milliseconds::of(SystemTime::now()),
-        described: described.first().map(Described::read).transpose()?.unwrap_or_default(),
-        messages: messages.iter().map(message).collect::<Result<_, _>>()?,
+        described,
+        parent: Parent::new(from.clone(), end.position),
+        messages: messages.iter().take(count).map(message).collect::<Result<_, _>>()?,
         tools,
     };
     // If the acknowledgement of the copy was lost, the next attempt recognises the copy by its
     // incarnation.
     let is_made = connections.persist(ACTION, true, || copy.write(connections)).await?;
-    if is_made { Ok(copy.revision) } else { Err(StoreError::Exists { key: to.clone() }) }
+    if !is_made {
+        return Err(StoreError::Exists { key: to.clone() });
+    }
+    Ok(Fork::new(copy.revision, end.position))
 }
 
 struct Copy<'a> {
@@ -85,6 +108,7 @@ struct Copy<'a> {
     /// The creation time, in milliseconds since 1970.
     created_at: i64,
     described: Described<'a>,
+    parent: Parent,
     messages: Vec<StoredMessage<'a>>,
     tools: Vec<ToolRecord>,
 }
@@ -171,7 +195,7 @@ impl Copy<'_> {
         let incarnation = self.revision.incarnation.cast_signed();
         let statements = &connections.statements;
         let Described { mode, title, metadata, version, runs, last_run } = &self.described;
-        let values: [&dyn Parameter; 14] = [
+        let values: [&dyn Parameter; 17] = [
             scope,
             conversation,
             long_scope,
@@ -186,6 +210,9 @@ impl Copy<'_> {
             version,
             runs,
             last_run,
+            &self.parent.key.scope().as_bytes(),
+            &self.parent.key.id().as_bytes(),
+            &number(self.parent.position),
         ];
         if execute(&statements.copy_conversation, &values).await? == 0 {
             let sql = &statements.conversation;

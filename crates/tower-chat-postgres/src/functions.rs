@@ -35,6 +35,7 @@ CREATE OR REPLACE FUNCTION {schema}.append(
     p_service_calls bigint[], p_tool_calls bigint[], p_input_tokens bigint[],
     p_cached_input_tokens bigint[], p_output_tokens bigint[], p_reasoning_tokens bigint[],
     p_cost_nanos bigint[],
+    p_parent_scope bytea, p_parent_conversation bytea, p_parent_position bigint,
     OUT o_outcome text, OUT o_incarnation bigint, OUT o_sequence bigint, OUT o_run bytea,
     OUT o_claim_sequence bigint, OUT o_claim_index bigint
 ) LANGUAGE plpgsql AS $append$
@@ -126,9 +127,9 @@ BEGIN
         EXIT WHEN v_present;
         INSERT INTO {schema}.conversations
             (scope, conversation, long_scope, long_conversation, incarnation, last_sequence,
-            created, last_active)
+            created, last_active, parent_scope, parent_conversation, parent_position)
         VALUES (p_scope, p_conversation, p_long_scope, p_long_conversation, p_incarnation, 0,
-            p_made, p_made)
+            p_made, p_made, p_parent_scope, p_parent_conversation, p_parent_position)
         ON CONFLICT DO NOTHING;
         -- If another writer has inserted the row first, the next pass reads it.
         EXIT WHEN FOUND;

@@ -225,7 +225,11 @@ fn marks(layout: &Layout) -> String {
         let alter = |table| format!("ALTER TABLE {{schema}}.{table} {word} ROW LEVEL SECURITY;\n");
         ["conversations", "messages"].map(alter).concat()
     };
-    let sql = "CREATE TABLE {schema}.store_marks (holds_sealed boolean NOT NULL);
+    let sql = "ALTER TABLE {schema}.conversations
+            ADD COLUMN parent_scope bytea, -- of the original, if the conversation is a branch
+            ADD COLUMN parent_conversation bytea,
+            ADD COLUMN parent_position bigint;
+        CREATE TABLE {schema}.store_marks (holds_sealed boolean NOT NULL);
         INSERT INTO {schema}.store_marks SELECT EXISTS (
             SELECT 1 FROM {schema}.conversations AS c
             WHERE substring(c.service_id FROM 1 FOR 11) = 'tower-chat-'::bytea

@@ -136,8 +136,10 @@ impl Statements {
             copy_conversation: named(
                 "INSERT INTO {schema}.conversations (scope, conversation, long_scope,
                      long_conversation, incarnation, last_sequence, pruned, created, last_active,
-                     mode, title, metadata, description_version, runs, last_run)
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, $10, $11, $12, $13, $14)
+                     mode, title, metadata, description_version, runs, last_run, parent_scope,
+                     parent_conversation, parent_position)
+                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $8, $9, $10, $11, $12, $13, $14, $15,
+                     $16, $17)
                  ON CONFLICT DO NOTHING"
                     .to_owned(),
             ),
@@ -384,6 +386,6 @@ fn prune(table: &str, alias: &str) -> String {
 }
 
 fn append() -> String {
-    let parameters: Vec<_> = (1..=48).map(|number| format!("${number}")).collect();
+    let parameters: Vec<_> = (1..=51).map(|number| format!("${number}")).collect();
     format!("SELECT * FROM {{schema}}.append({})", parameters.join(", "))
 }

@@ -8,8 +8,8 @@ use tower_chat_core::{
     Classified, ConversationKey, RunId,
     store::{
         CallSelection, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
-        Description, Directory, Head, History, HistoryStore, InvocationQuery, Invocations, Journal,
-        Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
+        Description, Directory, Fork, Head, History, HistoryStore, InvocationQuery, Invocations,
+        Journal, Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
         StoreHandle, ToolCallQueries, ToolTotals, UsageQuery, UsageTotals,
         author::{OpenRunContent, SealedChange, Slot, TaskQueue, Ticket, Write},
     },
@@ -181,17 +181,18 @@ impl Journal for PostgresStore {
 
 #[async_trait]
 impl Maintenance for PostgresStore {
-    async fn fork(
+    async fn fork_at(
         &self,
         from: &ConversationKey,
+        before: Option<u64>,
         to: &ConversationKey,
-    ) -> Result<Revision, StoreError> {
+    ) -> Result<Fork, StoreError> {
         let connections = self.0.connections.clone();
         let (from, to) = (from.clone(), to.clone());
         let keys = vec![from.clone(), to.clone()];
         let fork = async move {
             connections.admit(SealedChange::other(false)).await?;
-            fork::fork(&connections, &from, &to).await
+            fork::fork(&connections, &from, before, &to).await
         };
         self.0.tasks.change(keys, fork).await
     }

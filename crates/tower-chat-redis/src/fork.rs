@@ -11,8 +11,8 @@ use redis::cmd;
 use tower_chat_core::{
     ConversationKey, PersistenceMode, RunId,
     store::{
-        Revision, StoreError,
-        author::{ToolRecord, milliseconds},
+        Fork, Parent, Revision, StoreError,
+        author::{Forking, ToolRecord, milliseconds},
     },
 };
 
@@ -41,18 +41,18 @@ const PART_ITEMS: usize = 5_000;
 /// written during the reading.
 const ATTEMPTS: usize = 64;
 
-/// Copies the visible part of a conversation, and returns the revision of the copy. If the
-/// conversation has neither a visible message nor a service id, creates no copy and returns
-/// [`Revision::ABSENT`].
+/// Copies the visible turns that end before a message, or all of them. Returns [`Fork::ABSENT`] if
+/// there are none.
 pub(crate) async fn fork(
     settings: &Settings,
     from: &ConversationKey,
+    before: Option<u64>,
     to: &ConversationKey,
-) -> Result<Revision, StoreError> {
+) -> Result<Fork, StoreError> {
     if read::head(settings, to).await?.revision != Revision::ABSENT {
         return Err(StoreError::Exists { key: to.clone() });
     }
-    let Some(original) = original(settings, from).await? else { return Ok(Revision::ABSENT) };
+    let Some(original) = original(settings, from, before).await? else { return Ok(Fork::ABSENT) };
     let copy = Copy {
         settings,
         to,
@@ -66,7 +66,7 @@ pub(crate) async fn fork(
     if made.is_err() {
         copy.delete_temporary().await;
     }
-    made
+    made.map(|revision| Fork::new(revision, original.parent.position))
 }
 
 struct Original {
@@ -75,14 +75,17 @@ struct Original {
     pruned: u64,
     messages: Vec<Vec<u8>>,
     tools: Vec<ToolRecord>,
-    has_open_run: bool,
     directory: directory::Entry,
+    /// The number of the copied runs, and the last of them.
+    runs: (u64, Vec<u8>),
+    parent: Parent,
 }
 
 /// Reads the visible part of a conversation; `None` if there is nothing to copy.
 async fn original(
     settings: &Settings,
     from: &ConversationKey,
+    before: Option<u64>,
 ) -> Result<Option<Original>, StoreError> {
     for _ in 0..ATTEMPTS {
         let stored = read::stored_messages(settings, from, ACTION).await?;
@@ -96,21 +99,43 @@ async fn original(
             continue;
         }
         // All data are decoded before anything is written, so that damaged data are not copied.
+        let mut forking = Forking::new(&head, before);
         for (stored, sequence) in stored.messages.iter().zip(head.pruned.saturating_add(1)..) {
-            message::read(stored).map_err(|error| message::undecodable(from, sequence, error))?;
+            let message = message::read(stored)
+                .map_err(|error| message::undecodable(from, sequence, error))?;
+            if let Some(id) = message.id {
+                forking.see_message(sequence, id.run);
+            }
         }
         let tools = rows.records().map(|(position, record)| {
-            record.map(ToolRecord::in_copy).map_err(|reason| {
+            record.map_err(|reason| {
                 corrupt(&format!("the record of call {}: {reason}", tool_row::member(position)))
             })
         });
-        let tools = tools.collect::<Result<_, _>>()?;
+        let tools = tools.collect::<Result<Vec<_>, _>>()?;
+        tools.iter().for_each(|row| forking.see_record(row));
+        let end = forking.end();
+        let tools = tools.into_iter().filter(|row| row.call.sequence <= end.position);
+        let tools = tools.map(ToolRecord::in_copy).collect();
+        let (count, last) = directory.visible_runs(head.open_run.is_some());
+        let runs = match end.runs_after {
+            0 => (count, last.to_vec()),
+            after => {
+                let last = end.last_run.map(|run| run.to_bytes().to_vec());
+                (count.saturating_sub(after), last.unwrap_or_default())
+            }
+        };
+        let mut messages = stored.messages;
+        let count = end.position.saturating_sub(head.pruned);
+        messages.truncate(usize::try_from(count).unwrap_or(usize::MAX));
         return Ok(Some(Original {
-            pruned: head.pruned,
-            messages: stored.messages,
+            // The numbers of a copy without messages begin with 1.
+            pruned: if messages.is_empty() { 0 } else { head.pruned },
+            messages,
             tools,
-            has_open_run: head.open_run.is_some(),
             directory,
+            runs,
+            parent: Parent::new(from.clone(), end.position),
         }));
     }
     Err(StoreError::backend(
@@ -209,7 +234,7 @@ impl Copy<'_> {
         let entry = &original.directory;
         let description = serde_json::to_vec(&entry.description)
             .map_err(|error| StoreError::backend(ACTION, false, error))?;
-        let (runs, last_run) = entry.visible_runs(original.has_open_run);
+        let (runs, last_run) = &original.runs;
         let mode = entry.last_mode.map(PersistenceMode::as_str).unwrap_or_default();
         for _ in 0..list::ATTEMPTS {
             let listing = list::add_to_list(self.settings, self.to).await?;
@@ -229,10 +254,11 @@ impl Copy<'_> {
                 .with(original.pruned)
                 .with(milliseconds::of(SystemTime::now()))
                 .with(mode)
-                .with(runs)
-                .with(last_run)
+                .with(*runs)
+                .with(last_run.as_slice())
                 .with(entry.description_version)
-                .with(description.as_slice());
+                .with(description.as_slice())
+                .with(directory::write_parent(&original.parent));
             let answer = self.settings.connections.change(ACTION, true, &call).await?;
             match Answer::new(answer)?.text()?.as_str() {
                 "made" => return Ok(self.revision),

@@ -8,8 +8,8 @@ use tower_chat_core::{
     Classified, ConversationKey, RunId,
     store::{
         CallSelection, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
-        Description, Directory, Head, History, HistoryStore, InvocationQuery, Invocations, Journal,
-        Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
+        Description, Directory, Fork, Head, History, HistoryStore, InvocationQuery, Invocations,
+        Journal, Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
         StoreHandle, ToolCallQueries, ToolTotals, UsageQuery, UsageTotals,
         author::{OpenRunContent, SealMark, SealedChange, Slot, TaskQueue, Ticket, Write},
     },
@@ -236,17 +236,18 @@ impl Journal for RedisStore {
 
 #[async_trait]
 impl Maintenance for RedisStore {
-    async fn fork(
+    async fn fork_at(
         &self,
         from: &ConversationKey,
+        before: Option<u64>,
         to: &ConversationKey,
-    ) -> Result<Revision, StoreError> {
+    ) -> Result<Fork, StoreError> {
         let settings = self.0.settings.clone();
         let (from, to) = (from.clone(), to.clone());
         let keys = vec![from.clone(), to.clone()];
         let fork = async move {
             admit(&settings, &from, false).await?;
-            fork::fork(&settings, &from, &to).await
+            fork::fork(&settings, &from, before, &to).await
         };
         self.0.tasks.change(keys, fork).await
     }

@@ -6,7 +6,7 @@ use rusqlite::{Connection, OptionalExtension, params};
 use tower_chat_core::{
     ConversationKey, MessageId, PersistenceMode, RunId, ToolStatus, format,
     store::{
-        Head, OpenRun, Revision, SequencePosition, ServiceIdChange, StoreError,
+        Head, OpenRun, Parent, Revision, SequencePosition, ServiceIdChange, StoreError,
         author::{
             CallState, Changes, Close, Decision, Lookup, ToolColumns, ToolRecord, Write, decide,
             milliseconds,
@@ -115,6 +115,7 @@ impl EncodedWrite {
                     incarnation,
                     before.last_active,
                     &activity,
+                    self.write.parent(),
                 )?
             }
         };
@@ -300,13 +301,15 @@ pub(crate) fn insert_conversation(
     incarnation: u64,
     created: i64,
     activity: &Activity,
+    parent: Option<&Parent>,
 ) -> rusqlite::Result<i64> {
     connection
         .prepare_cached(
             "INSERT INTO conversations
                  (scope, conversation, incarnation, created, last_active, active_hour, runs,
-                  last_run, mode, runs_without_open, last_run_without_open)
-             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11)",
+                  last_run, mode, runs_without_open, last_run_without_open, parent_scope,
+                  parent_conversation, parent_position)
+             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12, ?13, ?14)",
         )?
         .insert(params![
             key.scope(),
@@ -320,5 +323,8 @@ pub(crate) fn insert_conversation(
             activity.mode.map(PersistenceMode::as_str),
             activity.without_open_run.count.cast_signed(),
             activity.without_open_run.last.map(RunId::to_bytes),
+            parent.map(|parent| parent.key.scope()),
+            parent.map(|parent| parent.key.id()),
+            parent.map(|parent| parent.position.cast_signed()),
         ])
 }

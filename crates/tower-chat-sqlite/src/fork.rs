@@ -5,51 +5,65 @@ use std::time::SystemTime;
 use rusqlite::{Connection, params};
 use tower_chat_core::{
     ConversationKey, RunId, ToolStatus,
-    store::{Revision, StoreError, author::milliseconds},
+    store::{
+        Fork, Parent, Revision, StoreError,
+        author::{ForkEnd, Forking, milliseconds},
+    },
 };
 
 use crate::{
     append::{self, NotStored},
     conversation::{self, Conversation},
-    directory::Activity,
+    directory::{Activity, RunCount},
     row_key,
 };
 
-/// Copies the visible part of a conversation, and returns the revision of the copy. If the
-/// conversation has neither a visible message nor a service id, creates no copy and returns
-/// [`Revision::ABSENT`].
+/// Copies the visible turns that end before a message, or all of them.
 pub(crate) fn fork(
     connection: &Connection,
     from: &ConversationKey,
+    before: Option<u64>,
     to: &ConversationKey,
-) -> Result<Revision, NotStored> {
+) -> Result<Fork, NotStored> {
     if conversation::number(connection, to)?.is_some() {
         return Err(NotStored::Refused(StoreError::Exists { key: to.clone() }));
     }
-    let Some(found) = conversation::find(connection, from)? else { return Ok(Revision::ABSENT) };
-    let sequence = found.visible();
-    if sequence == 0 && found.service_id.is_none() {
-        return Ok(Revision::ABSENT);
+    let Some(found) = conversation::find(connection, from)? else { return Ok(Fork::ABSENT) };
+    if found.visible() == 0 && found.service_id.is_none() {
+        return Ok(Fork::ABSENT);
     }
     check_whole(connection, from, &found)?;
+    let end = end(connection, &found, before)?;
+    let is_empty = end.position <= found.pruned;
+    // The numbers of a copy without messages begin with 1.
+    let sequence = if is_empty { 0 } else { end.position };
     let revision = Revision { incarnation: RunId::new().random_half().max(1), sequence };
     let made = milliseconds::of(SystemTime::now());
-    let runs = match &found.open {
+    let mut runs = match &found.open {
         Some(_) => found.activity.without_open_run,
         None => found.activity.runs,
     };
+    if end.runs_after > 0 {
+        let count = runs.count.saturating_sub(end.runs_after);
+        runs = RunCount { count, last: end.last_run };
+    }
     let activity = Activity { last_active: made, runs, ..found.activity };
+    let parent = Parent::new(from.clone(), end.position);
+    let incarnation = revision.incarnation;
     let number =
-        append::insert_conversation(connection, to, revision.incarnation, made, &activity)?;
+        append::insert_conversation(connection, to, incarnation, made, &activity, Some(&parent))?;
     copy_description(connection, found.number, number)?;
+    let fork = Fork::new(revision, end.position);
+    if is_empty {
+        return Ok(fork);
+    }
     if found.pruned > 0 {
         connection
             .prepare_cached("UPDATE conversations SET pruned = ?2 WHERE id = ?1")?
             .execute([number, found.pruned.cast_signed()])?;
     }
     let (first, last) = row_key::range_to(found.number, sequence);
-    // The sum of a row key and the distance does not overflow, because the numbers of both
-    // conversations are in range.
+    // Both numbers are in range, and so are their row keys.
     let (first_of_copy, _) = row_key::range(number);
     let distance = first_of_copy.saturating_sub(first);
     connection
@@ -68,7 +82,7 @@ pub(crate) fn fork(
         )?
         .execute(params![first, last, distance])?;
     let (first, last) = row_key::range_to(number, sequence);
-    // This statement changes rows as `ToolRecord::in_copy` does.
+    // Equivalent to `ToolRecord::in_copy`.
     connection
         .prepare_cached(
             "UPDATE tool_invocations
@@ -82,7 +96,33 @@ pub(crate) fn fork(
             ToolStatus::RejectedByApproval.as_str(),
             ToolStatus::PendingApproval.as_str()
         ])?;
-    Ok(revision)
+    Ok(fork)
+}
+
+/// Returns the end of a copy of the turns that end before a message, or of all turns. The bodies of
+/// messages are not read.
+fn end(
+    connection: &Connection,
+    found: &Conversation,
+    before: Option<u64>,
+) -> Result<ForkEnd, NotStored> {
+    let mut forking = Forking::new(&found.head(), before);
+    let (first, last) = row_key::range_to(found.number, found.visible());
+    let mut statement = connection
+        .prepare_cached("SELECT place, run FROM messages WHERE place BETWEEN ?1 AND ?2")?;
+    let mut rows = statement.query([first, last])?;
+    while let Some(row) = rows.next()? {
+        forking.see_message(row_key::sequence(row.get(0)?), RunId::from_bytes(row.get(1)?));
+    }
+    let mut statement = connection.prepare_cached(
+        "SELECT place, result_sequence FROM tool_invocations
+         WHERE place BETWEEN ?1 AND ?2 AND result_sequence IS NOT NULL",
+    )?;
+    let mut rows = statement.query([first, last])?;
+    while let Some(row) = rows.next()? {
+        forking.see_result(row_key::sequence(row.get(0)?), conversation::unsigned(row, 1)?);
+    }
+    Ok(forking.end())
 }
 
 /// Copies the description of a conversation, if one was ever set.

@@ -157,8 +157,14 @@ const CHECKSUMS: &str = "
 ";
 
 /// The properties of the whole file, in one row: whether it contains sealed data
-/// ([`crate::seal_mark`]).
+/// ([`crate::seal_mark`]); and the parent of a conversation that is a branch. Most conversations are
+/// not branches and are not in the partial index.
 const MARKS: &str = "
+    ALTER TABLE conversations ADD COLUMN parent_scope TEXT;
+    ALTER TABLE conversations ADD COLUMN parent_conversation TEXT;
+    ALTER TABLE conversations ADD COLUMN parent_position INTEGER;
+    CREATE INDEX branches ON conversations (parent_scope, parent_conversation)
+    WHERE parent_scope IS NOT NULL;
     CREATE TABLE store_marks (
         id INTEGER PRIMARY KEY CHECK (id = 1),
         holds_sealed INTEGER NOT NULL

@@ -12,8 +12,8 @@ use tower_chat_core::{
     BoxError, Classified, ConversationKey, RunId,
     store::{
         CallSelection, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
-        Description, Directory, Head, History, HistoryStore, InvocationQuery, Invocations, Journal,
-        Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
+        Description, Directory, Fork, Head, History, HistoryStore, InvocationQuery, Invocations,
+        Journal, Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
         StoreHandle, ToolCallQueries, ToolTotals, UsageQuery, UsageTotals,
         author::{AppendError, OpenRunContent, Slot, Ticket, Write},
     },
@@ -293,14 +293,15 @@ impl Journal for SqliteStore {
 
 #[async_trait]
 impl Maintenance for SqliteStore {
-    async fn fork(
+    async fn fork_at(
         &self,
         from: &ConversationKey,
+        before: Option<u64>,
         to: &ConversationKey,
-    ) -> Result<Revision, StoreError> {
+    ) -> Result<Fork, StoreError> {
         let slot = self.reserve().await?;
         let (submission, outcome) =
-            Submission::fork(slot.without_blocking(), from.clone(), to.clone());
+            Submission::fork(slot.without_blocking(), from.clone(), before, to.clone());
         self.writing()?.queue.submit(submission);
         outcome.await.unwrap_or(Err(StoreError::Closed))
     }

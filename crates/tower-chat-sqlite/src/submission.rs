@@ -10,13 +10,13 @@ use rusqlite::Connection;
 use tower_chat_core::{
     ConversationKey,
     store::{
-        Pruned, Revision, StoreError,
+        Fork, Pruned, Revision, StoreError,
         author::{AppendError, Slot, Ticket, TicketSender, Write},
     },
     telemetry::Queued as Queuing,
 };
 
-use self::changes::{Delete, Describe, Fork, Prune, RewriteRows};
+use self::changes::{Delete, Describe, ForkAt, Prune, RewriteRows};
 use crate::{
     append::{self as statements, EncodedWrite, NotStored},
     byte_budget::{BudgetGuard, ByteBudget},
@@ -70,7 +70,7 @@ pub(crate) trait Work {
 pub(crate) enum Queued {
     Append(Append, TicketSender),
     Delete(Delete),
-    Fork(Fork),
+    Fork(ForkAt),
     Prune(Prune),
     Describe(Describe),
     Rewrite(RewriteRows),
@@ -250,7 +250,7 @@ impl Work for Queued {
                 heads.forget();
                 fork.outcome = refused(
                     seal_mark::admit(connection, None, false)
-                        .and_then(|_| fork::fork(connection, &fork.from, &fork.to)),
+                        .and_then(|_| fork::fork(connection, &fork.from, fork.before, &fork.to)),
                 )?;
                 Ok(Next::Done)
             }
@@ -285,7 +285,7 @@ impl Work for Queued {
         match self {
             Self::Append(append, _) => append.start_over(),
             Self::Delete(delete) => delete.outcome = Ok(false),
-            Self::Fork(fork) => fork.outcome = Ok(Revision::ABSENT),
+            Self::Fork(fork) => fork.outcome = Ok(Fork::ABSENT),
             Self::Prune(prune) => prune.outcome = Ok(Pruned::default()),
             Self::Describe(describe) => describe.outcome = Ok(0),
             Self::Rewrite(rewrite) => rewrite.outcome = Ok(Revision::ABSENT),

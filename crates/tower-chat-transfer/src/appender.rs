@@ -17,7 +17,8 @@ use std::{collections::HashSet, mem, sync::Arc, time::SystemTime};
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
     store::{
-        HistoryStore, Lease, LeaseEnd, OpenRun, Revision, RunActivity, ServiceIdChange, StoreError,
+        HistoryStore, Lease, LeaseEnd, OpenRun, Parent, Revision, RunActivity, ServiceIdChange,
+        StoreError,
         author::{Close, Staged, ToolRecord, Write},
     },
 };
@@ -50,6 +51,8 @@ pub(crate) struct Appender<'a> {
     revision: Revision,
     /// The time at which the conversation was created in the source.
     created_at: SystemTime,
+    /// The parent of the conversation in the source, if it is a branch.
+    parent: Option<Parent>,
     pub(crate) runs: Runs,
     /// The runs that have messages at the target, or in added writes.
     with_messages: HashSet<RunId>,
@@ -91,12 +94,14 @@ impl<'a> Appender<'a> {
         key: &ConversationKey,
         revision: Revision,
         created_at: SystemTime,
+        parent: Option<Parent>,
     ) -> Self {
         Self {
             store,
             key: key.clone(),
             revision,
             created_at,
+            parent,
             runs: Runs::default(),
             with_messages: HashSet::new(),
             last_run: None,
@@ -321,7 +326,8 @@ impl<'a> Appender<'a> {
     }
 
     fn push(&mut self, write: Write, bytes: usize) {
-        self.writes.push(write);
+        let is_first = write.expected() == Revision::ABSENT;
+        self.writes.push(if is_first { write.with_parent(self.parent.clone()) } else { write });
         self.bytes += bytes;
     }
 

@@ -46,7 +46,7 @@
 //!
 //! - the sequence numbers of a conversation whose oldest messages were pruned, because the target
 //!   numbers the messages from 1;
-//! - the runs of a conversation that [`fork`] has created. The directory of the source has no rows
+//! - the runs of a conversation that [`fork_at`] has created. The directory of the source has no rows
 //!   for the copied runs. The target gets a row for each of these runs, without usage and with the
 //!   time of the copy;
 //! - the mode of the last run, if no row of a run contains it.
@@ -76,7 +76,7 @@
 //! conversation. A conversation that has changed is read again, and written again after the line
 //! `abandoned`. Times are in milliseconds since 1970.
 //!
-//! [`fork`]: tower_chat_core::store::Maintenance::fork
+//! [`fork_at`]: tower_chat_core::store::Maintenance::fork_at
 
 mod appender;
 mod comparison;

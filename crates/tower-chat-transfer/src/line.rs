@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 use tower_chat_core::{
     ConversationKey, MessageId, PersistenceMode, RunId, ToolResult, format,
     store::{
-        Description, Lease, LeaseEnd, ModelUsage, OpenRun, RunSummary, SequencePosition,
+        Description, Lease, LeaseEnd, ModelUsage, OpenRun, Parent, RunSummary, SequencePosition,
         ServiceIdChange, UsageSum,
         author::{RecordedResult, ToolRecord, milliseconds},
     },
@@ -75,6 +75,8 @@ pub(crate) struct ConversationLine {
     pub(crate) last_message: u64,
     #[serde(default, skip_serializing_if = "Description::is_empty")]
     description: Description,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    parent: Option<Parent>,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -204,6 +206,7 @@ impl ConversationLine {
             pruned: beginning.pruned,
             last_message: beginning.visible,
             description: beginning.description.clone(),
+            parent: beginning.parent.clone(),
         }
     }
 
@@ -230,6 +233,7 @@ impl ConversationLine {
             pruned: self.pruned,
             visible: self.last_message,
             description: within_bounds(&self.description).map_err(|error| error.to_string())?,
+            parent: self.parent,
         })
     }
 }

@@ -141,6 +141,7 @@ impl<'a> Reader<'a> {
             pruned: head.pruned,
             visible: self.moment.visible(),
             description: summary.description.clone(),
+            parent: summary.parent.clone(),
         }
     }
 

@@ -348,6 +348,9 @@ pub enum Difference {
     /// The descriptions differ. A transfer sets the description only if the target never had one.
     #[error("the target has another description")]
     Description,
+    /// The parents differ: one of the conversations is a branch of another conversation.
+    #[error("the target is not a branch of the same conversation")]
+    Parent,
     /// The service ids differ. The target keeps its own service id if no messages were added.
     #[error("the target has another service id")]
     ServiceId,

@@ -4,7 +4,7 @@ use std::{sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
     Message, PersistenceMode, format,
-    store::{Description, OpenRun, RunSummary, author::ToolRecord},
+    store::{Description, OpenRun, Parent, RunSummary, author::ToolRecord},
 };
 
 use crate::Counts;
@@ -24,6 +24,7 @@ pub(crate) struct Beginning {
     /// The sequence number of the last visible message.
     pub(crate) visible: u64,
     pub(crate) description: Description,
+    pub(crate) parent: Option<Parent>,
 }
 
 /// A record of a conversation: a run, a message, a row of the record of tool calls, or the open

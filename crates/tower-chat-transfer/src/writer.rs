@@ -78,7 +78,8 @@ impl<'a> Writer<'a> {
                 Comparison::with_nothing()
             }
         };
-        let mut appender = Appender::new(store, key, target.revision(), source.created_at);
+        let mut appender =
+            Appender::new(store, key, target.revision(), source.created_at, source.parent.clone());
         appender.set_open_run(target.open_run().map(|open| open.run));
         loop {
             match target.next_run().await {
@@ -428,6 +429,7 @@ impl<'a> Writer<'a> {
         add(counted != (source.runs, source.last_mode), Difference::RunCount);
         add(!self.appender.runs.are(&runs), Difference::Runs);
         add(summary.description != source.description, Difference::Description);
+        add(summary.parent != source.parent, Difference::Parent);
         add(head.service_id != source.service_id, Difference::ServiceId);
         Ok(differences)
     }

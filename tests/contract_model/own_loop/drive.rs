@@ -213,7 +213,7 @@ async fn drive(case: &Case, fault: Option<Fault>) -> Result<(), String> {
         }
         if turn.forks {
             let copy = ConversationKey::new("alice", format!("copy {number}"));
-            store.fork(&key(), &copy).await.map_err(|error| error.to_string())?;
+            store.fork_at(&key(), None, &copy).await.map_err(|error| error.to_string())?;
             let answer = own.continue_in(copy, &request).await;
             answer.map_err(|error| format!("the copy of turn {number}: {error}"))?;
         }

@@ -111,7 +111,7 @@ async fn step(store: &Cache, dice: &mut Dice, tickets: &mut Vec<Ticket>) {
     let (key, other) = if dice.roll(4) == 0 { (other, key) } else { (key, other) };
     match dice.roll(20) {
         0 => drop(store.delete(&key).await.unwrap()),
-        1 => drop(store.fork(&key, &other).await),
+        1 => drop(store.fork_at(&key, None, &other).await),
         2 => tickets.clear(),
         3 => {
             for ticket in tickets.drain(..) {

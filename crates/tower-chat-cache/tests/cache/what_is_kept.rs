@@ -159,7 +159,7 @@ async fn a_fork_is_read_from_its_new_conversation() {
     store.head(&key()).await.unwrap();
     store.head(&copy).await.unwrap();
     append(&store, write(Revision::ABSENT, &["1"])).await.unwrap();
-    let at = store.fork(&key(), &copy).await.unwrap();
+    let at = store.fork_at(&key(), None, &copy).await.unwrap().revision;
     assert_eq!(store.load(&copy).await.unwrap().head.revision, at);
     assert_eq!(store.head(&copy).await.unwrap().revision, at);
     assert_eq!(texts(&store).await, ["1"]);

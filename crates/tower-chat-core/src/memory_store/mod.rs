@@ -15,8 +15,8 @@ use crate::{
     ConversationKey, RunId,
     store::{
         CallSelection, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
-        Description, Directory, Head, History, HistoryStore, InvocationQuery, Invocations, Journal,
-        Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
+        Description, Directory, Fork, Head, History, HistoryStore, InvocationQuery, Invocations,
+        Journal, Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
         StoreHandle, ToolCallQueries, ToolTotals, UsageQuery, UsageTotals,
         author::{AppendError, DirectoryEntry, OpenRunContent, Slot, Ticket, UsageReport, Write},
     },
@@ -190,22 +190,23 @@ impl Journal for MemoryStore {
 
 #[async_trait]
 impl Maintenance for MemoryStore {
-    async fn fork(
+    async fn fork_at(
         &self,
         from: &ConversationKey,
+        before: Option<u64>,
         to: &ConversationKey,
-    ) -> Result<Revision, StoreError> {
+    ) -> Result<Fork, StoreError> {
         let conversations = &mut self.open_state()?.conversations;
         if conversations.contains_key(to) {
             return Err(StoreError::Exists { key: to.clone() });
         }
         let Some(stored) = conversations.get(from).filter(|stored| stored.is_visible()) else {
-            return Ok(Revision::ABSENT);
+            return Ok(Fork::ABSENT);
         };
-        let fork = stored.fork();
+        let (fork, position) = stored.fork(from, before);
         let revision = fork.history.head.revision;
         conversations.insert(to.clone(), fork);
-        Ok(revision)
+        Ok(Fork::new(revision, position))
     }
 
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {

@@ -15,8 +15,8 @@ use crate::{
         ConversationRows, ConversationSummary, Head, History, InvocationQuery, Keep, OpenRun,
         Pruned, Revision, Rewrite, SequencePosition, StoreError,
         author::{
-            CallState, Changes, Decision, DirectoryEntry, LAST_SEQUENCE, Lookup, OpenRunContent,
-            Pruning, ToolRecord, Write, decide,
+            CallState, Changes, Decision, DirectoryEntry, Forking, LAST_SEQUENCE, Lookup,
+            OpenRunContent, Pruning, ToolRecord, Write, decide,
         },
     },
 };
@@ -61,18 +61,32 @@ impl Stored {
         self.directory.summary(key.clone(), &self.head())
     }
 
-    /// Returns a copy of the visible part of this conversation, with its own incarnation.
-    pub(super) fn fork(&self) -> Self {
-        let mut fork = Self::new(self.directory.fork(SystemTime::now()));
-        fork.history.extend(self.history.messages.iter().cloned());
-        fork.history.head.pruned = self.history.head.pruned;
+    /// Returns a copy of the visible turns that end before a message, or of all turns. Also returns
+    /// the position in this conversation at which the copy ends.
+    pub(super) fn fork(&self, key: &ConversationKey, before: Option<u64>) -> (Self, u64) {
+        let mut forking = Forking::new(&self.history.head, before);
+        for (sequence, message) in self.history.numbered() {
+            if let Some(id) = message.id {
+                forking.see_message(sequence, id.run);
+            }
+        }
+        self.tools.values().for_each(|row| forking.see_record(row));
+        let end = forking.end();
+        let pruned = self.history.head.pruned;
+        let count = usize::try_from(end.position.saturating_sub(pruned)).unwrap_or(usize::MAX);
+        let mut fork = Self::new(self.directory.fork(key, &end, SystemTime::now()));
+        fork.history.extend(self.history.messages.iter().take(count).cloned());
+        // The numbers of a copy without messages begin with 1.
+        if count > 0 {
+            fork.history.head.pruned = pruned;
+        }
         fork.history.head.revision = Revision {
             incarnation: RunId::new().random_half().max(1),
-            sequence: self.last_visible(),
+            sequence: fork.last_visible(),
         };
-        let rows = self.tools.iter().map(|(call, row)| (*call, row.clone().in_copy()));
-        fork.tools = rows.collect();
-        fork
+        let rows = self.tools.iter().filter(|(call, _)| call.sequence <= end.position);
+        fork.tools = rows.map(|(call, row)| (*call, row.clone().in_copy())).collect();
+        (fork, end.position)
     }
 
     /// Deletes the oldest runs.

@@ -10,6 +10,7 @@
 //! | stages the writes of open runs, and commits or discards them | [`Staged`], [`Close`], [`OpenRunContent`] |
 //! | answers queries from the directory | [`DirectoryEntry`], [`UsageReport`], [`ConversationPage::of_all`](super::ConversationPage::of_all), [`MessagePage::of`](super::MessagePage::of) |
 //! | prunes old runs | [`Pruning`], [`Cut`] |
+//! | copies a conversation up to the end of a turn | [`Forking`], [`ForkEnd`], [`ToolRecord::in_copy`] |
 //! | changes conversations in tasks of a runtime, in order within each conversation | [`TaskQueue`] |
 //! | repeats requests while its server is unreachable | [`Retry`] |
 //! | refuses numbers that are out of range | [`LAST_SEQUENCE`], [`Head::check_range`](super::Head::check_range), [`Write::check_range`] |
@@ -28,6 +29,7 @@ pub use super::{
     decide::{CallState, Changes, Decision, Lookup, decide},
     directory::{DirectoryEntry, UsageReport},
     error::AppendError,
+    fork::{ForkEnd, Forking},
     history::HistoryMemo,
     journal::{Claim, Close, OpenRunContent, Staged},
     prune::{Cut, Pruning},

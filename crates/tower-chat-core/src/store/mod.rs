@@ -7,6 +7,7 @@ mod capability;
 mod decide;
 mod directory;
 mod error;
+mod fork;
 mod handle;
 mod history;
 mod invocations;
@@ -34,11 +35,12 @@ pub use self::{
     capability::{Capability, Directory, Journal, Maintenance, ToolCallQueries},
     directory::{
         ConversationPage, ConversationQuery, ConversationState, ConversationSummary, Description,
-        DescriptionPatch, DescriptionTooLarge, DirectoryCursor, MessagePage, ModelUsage,
+        DescriptionPatch, DescriptionTooLarge, DirectoryCursor, MessagePage, ModelUsage, Parent,
         ParseCursorError, RunActivity, RunSummary, UnreadableConversation, UsageGroup,
         UsageGrouping, UsageQuery, UsageSum, UsageTotals, UtcDay,
     },
     error::{Conflict, StoreError},
+    fork::Fork,
     handle::{OutboxFull, StoreHandle},
     history::{Head, History},
     invocations::{

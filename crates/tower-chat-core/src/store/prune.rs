@@ -265,7 +265,7 @@ impl Pruning {
 
 /// Returns the largest sequence number, at most `wanted`, after which a cut divides none of these
 /// ranges of sequence numbers. The ranges are sorted by their last number, in descending order.
-fn between(whole: &[(u64, u64)], wanted: u64) -> u64 {
+pub(super) fn between(whole: &[(u64, u64)], wanted: u64) -> u64 {
     let mut cut = wanted;
     for (first, last) in whole {
         if *last <= cut {

@@ -129,7 +129,7 @@ impl ToolRecord {
 }
 
 impl ToolRecord {
-    /// Returns the row that a [`fork`](crate::store::Maintenance::fork) writes. An approval belongs
+    /// Returns the row that a [`fork_at`](crate::store::Maintenance::fork_at) writes. An approval belongs
     /// to one conversation. Therefore a call that waits for approval becomes a rejected call in the
     /// copy.
     #[must_use]

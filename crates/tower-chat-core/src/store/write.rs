@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::{
-    ModelUsage, Revision, RunActivity,
+    ModelUsage, Parent, Revision, RunActivity,
     author::{Claim, Close, Staged, ToolRecord},
 };
 use crate::{ConversationKey, Message, MessageId, RunId};
@@ -45,6 +45,7 @@ struct Content {
     /// Whether the write is the first of an attempt at its run.
     begins_attempt: bool,
     activity: Option<RunActivity>,
+    parent: Option<Parent>,
     is_sealed: bool,
 }
 
@@ -85,6 +86,7 @@ impl Write {
             staged: None,
             begins_attempt: false,
             activity,
+            parent: None,
             is_sealed: false,
         }))
     }
@@ -114,6 +116,15 @@ impl Write {
     #[must_use]
     pub fn without_activity(mut self) -> Self {
         Arc::make_mut(&mut self.0).activity = None;
+        self
+    }
+
+    /// Sets the [parent](Parent) of the conversation, if this write creates the conversation. The
+    /// directory then lists the conversation among the branches of the parent. A write to an existing
+    /// conversation does not change its parent.
+    #[must_use]
+    pub fn with_parent(mut self, parent: Option<Parent>) -> Self {
+        Arc::make_mut(&mut self.0).parent = parent;
         self
     }
 
@@ -236,6 +247,11 @@ impl Write {
     /// [`without_activity`](Self::without_activity).
     pub fn activity(&self) -> Option<&RunActivity> {
         self.0.activity.as_ref()
+    }
+
+    /// Returns the parent of the conversation that this write creates.
+    pub fn parent(&self) -> Option<&Parent> {
+        self.0.parent.as_ref()
     }
 
     /// Returns the usage that the write adds to its run. A write without messages adds no usage,

@@ -13,8 +13,8 @@ use crate::{
     ConversationKey, RunId,
     store::{
         CallSelection, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
-        Description, Directory, Head, History, HistoryStore, InvocationQuery, Invocations, Journal,
-        Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
+        Description, Directory, Fork, Head, History, HistoryStore, InvocationQuery, Invocations,
+        Journal, Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
         ToolCallQueries, ToolTotals, UsageQuery, UsageTotals,
         author::{Close, OpenRunContent, Slot, StoreWrapper, Ticket, Write},
     },
@@ -173,12 +173,14 @@ impl<S: HistoryStore> Journal for TracedStore<S> {
 
 #[async_trait]
 impl<S: HistoryStore> Maintenance for TracedStore<S> {
-    async fn fork(
+    async fn fork_at(
         &self,
         from: &ConversationKey,
+        before: Option<u64>,
         to: &ConversationKey,
-    ) -> Result<Revision, StoreError> {
-        traced(self.open("fork", Some(from)), self.inner_store().fork(from, to), |_| None).await
+    ) -> Result<Fork, StoreError> {
+        let open = self.open("fork", Some(from));
+        traced(open, self.inner_store().fork_at(from, before, to), |_| None).await
     }
 
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {

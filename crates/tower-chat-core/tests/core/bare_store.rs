@@ -93,7 +93,7 @@ async fn assert_has_no_capability(store: &dyn HistoryStore) {
         [missing(store.invocations(&calls).await), missing(store.tool_totals(&calls).await)];
     assert_eq!(of_calls, [Capability::ToolCallQueries; 2]);
     let of_maintenance = [
-        missing(store.fork(key, key).await),
+        missing(store.fork_at(key, None, key).await),
         missing(store.prune(key, Keep::Messages(1)).await),
         missing(store.scopes(None, 1).await),
         missing(store.rows(key).await),

@@ -68,7 +68,7 @@ async fn all_of_it_is_returned() {
     let expected = parts(&plain, &key()).await;
     assert_eq!(parts(&store, &key()).await, expected);
     let copy = ConversationKey::new("alice", "copy");
-    store.fork(&key(), &copy).await.unwrap();
+    store.fork_at(&key(), None, &copy).await.unwrap();
     let (messages, record, _) = expected;
     // The calls of a copy do not wait for approval.
     assert_eq!(parts(&store, &copy).await, (messages, record, Vec::new()));

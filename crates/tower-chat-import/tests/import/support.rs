@@ -155,7 +155,7 @@ async fn check_stored(
     );
 
     let copy = ConversationKey::new("gone on with", expected.id);
-    history.fork(&key, &copy).await.unwrap();
+    history.fork_at(&key, None, &copy).await.unwrap();
     continue_conversation(history, &copy).await;
     assert_eq!(store(history, &copy, conversation).await.unwrap(), ImportOutcome::Unchanged);
 }

@@ -67,7 +67,7 @@ pub(super) async fn admit(
         Ok(turn) => Ok(Admitted { conversation, turn, branch: None }),
         Err(_) if settings.policy.concurrent_runs == ConcurrentRuns::Branch => {
             let branch = branch_of(&key, run);
-            match settings.store.fork(&key, &branch).await {
+            match settings.store.fork_at(&key, None, &branch).await {
                 // An earlier attempt at the run has created the branch.
                 Ok(_) | Err(StoreError::Exists { .. }) => {}
                 Err(source) => return Err(PersistenceError::NotLoaded { key, source }),

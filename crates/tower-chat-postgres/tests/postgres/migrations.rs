@@ -29,7 +29,8 @@ const WITHOUT_DIRECTORY: &str = "
     ALTER TABLE {schema}.conversations DROP COLUMN active_hour, DROP COLUMN last_active,
         DROP COLUMN created, DROP COLUMN runs, DROP COLUMN last_run,
         DROP COLUMN runs_without_open, DROP COLUMN last_run_without_open, DROP COLUMN mode,
-        DROP COLUMN title, DROP COLUMN metadata, DROP COLUMN description_version;";
+        DROP COLUMN title, DROP COLUMN metadata, DROP COLUMN description_version,
+        DROP COLUMN parent_scope, DROP COLUMN parent_conversation, DROP COLUMN parent_position;";
 
 const REVISION: Revision = Revision { incarnation: 7, sequence: 1 };
 

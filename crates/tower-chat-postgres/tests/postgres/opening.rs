@@ -123,7 +123,7 @@ async fn with_row_level_security_a_transaction_sees_the_scope_that_it_names() {
     // tables.
     let store = PostgresStore::options().with_schema(&schema).connect(&address).await.unwrap();
     let fork = ConversationKey::new("bob", "fork");
-    store.fork(&ConversationKey::new("alice", "mine"), &fork).await.unwrap();
+    store.fork_at(&ConversationKey::new("alice", "mine"), None, &fork).await.unwrap();
     assert_eq!(texts(&store, &fork).await, ["alice"]);
 
     let schema = quoted(&schema);

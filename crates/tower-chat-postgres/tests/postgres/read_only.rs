@@ -40,9 +40,9 @@ async fn a_connection_that_only_reads_is_not_kept_for_the_next_write() {
     append(&store, second).await.unwrap();
 
     let store = taken_over(options.clone()).await;
-    let error = store.fork(&one, &other).await.unwrap_err();
+    let error = store.fork_at(&one, None, &other).await.unwrap_err();
     assert!(matches!(error, StoreError::ReadOnly), "{error:?}");
-    store.fork(&one, &other).await.unwrap();
+    store.fork_at(&one, None, &other).await.unwrap();
     assert_eq!(texts(&store, &other).await, ["1", "2"]);
 
     let store = taken_over(options).await;

@@ -47,8 +47,10 @@ async fn tables_of_an_older_version_are_marked_if_they_hold_sealed_data() {
             let first = Write::new(key("c"), id, Revision::ABSENT, [message.clone().into()])
                 .with_service_id(change.clone());
             append(&store, first).await.unwrap();
-            let sql =
-                "DROP TABLE {schema}.store_marks; UPDATE {schema}.schema_version SET version = 6";
+            let sql = "DROP TABLE {schema}.store_marks;
+                ALTER TABLE {schema}.conversations DROP COLUMN parent_scope,
+                    DROP COLUMN parent_conversation, DROP COLUMN parent_position;
+                UPDATE {schema}.schema_version SET version = 6";
             let client = raw(&address).await;
             client.batch_execute(&sql.replace("{schema}", &quoted(&schema))).await.unwrap();
             let store = options.connect(&address).await.unwrap();

@@ -117,7 +117,8 @@ async fn two_messages(store: &PostgresStore, name: &str) {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_copy_that_is_not_answered_is_made_again() {
     let work = async |store: &PostgresStore, name: &str| {
-        store.fork(&key(name), &key(&format!("copy {name}"))).await.unwrap().sequence
+        let copy = key(&format!("copy {name}"));
+        store.fork_at(&key(name), None, &copy).await.unwrap().position
     };
     let (other, found) = silent_at_each_question(two_messages, work).await;
     for (after, sequence) in found.into_iter().enumerate() {

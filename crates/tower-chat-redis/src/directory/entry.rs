@@ -4,7 +4,7 @@ use std::{collections::HashMap, time::SystemTime};
 
 use tower_chat_core::{
     ConversationKey, PersistenceMode, Usage,
-    store::{ConversationSummary, Description, Head, StoreError, UsageSum},
+    store::{ConversationSummary, Description, Head, Parent, StoreError, UsageSum},
 };
 
 use super::{run_row::RunRow, time, unreadable};
@@ -33,6 +33,8 @@ pub(crate) struct Entry {
     usage: UsageSum,
     pub(crate) description: Description,
     pub(crate) description_version: u64,
+    /// The parent, if the conversation is a branch.
+    parent: Option<Parent>,
 }
 
 impl EntryFields {
@@ -71,6 +73,12 @@ impl EntryFields {
             }
             Some(_) | None => Description::new(),
         };
+        let parent = match self.fields.get(&b"parent"[..]) {
+            Some(json) if !json.is_empty() => {
+                serde_json::from_slice(json).map_err(|error| format!("its parent: {error}"))?
+            }
+            Some(_) | None => None,
+        };
         let has_version = self.fields.contains_key(&b"version"[..]);
         Ok(Entry {
             created_at: time(self.number("created")?)?,
@@ -82,6 +90,7 @@ impl EntryFields {
             usage: read_counts(self.text("usage").unwrap_or_default())?,
             description,
             description_version: if has_version { self.number("version")? } else { 0 },
+            parent,
         })
     }
 
@@ -108,6 +117,7 @@ impl Entry {
         summary.runs = self.runs;
         summary.usage = self.usage;
         summary.last_mode = self.last_mode;
+        summary.parent = self.parent.clone();
         summary
     }
 
@@ -129,6 +139,12 @@ pub(super) fn mode(text: &str) -> Result<Option<PersistenceMode>, String> {
         "" | "-" => Ok(None),
         text => text.parse().map(Some).map_err(|error| format!("{error}")),
     }
+}
+
+/// Returns the stored form of the parent of a branch.
+pub(crate) fn write_parent(parent: &Parent) -> String {
+    // Texts and a number can always be written as JSON.
+    serde_json::to_string(parent).unwrap_or_default()
 }
 
 /// Converts counts to the texts with which the scripts compute sums.

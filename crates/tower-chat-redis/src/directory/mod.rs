@@ -27,7 +27,7 @@ use tower_chat_core::{
 pub(crate) use self::{
     adopt::adopt,
     describe::set_description,
-    entry::{Entry, write_counts},
+    entry::{Entry, write_counts, write_parent},
     scopes::{all as all_scopes, scopes_after},
 };
 use self::{

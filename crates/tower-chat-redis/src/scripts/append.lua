@@ -40,6 +40,9 @@ at = first_row + 4 * row_count
 local is_told, told_at, began_at = take() == '1', take(), take()
 local mode, usage_count = take(), tonumber(take())
 local before_usage = at
+-- The parent of a new conversation in JSON, or ''.
+at = at + 8 * usage_count
+local parent = take()
 
 local found = redis.call('HMGET', head, 'format', 'incarnation', 'sequence', 'visible', 'run',
     'attempt', 'holder', 'staged_service_id', 'expires', 'writes', 'pruned', 'token')
@@ -212,6 +215,9 @@ all('ZREM', pending, answered)
 if not is_there then
     redis.call('UNLINK', directory)
     redis.call('HSET', directory, 'of', token, 'created', began_at)
+    if parent ~= '' then
+        redis.call('HSET', directory, 'parent', parent)
+    end
 end
 all('HSET', directory, entry)
 all('HDEL', directory, entry_unset)

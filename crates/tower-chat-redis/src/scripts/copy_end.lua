@@ -7,6 +7,7 @@ local pruned = ARGV[10]
 -- The time of the copy, and the directory entry of the original.
 local made_at, mode, runs, last_run, version, description =
     ARGV[11], ARGV[12], ARGV[13], ARGV[14], ARGV[15], ARGV[16]
+local parent = ARGV[17]
 local directory = KEYS[10]
 local found = redis.call('HMGET', head, 'format', 'life')
 if found[1] then
@@ -33,7 +34,7 @@ redis.call('HSET', head, 'format', '1', 'incarnation', incarnation, 'sequence', 
 redis.call('UNLINK', directory)
 redis.call('HSET', directory, 'of', token, 'created', made_at, 'active', made_at, 'mode', mode,
     'runs', runs, 'last', last_run, 'version', version, 'description', description,
-    'usage', '0 0 0 0 0 0 -')
+    'parent', parent, 'usage', '0 0 0 0 0 0 -')
 for part = 2, 5 do
     if redis.call('EXISTS', KEYS[part + 4]) == 1 then
         redis.call('RENAME', KEYS[part + 4], KEYS[part])

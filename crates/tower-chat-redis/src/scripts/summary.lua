@@ -27,6 +27,6 @@ if with_runs then
     entry = redis.call('HGETALL', directory)
 else
     entry = pick(directory, { 'of', 'created', 'active', 'mode', 'runs', 'last', 'runs_before',
-        'last_before', 'usage', 'version', 'description' })
+        'last_before', 'usage', 'version', 'description', 'parent' })
 end
 return { 'summary', fields, seen and 'whole' or 'damaged', string.format('%.0f', waiting), entry }

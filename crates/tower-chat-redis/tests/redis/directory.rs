@@ -132,7 +132,7 @@ async fn a_conversation_of_an_older_release_gets_its_entry_when_it_is_first_writ
     assert_eq!((now.messages, now.runs, now.created_at), (2, 2, at(2_000)));
 
     fixture.old("original").await;
-    fixture.store.fork(&key("original"), &key("copy")).await.unwrap();
+    fixture.store.fork_at(&key("original"), None, &key("copy")).await.unwrap();
     assert_eq!(fixture.summary("copy").await.runs, 2);
 }
 

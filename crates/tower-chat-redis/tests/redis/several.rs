@@ -132,8 +132,8 @@ async fn a_hundred_thousand_messages_are_appended_to_loaded_and_copied() {
     let loaded = texts(&store, &long).await;
     assert_eq!(loaded.len(), LONG + 6);
     assert!(loaded.iter().take(LONG).enumerate().all(|(number, text)| *text == number.to_string()));
-    let copied = store.fork(&long, &key("copy")).await.unwrap();
-    assert_eq!(copied.sequence as usize, LONG + 6);
+    let copied = store.fork_at(&long, None, &key("copy")).await.unwrap();
+    assert_eq!(copied.position as usize, LONG + 6);
     assert!(texts(&store, &key("copy")).await == loaded, "the copy differs");
     let of_copy = names(&mut connection, &format!("{prefix}:{{scope/copy}}")).await;
     assert_eq!(of_copy.len(), 3, "no temporary key remains: {of_copy:?}");
@@ -175,7 +175,7 @@ async fn a_record_that_is_read_in_pages_comes_whole_and_in_order() {
         let totals = store.tool_totals(&query).await.unwrap();
         assert_eq!(totals[0].calls, MESSAGES * u64::from(CALLS));
     }
-    store.fork(&key, &crate::common::key("copy")).await.unwrap();
+    store.fork_at(&key, None, &crate::common::key("copy")).await.unwrap();
     let copied =
         store.invocations(&InvocationQuery::of(&crate::common::key("copy"))).await.unwrap();
     assert_eq!(copied.found.len(), expected.len());
@@ -222,7 +222,7 @@ async fn forking_through_a_proxy() -> (String, RedisStore, Proxy, RedisStore) {
     let (proxy, address) = Proxy::start(&address()).await;
     let forking = options.connect(&address).await.unwrap();
     append(&store, write(&key("first"), Revision::ABSENT, &["a"])).await.unwrap();
-    forking.fork(&key("first"), &key("first copy")).await.unwrap();
+    forking.fork_at(&key("first"), None, &key("first copy")).await.unwrap();
     (prefix, store, proxy, forking)
 }
 
@@ -243,7 +243,7 @@ async fn a_fork_that_comes_too_late_leaves_nothing_behind() {
     };
     let mut expected = left(&mut connection).await;
     let asked = proxy.asked();
-    let error = forking.fork(&key("from"), &key("there")).await.unwrap_err();
+    let error = forking.fork_at(&key("from"), None, &key("there")).await.unwrap_err();
     assert!(matches!(error, StoreError::Exists { .. }), "{error:?}");
     // The last of these requests checks whether the target exists. The earlier requests read the
     // mark of sealed data.
@@ -254,7 +254,7 @@ async fn a_fork_that_comes_too_late_leaves_nothing_behind() {
     // of the temporary keys, the addition to the list, and the rename. The proxy delays the rename.
     proxy.hold_the_question_after(about_the_store + 6);
     let (from, meanwhile) = (key("from"), key("meanwhile"));
-    let (forked, ()) = tokio::join!(forking.fork(&from, &meanwhile), async {
+    let (forked, ()) = tokio::join!(forking.fork_at(&from, None, &meanwhile), async {
         proxy.held().await;
         assert_eq!(names(&mut connection, &format!("{prefix}:*copy")).await.len(), 1);
         append(&store, write(&meanwhile, Revision::ABSENT, &["c"])).await.unwrap();
@@ -276,7 +276,7 @@ async fn a_fork_is_never_made_of_two_conversations() {
     // replaces the original with another conversation that has the same number of writes.
     proxy.hold_the_question_after(3);
     let copy = key("copy");
-    let (forked, ()) = tokio::join!(forking.fork(&from, &copy), async {
+    let (forked, ()) = tokio::join!(forking.fork_at(&from, None, &copy), async {
         proxy.held().await;
         store.delete(&from).await.unwrap();
         append(&store, write(&from, Revision::ABSENT, &["new"])).await.unwrap();

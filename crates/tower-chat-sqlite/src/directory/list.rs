@@ -8,7 +8,7 @@ use tower_chat_core::{
     ConversationKey, PersistenceMode,
     store::{
         ConversationPage, ConversationQuery, ConversationState, ConversationSummary, Description,
-        DirectoryCursor, Head, MessagePage, Revision, StoreError, UnreadableConversation,
+        DirectoryCursor, Head, MessagePage, Parent, Revision, StoreError, UnreadableConversation,
         author::milliseconds,
     },
 };
@@ -24,7 +24,7 @@ use crate::{
 /// The columns that [`Entry::read`] reads. The table `conversations` has the alias `c`.
 const COLUMNS: &str =
     "c.id, c.scope, c.conversation, ifnull(c.created, 0), c.runs, c.mode, c.title,
-    c.metadata, c.description_version";
+    c.metadata, c.description_version, c.parent_scope, c.parent_conversation, c.parent_position";
 
 /// Returns the summary of a conversation, from one snapshot; `None` if the conversation does not
 /// exist.
@@ -112,6 +112,10 @@ fn statement(query: &ConversationQuery) -> (String, Vec<Value>) {
     if let Some(after) = &query.after {
         bound(" AND c.active_hour <= ?", hour(after.last_active_milliseconds()));
     }
+    if let Some(parent) = &query.parent {
+        bound(" AND c.parent_scope = ?", parent.scope().to_owned().into());
+        bound(" AND c.parent_conversation = ?", parent.id().to_owned().into());
+    }
     sql.push_str(" ORDER BY c.active_hour DESC, active DESC, c.scope, c.conversation");
     (sql, values)
 }
@@ -142,7 +146,7 @@ impl Entry {
             Ok(title) => title,
             Err(error) => return unreadable(format!("its title: {error}")),
         };
-        let (Some(created), Some(active)) = (time(row.get(3)?), time(row.get(9)?)) else {
+        let (Some(created), Some(active)) = (time(row.get(3)?), time(row.get(12)?)) else {
             return unreadable("its times are out of range".to_owned());
         };
         let head = Head::new(Revision::ABSENT);
@@ -154,6 +158,11 @@ impl Entry {
         let mode: Option<String> = row.get(5)?;
         // A mode that only a newer release knows is ignored.
         summary.last_mode = mode.and_then(|mode| mode.parse::<PersistenceMode>().ok());
+        let parent: (Option<Arc<str>>, Option<Arc<str>>) = (row.get(9)?, row.get(10)?);
+        if let (Some(scope), Some(id)) = parent {
+            let position = row.get::<_, Option<i64>>(11)?.unwrap_or_default().cast_unsigned();
+            summary.parent = Some(Parent::new(ConversationKey::new(scope, id), position));
+        }
         Ok(Ok(Self { number: row.get(0)?, summary }))
     }
 

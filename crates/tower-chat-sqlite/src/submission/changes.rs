@@ -4,7 +4,7 @@
 use tokio::sync::oneshot;
 use tower_chat_core::{
     ConversationKey,
-    store::{Description, Keep, Pruned, Revision, Rewrite, StoreError, author::Slot},
+    store::{Description, Fork, Keep, Pruned, Revision, Rewrite, StoreError, author::Slot},
 };
 
 use super::{Queued, Submission};
@@ -17,11 +17,12 @@ pub(crate) struct Delete {
 }
 
 #[derive(Debug)]
-pub(crate) struct Fork {
+pub(crate) struct ForkAt {
     pub(super) from: ConversationKey,
+    pub(super) before: Option<u64>,
     pub(super) to: ConversationKey,
-    pub(super) outcome: Result<Revision, StoreError>,
-    pub(super) reply: oneshot::Sender<Result<Revision, StoreError>>,
+    pub(super) outcome: Result<Fork, StoreError>,
+    pub(super) reply: oneshot::Sender<Result<Fork, StoreError>>,
 }
 
 #[derive(Debug)]
@@ -61,10 +62,11 @@ impl Submission {
     pub(crate) fn fork(
         slot: Slot,
         from: ConversationKey,
+        before: Option<u64>,
         to: ConversationKey,
-    ) -> (Self, oneshot::Receiver<Result<Revision, StoreError>>) {
+    ) -> (Self, oneshot::Receiver<Result<Fork, StoreError>>) {
         let (reply, outcome) = oneshot::channel();
-        let fork = Fork { from, to, outcome: Ok(Revision::ABSENT), reply };
+        let fork = ForkAt { from, before, to, outcome: Ok(Fork::ABSENT), reply };
         (Self::without_writes(slot, Queued::Fork(fork)), outcome)
     }
 

@@ -214,7 +214,7 @@ async fn exercise(what: &str, sql: &str, is_open: bool) {
             assert_eq!(rows(), before, "{what}: a prune that failed deleted nothing");
         }
     }
-    check(what, "fork", store.fork(&key, &super::key("copy")).await);
+    check(what, "fork", store.fork_at(&key, None, &super::key("copy")).await);
     if is_open {
         for close in [Close::Discard { visible: 6 }, Close::Commit] {
             let end = Write::new(
@@ -293,7 +293,7 @@ async fn a_fork_of_a_conversation_that_lacks_messages_makes_nothing() {
         let (fixture, _) = fixture(false).await;
         let sql = sql.replace("{c}", "2");
         fixture.other().execute_batch(&sql).unwrap();
-        let error = fixture.store.fork(&key("c"), &key("copy")).await.unwrap_err();
+        let error = fixture.store.fork_at(&key("c"), None, &key("copy")).await.unwrap_err();
         assert!(is_damage(&error), "{what}: {error:?}");
         assert_eq!(fixture.store.head(&key("copy")).await.unwrap().revision, Revision::ABSENT);
         assert_eq!(count(&fixture, "conversations"), 2, "{what}");

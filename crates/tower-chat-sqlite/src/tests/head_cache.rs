@@ -90,7 +90,7 @@ async fn the_next_append_sees_other_changes_of_this_store() {
 
     fixture.submit(vec![first("from", &["copied"])]).await.await.unwrap();
     fixture.store.delete(&key("c")).await.unwrap();
-    let forked = fixture.store.fork(&key("from"), &key("c")).await.unwrap();
+    let forked = fixture.store.fork_at(&key("from"), None, &key("c")).await.unwrap().revision;
     fixture.submit(vec![first("c", &["not there"])]).await.await.unwrap_err();
     fixture.submit(vec![write("c", run(2), forked, &["after"])]).await.await.unwrap();
     assert_eq!(fixture.texts(&key("c")).await, ["copied", "after"]);

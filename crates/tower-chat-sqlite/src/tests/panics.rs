@@ -64,7 +64,7 @@ async fn a_panic_in_any_other_change_is_an_error_of_that_change() {
     store.queue().writer().panics_at(key("boom"));
     assert_panicked(&store.delete(&key("boom")).await.unwrap_err());
     assert_panicked(&store.prune(&key("boom"), Keep::Messages(0)).await.unwrap_err());
-    assert_panicked(&store.fork(&key("boom"), &key("copy")).await.unwrap_err());
+    assert_panicked(&store.fork_at(&key("boom"), None, &key("copy")).await.unwrap_err());
     let turn = store.run_exclusively::<()>("rewrite", |_| panic!("made to panic")).await;
     assert_panicked(&turn.unwrap_err());
     assert_eq!(fixture.texts(&key("boom")).await, ["kept"]);

@@ -99,7 +99,7 @@ async fn a_body_that_an_older_release_changes_has_no_checksum_any_more() {
 async fn copies_and_messages_that_were_replaced_have_checksums_too() {
     let (_folder, path) = made().await;
     let store = SqliteStore::open(&path).await.unwrap();
-    store.fork(&key("c"), &key("copy")).await.unwrap();
+    store.fork_at(&key("c"), None, &key("copy")).await.unwrap();
     let at = store.head(&key("c")).await.unwrap().revision;
     let mut rewrite = Rewrite::new(key("c"), at);
     rewrite.messages = vec![(2, Message::user("paid 101"))];

@@ -45,7 +45,14 @@ async fn a_sealed_write_that_is_not_stored_is_tried_again_after_a_rollback() {
 /// Removes the mark of sealed data, so that the file is one of version 6.
 fn make_older(path: &Path) {
     let connection = Connection::open(path).unwrap();
-    connection.execute_batch("DROP TABLE store_marks; PRAGMA user_version = 6").unwrap();
+    let to_version_6 = "
+        DROP TABLE store_marks;
+        DROP INDEX branches;
+        ALTER TABLE conversations DROP COLUMN parent_position;
+        ALTER TABLE conversations DROP COLUMN parent_conversation;
+        ALTER TABLE conversations DROP COLUMN parent_scope;
+        PRAGMA user_version = 6;";
+    connection.execute_batch(to_version_6).unwrap();
 }
 
 fn envelope(role: Role) -> Message {

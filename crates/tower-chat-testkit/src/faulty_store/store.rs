@@ -6,8 +6,8 @@ use tower_chat_core::{
     ConversationKey, RunId,
     store::{
         CallSelection, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
-        Description, Directory, Head, History, HistoryStore, InvocationQuery, Invocations, Journal,
-        Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
+        Description, Directory, Fork, Head, History, HistoryStore, InvocationQuery, Invocations,
+        Journal, Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
         StoreHandle, ToolCallQueries, ToolTotals, UsageQuery, UsageTotals,
         author::{AppendError, OpenRunContent, Slot, Ticket, Write},
     },
@@ -154,13 +154,15 @@ impl<S: HistoryStore> Journal for FaultyStore<S> {
 
 #[async_trait]
 impl<S: HistoryStore> Maintenance for FaultyStore<S> {
-    async fn fork(
+    async fn fork_at(
         &self,
         from: &ConversationKey,
+        before: Option<u64>,
         to: &ConversationKey,
-    ) -> Result<Revision, StoreError> {
+    ) -> Result<Fork, StoreError> {
         let concerns = |held: &ConversationKey| held == from || held == to;
-        self.perform(Operation::Fork, concerns, self.inner_store().fork(from, to)).await
+        let effect = self.inner_store().fork_at(from, before, to);
+        self.perform(Operation::Fork, concerns, effect).await
     }
 
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {

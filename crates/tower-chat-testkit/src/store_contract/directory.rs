@@ -346,7 +346,7 @@ pub async fn a_fork_has_the_description_and_has_used_nothing(store: Store) {
     let mut open = StagedRun::new(&from, revision);
     stored(&store, open.text(staging(1), "staged").with_activity(activity(200, &[]))).await;
     let before = SystemTime::now() - std::time::Duration::from_millis(1);
-    store.fork(&from, &to).await.expect("the conversation is forked");
+    store.fork_at(&from, None, &to).await.expect("the conversation is forked");
     let copy = summary(&store, &to).await;
     assert_eq!(copy.description, description);
     assert_eq!((copy.messages, copy.runs, copy.usage), (2, 2, UsageSum::default()));

@@ -4,14 +4,14 @@ use serde_json::json;
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{
-        Capability, ConversationQuery, Description, Directory, DirectoryCursor, Revision,
-        UsageGroup, UsageGrouping, UsageQuery, UsageSum, UtcDay,
+        Capability, ConversationQuery, Description, Directory, DirectoryCursor, HistoryStore,
+        Maintenance, Parent, Revision, UsageGroup, UsageGrouping, UsageQuery, UsageSum, UtcDay,
     },
 };
 
 use super::{
     Store,
-    directory::{activity, id, object, sum_of, used, write_of},
+    directory::{activity, id, object, sum_of, summary, used, write_of},
     fixture::{StagedRun, at, key, lacks, staging, stored, write},
 };
 
@@ -266,4 +266,81 @@ pub async fn runs_are_listed_newest_first(store: Store) {
     let newest = store.runs(&key, None, 1).await.expect("the runs are read");
     assert_eq!(newest[0].began_at, at(60));
     assert_eq!(store.runs(&key, None, 0).await.expect("the runs are read"), []);
+}
+
+/// A branch has its parent and the position of the fork, and a query finds the branches of a
+/// conversation, even after the conversation was deleted.
+pub async fn branches_are_found_by_their_parent(store: Store) {
+    if lacks(&store, &[Capability::Maintenance]) {
+        return;
+    }
+    let [from, other, first, second, nested] =
+        ["from", "other", "first", "second", "nested"].map(key);
+    for parent in [&from, &other] {
+        let mut revision = Revision::ABSENT;
+        for (text, time) in [("a", 10), ("b", 20), ("c", 30)] {
+            let turn = write(parent, revision, &[text]).with_activity(activity(time, &[]));
+            revision = stored(&store, turn).await;
+        }
+    }
+    for (parent, before, branch) in [
+        (&from, Some(1), &first),
+        (&from, Some(3), &second),
+        (&second, None, &nested),
+        (&other, None, &key("of the other")),
+    ] {
+        store.fork_at(parent, before, branch).await.expect("the conversation is forked");
+    }
+    assert_eq!(summary(&store, &from).await.parent, None);
+    let expected = [(&first, &from, 0, 0), (&second, &from, 2, 2), (&nested, &second, 2, 2)];
+    for (branch, parent, position, runs) in expected {
+        let found = summary(&store, branch).await;
+        assert_eq!(found.parent, Some(Parent::new(parent.clone(), position)), "{branch}");
+        assert_eq!((found.messages, found.runs), (position, runs), "{branch}");
+    }
+    let branches = async |of: &ConversationKey| {
+        let mut found =
+            found(&store, &ConversationQuery::in_scope("scope").branches_of(of.clone())).await;
+        found.sort();
+        found
+    };
+    assert_eq!(branches(&from).await, [first.clone(), second.clone()]);
+    assert_eq!(branches(&second).await, [nested]);
+    assert_eq!(branches(&first).await, []);
+    let elsewhere = ConversationKey::new("another scope", "from");
+    assert_eq!(branches(&elsewhere).await, []);
+    let one = ConversationQuery::in_all_scopes().branches_of(from.clone()).with_limit(1);
+    let page = store.conversations(&one).await.expect("the page of conversations is read");
+    assert_eq!(page.conversations.len(), 1);
+    let next = one.after(page.next.expect("there is another branch"));
+    assert_eq!(found(&store, &next).await.len(), 1);
+
+    let at = store.head(&second).await.expect("the head is read").revision;
+    stored(&store, write(&second, at, &["later"]).with_activity(activity(40, &[]))).await;
+    store.delete(&from).await.expect("the conversation is deleted");
+    assert_eq!(branches(&from).await, [first.clone(), second.clone()]);
+    let parent = summary(&store, &second).await.parent;
+    assert_eq!(parent, Some(Parent::new(from.clone(), 2)));
+    store.delete(&first).await.expect("the branch is deleted");
+    begin(&store, &first, 50).await;
+    assert_eq!(branches(&from).await, [second]);
+}
+
+/// The write that creates a conversation sets its parent, and later writes do not change it.
+pub async fn a_parent_is_set_by_the_first_write(store: Store) {
+    let (branch, plain) = (key("branch"), key("plain"));
+    let parent = Parent::new(ConversationKey::new("scope of the parent", "naïve"), u64::MAX / 4);
+    let first = write(&branch, Revision::ABSENT, &["a"]).with_parent(Some(parent.clone()));
+    let at = stored(&store, first.with_activity(activity(10, &[]))).await;
+    let later = Parent::new(key("another"), 1);
+    let second = write(&branch, at, &["b"]).with_parent(Some(later.clone()));
+    stored(&store, second.with_activity(activity(20, &[]))).await;
+    assert_eq!(summary(&store, &branch).await.parent, Some(parent.clone()));
+    begin(&store, &plain, 10).await;
+    let at = store.head(&plain).await.expect("the head is read").revision;
+    let second = write(&plain, at, &["b"]).with_parent(Some(later));
+    stored(&store, second.with_activity(activity(20, &[]))).await;
+    assert_eq!(summary(&store, &plain).await.parent, None);
+    let of_parent = ConversationQuery::in_scope("scope").branches_of(parent.key);
+    assert_eq!(found(&store, &of_parent).await, [branch]);
 }

@@ -159,13 +159,13 @@ pub async fn a_fork_dropped_at_any_await_is_done_or_not(store: Store) {
     let original = filled(&store, &from).await;
     for times in 0..MAX_POLLS {
         let to = key(&format!("copy {times}"));
-        let done = polled(store.fork(&from, &to), times).await;
+        let done = polled(store.fork_at(&from, None, &to), times).await;
         let after = settled(&store, &to).await;
         let is_made = after.revision != Revision::ABSENT;
         assert!(done.is_none() || is_made);
         if !is_made {
             assert_eq!((after.texts.len(), after.calls), (0, 0));
-            store.fork(&from, &to).await.expect("the conversation is forked");
+            store.fork_at(&from, None, &to).await.expect("the conversation is forked");
         }
         let copy = seen(&store, &to).await;
         assert_eq!((copy.texts, copy.calls), (original.texts.clone(), original.calls));

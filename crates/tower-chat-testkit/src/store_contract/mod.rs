@@ -68,6 +68,7 @@ mod dropping;
 mod fixture;
 mod forks;
 mod generated;
+mod generated_forks;
 mod heavy;
 mod keys;
 mod leases;
@@ -91,9 +92,9 @@ pub use tower_chat_core::store::{Capability, HistoryStore};
 
 pub use self::{
     appending::*, claims::*, directory::*, directory_queries::*, dropping::*, forks::*,
-    generated::*, heavy::*, keys::*, leases::*, lifecycle::*, pruned_record::*, pruning::*,
-    races::*, record::*, record_queries::*, residual_data::*, rows::*, scopes::*, sealed::*,
-    staging::*,
+    generated::*, generated_forks::*, heavy::*, keys::*, leases::*, lifecycle::*, pruned_record::*,
+    pruning::*, races::*, record::*, record_queries::*, residual_data::*, rows::*, scopes::*,
+    sealed::*, staging::*,
 };
 
 /// The type in which a test receives the store.
@@ -347,6 +348,8 @@ macro_rules! __directory_promises {
             a_closed_store_keeps_its_directory
             conversations_are_listed_by_their_last_activity
             conversations_are_found_by_times_and_metadata
+            branches_are_found_by_their_parent
+            a_parent_is_set_by_the_first_write
             usage_is_grouped_as_a_query_asks
             runs_are_listed_newest_first
         }
@@ -369,6 +372,11 @@ macro_rules! __maintenance_promises {
             a_fork_has_nothing_that_is_staged
             a_fork_makes_nothing_of_nothing_and_replaces_nothing
             a_fork_sees_what_was_submitted_before_it
+            a_fork_ends_between_turns
+            a_fork_keeps_calls_with_their_results
+            a_fork_of_a_pruned_conversation_ends_between_turns
+            a_fork_ends_before_an_open_run
+            generated_forks_end_as_in_memory
             the_oldest_runs_are_pruned_whole
             the_last_run_is_never_pruned
             runs_are_pruned_by_the_time_at_which_they_were_made

@@ -71,7 +71,7 @@ pub async fn rows_are_pruned_with_their_messages(store: Store) {
     stored(&store, write_messages(&key, at, next).with_tools(vec![row])).await;
     assert_eq!(recorded(&store, &key).await[2].sequence, 11);
     let copy = super::fixture::key("copy");
-    store.fork(&key, &copy).await.expect("the conversation is forked");
+    store.fork_at(&key, None, &copy).await.expect("the conversation is forked");
     let (copied, original) = (recorded(&store, &copy).await, recorded(&store, &key).await);
     let what = |calls: &[tower_chat_core::ToolInvocation]| {
         calls.iter().map(|call| (call.message, call.result.clone())).collect::<Vec<_>>()

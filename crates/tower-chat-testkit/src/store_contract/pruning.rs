@@ -16,6 +16,7 @@ use super::{
         StagedRun, acknowledged, assert_listed, commit, discard, key, lacks, open_run, refused,
         revision, staged_content, staging, stored, submit, texts, write,
     },
+    forks::forked,
 };
 
 /// Prunes a conversation, and returns the numbers of deleted runs and messages. Checks that no
@@ -237,7 +238,7 @@ pub async fn a_pruned_conversation_is_copied_as_it_is_left(store: Store) {
     let at = stored(&store, write(&from, Revision::ABSENT, &["1", "2"])).await;
     stored(&store, write(&from, at, &["3", "4"])).await;
     assert_eq!(pruned(&store, &from, Keep::Messages(1)).await, (1, 2));
-    let copied = store.fork(&from, &to).await.expect("the conversation is forked");
+    let copied = forked(&store, &from, &to).await;
     assert_eq!(revision(&store, &to).await, copied);
     let copied = stored(&store, write(&to, copied, &["5"])).await;
     assert_eq!(texts(&store, &to).await, ["3", "4", "5"]);

@@ -66,7 +66,7 @@ async fn assert_plain_changes_are_refused(store: &Store, at: Revision) {
         plain(store, write(&key("new"), Revision::ABSENT, &["plain"])).await,
         plain(store, write(&key("c"), at, &["plain"])).await,
         store.prune(&key("c"), Keep::Messages(1)).await.expect_err("a plain prune"),
-        store.fork(&key("c"), &key("copy")).await.expect_err("a plain copy"),
+        store.fork_at(&key("c"), None, &key("copy")).await.expect_err("a plain copy"),
         store.rewrite(rewrite).await.expect_err("a plain rewrite"),
         store.set_description(&key("c"), &description, 0).await.expect_err("a plain description"),
     ];

@@ -89,7 +89,7 @@ async fn a_fork_keeps_its_times_and_gets_a_row_of_each_run() {
         eprintln!("from {source:?} to {target:?}");
         let (from, to) = (source.open().await, target.open().await);
         fill(&*from, &key("coats")).await;
-        from.fork(&key("coats"), &key("fork")).await.unwrap();
+        from.fork_at(&key("coats"), None, &key("fork")).await.unwrap();
         let receipt = import_file(&*to, &export_alice(&*from).await).await;
         if source == Kind::Encrypted {
             // A fork of an encrypted store has a row for each run, because the encrypting wrapper

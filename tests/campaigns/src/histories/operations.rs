@@ -111,8 +111,8 @@ impl Operations {
         let request = Request::Fork { from: from.to_owned(), to: to.to_owned() };
         let (store, from, to) = (self.store.clone(), self.key(from), self.key(to));
         let forked = async move {
-            match store.fork(&from, &to).await {
-                Ok(revision) => Response::Forked(revision.into()),
+            match store.fork_at(&from, None, &to).await {
+                Ok(fork) => Response::Forked(fork.revision.into()),
                 Err(error) => Response::of_error(&error),
             }
         };

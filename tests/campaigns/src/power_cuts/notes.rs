@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use tower_chat_core::{
     ConversationKey, format,
     store::{
-        self, ConversationRows, HistoryStore, Keep, Pruned, Revision, Rewrite, StoreError,
+        self, ConversationRows, Fork, HistoryStore, Keep, Pruned, Revision, Rewrite, StoreError,
         author::{Close, Slot, Ticket, ToolRecord, Write, milliseconds},
     },
 };
@@ -225,13 +225,14 @@ impl store::author::StoreWrapper for Noted {
 
 #[async_trait]
 impl store::Maintenance for Noted {
-    async fn fork(
+    async fn fork_at(
         &self,
         from: &ConversationKey,
+        before: Option<u64>,
         to: &ConversationKey,
-    ) -> Result<Revision, StoreError> {
+    ) -> Result<Fork, StoreError> {
         let number = self.notes.begin(Action::Fork { from: key(from), to: key(to) });
-        let outcome = store::Maintenance::fork(&*self.inner, from, to).await;
+        let outcome = store::Maintenance::fork_at(&*self.inner, from, before, to).await;
         self.notes.end(number, &outcome.as_ref().map(|_| 0));
         outcome
     }

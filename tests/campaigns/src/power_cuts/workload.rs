@@ -231,7 +231,7 @@ impl Owner {
                 }
                 (2, Some((key, _))) => {
                     let copy = self.new_key();
-                    Maintenance::fork(&self.store, &key, &copy).await?;
+                    Maintenance::fork_at(&self.store, &key, None, &copy).await?;
                     self.conversations.push((copy, false));
                 }
                 (3..=13, Some(_)) => self.run(chosen).await?,

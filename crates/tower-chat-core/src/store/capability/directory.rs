@@ -22,9 +22,10 @@ use crate::{
 /// - A discard restores the number of runs from before the open run. A discard does not change the
 ///   usage, because the provider charges for the calls of a discarded run too.
 /// - A prune changes neither the number of runs nor the usage.
-/// - A copy has the description, the number of runs and the mode of the original. It has no usage,
-///   and its own creation time.
-/// - Deleting a conversation deletes all of its directory data.
+/// - A copy has the description and the mode of the original, and the number of the runs that were
+///   copied. It has no usage, its own creation time, and the original as its
+///   [parent](ConversationSummary::parent).
+/// - Deleting a conversation deletes all of its directory data. Its branches keep their parent.
 #[async_trait]
 pub trait Directory: Send + Sync {
     /// Returns up to `limit` conversations of a scope, in the byte order of their ids, beginning

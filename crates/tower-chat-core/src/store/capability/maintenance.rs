@@ -5,7 +5,7 @@ use async_trait::async_trait;
 use super::Capability;
 use crate::{
     ConversationKey,
-    store::{ConversationRows, HistoryStore, Keep, Pruned, Revision, Rewrite, StoreError},
+    store::{ConversationRows, Fork, HistoryStore, Keep, Pruned, Revision, Rewrite, StoreError},
 };
 
 /// Maintenance of conversations: copies, pruning, checks and repairs. This is a
@@ -18,12 +18,21 @@ use crate::{
 ///   expected revision.
 #[async_trait]
 pub trait Maintenance: Send + Sync {
-    /// Copies the visible part of a conversation, with its record of tool calls, to a key that has
-    /// no conversation, and returns the revision of the copy. The copy has its own incarnation. If
-    /// there is nothing to copy, returns [`Revision::ABSENT`] and changes nothing.
+    /// Copies the turns of a conversation that end before the message `before`, with their record of
+    /// tool calls, to a key that has no conversation. If `before` is `None`, copies all visible
+    /// messages. The copy is a branch: the directory has the original and the position as its
+    /// [parent](crate::store::ConversationSummary::parent). If the original does not exist or has no
+    /// visible data, returns [`Fork::ABSENT`] and changes nothing.
     ///
-    /// - The service id is not copied, because the conversation at the service belongs to the
-    ///   original.
+    /// - A copy ends between two turns. If `before` is a message in the middle of a turn, the copy
+    ///   ends before this turn: [`Fork::position`] is the last message that was copied. No run is
+    ///   divided, and no call is copied without its result. A run that continues an earlier one, with
+    ///   the results of its calls or after an approval, and a run with a late result of an earlier
+    ///   call, belong to the turn of the call. [`Forking`](crate::store::author::Forking) decides for
+    ///   a store where the copy ends.
+    /// - If no turn ends before the message, the copy has no messages.
+    /// - The copy has its own incarnation. The service id is not copied, because the
+    ///   conversation at the service belongs to the original. Staged messages are not copied.
     /// - A call that waits for approval waits only in the original. In the copy, the call is
     ///   rejected ([`ToolRecord::in_copy`](crate::store::author::ToolRecord::in_copy)).
     /// - The messages in the copy of a pruned conversation are numbered as in the original, or from
@@ -43,9 +52,10 @@ pub trait Maintenance: Send + Sync {
     /// #     expected = write.result();
     /// #     store.append(store.reserve().await?, vec![write]).await?;
     /// # }
-    /// let copy = ConversationKey::new("alice", "support, another way");
-    /// let revision = store.fork(&alice, &copy).await?;
-    /// assert_eq!((revision.sequence, store.load(&copy).await?.messages.len()), (3, 3));
+    /// // The branch has the turns before message 3.
+    /// let branch = ConversationKey::new("alice", "support, another way");
+    /// let fork = store.fork_at(&alice, Some(3), &branch).await?;
+    /// assert_eq!((fork.position, store.load(&branch).await?.messages.len()), (2, 2));
     /// # Ok::<(), tower_chat_core::BoxError>(())
     /// # }).unwrap().unwrap();
     /// ```
@@ -54,11 +64,12 @@ pub trait Maintenance: Send + Sync {
     ///
     /// [`StoreError::Exists`], if the other key has a conversation; otherwise, if the store cannot
     /// be written.
-    async fn fork(
+    async fn fork_at(
         &self,
         from: &ConversationKey,
+        before: Option<u64>,
         to: &ConversationKey,
-    ) -> Result<Revision, StoreError>;
+    ) -> Result<Fork, StoreError>;
 
     /// Deletes the oldest runs of a conversation, with the rows of their tool calls, and returns
     /// the number of deleted runs and messages. The deletion is atomic, and erases the data as
@@ -163,12 +174,13 @@ pub trait Maintenance: Send + Sync {
 /// Every operation fails with [`StoreError::MissingCapability`] if the store lacks the capability.
 #[async_trait]
 impl Maintenance for dyn HistoryStore + '_ {
-    async fn fork(
+    async fn fork_at(
         &self,
         from: &ConversationKey,
+        before: Option<u64>,
         to: &ConversationKey,
-    ) -> Result<Revision, StoreError> {
-        self.maintenance().ok_or(Capability::Maintenance)?.fork(from, to).await
+    ) -> Result<Fork, StoreError> {
+        self.maintenance().ok_or(Capability::Maintenance)?.fork_at(from, before, to).await
     }
 
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {

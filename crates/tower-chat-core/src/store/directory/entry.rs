@@ -5,13 +5,14 @@ use std::{sync::Arc, time::SystemTime};
 use serde::{Deserialize, Serialize};
 
 use super::{
-    ConversationSummary, Description, ModelUsage, RunActivity, RunSummary, UsageReport, UsageSum,
+    ConversationSummary, Description, ModelUsage, Parent, RunActivity, RunSummary, UsageReport,
+    UsageSum,
 };
 use crate::{
     ConversationKey, PersistenceMode, RunId,
     store::{
         DirectoryCounts, Head, StoreError,
-        author::{Close, Staged, Write, milliseconds},
+        author::{Close, ForkEnd, Staged, Write, milliseconds},
     },
 };
 
@@ -46,6 +47,7 @@ pub struct DirectoryEntry {
     without_open_run: Option<RunCount>,
     /// The usage, ordered by run and model.
     usage: Vec<UsageRow>,
+    parent: Option<Parent>,
 }
 
 /// The number of runs of a conversation, and its last run.
@@ -70,7 +72,8 @@ impl DirectoryEntry {
     /// Creates the entry of a conversation that does not exist yet and whose first write is
     /// `write`. The entry does not include the write: the store then [applies](Self::apply) it.
     pub fn before(write: &Write) -> Self {
-        Self::made_at(write.activity().map_or_else(SystemTime::now, RunActivity::began_at))
+        let at = write.activity().map_or_else(SystemTime::now, RunActivity::began_at);
+        Self { parent: write.parent().cloned(), ..Self::made_at(at) }
     }
 
     fn made_at(at: SystemTime) -> Self {
@@ -84,17 +87,25 @@ impl DirectoryEntry {
             runs: RunCount::default(),
             without_open_run: None,
             usage: Vec::new(),
+            parent: None,
         }
     }
 
-    /// Creates the entry of a copy of the conversation. `at` is the creation time of the copy.
+    /// Creates the entry of a copy of the conversation `key`. The copy is made at the time `at`, and
+    /// has the messages up to `end`.
     #[must_use]
-    pub fn fork(&self, at: SystemTime) -> Self {
+    pub fn fork(&self, key: &ConversationKey, end: &ForkEnd, at: SystemTime) -> Self {
+        let mut runs = self.without_open_run.unwrap_or(self.runs);
+        if end.runs_after > 0 {
+            let count = runs.count.saturating_sub(end.runs_after);
+            runs = RunCount { count, last: end.last_run };
+        }
         Self {
             description: self.description.clone(),
             description_version: self.description_version,
             last_mode: self.last_mode,
-            runs: self.without_open_run.unwrap_or(self.runs),
+            runs,
+            parent: Some(Parent::new(key.clone(), end.position)),
             ..Self::made_at(at)
         }
     }
@@ -219,6 +230,7 @@ impl DirectoryEntry {
         summary.last_active_at = time(self.last_active_at);
         summary.runs = self.runs.count;
         summary.last_mode = self.last_mode;
+        summary.parent = self.parent.clone();
         self.usage.iter().for_each(|row| summary.usage += &row.sum);
         summary
     }

@@ -17,7 +17,7 @@ pub use self::{
     entry::DirectoryEntry,
     messages::MessagePage,
     query::{ConversationPage, ConversationQuery, UnreadableConversation},
-    summary::{ConversationState, ConversationSummary, RunSummary},
+    summary::{ConversationState, ConversationSummary, Parent, RunSummary},
     usage::{ModelUsage, RunActivity, UsageSum},
     usage_query::{UsageGroup, UsageGrouping, UsageQuery, UsageReport, UsageTotals},
 };

@@ -38,6 +38,8 @@ pub struct ConversationQuery {
     pub metadata: Map<String, Value>,
     /// Selects conversations in this state.
     pub state: Option<ConversationState>,
+    /// Selects the branches of this conversation.
+    pub parent: Option<ConversationKey>,
     /// Selects conversations after this position.
     pub after: Option<DirectoryCursor>,
     /// The maximum number of conversations. If more conversations match, the query selects the
@@ -59,6 +61,7 @@ impl ConversationQuery {
             created_before: None,
             metadata: Map::new(),
             state: None,
+            parent: None,
             after: None,
             limit: Self::DEFAULT_LIMIT,
         }
@@ -111,6 +114,14 @@ impl ConversationQuery {
         self
     }
 
+    /// Selects the branches that were [forked](crate::store::Maintenance::fork_at) from this
+    /// conversation, whether or not it still exists.
+    #[must_use]
+    pub fn branches_of(mut self, parent: ConversationKey) -> Self {
+        self.parent = Some(parent);
+        self
+    }
+
     /// Selects conversations after this position, which is [`ConversationPage::next`] of the
     /// previous page.
     #[must_use]
@@ -140,6 +151,9 @@ impl ConversationQuery {
             && self.created_since.is_none_or(|since| *created_at >= since)
             && self.created_before.is_none_or(|before| *created_at < before)
             && self.state.is_none_or(|state| summary.state == state)
+            && self.parent.as_ref().is_none_or(|parent| {
+                summary.parent.as_ref().is_some_and(|found| found.key == *parent)
+            })
             && summary.description.contains(&self.metadata)
             && self.after.as_ref().is_none_or(|after| DirectoryCursor::after(summary) > *after)
     }

@@ -2,6 +2,8 @@
 
 use std::time::SystemTime;
 
+use serde::{Deserialize, Serialize};
+
 use super::{Description, ModelUsage, UsageSum};
 use crate::{
     ConversationKey, PersistenceMode, RunId,
@@ -36,6 +38,48 @@ pub struct ConversationSummary {
     pub last_mode: Option<PersistenceMode>,
     /// The state of the conversation.
     pub state: ConversationState,
+    /// The conversation from which this one was [forked](crate::store::Maintenance::fork_at).
+    pub parent: Option<Parent>,
+}
+
+/// The conversation from which a branch was [forked](crate::store::Maintenance::fork_at). The
+/// branch keeps this value after the parent was deleted.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "StoredParent", into = "StoredParent")]
+#[non_exhaustive]
+pub struct Parent {
+    /// The key of the parent.
+    pub key: ConversationKey,
+    /// The sequence number, in the parent, of the last message that the branch contains. If the
+    /// branch began without messages, the number before the first message of the parent.
+    pub position: u64,
+}
+
+impl Parent {
+    /// Creates the parent of a branch that contains the messages of `key` up to `position`.
+    pub fn new(key: ConversationKey, position: u64) -> Self {
+        Self { key, position }
+    }
+}
+
+/// The serialized form of a [`Parent`].
+#[derive(Serialize, Deserialize)]
+struct StoredParent {
+    scope: String,
+    id: String,
+    position: u64,
+}
+
+impl From<Parent> for StoredParent {
+    fn from(Parent { key, position }: Parent) -> Self {
+        Self { scope: key.scope().to_owned(), id: key.id().to_owned(), position }
+    }
+}
+
+impl From<StoredParent> for Parent {
+    fn from(StoredParent { scope, id, position }: StoredParent) -> Self {
+        Self { key: ConversationKey::new(scope, id), position }
+    }
 }
 
 impl ConversationSummary {
@@ -55,6 +99,7 @@ impl ConversationSummary {
             usage: UsageSum::default(),
             last_mode: None,
             state,
+            parent: None,
         }
     }
 }

@@ -34,7 +34,7 @@ async fn an_approval_is_of_the_original_alone() {
             let answer = send(&client, case.ask("buy")).await.unwrap();
             let asked: Vec<_> = answer.approval_requests().cloned().collect();
             store.inner().flush().await.unwrap();
-            store.inner().fork(&key(), &copy()).await.unwrap();
+            store.inner().fork_at(&key(), None, &copy()).await.unwrap();
             assert_eq!(store.inner().head(&copy()).await.unwrap().pending_approvals.len(), 0);
             if !first_in_copy {
                 send(&client, deciding(case, asked[0].approve(), key())).await.unwrap();
@@ -73,7 +73,7 @@ async fn a_call_that_was_claimed_in_the_original_is_none_in_the_copy() {
         // The run fails after the call, so only the record contains the outcome of the call.
         send(&client, yes.clone()).await.unwrap_err();
         store.inner().flush().await.unwrap();
-        store.inner().fork(&key(), &copy()).await.unwrap();
+        store.inner().fork_at(&key(), None, &copy()).await.unwrap();
         let rows = store.inner().invocations(&InvocationQuery::of(&copy())).await.unwrap();
         let row = &rows.found[0].1;
         assert_eq!((row.status, &row.result), (ToolStatus::RejectedByApproval, &None));

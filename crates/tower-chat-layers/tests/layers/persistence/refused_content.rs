@@ -271,7 +271,7 @@ async fn marks_are_copied_with_the_conversation_and_can_be_removed() {
         send(&agent, case.ask("where?")).await.unwrap();
         store.inner().flush().await.unwrap();
         let copy = ConversationKey::new("alice", "copy");
-        store.inner().fork(&key(), &copy).await.unwrap();
+        store.inner().fork_at(&key(), None, &copy).await.unwrap();
         send(&agent, case.way(ChatRequest::user("and?").in_conversation(copy.clone())))
             .await
             .unwrap();

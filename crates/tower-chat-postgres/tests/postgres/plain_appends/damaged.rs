@@ -129,7 +129,7 @@ async fn exercise(table: &str, change: &str, is_open: bool) {
             Err(_) => assert_eq!(count().await, before, "{what}"),
         }
     }
-    let _ = check(&what, "fork", store.fork(&c, &key("copy")).await);
+    let _ = check(&what, "fork", store.fork_at(&c, None, &key("copy")).await);
     let id = MessageId { run: RunId::new(), index: 0 };
     let next = if is_open {
         Write::new(c.clone(), id, at, [])

@@ -179,7 +179,7 @@ async fn exercise(address: &str, number: usize, damage: &[&str], is_open: bool) 
             Err(_) => assert_eq!(fixture.count().await, before, "{what}"),
         }
     }
-    drop(check(&format!("{what}: fork"), store.fork(&c, &key("copy"))).await);
+    drop(check(&format!("{what}: fork"), store.fork_at(&c, None, &key("copy"))).await);
     let found = head.map_or(fixture.at, |head| head.revision);
     for expected in [fixture.at, found] {
         let id = MessageId { run: RunId::new(), index: 9 };

@@ -13,6 +13,7 @@ use super::{Broken, Fault};
 
 /// Adds the activity of `write` to `made`. The fault may change the activity.
 pub(super) fn with_activity(fault: Fault, made: Write, write: &Write) -> Write {
+    let made = made.with_parent(write.parent().cloned());
     let Some(activity) = write.activity() else { return made.without_activity() };
     let activity_alone = RunActivity::new(activity.at()).with_mode(activity.mode());
     match fault {
@@ -44,6 +45,7 @@ pub(super) async fn summary(
 fn altered(fault: Fault, mut summary: ConversationSummary) -> ConversationSummary {
     match fault {
         Fault::ForgetsWhenItBegan => summary.created_at = summary.last_active_at,
+        Fault::ForgetsParents => summary.parent = None,
         Fault::CountsTheRunsOfMessages => summary.runs = summary.runs.min(summary.messages),
         _ => {}
     }
@@ -60,6 +62,7 @@ pub(super) async fn conversations(
         Fault::IgnoresMetadata => query.metadata.clear(),
         Fault::IgnoresActivity => query.active_since = None,
         Fault::IgnoresStates => query.state = None,
+        Fault::IgnoresParents => query.parent = None,
         _ => {}
     }
     let mut page = store.inner.conversations(&query).await?;

@@ -1,6 +1,7 @@
 //! Tests that the contract of stores detects every kind of faulty store.
 
 mod directory;
+mod forks;
 mod maintenance;
 mod pruning;
 
@@ -9,10 +10,10 @@ use tower_chat_core::{
     ConversationKey, MemoryStore, Message, MessageId, Messages, RunId, ToolStatus,
     store::{
         CallSelection, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
-        Description, Directory, Head, History, HistoryStore, InvocationQuery, Invocations, Journal,
-        Keep, LeaseEnd, Maintenance, MessagePage, OpenRun, Pruned, Revision, Rewrite, RunSummary,
-        SequencePosition, StoreError, StoreHandle, ToolCallQueries, ToolTotals, UsageQuery,
-        UsageTotals,
+        Description, Directory, Fork, Head, History, HistoryStore, InvocationQuery, Invocations,
+        Journal, Keep, LeaseEnd, Maintenance, MessagePage, OpenRun, Pruned, Revision, Rewrite,
+        RunSummary, SequencePosition, StoreError, StoreHandle, ToolCallQueries, ToolTotals,
+        UsageQuery, UsageTotals,
         author::{
             AppendError, Close, OpenRunContent, RecordedResult, Slot, Staged, Ticket, ToolRecord,
             Write,
@@ -81,6 +82,10 @@ enum Fault {
     ForksOverOthers,
     CommitsBeforeForks,
     ForksApprovals,
+    ForksAll,
+    ForksInTheMiddle,
+    ForgetsParents,
+    IgnoresParents,
     OrdersByRun,
     DeletesInSteps,
     PrunesNothing,
@@ -464,13 +469,17 @@ impl Journal for Broken {
 
 #[async_trait]
 impl Maintenance for Broken {
-    async fn fork(
+    async fn fork_at(
         &self,
         from: &ConversationKey,
+        before: Option<u64>,
         to: &ConversationKey,
-    ) -> Result<Revision, StoreError> {
+    ) -> Result<Fork, StoreError> {
         match self.fault {
-            Fault::ForksNothing => return Ok(Revision::ABSENT),
+            Fault::ForksNothing => return Ok(Fork::ABSENT),
+            Fault::ForksInTheMiddle if before.is_some() => {
+                return forks::in_the_middle(self, from, before, to).await;
+            }
             Fault::ForksOverOthers if from != to => {
                 self.inner.delete(to).await?;
             }
@@ -485,7 +494,10 @@ impl Maintenance for Broken {
             }
             _ => {}
         }
-        let forked = self.inner.fork(&self.key(from), &self.key(to)).await?;
+        let forked = {
+            let before = before.filter(|_| self.fault != Fault::ForksAll);
+            self.inner.fork_at(&self.key(from), before, &self.key(to)).await?
+        };
         if self.fault == Fault::ForksApprovals {
             let query = InvocationQuery::of(from).with_status(ToolStatus::PendingApproval);
             for (_, call) in self.inner.invocations(&query).await?.found {
@@ -494,7 +506,7 @@ impl Maintenance for Broken {
                 let mut row = ToolRecord::pending(position, 0, call.call_id, call.name);
                 row.status = ToolStatus::PendingApproval;
                 let id = MessageId { run: RunId::new(), index: 0 };
-                let write = Write::new(to.clone(), id, forked, []).with_tools(vec![row]);
+                let write = Write::new(to.clone(), id, forked.revision, []).with_tools(vec![row]);
                 drop(self.inner.append(Slot::unbounded(), vec![write]));
             }
         }
@@ -728,6 +740,15 @@ noticed! {
     forked_approvals: ForksApprovals breaks a_fork_does_not_wait_for_approvals;
     staged_forks: CommitsBeforeForks breaks a_fork_has_nothing_that_is_staged;
     forked_over: ForksOverOthers breaks a_fork_makes_nothing_of_nothing_and_replaces_nothing;
+    forked_whole: ForksAll breaks a_fork_ends_between_turns;
+    forked_whole_again: ForksAll breaks a_fork_of_a_pruned_conversation_ends_between_turns;
+    forked_in_the_middle: ForksInTheMiddle breaks a_fork_ends_between_turns;
+    forked_from_results: ForksInTheMiddle breaks a_fork_keeps_calls_with_their_results;
+    forked_at_random: ForksInTheMiddle breaks generated_forks_end_as_in_memory;
+    forked_open_runs: CommitsBeforeForks breaks a_fork_ends_before_an_open_run;
+    lost_parents: ForgetsParents breaks branches_are_found_by_their_parent;
+    lost_first_parents: ForgetsParents breaks a_parent_is_set_by_the_first_write;
+    any_parent: IgnoresParents breaks branches_are_found_by_their_parent;
     clocks: OrdersByRun breaks messages_keep_their_order_when_clocks_are_set_back;
     dropped_tickets: WritesWhenTheTicketIsAwaited
         breaks a_ticket_dropped_at_any_await_cancels_nothing;
