@@ -32,7 +32,11 @@ pub(crate) struct ForkArguments {
     /// The scope of the copy; by default that of the conversation
     #[arg(long, value_name = "SCOPE")]
     to_scope: Option<String>,
-    /// Print a JSON object: {"scope", "id", "messages"} of the copy
+    /// Copy only the turns that end before this message, by its number in `show`
+    #[arg(long, value_name = "MESSAGE")]
+    at: Option<u64>,
+    /// Print a JSON object: {"scope", "id", "messages"} of the copy, and "position", the number of the
+    /// last message that was copied
     #[arg(long)]
     json: bool,
 }
@@ -42,30 +46,31 @@ struct Forked<'a> {
     scope: &'a str,
     id: &'a str,
     messages: usize,
+    position: u64,
 }
 
-/// Copies a conversation to another key of the same store.
+/// Copies a conversation, or its turns before a message, to another key of the same store.
 pub(crate) async fn fork(arguments: ForkArguments) -> Result<ExitCode, CliError> {
-    let ForkArguments { scope, id, to_id, store, to_scope, json } = arguments;
+    let ForkArguments { scope, id, to_id, store, to_scope, at, json } = arguments;
     let from = ConversationKey::new(scope, id);
     let to_scope = to_scope.unwrap_or_else(|| from.scope().to_owned());
     let to = ConversationKey::new(to_scope, to_id);
     let store = store.open_to_change("fork").await?;
     let history = store.history();
     let failed = |source| CliError::Fork { to: to.clone(), source };
-    if history.fork_at(&from, None, &to).await.map_err(failed)? == Fork::ABSENT {
+    let fork = history.fork_at(&from, at, &to).await.map_err(failed)?;
+    if fork == Fork::ABSENT {
         return Err(CliError::NoConversation { key: from });
     }
     let messages = history.load(&to).await.map_err(failed)?.messages.len();
     let mut lines = Lines::default();
     if json {
-        let forked = Forked { scope: to.scope(), id: to.id(), messages };
+        let forked = Forked { scope: to.scope(), id: to.id(), messages, position: fork.position };
         lines.write_json(&json_line(&forked));
     } else {
-        lines.write(&format!(
-            "{to}: a copy of {from}, with {}",
-            counted(count_of(messages), "message")
-        ));
+        let up_to = at.map(|_| format!(" up to message {}", fork.position)).unwrap_or_default();
+        let messages = counted(count_of(messages), "message");
+        lines.write(&format!("{to}: a copy of {from}{up_to}, with {messages}"));
     }
     let closed = store.close().await;
     lines.finish().map_err(CliError::Output)?;

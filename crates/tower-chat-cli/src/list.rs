@@ -5,8 +5,11 @@ use std::{num::NonZeroUsize, process::ExitCode, str::FromStr};
 use clap::Args;
 use serde::Serialize;
 use serde_json::{Map, Value};
-use tower_chat::store::{
-    ConversationQuery, ConversationState, ConversationSummary, Directory, DirectoryCursor,
+use tower_chat::{
+    ConversationKey,
+    store::{
+        ConversationQuery, ConversationState, ConversationSummary, Directory, DirectoryCursor,
+    },
 };
 
 use crate::{
@@ -46,6 +49,9 @@ pub(crate) struct ListArguments {
     /// not valid JSON
     #[arg(long, value_name = "KEY=VALUE")]
     metadata: Vec<Member>,
+    /// Only the branches that were forked from this conversation of the scope
+    #[arg(long, value_name = "ID", requires = "scope")]
+    branches_of: Option<String>,
     /// Only conversations after this position: the "cursor" of a line with --json, or the position
     /// that an earlier list has printed at its end
     #[arg(long, value_name = "CURSOR")]
@@ -136,6 +142,9 @@ fn query_of(arguments: &ListArguments) -> ConversationQuery {
     query.state = arguments.state.map(Into::into);
     query.active_since = arguments.active_since.map(|PointInTime(time)| time);
     query.after.clone_from(&arguments.after);
+    if let (Some(scope), Some(id)) = (&arguments.scope, &arguments.branches_of) {
+        query.parent = Some(ConversationKey::new(scope.as_str(), id.as_str()));
+    }
     for Member { name, value } in &arguments.metadata {
         query.metadata.insert(name.clone(), value.clone());
     }
@@ -213,7 +222,17 @@ struct Listed<'a> {
     runs: u64,
     last_mode: Option<&'static str>,
     usage: Figures,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    parent: Option<ListedParent<'a>>,
     cursor: String,
+}
+
+/// The conversation from which a branch was forked, and the last message that was copied.
+#[derive(Serialize)]
+struct ListedParent<'a> {
+    scope: &'a str,
+    id: &'a str,
+    position: u64,
 }
 
 impl<'a> Listed<'a> {
@@ -231,6 +250,11 @@ impl<'a> Listed<'a> {
             runs: summary.runs,
             last_mode: summary.last_mode.map(|mode| mode.as_str()),
             usage: Figures::from(&summary.usage),
+            parent: summary.parent.as_ref().map(|parent| ListedParent {
+                scope: parent.key.scope(),
+                id: parent.key.id(),
+                position: parent.position,
+            }),
             cursor: DirectoryCursor::after(summary).to_string(),
         }
     }

@@ -71,6 +71,10 @@ impl<'a> Transcript<'a> {
         if let Some(service_id) = &self.found.head.service_id {
             self.add(format!("the service stores the history as {}", in_line(service_id)));
         }
+        if let Some(parent) = &summary.parent {
+            let key = in_line(&parent.key.to_string());
+            self.add(format!("a branch of {key}, forked after message #{}", parent.position));
+        }
         if self.found.head.pruned > 0 {
             self.add(format!("messages up to #{} were pruned", self.found.head.pruned));
         }

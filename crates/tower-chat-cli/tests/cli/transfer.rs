@@ -204,7 +204,21 @@ fn a_fork_is_a_copy_that_continues_by_itself() {
         );
         let printed =
             store.prints(&["fork", "alice", "coats", "coats", "--to-scope", "bob", "--json"]);
-        assert_eq!(lines(&printed), [json!({"scope": "bob", "id": "coats", "messages": 1})]);
+        assert_eq!(
+            lines(&printed),
+            [json!({"scope": "bob", "id": "coats", "messages": 1, "position": 1})]
+        );
+        add(store, "alice", "coats", "and a hat?");
+        assert_eq!(
+            store.prints(&["fork", "alice", "coats", "first", "--at", "2"]),
+            "alice/first: a copy of alice/coats up to message 1, with 1 message\n"
+        );
+        let of_coats = ["list", "--scope", "alice", "--branches-of", "coats", "--json"];
+        let mut branches = lines(&store.prints(&of_coats));
+        branches.sort_by_key(|branch| branch["id"].to_string());
+        let parent = json!({"scope": "alice", "id": "coats", "position": 1});
+        let found: Vec<_> = branches.iter().map(|it| (&it["id"], &it["parent"])).collect();
+        assert_eq!(found, [(&json!("copy"), &parent), (&json!("first"), &parent)]);
         let output = store.run(&["fork", "alice", "coats", "copy"]);
         assert_code(&output, 2);
         assert!(stderr(&output).contains("conversation alice/copy exists already"));

@@ -268,6 +268,14 @@ fn facts(summary: &ConversationSummary) -> Vec<(&'static str, String)> {
     if let Some(mode) = summary.last_mode {
         facts.push(("mode of the last run", mode.to_string().replace('_', " ")));
     }
+    if let Some(parent) = &summary.parent {
+        // The reader of the page may not be allowed to know other scopes.
+        let of = match parent.key.scope() == summary.key.scope() {
+            true => visible(parent.key.id()),
+            false => "a conversation of another scope".to_owned(),
+        };
+        facts.push(("branch of", format!("{of}, after message {}", parent.position)));
+    }
     for (name, value) in summary.description.metadata() {
         facts.push(("metadata", visible(&format!("{name}: {value}"))));
     }
