@@ -1,7 +1,12 @@
 //! Tests of the erasure of runs.
 
+use tower_chat_layers::{
+    HistoryStore, MemoryStore, Message, MessageId,
+    store::{Revision, author::Write},
+};
+
 use super::{LEASE, Subject, at, run_in, stored};
-use crate::{Erase, RunState, UpdateLogError, UpdatePosition};
+use crate::{DetachedRunsLayer, Erase, RunState, UpdateLogError, UpdatePosition};
 
 async fn begun(subject: &Subject, scope: &str, id: &str) -> crate::RunKey {
     let run = run_in(scope, id);
@@ -31,6 +36,27 @@ pub async fn a_conversation_is_erased(subject: Subject) {
         assert!(is_there(&subject, other).await);
     }
     assert_eq!(subject.log.erase(erase).await.ok(), Some(0));
+}
+
+/// [`DetachedRunsLayer::erasing_store`] erases the updates of a deleted conversation, even if the store
+/// contains no message of the conversation.
+///
+/// # Panics
+///
+/// Panics if the log breaks the rule.
+pub async fn updates_are_erased_with_their_conversation(subject: Subject) {
+    let (run, other) = (begun(&subject, "s", "c").await, begun(&subject, "s", "d").await);
+    let key = &run.conversation;
+    let store = DetachedRunsLayer::new(subject.log.clone()).erasing_store(MemoryStore::new());
+    let id = MessageId { run: run.run, index: 0 };
+    let write = Write::new(key.clone(), id, Revision::ABSENT, [Message::user("a").into()]);
+    let slot = store.reserve().await.expect("a slot");
+    store.append(slot, vec![write]).await.expect("the message is stored");
+    assert_eq!(store.delete(key).await.ok(), Some(true));
+    assert!(!is_there(&subject, &run).await);
+    assert!(is_there(&subject, &other).await);
+    assert_eq!(store.delete(&other.conversation).await.ok(), Some(false));
+    assert!(!is_there(&subject, &other).await);
 }
 
 /// Erasing a scope erases all of its runs, and no other runs.

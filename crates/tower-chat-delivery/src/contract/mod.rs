@@ -217,6 +217,7 @@ macro_rules! update_log_contract {
             a_run_without_an_end_expires_after_its_lease
             an_expired_run_begins_from_nothing
             a_conversation_is_erased
+            updates_are_erased_with_their_conversation
             a_scope_is_erased
             old_runs_are_erased
             an_erased_run_takes_no_more_updates

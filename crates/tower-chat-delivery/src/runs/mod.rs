@@ -8,6 +8,7 @@
 //! caller ends, but the run continues. Therefore a deadline that must end the run belongs below
 //! `DetachedRunsLayer`.
 
+mod erasing_store;
 mod error;
 mod hub;
 mod reader;
@@ -24,15 +25,18 @@ use std::{
 };
 
 use tokio::sync::watch;
-use tower_chat_layers::{Messages, Retryability, RunHandle, SharedError};
+use tower_chat_layers::{HistoryStore, Messages, Retryability, RunHandle, SharedError};
 use tower_layer::Layer;
 
+use self::{
+    erasing_store::ErasingStore, hub::Hub, reader::Follower, settings::Settings,
+    update::LoggedUpdate,
+};
 pub use self::{
     error::DeliveryError,
     reader::{RunEvent, RunReader},
     service::DetachedRuns,
 };
-use self::{hub::Hub, reader::Follower, settings::Settings, update::LoggedUpdate};
 use crate::{PositionedUpdate, RunKey, RunState, UpdateLog, UpdateLogError, UpdatePosition};
 
 /// A layer that executes each run in a separate task. The run continues if its caller disconnects,
@@ -288,6 +292,35 @@ impl DetachedRunsLayer {
     pub async fn drained(&self) {
         // The wait cannot fail, because the registry owns the sender.
         let _ = self.registry.tasks.subscribe().wait_for(|count| *count == 0).await;
+    }
+
+    /// Returns the store. If a conversation is deleted through the returned store, the updates of its
+    /// runs are erased too. A run of this conversation that is in progress is stopped when its process next
+    /// writes to the log.
+    ///
+    /// `transfer::delete_scope` deletes each conversation of a scope through the store. The updates of a
+    /// run that has stored no message remain until they expire, or until
+    /// [`UpdateLog::erase`](crate::UpdateLog::erase) erases those of the scope.
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+    /// use tower_chat::{
+    ///     ConversationKey, HistoryStore, MemoryStore,
+    ///     delivery::{DetachedRunsLayer, MemoryUpdateLog},
+    /// };
+    /// let runs = DetachedRunsLayer::new(MemoryUpdateLog::new());
+    /// let store = runs.erasing_store(MemoryStore::new());
+    /// store.delete(&ConversationKey::new("alice", "wardrobe")).await?;
+    /// # Ok::<(), tower_chat::store::StoreError>(())
+    /// # }).unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// If the updates cannot be erased, the deletion fails although the conversation is deleted. Delete
+    /// the conversation again.
+    pub fn erasing_store(&self, store: impl HistoryStore) -> Arc<dyn HistoryStore> {
+        Arc::new(ErasingStore::new(store, self.log.clone()))
     }
 
     fn shared(&self) -> Arc<Shared> {

@@ -253,7 +253,7 @@ struct Progress<'t> {
     end: Option<(RunEnd, Option<SharedError>)>,
     /// Whether the task no longer reads the response, because it has returned its last item or was
     /// dropped.
-    is_over: bool,
+    has_ended: bool,
     /// Whether the log contains the end of the run.
     is_closed: bool,
     /// Whether the log has refused updates of the run, so that it will lack them.
@@ -289,7 +289,7 @@ impl<'t> Progress<'t> {
             earlier,
             has_deltas: false,
             end: None,
-            is_over: false,
+            has_ended: false,
             is_closed: false,
             is_truncated: false,
             is_log_lost: false,
@@ -313,7 +313,7 @@ impl<'t> Progress<'t> {
         loop {
             self.start_append();
             let is_stored = self.is_closed || self.is_log_lost;
-            match self.end.take_if(|_| self.is_over && is_stored) {
+            match self.end.take_if(|_| self.has_ended && is_stored) {
                 Some(end) => return end,
                 None => self.step(attempt).await,
             }
@@ -340,10 +340,10 @@ impl<'t> Progress<'t> {
             () = hub.handle.stopped(), if self.dropped_at.is_none() => {
                 self.dropped_at = Some(Instant::now() + self.task.shared.settings.lease);
             }
-            () = at(self.dropped_at), if !self.is_over => {
+            () = at(self.dropped_at), if !self.has_ended => {
                 self.stop_expired();
             }
-            update = self.source.next(hub), if !self.is_over => self.received(update),
+            update = self.source.next(hub), if !self.has_ended => self.received(update),
         }
     }
 
@@ -355,9 +355,9 @@ impl<'t> Progress<'t> {
                 let run = &self.task.run.run;
                 let error = &*error as &dyn Error;
                 tracing::warn!(%run, error, "an error after the finish of a response is ignored");
-                self.is_over = true;
+                self.has_ended = true;
             }
-            None if self.end.is_some() => self.is_over = true,
+            None if self.end.is_some() => self.has_ended = true,
             Some(Ok(update)) => {
                 let is_finish = matches!(update, ChatUpdate::Finish(_));
                 let is_delta = !matches!(update, ChatUpdate::Message(_) | ChatUpdate::Finish(_));
@@ -429,7 +429,7 @@ impl<'t> Progress<'t> {
     fn fail(&mut self, error: BoxError) {
         let error = SharedError::new(error);
         self.end_with(RunEnd::Failed { message: error.to_string() }, Some(error));
-        self.is_over = true;
+        self.has_ended = true;
     }
 
     /// Sets the end of the run. If the response has not returned its last item after the duration
@@ -451,7 +451,7 @@ impl<'t> Progress<'t> {
     /// run.
     fn stop_expired(&mut self) {
         match self.source {
-            _ if self.end.is_some() => self.is_over = true,
+            _ if self.end.is_some() => self.has_ended = true,
             Source::Responding(_) => self.fail_stopped(),
             // The service has not responded yet, because the run waits in the queue of its
             // conversation. The stop takes effect when the run leaves the queue.

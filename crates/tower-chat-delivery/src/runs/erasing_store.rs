@@ -1,0 +1,60 @@
+//! A store whose deletions also erase updates.
+
+use async_trait::async_trait;
+use tower_chat_layers::{
+    ConversationKey,
+    store::{
+        Directory, HistoryStore, Journal, Maintenance, StoreError, ToolCallQueries,
+        author::StoreWrapper,
+    },
+};
+
+use crate::{Erase, UpdateLog};
+
+/// Wraps a history store. If a conversation is deleted, also erases the updates of its runs.
+pub(crate) struct ErasingStore<S, L> {
+    inner: S,
+    log: L,
+}
+
+impl<S, L> ErasingStore<S, L> {
+    pub(crate) fn new(inner: S, log: L) -> Self {
+        Self { inner, log }
+    }
+}
+
+#[async_trait]
+impl<S: HistoryStore, L: UpdateLog> StoreWrapper for ErasingStore<S, L> {
+    type Inner = S;
+
+    fn inner(&self) -> &S {
+        &self.inner
+    }
+
+    async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
+        // The updates are erased after the deletion, because a run may append more until then. They are
+        // erased even if there is no conversation: an earlier call may have failed between the two, or a
+        // run may have stored nothing.
+        let was_there = self.inner.delete(key).await?;
+        let action = "erase the updates of a conversation: delete the conversation again";
+        let erased = self.log.erase(Erase::Conversation(key)).await;
+        erased.map_err(|error| StoreError::backend(action, error.is_retryable(), error))?;
+        Ok(was_there)
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        self.inner.journal()
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        self.inner.directory()
+    }
+
+    fn tool_calls(&self) -> Option<&dyn ToolCallQueries> {
+        self.inner.tool_calls()
+    }
+
+    fn maintenance(&self) -> Option<&dyn Maintenance> {
+        self.inner.maintenance()
+    }
+}
