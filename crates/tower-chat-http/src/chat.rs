@@ -11,15 +11,16 @@ use serde_json::{Map, Value};
 use tower::ServiceExt;
 use tower_chat_layers::{
     ChatResponse, Conversation, ConversationKey, Finish, Message, Messages, RepeatedTranscript,
-    Role, RunId, check_unique_keys, transcript::Recognised,
+    Role, RunId, check_unique_keys,
+    transcript::{Recognised, recognise_in},
 };
 use tower_chat_wire::{body::BodyWire, codec::Completion};
 
 use crate::{
-    ChatEndpoint, ErrorResponse,
+    ChatEndpoint, ErrorResponse, branch,
     conversation::{Asked, CONVERSATION_HEADER, id_in_body, single_header},
     models::{self, as_json},
-    new_messages::{before_run, new_messages},
+    new_messages::{before_run, refusal},
     runs::{named_run, with_run},
     streamed,
 };
@@ -60,8 +61,21 @@ pub(crate) async fn complete(
         Some(run) => before_run(history, run),
         None => history,
     };
-    let recognised = new_messages(&history, request.messages(), tries_again)?;
+    let run = named.unwrap_or_else(RunId::new);
+    let mut recognised = recognise_in(&history, request.messages(), tries_again);
     yield_if(is_large).await;
+    let (mut key, mut history) = (key, history);
+    if endpoint.has_branches && branch::is_rewritten(&recognised, tries_again) {
+        let branch =
+            branch::branch(&*endpoint.store, &key, &history, request.messages(), &recognised, run);
+        if let Some((branch, common)) =
+            branch.await.map_err(|error| ErrorResponse::of_store(&error))?
+        {
+            (key, history) = (branch, before_run(common, run));
+            recognised = recognise_in(&history, request.messages(), false);
+        }
+    }
+    let recognised = recognised.map_err(|error| refusal(&error))?;
     let is_streamed = request.options.stream;
     let upstream = endpoint.upstream;
     let failed = |error| ErrorResponse::of_error(&error, |error| upstream(error));
@@ -69,10 +83,9 @@ pub(crate) async fn complete(
         Recognised::New(new) => {
             request.set_new_messages(new);
             request.extensions = parts.extensions;
-            // `new_messages` has removed the repeated messages. With `Append`, the stack stores the
+            // `recognise_in` has removed the repeated messages. With `Append`, the stack stores the
             // remaining messages as new, even if a stored message has the same text.
             request.extensions.insert(RepeatedTranscript::Append);
-            let run = named.unwrap_or_else(RunId::new);
             let completion = Completion::of_run(run).asked_by(&request.options);
             let request = request.in_run(Conversation { key: key.clone(), run });
             (endpoint.stack.oneshot(request).await.map_err(failed)?, completion, Some(run))

@@ -31,6 +31,7 @@ pub struct ChatEndpoint {
     pub(crate) models: Arc<[String]>,
     pub(crate) limits: RequestLimits,
     pub(crate) runs: Option<DetachedRunsLayer>,
+    pub(crate) has_branches: bool,
 }
 
 type KeyRule = dyn Fn(&Asked<'_>) -> Result<ConversationKey, ErrorResponse> + Send + Sync;
@@ -38,8 +39,8 @@ type UpstreamRule = dyn Fn(&(dyn Error + 'static)) -> Option<ErrorResponse> + Se
 
 impl ChatEndpoint {
     /// Creates an endpoint for a stack. `store` must be the store in which the stack stores its
-    /// histories. The endpoint only reads this store, in order to find the messages of a request
-    /// that are stored already. The scope of a request is the [`Scope`] in its extensions.
+    /// histories. The endpoint reads this store, in order to find the messages of a request that
+    /// are stored already. It writes to the store only with [`with_branches`](Self::with_branches). The scope of a request is the [`Scope`] in its extensions.
     pub fn new<S>(stack: S, store: impl HistoryStore) -> Self
     where
         S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
@@ -57,6 +58,7 @@ impl ChatEndpoint {
             models: Arc::default(),
             limits: RequestLimits::default(),
             runs: None,
+            has_branches: false,
         }
     }
 
@@ -143,6 +145,30 @@ impl ChatEndpoint {
     #[must_use]
     pub fn with_runs(mut self, runs: DetachedRunsLayer) -> Self {
         self.runs = Some(runs);
+        self
+    }
+
+    /// Answers requests that differ from their stored conversation in a branch, instead of refusing them
+    /// with 409. Clients that send the whole transcript can then edit a question or ask for another
+    /// answer.
+    ///
+    /// The endpoint forks the conversation after the last turn that the request repeats
+    /// ([`fork_at`](tower_chat_layers::store::Maintenance::fork_at)), and continues with the remaining
+    /// messages of the request in the branch. The branch is in the scope of the conversation. Its id is
+    /// in the response, in the header `x-conversation-id`, and the client should send this id with its
+    /// further requests: a request with the id of the original is compared with the original again.
+    ///
+    /// - A request that repeats everything up to the last question is answered in a branch too, unless
+    ///   the client marks it as a retry (`x-stainless-retry-count`). A client that may repeat a request
+    ///   without this header should name the run (`x-run-id`): the same request with the same run
+    ///   continues in the same branch.
+    /// - A request without a message of the model cannot be compared. Its messages are new.
+    /// - A fork copies the common turns. The host should limit the requests of a client.
+    ///
+    /// If the store lacks the capability `Maintenance`, such requests are refused as before.
+    #[must_use]
+    pub fn with_branches(mut self) -> Self {
+        self.has_branches = true;
         self
     }
 

@@ -51,7 +51,8 @@
 //! - If the assistant's messages in a request differ from those of the stored conversation, the
 //!   status is 409 and the error code is `conversation_diverged`, because stored messages are never
 //!   replaced. The client can then send only the new messages, or begin another conversation with
-//!   the whole history.
+//!   the whole history. With [`ChatEndpoint::with_branches`], the request is answered in a branch
+//!   instead.
 //! - If a request contains only stored messages and the last of them is a question without an
 //!   answer, the endpoint calls the stack to answer this question. No message is stored twice.
 //! - If a request was answered before, the response is the stored answer, without usage. The
@@ -141,6 +142,7 @@
 //! `functions` is passed to the model unchanged, but the endpoint does not return calls of these
 //! functions to the client as the client's calls.
 
+mod branch;
 mod chat;
 mod conversation;
 mod endpoint;

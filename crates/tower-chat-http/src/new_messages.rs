@@ -1,32 +1,18 @@
 //! Finds the new messages of a request.
 
-use tower_chat_layers::{
-    Messages, RunId,
-    store::History,
-    transcript::{Recognised, TranscriptError, recognise_in},
-};
+use tower_chat_layers::{RunId, store::History, transcript::TranscriptError};
 
 use crate::ErrorResponse;
 
-/// Compares the messages of a request with the stored conversation. Returns the new messages, or
-/// [`Recognised::LastAnswer`] if the request was answered before.
-///
-/// # Errors
-///
-/// Fails with an error response if the messages differ from the stored conversation, or if the
-/// request contains no new message and no question without an answer.
-pub(crate) fn new_messages(
-    stored: &History,
-    sent: &Messages,
-    tries_again: bool,
-) -> Result<Recognised, ErrorResponse> {
-    recognise_in(stored, sent, tries_again).map_err(|error| match error {
+/// Returns the refusal of a request that contradicts the stored conversation, or has nothing to answer.
+pub(crate) fn refusal(error: &TranscriptError) -> ErrorResponse {
+    match error {
         TranscriptError::Diverged { .. } => ErrorResponse::diverged(),
         _ => {
             let message = "the request has no new message: add one";
             ErrorResponse::bad_request(message).with_param("messages")
         }
-    })
+    }
 }
 
 /// Returns the part of the history that precedes a run. A client that sends a request with a run id

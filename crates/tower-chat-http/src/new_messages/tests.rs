@@ -6,8 +6,11 @@ use tower_chat_layers::{
 };
 use tower_chat_wire::openai_chat::{Audience, parse_messages, render_messages};
 
-use super::{ErrorResponse, Recognised};
-use tower_chat_layers::store::History;
+use super::{ErrorResponse, refusal};
+use tower_chat_layers::{
+    store::History,
+    transcript::{Recognised, recognise_in},
+};
 
 fn new_messages(
     stored: &Messages,
@@ -15,7 +18,8 @@ fn new_messages(
     tries_again: bool,
 ) -> Result<Recognised, ErrorResponse> {
     let head = Head::new(Revision { incarnation: 1, sequence: stored.len() as u64 });
-    super::new_messages(&History::new(head, stored.clone()), sent, tries_again)
+    recognise_in(&History::new(head, stored.clone()), sent, tries_again)
+        .map_err(|error| refusal(&error))
 }
 
 /// Returns the messages of these runs with the ids that a store would return.
