@@ -7,6 +7,7 @@ use tower_chat::{
     BoxError, ConversationKey,
     store::{ConversationQuery, Directory},
 };
+use tower_chat_delivery::{Erase, UpdateLog as _};
 use tower_chat_encrypted::is_sealed_message;
 use tower_chat_transfer::{
     Event, Operation, Receipt, Selection, Transfer, TransferError, delete_conversation,
@@ -39,6 +40,11 @@ pub(crate) struct DeleteArguments {
     /// The store
     #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     store: StoreLocation,
+    /// The update log of an application that detaches its runs: the updates of the deleted conversations are
+    /// erased too. By default on the server of the store, or the file of the store with `-updates` added, if
+    /// it exists
+    #[arg(long, value_name = "LOG")]
+    updates: Option<StoreLocation>,
     /// Delete all conversations of this scope; needs --all
     #[arg(long, requires = "all", conflicts_with_all = ["of_scope", "id"])]
     scope: Option<String>,
@@ -68,6 +74,7 @@ pub(crate) async fn delete(arguments: DeleteArguments) -> Result<ExitCode, CliEr
     check_written(report.written().as_slice(), &[], &[&location])?;
     let mode = FileMode::of(&location);
     let store = location.open_to_change("delete").await?;
+    let log = location.updates_of(arguments.updates.as_ref()).await?;
     if is_checked {
         refuse_sealed(&store, one.as_ref(), &scope).await?;
     }
@@ -80,14 +87,22 @@ pub(crate) async fn delete(arguments: DeleteArguments) -> Result<ExitCode, CliEr
     settle(&store, &mut report).await?;
     let done = {
         let mut progress = |event: &Event| report.record(event);
-        let work = delete_selected(&store, one.as_ref(), &scope, &mut progress);
+        let work = async {
+            let deleted = delete_selected(&store, one.as_ref(), &scope, &mut progress).await;
+            let receipt = deleted.map_err(CliError::Transfer)?;
+            if let Some(log) = log {
+                let erase = one.as_ref().map_or(Erase::Scope(&scope), Erase::Conversation);
+                log.erase(erase).await.map_err(CliError::EraseUpdates)?;
+            }
+            Ok::<_, CliError>(receipt)
+        };
         until_interrupted(work).await
     };
     let closed = store.close().await;
     match done {
         None => Ok(report.interrupted("the same command continues")),
         Some(receipt) => {
-            let receipt = receipt.map_err(CliError::Transfer)?;
+            let receipt = receipt?;
             if let (Some(key), true) = (one, receipt.scopes.is_empty()) {
                 return Err(CliError::NoConversation { key });
             }

@@ -74,6 +74,11 @@ pub(crate) enum CliError {
     NoUpdateLog { location: String },
     #[error("the update log cannot be used")]
     OpenUpdateLog(#[source] UpdateLogError),
+    #[error(
+        "the conversations were deleted, but the updates of their runs could not be erased: run the same \
+         command again"
+    )]
+    EraseUpdates(#[source] UpdateLogError),
     #[error("there is no conversation store at `{}`: check the path of --store", path.display())]
     NoStore { path: PathBuf },
     #[error(

@@ -27,6 +27,21 @@ impl StoreLocation {
         }
     }
 
+    /// Opens the update log of this store: the log at `named`, which must exist, or otherwise the log at
+    /// the default location if it exists.
+    pub(crate) async fn updates_of(
+        &self,
+        named: Option<&Self>,
+    ) -> Result<Option<Arc<dyn UpdateLog>>, CliError> {
+        match named {
+            Some(named) => named.open_updates().await.map(Some),
+            None => match self.updates().open_updates().await {
+                Err(CliError::NoUpdateLog { .. }) => Ok(None),
+                opened => opened.map(Some),
+            },
+        }
+    }
+
     /// Opens the update log at this location. Content is decrypted with the keys in the
     /// environment. Does not create a log.
     pub(crate) async fn open_updates(&self) -> Result<Arc<dyn UpdateLog>, CliError> {

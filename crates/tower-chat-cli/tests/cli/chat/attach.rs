@@ -202,6 +202,31 @@ fn a_failed_run_and_an_interrupted_one_are_reported() {
 }
 
 #[test]
+fn updates_are_erased_with_their_conversation() {
+    for erases_scope in [false, true] {
+        let store = TestStore::new(Kind::Sqlite);
+        let application = Application::start(&store);
+        application.sends("All.");
+        application.finishes();
+        application.end();
+        let state = || {
+            let read = application.log.read(&application.run, UpdatePosition::START, 0);
+            application.runtime.block_on(read).unwrap().state
+        };
+        let key = &application.run.conversation;
+        crate::transfer::add(&store, key.scope(), key.id(), "Which weather?");
+        assert!(matches!(state(), RunState::Closed { .. }));
+        let what = match erases_scope {
+            false => ["delete", key.scope(), key.id()].to_vec(),
+            true => ["delete", "--scope", key.scope(), "--all"].to_vec(),
+        };
+        let ended = run_with_input(store.command(&what), "");
+        assert_eq!(ended.code, Some(0), "{}", ended.stderr);
+        assert_eq!(state(), RunState::Unknown);
+    }
+}
+
+#[test]
 fn the_next_attempt_at_a_run_begins_its_unfinished_message_anew() {
     let store = TestStore::new(Kind::Sqlite);
     let first = Application::start(&store);
