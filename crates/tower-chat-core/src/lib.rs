@@ -43,6 +43,7 @@
 //! [`HistoryStore`]: store::HistoryStore
 
 mod approval;
+mod branch;
 mod cache_key;
 mod counted;
 mod exact_numbers;
@@ -80,6 +81,7 @@ pub type BoxError = Box<dyn std::error::Error + Send + Sync>;
 
 pub use self::{
     approval::{ApprovalRequest, ApprovalResponse},
+    branch::BranchError,
     cache_key::CacheKey,
     exact_numbers::ExactNumbers,
     history_lost::{HistoryLost, is_history_lost},

@@ -95,16 +95,16 @@ pub mod __macro {
 }
 
 pub use tower_chat_core::{
-    Answer, ApprovalRequest, ApprovalResponse, BoxError, CacheKey, CallPosition, Change,
-    ChangeKind, ChatOptions, ChatRequest, ChatResponse, ChatUpdate, Classified, ContentKind,
-    ContentRefused, Conversation, ConversationKey, EndedBy, ErrorPart, ExactNumbers, Finish,
-    FinishReason, HistoryLost, HistoryOwner, Media, MediaSource, MemoryStore, Message, MessageId,
-    Messages, Native, ParseIdError, ParsePersistenceModeError, ParseToolStatusError, Part,
-    PersistenceMode, RawJson, Reasoning, RecoveredRun, RefusalMark, RefusalMarks, Retryability,
-    Role, RunHandle, RunId, Saved, SentinelAtClient, SharedError, Text, ToolCall, ToolCallDelta,
-    ToolChoice, ToolDefinition, ToolInvocation, ToolResult, ToolStatus, TruncatedStream, Usage,
-    VisiblePieces, check_unique_keys, content_refused, format, is_history_lost, is_retryable,
-    is_verdict,
+    Answer, ApprovalRequest, ApprovalResponse, BoxError, BranchError, CacheKey, CallPosition,
+    Change, ChangeKind, ChatOptions, ChatRequest, ChatResponse, ChatUpdate, Classified,
+    ContentKind, ContentRefused, Conversation, ConversationKey, EndedBy, ErrorPart, ExactNumbers,
+    Finish, FinishReason, HistoryLost, HistoryOwner, Media, MediaSource, MemoryStore, Message,
+    MessageId, Messages, Native, ParseIdError, ParsePersistenceModeError, ParseToolStatusError,
+    Part, PersistenceMode, RawJson, Reasoning, RecoveredRun, RefusalMark, RefusalMarks,
+    Retryability, Role, RunHandle, RunId, Saved, SentinelAtClient, SharedError, Text, ToolCall,
+    ToolCallDelta, ToolChoice, ToolDefinition, ToolInvocation, ToolResult, ToolStatus,
+    TruncatedStream, Usage, VisiblePieces, check_unique_keys, content_refused, format,
+    is_history_lost, is_retryable, is_verdict,
     store::{self, HistoryStore},
     visible_json, visible_text,
 };

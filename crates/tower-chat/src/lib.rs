@@ -82,8 +82,8 @@ pub use tower_chat_layers::{adapt, recovery, replay, telemetry, transcript, vali
 /// request may succeed if it is sent again.
 pub mod error {
     pub use tower_chat_layers::{
-        BuildError, Classified, ContentRefused, DeadlineExceeded, HistoryLost, NotStored,
-        ParseIdError, ParsePersistenceModeError, ParseToolStatusError, Retryability,
+        BranchError, BuildError, Classified, ContentRefused, DeadlineExceeded, HistoryLost,
+        NotStored, ParseIdError, ParsePersistenceModeError, ParseToolStatusError, Retryability,
         SentinelAtClient, SharedError, ToolLoopError, TruncatedStream, content_refused,
         idle_timeout::IdleTimeoutExceeded,
         is_history_lost, is_retryable, is_verdict,

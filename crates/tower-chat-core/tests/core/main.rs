@@ -4,6 +4,7 @@
 
 mod answer_end;
 mod bare_store;
+mod branches;
 mod cache_key;
 mod messages;
 mod request;

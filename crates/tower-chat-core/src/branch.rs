@@ -1,0 +1,205 @@
+//! Requests in a branch of a conversation: an edited question, and a question that is asked again.
+
+use std::sync::Arc;
+
+use crate::{
+    ChatRequest, ConversationKey, Message, MessageId, Part, Role,
+    store::{Capability, History, HistoryStore, StoreError},
+};
+
+/// The error of [`ChatRequest::edit`] and [`ChatRequest::regenerate`]. No branch was created.
+#[derive(Debug, Clone, thiserror::Error)]
+#[non_exhaustive]
+pub enum BranchError {
+    /// The conversation has no visible message, or none with this id.
+    #[error(
+        "conversation {key} was not branched, because it has no such message: load the conversation \
+         again"
+    )]
+    NoMessage {
+        /// The conversation.
+        key: ConversationKey,
+    },
+    /// The message to edit is not part of the input of its turn, or the turn has no input.
+    #[error(
+        "conversation {key} was not branched, because message {sequence} does not belong to a \
+         question: name the message of a user, or fork the conversation"
+    )]
+    NoQuestion {
+        /// The conversation.
+        key: ConversationKey,
+        /// The sequence number of the message.
+        sequence: u64,
+    },
+    /// A fork cannot end right before the turn of the message, because a result in it answers a call
+    /// of an earlier turn.
+    #[error(
+        "conversation {key} was not branched before message {sequence}, because a call of an earlier \
+         turn has its result in or after this turn: name a message of the turn after message {position}"
+    )]
+    JoinedTurns {
+        /// The conversation.
+        key: ConversationKey,
+        /// The sequence number of the message.
+        sequence: u64,
+        /// The last position before the message at which a fork can end.
+        position: u64,
+    },
+    /// The store could not be read or written.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+impl ChatRequest {
+    /// Forks a conversation before the turn of a question, and returns the request that asks another
+    /// question in the branch. If the input of the turn has further messages, such as a document, the
+    /// request has them too.
+    ///
+    /// The branch has the turns before the question
+    /// ([`Maintenance::fork_at`](crate::store::Maintenance::fork_at)). The original does not change.
+    ///
+    /// ```
+    /// # futures_util::FutureExt::now_or_never(async {
+    /// # use tower_chat_core::{MemoryStore, MessageId, RunId, store::{HistoryStore, Revision, author::Write}};
+    /// use tower_chat_core::{ChatRequest, ConversationKey, Message};
+    /// # let (store, key) = (MemoryStore::new(), ConversationKey::new("alice", "wardrobe"));
+    /// # let question = MessageId { run: RunId::new(), index: 0 };
+    /// # let turn = [Message::user("And in winter?").into(), Message::assistant("A coat.").into()];
+    /// # let write = Write::new(key.clone(), question, Revision::ABSENT, turn);
+    /// # store.append(store.reserve().await?, vec![write]).await?;
+    /// // `question` is the id of a stored message.
+    /// let branch = ConversationKey::new("alice", "wardrobe, in summer");
+    /// let edited = Message::user("And in summer?");
+    /// let request = ChatRequest::edit(&store, &key, question, edited, branch).await?;
+    /// assert_eq!(request.messages().last().map(|it| it.text()), Some("And in summer?".to_owned()));
+    /// # Ok::<(), tower_chat_core::BoxError>(())
+    /// # }).unwrap().unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// [`BranchError`]; [`StoreError::Exists`] in it, if the branch exists;
+    /// [`StoreError::MissingCapability`] in it, if the store lacks
+    /// [`Maintenance`](crate::store::Maintenance).
+    ///
+    /// # Cancellation
+    ///
+    /// If the future is dropped, the branch may have been created.
+    pub async fn edit<S: HistoryStore + ?Sized>(
+        store: &S,
+        key: &ConversationKey,
+        question: MessageId,
+        edited: Message,
+        branch: ConversationKey,
+    ) -> Result<Self, BranchError> {
+        in_branch(store, key, Some(question), Some(edited), branch).await
+    }
+
+    /// Forks a conversation before the turn of an answer, and returns the request that asks the
+    /// question of this turn again in the branch. If `answer` is `None`, this is the last turn of the
+    /// conversation. Any message of a turn names the turn.
+    ///
+    /// The original keeps its answer. A turn that waits for an approval can be asked again too.
+    ///
+    /// ```
+    /// # futures_util::FutureExt::now_or_never(async {
+    /// # use tower_chat_core::{MemoryStore, MessageId, RunId, store::{HistoryStore, Revision, author::Write}};
+    /// use tower_chat_core::{ChatRequest, ConversationKey, Message};
+    /// # let (store, key) = (MemoryStore::new(), ConversationKey::new("alice", "wardrobe"));
+    /// # let question = MessageId { run: RunId::new(), index: 0 };
+    /// # let turn = [Message::user("And in winter?").into(), Message::assistant("A coat.").into()];
+    /// # let write = Write::new(key.clone(), question, Revision::ABSENT, turn);
+    /// # store.append(store.reserve().await?, vec![write]).await?;
+    /// let branch = ConversationKey::new("alice", "wardrobe, again");
+    /// let request = ChatRequest::regenerate(&store, &key, None, branch).await?;
+    /// assert_eq!(request.messages().last().map(|it| it.text()), Some("And in winter?".to_owned()));
+    /// # Ok::<(), tower_chat_core::BoxError>(())
+    /// # }).unwrap().unwrap();
+    /// ```
+    ///
+    /// # Errors
+    ///
+    /// As for [`edit`](Self::edit).
+    ///
+    /// # Cancellation
+    ///
+    /// As for [`edit`](Self::edit).
+    pub async fn regenerate<S: HistoryStore + ?Sized>(
+        store: &S,
+        key: &ConversationKey,
+        answer: Option<MessageId>,
+        branch: ConversationKey,
+    ) -> Result<Self, BranchError> {
+        in_branch(store, key, answer, None, branch).await
+    }
+}
+
+/// Forks a conversation before the turn of a message, and returns the request with the input of this
+/// turn, in which `edited` replaces the message.
+async fn in_branch<S: HistoryStore + ?Sized>(
+    store: &S,
+    key: &ConversationKey,
+    message: Option<MessageId>,
+    edited: Option<Message>,
+    branch: ConversationKey,
+) -> Result<ChatRequest, BranchError> {
+    let maintenance = store.maintenance().ok_or(StoreError::from(Capability::Maintenance))?;
+    let history = store.load(key).await?;
+    let found = match message {
+        Some(id) => history.numbered().find(|(_, message)| message.id == Some(id)),
+        None => history.numbered().last(),
+    };
+    let Some((sequence, _)) = found else {
+        return Err(BranchError::NoMessage { key: key.clone() });
+    };
+    let fork = maintenance.fork_at(key, Some(sequence), &branch).await?;
+    match input(key, &history, sequence, fork.position, edited) {
+        Ok(input) => Ok(ChatRequest::new(input).in_conversation(branch)),
+        Err(error) => {
+            // This call has created the branch, and nothing else knows it yet.
+            store.delete(&branch).await?;
+            Err(error)
+        }
+    }
+}
+
+/// Returns the input of the turn that begins after a position and contains the message `sequence`.
+fn input(
+    key: &ConversationKey,
+    history: &History,
+    sequence: u64,
+    position: u64,
+    edited: Option<Message>,
+) -> Result<Vec<Arc<Message>>, BranchError> {
+    let after: Vec<_> = history.numbered().skip_while(|(number, _)| *number <= position).collect();
+    let run = after.first().and_then(|(_, message)| message.id).map(|id| id.run);
+    let is_of_run = |message: &Message| message.id.map(|id| id.run) == run;
+    let is_first = |(_, message): &&(u64, &Arc<Message>)| is_of_run(message) && is_input(message);
+    let (input, rest) = after.split_at(after.iter().take_while(is_first).count());
+    let mut rest = rest.iter().take_while(|(number, _)| *number <= sequence);
+    if rest.any(|(_, message)| !is_of_run(message) && is_input(message)) {
+        return Err(BranchError::JoinedTurns { key: key.clone(), sequence, position });
+    }
+    let is_question = input.iter().any(|(number, _)| *number == sequence);
+    if input.is_empty() || (edited.is_some() && !is_question) {
+        return Err(BranchError::NoQuestion { key: key.clone(), sequence });
+    }
+    let again = input.iter().map(|(number, message)| match &edited {
+        Some(edited) if *number == sequence => Arc::new(edited.clone()),
+        Some(_) | None => {
+            let mut again = Message::clone(message);
+            again.id = None;
+            Arc::new(again)
+        }
+    });
+    Ok(again.collect())
+}
+
+/// Returns whether a message can be the input of a turn, and not only continue an earlier one.
+fn is_input(message: &Message) -> bool {
+    let continues = |part: &Part| matches!(part, Part::ToolResult(_) | Part::ApprovalResponse(_));
+    match message.role {
+        Role::System | Role::Developer | Role::User => !message.parts.iter().any(continues),
+        Role::Assistant | Role::Tool => false,
+    }
+}

@@ -1,0 +1,165 @@
+//! The requests of edited questions and regenerated answers.
+
+use std::sync::Arc;
+
+use futures_util::FutureExt;
+use tower_chat_core::{
+    BranchError, ChatRequest, ConversationKey, MemoryStore, Message, MessageId, RunId, ToolCall,
+    ToolResult, ToolStatus,
+    store::{
+        HistoryStore, Revision, SequencePosition, StoreError,
+        author::{RecordedResult, ToolRecord, Write},
+    },
+};
+
+fn key() -> ConversationKey {
+    ConversationKey::new("alice", "c")
+}
+
+fn branch() -> ConversationKey {
+    ConversationKey::new("alice", "branch")
+}
+
+fn user(text: &str) -> Message {
+    Message::user(text)
+}
+
+fn answer(text: &str) -> Message {
+    Message::assistant(text)
+}
+
+/// Returns a store with a conversation, from the messages of each run and the rows of their calls.
+fn store(runs: Vec<(Vec<Message>, Vec<ToolRecord>)>) -> MemoryStore {
+    let store = MemoryStore::new();
+    let mut at = Revision::ABSENT;
+    for (messages, rows) in runs {
+        let id = MessageId { run: RunId::new(), index: 0 };
+        let write = Write::new(key(), id, at, messages.into_iter().map(Arc::new)).with_tools(rows);
+        at = write.result();
+        let slot = store.reserve().now_or_never().unwrap().unwrap();
+        store.append(slot, vec![write]).now_or_never().unwrap().unwrap();
+    }
+    store
+}
+
+/// Returns the id of the message with this number.
+fn id(store: &MemoryStore, number: usize) -> MessageId {
+    let history = store.load(&key()).now_or_never().unwrap().unwrap();
+    history.messages.get(number - 1).unwrap().id.unwrap()
+}
+
+fn texts(request: &ChatRequest) -> Vec<String> {
+    request.messages().iter().map(|message| message.text()).collect()
+}
+
+fn edit(store: &MemoryStore, number: usize, text: &str) -> Result<ChatRequest, BranchError> {
+    let question = id(store, number);
+    ChatRequest::edit(store, &key(), question, user(text), branch()).now_or_never().unwrap()
+}
+
+fn regenerate(store: &MemoryStore, number: Option<usize>) -> Result<ChatRequest, BranchError> {
+    let answer = number.map(|number| id(store, number));
+    ChatRequest::regenerate(store, &key(), answer, branch()).now_or_never().unwrap()
+}
+
+fn branched(store: &MemoryStore) -> Option<usize> {
+    let history = store.load(&branch()).now_or_never().unwrap().unwrap();
+    (history.head.revision != Revision::ABSENT).then_some(history.messages.len())
+}
+
+/// A conversation with two turns, the second with two messages as its input.
+fn two_turns() -> MemoryStore {
+    store(vec![
+        (vec![user("q1"), answer("a1")], vec![]),
+        (vec![Message::system("be short"), user("q2"), answer("a2")], vec![]),
+    ])
+}
+
+#[test]
+fn an_edited_request_has_the_rest_of_the_input() {
+    let store = two_turns();
+    let request = edit(&store, 4, "edited").unwrap();
+    assert_eq!(texts(&request), ["be short", "edited"]);
+    assert!(request.messages().iter().all(|message| message.id.is_none()));
+    assert_eq!(request.conversation().map(|it| it.key.clone()), Some(branch()));
+    assert_eq!(branched(&store), Some(2));
+    let store = two_turns();
+    assert_eq!(texts(&edit(&store, 3, "be long").unwrap()), ["be long", "q2"]);
+    let store = two_turns();
+    assert_eq!(texts(&edit(&store, 1, "edited").unwrap()), ["edited"]);
+    assert_eq!(branched(&store), Some(0));
+}
+
+#[test]
+fn any_message_of_a_turn_names_it_and_the_last_turn_is_the_default() {
+    for number in [None, Some(3), Some(4), Some(5)] {
+        let store = two_turns();
+        assert_eq!(texts(&regenerate(&store, number).unwrap()), ["be short", "q2"], "{number:?}");
+        assert_eq!(branched(&store), Some(2));
+    }
+    let store = two_turns();
+    assert_eq!(texts(&regenerate(&store, Some(2)).unwrap()), ["q1"]);
+}
+
+#[test]
+fn a_refused_request_makes_no_branch() {
+    let store = two_turns();
+    let refused = edit(&store, 5, "edited");
+    assert!(matches!(refused, Err(BranchError::NoQuestion { sequence: 5, .. })), "{refused:?}");
+    let unknown = MessageId { run: RunId::new(), index: 0 };
+    let refused = ChatRequest::regenerate(&store, &key(), Some(unknown), branch()).now_or_never();
+    let refused = refused.unwrap();
+    assert!(matches!(refused, Err(BranchError::NoMessage { .. })), "{refused:?}");
+    let refused = ChatRequest::regenerate(&store, &branch(), None, key()).now_or_never().unwrap();
+    assert!(matches!(refused, Err(BranchError::NoMessage { .. })), "{refused:?}");
+    assert_eq!(branched(&store), None);
+    let refused = ChatRequest::regenerate(&store, &key(), None, key()).now_or_never().unwrap();
+    assert!(matches!(refused, Err(BranchError::Store(StoreError::Exists { .. }))), "{refused:?}");
+    assert_eq!(store.load(&key()).now_or_never().unwrap().unwrap().messages.len(), 5);
+}
+
+#[test]
+fn a_turn_that_a_late_result_joins_to_an_earlier_one_is_not_asked_again() {
+    let call = SequencePosition { sequence: 2, index: 0 };
+    let mut answered = ToolRecord::pending(call, 0, "c1", "weather");
+    let asked = answered.clone();
+    answered.status = ToolStatus::Ok;
+    answered.result = RecordedResult::InMessage(SequencePosition { sequence: 5, index: 0 });
+    let asks = Message::tool_calls([ToolCall::new("c1", "weather", "{}")]);
+    let result = Message::tool_results([ToolResult::new("c1", "Rain.")]);
+    let late = || {
+        store(vec![
+            (vec![user("q1"), asks.clone()], vec![asked.clone()]),
+            (vec![user("q2"), answer("a2")], vec![]),
+            (vec![result.clone(), user("q3"), answer("a3")], vec![answered.clone()]),
+        ])
+    };
+    let store = late();
+    for refused in [regenerate(&store, None), edit(&store, 3, "edited")] {
+        assert!(
+            matches!(refused, Err(BranchError::JoinedTurns { position: 0, .. })),
+            "{refused:?}"
+        );
+        assert_eq!(branched(&store), None);
+    }
+    assert_eq!(texts(&regenerate(&store, Some(2)).unwrap()), ["q1"]);
+}
+
+#[test]
+fn an_answer_after_an_approval_is_regenerated_from_the_question() {
+    let call = SequencePosition { sequence: 4, index: 0 };
+    let mut waits = ToolRecord::pending(call, 0, "c1", "pay");
+    waits.status = ToolStatus::PendingApproval;
+    let mut paid = waits.clone();
+    paid.status = ToolStatus::Ok;
+    paid.result = RecordedResult::InMessage(SequencePosition { sequence: 5, index: 0 });
+    let asks = Message::tool_calls([ToolCall::new("c1", "pay", "{}")]);
+    let result = Message::tool_results([ToolResult::new("c1", "paid")]);
+    let store = store(vec![
+        (vec![user("q1"), answer("a1")], vec![]),
+        (vec![user("buy"), asks], vec![waits]),
+        (vec![result, answer("bought")], vec![paid]),
+    ]);
+    assert_eq!(texts(&regenerate(&store, None).unwrap()), ["buy"]);
+    assert_eq!(branched(&store), Some(2));
+}
