@@ -241,15 +241,22 @@ impl Case {
             if client.end == Some(RunEnd::Completed) {
                 continue;
             }
-            let after = client.after.unwrap_or(UpdatePosition::START);
             let Process { server, runtime, .. } = &self.processes[index % 2];
-            runtime.block_on(async {
-                let mut reader = server.attach(&self.run, after).await;
-                while let Some(event) = reader.next().await {
-                    client.receive(event.map_err(|error| error.to_string())?)?;
+            // If an attempt of this process has failed, and the process has not handled its end yet, the
+            // client first receives this end, and attaches again.
+            for _ in 0..3 {
+                if client.end == Some(RunEnd::Completed) {
+                    break;
                 }
-                Ok::<(), String>(())
-            })?;
+                let after = client.after.unwrap_or(UpdatePosition::START);
+                runtime.block_on(async {
+                    let mut reader = server.attach(&self.run, after).await;
+                    while let Some(event) = reader.next().await {
+                        client.receive(event.map_err(|error| error.to_string())?)?;
+                    }
+                    Ok::<(), String>(())
+                })?;
+            }
         }
         Ok(())
     }
