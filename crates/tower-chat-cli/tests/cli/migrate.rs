@@ -58,7 +58,9 @@ fn files_of_every_older_version_are_brought_up_to_date_once_and_on_demand_alone(
         for command in READING {
             let output = store.run(command);
             assert_eq!(output.status.code(), Some(2), "{version} {command:?}");
-            let expected = format!("an older release, version {version} of {NOW}: migrate it with");
+            let expected = format!(
+                "version {version} of an older release, and this release needs version {NOW}: migrate"
+            );
             assert!(stderr(&output).contains(&expected), "{command:?}: {}", stderr(&output));
             assert!(stderr(&output).contains("`tower-chat migrate`"), "{}", stderr(&output));
         }
@@ -91,7 +93,9 @@ fn tables_of_an_older_version_are_brought_up_to_date_on_demand_alone() {
         for command in READING {
             let output = store.run(command);
             assert_eq!(output.status.code(), Some(2), "{command:?}");
-            let expected = format!("an older release, version 1 of {TABLES}: migrate them");
+            let expected = format!(
+                "version 1 of an older release, and this release needs version {TABLES}: migrate them"
+            );
             assert!(stderr(&output).contains(&expected), "{command:?}: {}", stderr(&output));
         }
         let planned = done(1, &format!("{schema}: version 1, to be migrated to version {TABLES}"));
