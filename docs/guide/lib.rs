@@ -38,6 +38,7 @@ chapters! {
     importing = "importing.md",
     migrating = "migrating.md",
     traces = "traces.md",
+    going_back = "going-back.md",
     directory = "directory.md",
     inspector = "inspector.md",
     operating = "operating.md",

@@ -5,6 +5,7 @@
 mod answer_end;
 mod approval_claims;
 mod approvals;
+mod branches;
 mod call_limit;
 mod cancellation;
 mod concurrency;
