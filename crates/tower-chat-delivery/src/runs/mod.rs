@@ -120,8 +120,10 @@ use crate::{PositionedUpdate, RunKey, RunState, UpdateLog, UpdateLogError, Updat
 /// the next attempt: the layers below return the stored answer, or resume the run.
 ///
 /// If the response of the run was complete, only the caller receives the stored answer, and the log
-/// does not change. A run that was stopped is complete. If the run was stopped before its first
-/// answer, the caller receives a response without messages.
+/// does not change. If the store does not contain the run, for example because the process died while
+/// the answer was in the outbox, the layers below execute the run again for the caller. A run that was
+/// stopped is complete. If the run was stopped before its first answer, the caller receives a response
+/// without messages.
 ///
 /// # Stop
 ///

@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 use tower_chat_layers::{
-    BoxError, ChatRequest, ChatResponse, ChatUpdate, Message, MessageId, SharedError,
+    BoxError, ChatRequest, ChatResponse, ChatUpdate, EndedBy, Message, MessageId, SharedError,
     TruncatedStream, run::FencedAttempt,
 };
 use tower_service::Service;
@@ -44,8 +44,9 @@ enum Beginning {
     Here { attempt: u32, earlier: Earlier },
     /// Another process executes the run.
     Elsewhere { attempt: u32 },
-    /// The response of the run was complete in this attempt. Its readers do not return.
-    Repeated { attempt: u32 },
+    /// The response of the run was complete in this attempt. Its readers do not return. `is_stopped`
+    /// is `true` if a stop ended the run.
+    Repeated { attempt: u32, is_stopped: bool },
 }
 
 impl RunTask {
@@ -73,7 +74,12 @@ impl RunTask {
         let (attempt, earlier) = match self.begin().await {
             Ok(Beginning::Here { attempt, earlier }) => (attempt, earlier),
             Ok(Beginning::Elsewhere { attempt }) => return Phase::Elsewhere { attempt },
-            Ok(Beginning::Repeated { attempt }) => {
+            Ok(Beginning::Repeated { attempt, is_stopped }) => {
+                if is_stopped {
+                    // The history does not show that a run was stopped before its first answer, and
+                    // the layers below would continue the run.
+                    self.hub.handle.stop();
+                }
                 return self.repeat(service, request, attempt).await;
             }
             Err(error) => return failed(error),
@@ -90,15 +96,15 @@ impl RunTask {
     }
 
     /// Sends the request of a complete run again, for its caller only: the log does not change, and its
-    /// readers do not receive the response. The run is stopped before the request, because the history does
-    /// not show that a run was stopped before its first answer, and the layers below would continue it.
+    /// readers do not receive the response. The layers below return the stored answer. If the history
+    /// does not contain the run, for example because the process died before the store was available
+    /// again, they execute the run again.
     async fn repeat<S>(&self, service: S, request: ChatRequest, attempt: u32) -> Phase
     where
         S: Service<ChatRequest, Response = ChatResponse>,
         S::Error: Into<BoxError>,
         S::Future: Send + 'static,
     {
-        self.hub.handle.stop();
         self.shared.remove(&self.run, &self.hub);
         self.hub.begin(attempt.saturating_add(1));
         self.hub.log_lost();
@@ -116,7 +122,8 @@ impl RunTask {
             match state {
                 RunState::Open { attempt, .. } => return Ok(Beginning::Elsewhere { attempt }),
                 RunState::Closed { attempt, end: RunEnd::Completed } => {
-                    return Ok(Beginning::Repeated { attempt });
+                    let is_stopped = self.was_stopped().await?;
+                    return Ok(Beginning::Repeated { attempt, is_stopped });
                 }
                 // Also complete, but the log receives the stored answer.
                 RunState::Closed { end: RunEnd::Truncated, .. } => self.hub.handle.stop(),
@@ -138,6 +145,24 @@ impl RunTask {
                 // again.
                 Err(UpdateLogError::NotOwner { .. }) => {}
                 Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Returns whether a stop ended the run, as its last finish in the log says.
+    async fn was_stopped(&self) -> Result<bool, UpdateLogError> {
+        let mut is_stopped = false;
+        let mut after = UpdatePosition::START;
+        loop {
+            let page = self.shared.log.read(&self.run, after, PAGE).await?;
+            let Some(last) = page.updates.last() else { return Ok(is_stopped) };
+            after = last.position;
+            for positioned in &page.updates {
+                if let LoggedUpdate::Chat(ChatUpdate::Finish(finish)) =
+                    self.shared.decode(&self.run, positioned)?
+                {
+                    is_stopped = finish.ended_by == Some(EndedBy::Stop);
+                }
             }
         }
     }

@@ -183,6 +183,33 @@ async fn a_run_that_was_stopped_before_its_answer_is_not_continued() {
     }
 }
 
+/// The process dies before the store contains the answer that the log contains.
+#[tokio::test(start_paused = true)]
+async fn a_complete_run_that_the_store_does_not_contain_is_executed_again() {
+    for mode in
+        [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled]
+    {
+        let log = MemoryUpdateLog::new();
+        let (request, run) = request();
+        let lost = MemoryStore::new();
+        let first = [Step::text("Take a coat.")];
+        let server = Server::new(first, DetachedRunsLayer::new(log.clone()), lost, mode);
+        server.call(request.clone()).await.unwrap().collect().await.unwrap();
+        server.runs.drained().await;
+        let store = MemoryStore::new();
+        let runs = DetachedRunsLayer::new(log.clone());
+        let server = Server::new([Step::text("Take a hat.")], runs, store.clone(), mode);
+        for request in [request.clone(), request] {
+            let answer = server.call(request).await.unwrap().collect().await.unwrap();
+            assert_eq!(answer.text(), "Take a hat.", "{mode:?}");
+            server.runs.drained().await;
+        }
+        assert_eq!(stored(&store, &run).await, ["What should I wear?", "Take a hat."], "{mode:?}");
+        let events = sketch(&server.events(&run, UpdatePosition::START).await);
+        assert!(events.contains(&"message: Take a coat.".to_owned()), "{mode:?}: {events:?}");
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn a_repeated_request_of_a_complete_run_changes_nothing_for_readers() {
     let (log, store) = (MemoryUpdateLog::new(), MemoryStore::new());
