@@ -41,8 +41,9 @@
 //! - [`RecordedMetrics`] records the metrics of a thread or of the process;
 //! - [`skip`] reports a test that cannot run on this machine;
 //! - [`Rng`] generates pseudorandom numbers from a seed;
-//! - [`store_contract!`] tests every rule of
-//!   [`HistoryStore`](tower_chat_core::store::HistoryStore), with one line in the crate of a store;
+//! - [`store_contract!`] defines tests for the rules of
+//!   [`HistoryStore`](tower_chat_core::store::HistoryStore). The crate of a store calls this macro
+//!   in one line;
 //! - [`validate`] checks whether a provider would accept a request body. The check shares no code
 //!   with the crates that write request bodies;
 //! - `recordings` reads recorded HTTP exchanges and conversations, and needs the feature

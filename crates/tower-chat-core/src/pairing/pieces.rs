@@ -1,5 +1,5 @@
-//! Splits a message that contains both calls and results into the messages of a regular history, in
-//! which results are in messages of their own.
+//! Splits a message that contains results among other parts into the messages of a regular history, in
+//! which results of the client's tools are in separate messages.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -66,11 +66,13 @@ pub fn foreign_results(message: &Message) -> BTreeSet<usize> {
     foreign.map(|(index, _)| index).collect()
 }
 
-/// Returns the indices of the results that are moved out of a message: the foreign ones, and those
-/// that foreign results separate from the call that the provider executed.
+/// Returns the indices of the results that are moved out of a message: the
+/// [foreign results](foreign_results), and each result that another moved result separates from the
+/// call that it answers.
 ///
-/// Moving a result out splits a piece in two, and may separate other results from their calls. Only
-/// the results in the shorter of the two pieces, and the results of its calls, are checked again.
+/// If a result is moved out, the parts before and after this result are in different pieces. A result
+/// in one of these two pieces may answer a call in the other piece. It is sufficient to check the
+/// results in the shorter piece, and the results that answer calls in the shorter piece.
 fn leaving_results(message: &Message) -> BTreeSet<usize> {
     let mut leaving = foreign_results(message);
     if message.role != Role::Assistant {
@@ -137,7 +139,8 @@ impl ProviderCalls {
         }
     }
 
-    /// Returns whether a result that is moved out is between a result and each of its calls.
+    /// Returns whether `result` remains in the message, and for each call that it may answer, a result
+    /// in `leaving` is between this call and `result`.
     fn is_parted(&self, result: usize, leaving: &BTreeSet<usize>) -> bool {
         let is_between = |call: usize| {
             let between = call.min(result)..call.max(result);

@@ -33,12 +33,12 @@ pub(super) fn agreed_service_id(
     }
 }
 
-/// Records the usage of an answer, and returns the history owner after it.
+/// Adds the usage of an answer to the log, and returns the history owner that applies after the answer.
 ///
 /// # Errors
 ///
-/// Returns an error, with the answer, if the answer lacks the run's service id or has a service id
-/// that the policy does not allow.
+/// Returns an error that contains the answer, if the run has a service id and the answer has none, or
+/// if the answer is the first one with a service id and the policy does not allow this.
 pub(super) fn adopt_answer(
     run: &Run,
     log: &mut RunLog,
@@ -48,12 +48,13 @@ pub(super) fn adopt_answer(
     adopt_service_id(run, log, answer)
 }
 
-/// Compares the service id in an answer with the id of the run, before the answer is written.
+/// Returns the service id and the selection of messages to record that apply after an answer. Called
+/// before the answer is written.
 ///
 /// # Errors
 ///
-/// Returns an error, with the answer, if the answer lacks the run's service id or has a service id
-/// that the policy does not allow.
+/// Returns an error that contains the answer, if the run has a service id and the answer has none, or
+/// if the answer is the first one with a service id and the policy does not allow this.
 fn adopt_service_id(run: &Run, log: &RunLog, answer: &Answer) -> Result<Adopted, PersistenceError> {
     let policy = run.policy().conflict;
     let current = log.conversation.service_id.as_ref();
@@ -89,8 +90,8 @@ fn adopt_service_id(run: &Run, log: &RunLog, answer: &Answer) -> Result<Adopted,
                     answer: answer(),
                 });
             }
-            // The commit of a journaled run adds the staged messages to the history, so the run
-            // must store its other messages too.
+            // The commit of a journaled run adds the messages that were staged before this answer to
+            // the history. Without the later messages, the history would contain a part of the run.
             let recording = match log.journal {
                 Some(_) => Recording::RecordOnly,
                 None => Recording::of_service_kept(policy),

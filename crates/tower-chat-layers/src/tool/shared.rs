@@ -31,8 +31,8 @@ impl<T: ToolSource + ?Sized> ToolSource for Arc<T> {
 
 /// A set of tools that can be changed at any time. All clones share the set.
 ///
-/// A change takes effect at the next service call of each run. The calls of the current answer run
-/// with the tools that its request declared to the model.
+/// A change takes effect at the next service call of each run. The calls in an answer
+/// are executed by the tools that were declared in the request for this answer.
 ///
 /// ```
 /// use serde_json::json;

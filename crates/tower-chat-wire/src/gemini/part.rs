@@ -1,4 +1,4 @@
-//! Reads and writes the parts of a content.
+//! Reads and writes the parts of a Gemini `Content`, which is one message.
 
 use tower_chat_core::{Native, Part, RawJson, Reasoning, Text};
 
@@ -17,7 +17,8 @@ pub(super) const RESULT: Name = ["functionResponse", "function_response"];
 pub(super) const INLINE: Name = ["inlineData", "inline_data"];
 pub(super) const FILE: Name = ["fileData", "file_data"];
 
-/// The fields that determine the kind of a part. A part has exactly one of these fields.
+/// The fields that determine the kind of a part. A part of a known kind has exactly one of these
+/// fields.
 const KINDS: [Name; 7] = [
     TEXT,
     CALL,
@@ -28,7 +29,7 @@ const KINDS: [Name; 7] = [
     ["codeExecutionResult", "code_execution_result"],
 ];
 
-/// The role of the content that contains a part.
+/// The role of the `Content` that contains a part.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speaker {
     System,
@@ -42,8 +43,12 @@ pub(super) fn spelling(fields: &Fields, name: Name) -> Option<&'static str> {
     name.into_iter().find(|name| fields.contains(name) && !fields.is_null(name))
 }
 
-/// Reads a part. A part of an unknown kind, or of a kind that is not allowed for the speaker, becomes a
-/// native part.
+/// Reads a part. A part that is malformed, of an unknown kind, or of a kind that is not allowed for the
+/// speaker becomes a native part.
+///
+/// # Errors
+///
+/// Returns an error if the part itself has the form of a `Content`.
 pub(super) fn parse(item: &RawJson, speaker: Speaker) -> Result<Part, WireError> {
     let native = Native::new(WIRE, item.clone());
     let Ok(fields) = Fields::parse(item.get(), "a part") else { return Ok(native.into()) };

@@ -47,7 +47,8 @@ impl Plant {
     }
 }
 
-/// The fault occurs at random, on average once in this many opportunities.
+/// A fault that does not occur at every opportunity occurs at every opportunity with a multiple of this
+/// number.
 const ONCE_IN: usize = 2;
 
 /// A store with a planted fault.

@@ -131,7 +131,7 @@ async fn set(server: &PostgresServer, name: &str, value: &str) -> Result<(), Fai
     Ok(())
 }
 
-/// Waits until the replica has received all earlier writes.
+/// Waits until the replica has applied all earlier writes.
 async fn wait_for_replica(
     primary: &PostgresServer,
     replica: &PostgresServer,
