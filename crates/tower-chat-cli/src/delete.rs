@@ -90,11 +90,14 @@ pub(crate) async fn delete(arguments: DeleteArguments) -> Result<ExitCode, CliEr
         let work = async {
             let deleted = delete_selected(&store, one.as_ref(), &scope, &mut progress).await;
             let receipt = deleted.map_err(CliError::Transfer)?;
-            if let Some(log) = log {
-                let erase = one.as_ref().map_or(Erase::Scope(&scope), Erase::Conversation);
-                log.erase(erase).await.map_err(CliError::EraseUpdates)?;
-            }
-            Ok::<_, CliError>(receipt)
+            let erased = match log {
+                Some(log) => {
+                    let erase = one.as_ref().map_or(Erase::Scope(&scope), Erase::Conversation);
+                    log.erase(erase).await.map_err(CliError::EraseUpdates)?
+                }
+                None => 0,
+            };
+            Ok::<_, CliError>((receipt, erased))
         };
         until_interrupted(work).await
     };
@@ -102,8 +105,10 @@ pub(crate) async fn delete(arguments: DeleteArguments) -> Result<ExitCode, CliEr
     match done {
         None => Ok(report.interrupted("the same command continues")),
         Some(receipt) => {
-            let receipt = receipt?;
-            if let (Some(key), true) = (one, receipt.scopes.is_empty()) {
+            let (receipt, erased) = receipt?;
+            // An earlier command may have deleted the conversation and failed to erase its updates.
+            let is_absent = receipt.scopes.is_empty() && erased == 0;
+            if let (Some(key), true) = (one, is_absent) {
                 return Err(CliError::NoConversation { key });
             }
             let code = report.finish(receipt)?;

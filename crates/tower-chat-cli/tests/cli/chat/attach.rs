@@ -226,6 +226,25 @@ fn updates_are_erased_with_their_conversation() {
     }
 }
 
+/// An earlier command has deleted the conversation, and could not erase its updates.
+#[test]
+fn updates_of_a_conversation_that_is_already_deleted_are_erased() {
+    let store = TestStore::new(Kind::Sqlite);
+    let application = Application::start(&store);
+    application.sends("All.");
+    application.finishes();
+    application.end();
+    let key = &application.run.conversation;
+    crate::transfer::add(&store, key.scope(), "another conversation", "Which weather?");
+    let deletes = || run_with_input(store.command(&["delete", key.scope(), key.id()]), "");
+    let erased = deletes();
+    assert_eq!(erased.code, Some(0), "{}", erased.stderr);
+    let read = application.log.read(&application.run, UpdatePosition::START, 0);
+    assert_eq!(application.runtime.block_on(read).unwrap().state, RunState::Unknown);
+    let again = deletes();
+    assert_eq!(again.code, Some(2), "{}", again.stderr);
+}
+
 #[test]
 fn the_next_attempt_at_a_run_begins_its_unfinished_message_anew() {
     let store = TestStore::new(Kind::Sqlite);
