@@ -1,5 +1,5 @@
-//! Tests with killed processes: a child process aborts at every step of a run whose store is a
-//! file, and another child process continues.
+//! Tests with killed processes. For each step of a run, a child process aborts at this step, and
+//! another child process continues the run. The store is a file.
 
 use std::{
     env,
@@ -34,7 +34,7 @@ pub(crate) struct ChildTask {
 }
 
 impl ChildTask {
-    /// Starts a child process in a folder. The caller waits for it.
+    /// Starts a child process in a folder, and does not wait for its end.
     pub(crate) fn begin(&self, folder: &Path) -> std::process::Child {
         let mode = MODES.iter().position(|mode| *mode == self.mode).unwrap();
         let kill_at = self.kill_at.unwrap_or(0);
@@ -63,7 +63,7 @@ impl ChildTask {
         }
     }
 
-    /// Returns the conversation: two runs, of which a child process executes one or both.
+    /// Returns the conversation, which has two runs. A child process executes one of them.
     pub(crate) fn case(&self) -> Case {
         let script = |rounds| RunScript { input: Input::Text, rounds };
         Case {

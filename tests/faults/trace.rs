@@ -10,8 +10,8 @@ use tower_chat::{
 /// An event.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Event {
-    /// A caller sends the request of a run. `answers` has the numbers of the service calls whose
-    /// calls the request approves or rejects.
+    /// A caller sends the request of a run. `answers` contains the numbers of the service calls that
+    /// returned the tool calls that the request approves or rejects.
     Began { run: usize, answers: Vec<u32> },
     /// The model was called with these messages.
     Asked { run: usize, serial: u32, shown: Vec<String> },

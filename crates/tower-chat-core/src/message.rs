@@ -172,8 +172,8 @@ impl Message {
     }
 
     /// Returns the tool calls that need a result now or after their approval: the
-    /// [`calls`](Self::calls), and the calls that wait for approval. The index of a
-    /// [`CallPosition`](crate::CallPosition) counts these calls.
+    /// [`calls`](Self::calls), and the calls that wait for approval. The index in a
+    /// [`CallPosition`](crate::CallPosition) is the index of the call among these calls.
     pub fn asked_calls(&self) -> impl Iterator<Item = &ToolCall> + Clone {
         self.parts.iter().filter_map(asked_call)
     }

@@ -59,7 +59,8 @@ impl fmt::Display for WireError {
 impl Error for WireError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            // The message of `Json` already contains the message of the parser's error.
+            // The parser's error is not the source of `Json`, because the text of `Json` contains the
+            // text of this error. The source states that the error is permanent.
             Self::Json { .. } | Self::Field { .. } | Self::UnknownRole { .. } => {
                 Some(Retryability::Permanent.as_source())
             }

@@ -31,7 +31,7 @@ pub enum Api {
     Other,
 }
 
-/// The API for each suffix of a URL without its query.
+/// Suffixes of URLs, and the API of each. The query of a URL is not compared.
 const ENDS: [(&str, Api); 16] = [
     ("/chat/completions", Api::ChatCompletions),
     ("/responses", Api::Responses),

@@ -111,12 +111,12 @@ struct Input<'a> {
     calls: HashMap<&'a str, Call>,
     /// The index of the most recent message.
     last_message: Option<usize>,
-    /// The index of the first reasoning item after which no other item of the model has occurred.
+    /// The index of the first of the reasoning items that no item of the model follows yet.
     reasoning: Option<usize>,
-    /// The index of the previous item, if this item is reasoning whose id was assigned by OpenAI.
+    /// The index of the previous item, if the previous item is reasoning with an id of OpenAI.
     link: Option<usize>,
-    /// Whether the service may store the calls of some outputs, so that the input need not contain
-    /// them.
+    /// Whether the service possibly stores items of the conversation. An output may then answer a call
+    /// that the input does not contain.
     service_holds_items: bool,
 }
 
@@ -141,8 +141,8 @@ impl<'a> Input<'a> {
             (Some("message") | None, None) => report.message(&SHAPE, index),
             (Some("reasoning"), _) => {
                 self.reasoning.get_or_insert(index);
-                // Only OpenAI requires that a certain item follows reasoning, and only OpenAI's ids
-                // have this prefix.
+                // OpenAI refuses an assistant message without an id directly after its reasoning. Only
+                // ids of OpenAI begin with `rs_`.
                 self.link = id.filter(|id| id.starts_with("rs_")).map(|_| index);
             }
             (Some("function_call" | "custom_tool_call" | "computer_call"), _) => {

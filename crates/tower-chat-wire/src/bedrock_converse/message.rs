@@ -121,7 +121,8 @@ fn fields(item: &RawJson) -> Result<Object, WireError> {
 }
 
 /// Reads the fields of a message besides its role. Unknown fields become a native part before the
-/// other parts. The field `role` with the value `null` distinguishes this native part from blocks.
+/// other parts. The function adds a field `role` with the value `null` to this native part, which
+/// distinguishes the part from a block.
 fn parse_parts(mut fields: Object) -> Result<Vec<Part>, WireError> {
     let blocks = take(&mut fields, "content");
     let blocks: Vec<RawJson> = blocks.map_or(Ok(Vec::new()), |blocks| {

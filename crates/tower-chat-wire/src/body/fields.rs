@@ -29,8 +29,8 @@ impl Fields {
         Self(fields)
     }
 
-    /// Removes a field if `read` can read its value, and returns the result of `read`. Any other field
-    /// is not removed.
+    /// Removes a field if `read` can read its value, and returns the result of `read`. Otherwise, the
+    /// field remains, and the function returns `None`.
     pub(crate) fn take_as<T>(
         &mut self,
         name: &str,

@@ -118,8 +118,7 @@ struct PairedCall {
     call: Unanswered,
     result: Option<ToolResult>,
     is_hidden: bool,
-    /// Whether the call is interrupted if it has no result. The output then contains a result that
-    /// reports the interruption.
+    /// Whether the output contains a result that reports an interruption, if the call has no result.
     is_interrupted: bool,
 }
 

@@ -22,7 +22,7 @@ fn texts(texts: [&str; 2]) -> Vec<Part> {
     texts.map(Part::text).to_vec()
 }
 
-/// Returns a conversation in which each message has two texts.
+/// Returns a conversation in which each message except the last has two texts.
 fn of_lists() -> ChatRequest {
     ChatRequest::new(vec![
         Message::new(Role::System, texts(["Be brief.", "Be kind."])),
@@ -63,8 +63,8 @@ fn a_content_is_one_text_where_the_service_refuses_lists() {
     }
     let sent = body(&of_lists(), &rules(OpenAiChat, "openai"));
     assert!(sent["messages"][4]["content"].is_array(), "OpenAI takes lists");
-    // The same service has sent this text in a list, so the text has a native item. The text must
-    // be sent as a string.
+    // Groq has sent this text in a list, so the text has a native item of Groq. Nevertheless, the text
+    // must be sent to Groq as a string.
     let mut text = Text::new("It is.");
     let native = Native::new("openai-chat", r#"{"type":"text"}"#.parse().unwrap());
     text.native = Some(native.issued_by("groq"));
@@ -166,8 +166,8 @@ fn services_that_demand_reasoning_with_calls_get_their_own_or_the_shortest_that_
         body(&round(Vec::new()), &rules(OpenAiChat, "moonshot"))["messages"][1]["reasoning_content"],
         " "
     );
-    // DeepSeek also has an endpoint for Anthropic Messages, whose thinking blocks have no
-    // signature.
+    // DeepSeek also has an endpoint for Anthropic Messages. This endpoint accepts thinking blocks
+    // with an empty signature.
     let deepseek = rules(Anthropic, "deepseek");
     let sent = body(&round(Vec::new()), &deepseek);
     let empty = json!({"type": "thinking", "thinking": "", "signature": ""});
@@ -213,8 +213,9 @@ fn the_name_of_a_media_type_is_sent_as_services_know_it() {
         };
         for other in ["IMAGE/PNG", "image/png; q=1", " image/png"] {
             let wire = wire_name(rules.wire);
-            // If a sentence replaces the media, the two bodies differ, because the sentence
-            // contains the stored media type. Only services that receive the media are checked.
+            // A service that does not receive the media receives a sentence with the stored media
+            // type, so its bodies for `other` and `image/png` differ. The test checks the services
+            // that receive the media.
             if sent("image/png").to_string().contains("AAAA") {
                 assert_eq!(sent(other), sent("image/png"), "{name} on {wire}: {other}");
             }
