@@ -1,13 +1,16 @@
 //! Branches for requests that differ from the stored conversation.
 
+use std::collections::HashSet;
+
 use tower_chat_layers::{
     ConversationKey, Messages, Role, RunId,
     store::{History, HistoryStore, StoreError},
     transcript::{Recognised, TranscriptError, recognise_in},
 };
 
-/// The number of turns before the difference at which the search for a common beginning ends. More
-/// than one is needed only if the client does not repeat all of its own messages.
+/// The number of turns that each search for a common beginning compares. The first search begins
+/// before the difference, and compares more than one turn only if the client does not repeat all of
+/// its own messages. The second search begins at the end of the conversation.
 const MAX_TURNS: usize = 8;
 
 /// Returns whether a request differs from the stored conversation, or asks for another answer to its
@@ -55,11 +58,14 @@ pub(crate) async fn branch(
 
 /// Returns the number of stored messages in the whole turns that a request repeats, up to the first
 /// difference. `repeated` has the messages of the request before the difference.
+///
+/// Returns 0 only if the request repeats no answer of the stored conversation. A request that repeats
+/// an answer may omit older messages, and a branch without these messages would lose them.
 fn common_beginning(stored: &History, sent: &Messages, repeated: &Messages) -> Option<usize> {
     let questions =
         |messages: &Messages| messages.iter().filter(|message| message.role == Role::User).count();
     let asked = questions(repeated);
-    let mut ends = vec![(0, 0)];
+    let mut ends = Vec::new();
     let (mut run, mut seen) = (None, 0);
     for (position, message) in stored.messages.iter().enumerate() {
         let of_message = message.id.map(|id| id.run);
@@ -69,10 +75,41 @@ fn common_beginning(stored: &History, sent: &Messages, repeated: &Messages) -> O
         run = of_message;
         seen += usize::from(message.role == Role::User);
     }
-    let candidates = ends.into_iter().rev().filter(|(_, seen)| *seen <= asked);
-    let mut candidates = candidates.map(|(end, _)| end).take(MAX_TURNS);
-    candidates.find(|end| {
+    let is_common = |end: &usize| {
         let beginning = History::new(stored.head.clone(), stored.messages.take(*end));
         matches!(recognise_in(&beginning, sent, false), Ok(Recognised::New(_)))
+    };
+    let newest_first = || ends.iter().rev();
+    let of_whole = newest_first().filter(|(_, seen)| *seen <= asked).map(|(end, _)| *end);
+    // The stored turns have more questions than the request repeats if the request begins with a
+    // later turn, or if tools have queued messages that the client has not received.
+    let of_window = newest_first().filter(|(_, seen)| *seen > asked).map(|(end, _)| *end);
+    let mut ends = of_whole.take(MAX_TURNS).chain(of_window.take(MAX_TURNS));
+    ends.find(is_common).or_else(|| (!repeats_an_answer(&stored.messages, sent)).then_some(0))
+}
+
+/// Returns whether a message of the model in a request has the text of a stored message or of a
+/// stored answer, or calls a tool that a stored message calls.
+fn repeats_an_answer(stored: &Messages, sent: &Messages) -> bool {
+    let (mut texts, mut tools) = (HashSet::new(), HashSet::new());
+    // The client receives the texts of a run as one text.
+    let (mut run, mut answer) = (None, String::new());
+    for message in stored.iter().filter(|message| message.role == Role::Assistant) {
+        let (of_message, text) = (message.id.map(|id| id.run), message.text());
+        if of_message.is_none() || of_message != run {
+            answer.clear();
+        }
+        if !answer.is_empty() && !text.is_empty() {
+            answer.push_str("\n\n");
+        }
+        answer.push_str(&text);
+        run = of_message;
+        texts.extend([text.trim().to_owned(), answer.trim().to_owned()]);
+        tools.extend(message.asked_calls().map(|call| &*call.name));
+    }
+    texts.remove("");
+    sent.iter().filter(|message| message.role == Role::Assistant).any(|message| {
+        texts.contains(message.text().trim())
+            || message.asked_calls().any(|call| tools.contains(&*call.name))
     })
 }

@@ -5,8 +5,10 @@ use http::{Request, StatusCode};
 use serde_json::{Value, json};
 use tower::ServiceExt;
 use tower_chat::{
-    ConversationKey, HistoryStore, MemoryStore, PersistenceMode,
-    store::{ConversationQuery, Directory, Parent},
+    ChatPipeline, ConversationKey, HistoryStore, MemoryStore, Message, PersistenceMode,
+    ToolContext, ToolDefinition, Tools,
+    store::{ConversationQuery, Directory, Keep, Maintenance, Parent},
+    tool_fn,
 };
 use tower_chat_http::{CONVERSATION_HEADER, ChatEndpoint, RUN_HEADER};
 use tower_chat_testkit::{ScriptedModel, Step};
@@ -154,4 +156,59 @@ async fn a_transcript_without_a_common_turn_begins_an_empty_branch() {
     assert_eq!(fixture.texts(&branch).await, ["other", "answer", "q2", "new"]);
     let summary = fixture.store.summary(&key(&branch)).await.unwrap().unwrap();
     assert_eq!(summary.parent, Some(Parent::new(key("c"), 0)));
+}
+
+#[tokio::test]
+async fn a_window_of_the_transcript_continues_after_all_earlier_turns() {
+    let fixture = Fixture::new(&["a3", "a4", "new"]).await;
+    fixture.send("c", &["q1", "a1", "q2", "a2", "q3"], &[]).await;
+    fixture.send("c", &["q1", "a1", "q2", "a2", "q3", "a3", "q4"], &[]).await;
+    let (status, branch, _) = fixture.send("c", &["q3", "a3", "edited"], &[]).await;
+    assert_eq!(status, StatusCode::OK);
+    let expected = ["q1", "a1", "q2", "a2", "q3", "a3", "edited", "new"];
+    assert_eq!(fixture.texts(&branch).await, expected);
+}
+
+#[tokio::test]
+async fn a_window_whose_beginning_is_not_found_is_refused() {
+    let fixture = Fixture::new(&["a3", "never"]).await;
+    fixture.send("c", &["q1", "a1", "q2", "a2", "q3"], &[]).await;
+    let sent = ["changed", "a2", "q3", "a3", "q4"];
+    assert_eq!(fixture.send("c", &sent, &[]).await.0, StatusCode::CONFLICT);
+    assert_eq!(fixture.branches().await, 0);
+}
+
+#[tokio::test]
+async fn a_branch_has_the_messages_that_a_tool_has_queued() {
+    let calls = Message::tool_calls([tower_chat_layers::ToolCall::new("c1", "note", "{}")]);
+    let steps = [Step::message(calls), Step::text("a1"), Step::text("a2")];
+    let model = ScriptedModel::new(steps.into_iter().chain([Step::text("new")]));
+    let definition = ToolDefinition::new("note", "Queues a message.", json!({"type": "object"}));
+    let note = tool_fn(definition, |context: ToolContext| async move {
+        context.queue(Message::user("queued"));
+        Ok("noted")
+    });
+    let store = MemoryStore::new();
+    let pipeline = ChatPipeline::builder(model.clone()).tools(Tools::new().with(note));
+    let pipeline = pipeline.history(store.clone()).build().unwrap();
+    let endpoint = ChatEndpoint::new(pipeline, store.clone()).in_one_scope("alice");
+    let fixture = Fixture { model, store, endpoint: endpoint.with_branches() };
+    for sent in [&["q1"][..], &["q1", "a1", "q2"]] {
+        assert_eq!(fixture.send("c", sent, &[]).await.0, StatusCode::OK);
+    }
+    let (status, branch, _) = fixture.send("c", &["q1", "a1", "edited"], &[]).await;
+    assert_eq!(status, StatusCode::OK);
+    let texts = fixture.texts(&branch).await;
+    assert!(texts.contains(&"queued".to_owned()), "{texts:?}");
+    assert_eq!(texts[texts.len() - 3..], ["a1", "edited", "new"]);
+}
+
+#[tokio::test]
+async fn a_whole_transcript_is_compared_with_a_pruned_history() {
+    let fixture = Fixture::new(&["a3", "new"]).await;
+    fixture.send("c", &["q1", "a1", "q2", "a2", "q3"], &[]).await;
+    assert_eq!(fixture.store.prune(&key("c"), Keep::Messages(4)).await.unwrap().messages, 2);
+    let (status, branch, _) = fixture.send("c", &["q1", "a1", "q2", "a2", "edited"], &[]).await;
+    assert_eq!(status, StatusCode::OK);
+    assert_eq!(fixture.texts(&branch).await, ["q2", "a2", "edited", "new"]);
 }
