@@ -4,10 +4,13 @@ use std::sync::Arc;
 
 use crate::{
     ChatRequest, ConversationKey, Message, MessageId, Part, Role,
-    store::{Capability, History, HistoryStore, StoreError},
+    pairing::asked_call,
+    store::{Capability, History, HistoryStore, Revision, StoreError},
 };
 
-/// The error of [`ChatRequest::edit`] and [`ChatRequest::regenerate`]. No branch was created.
+/// The error of [`ChatRequest::edit`] and [`ChatRequest::regenerate`]. There is no branch, because none
+/// was created or the call has deleted the branch. [`Store`](Self::Store) is an exception: the branch
+/// may exist, for example if the store failed to delete it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum BranchError {
@@ -20,15 +23,30 @@ pub enum BranchError {
         /// The conversation.
         key: ConversationKey,
     },
-    /// The message to edit is not part of the input of its turn, or the turn has no input.
+    /// The message to edit is not part of the question of its turn, or the turn has no question. If the
+    /// input of a turn contains messages of the assistant, such as examples, its question begins after
+    /// the last of them.
     #[error(
-        "conversation {key} was not branched, because message {sequence} does not belong to a \
-         question: name the message of a user, or fork the conversation"
+        "conversation {key} was not branched, because message {sequence} does not belong to the \
+         question of its turn: name the last message of a user before the answer, or fork the \
+         conversation"
     )]
     NoQuestion {
         /// The conversation.
         key: ConversationKey,
         /// The sequence number of the message.
+        sequence: u64,
+    },
+    /// The input of the turn cannot be determined: a message after calls or their results belongs
+    /// either to the input, or to the messages that were added while the question was answered.
+    #[error(
+        "conversation {key} was not branched, because message {sequence} after a tool call may or may \
+         not belong to the question: fork the conversation, and send the question in the branch"
+    )]
+    UnclearInput {
+        /// The conversation.
+        key: ConversationKey,
+        /// The sequence number of the message after the calls.
         sequence: u64,
     },
     /// A fork cannot end right before the turn of the message, because a result in it answers a call
@@ -45,15 +63,24 @@ pub enum BranchError {
         /// The last position before the message at which a fork can end.
         position: u64,
     },
-    /// The store could not be read or written.
+    /// The conversation was pruned, rewritten, or deleted while it was branched, or an attempt at a run
+    /// was begun or ended. The request can be repeated ([`is_retryable`](crate::is_retryable)).
+    #[error(
+        "conversation {key} was not branched, because it was changed at the same time: try again"
+    )]
+    Changed {
+        /// The conversation.
+        key: ConversationKey,
+    },
+    /// The store could not be read or written. The branch may exist.
     #[error(transparent)]
     Store(#[from] StoreError),
 }
 
 impl ChatRequest {
     /// Forks a conversation before the turn of a question, and returns the request that asks another
-    /// question in the branch. If the input of the turn has further messages, such as a document, the
-    /// request has them too.
+    /// question in the branch. If the input of the turn has further messages, such as a document or
+    /// examples, the request has them too. The request's messages have neither an id nor a time.
     ///
     /// The branch has the turns before the question
     /// ([`Maintenance::fork_at`](crate::store::Maintenance::fork_at)). The original does not change.
@@ -97,7 +124,8 @@ impl ChatRequest {
 
     /// Forks a conversation before the turn of an answer, and returns the request that asks the
     /// question of this turn again in the branch. If `answer` is `None`, this is the last turn of the
-    /// conversation. Any message of a turn names the turn.
+    /// conversation. Any message of a turn names the turn. The input of a turn ends with the last
+    /// message of a user in its run, also if messages of the assistant precede this message.
     ///
     /// The original keeps its answer. A turn that waits for an approval can be asked again too.
     ///
@@ -153,7 +181,17 @@ async fn in_branch<S: HistoryStore + ?Sized>(
         return Err(BranchError::NoMessage { key: key.clone() });
     };
     let fork = maintenance.fork_at(key, Some(sequence), &branch).await?;
-    match input(key, &history, sequence, fork.position, edited) {
+    if fork.revision == Revision::ABSENT {
+        return Err(BranchError::NoMessage { key: key.clone() });
+    }
+    let checked = match is_current(store, key, &history).await {
+        Ok(true) if fork.position < sequence => {
+            input(key, &history, sequence, fork.position, edited)
+        }
+        Ok(_) => Err(BranchError::Changed { key: key.clone() }),
+        Err(error) => Err(error.into()),
+    };
+    match checked {
         Ok(input) => Ok(ChatRequest::new(input).in_conversation(branch)),
         Err(error) => {
             // This call has created the branch, and nothing else knows it yet.
@@ -161,6 +199,17 @@ async fn in_branch<S: HistoryStore + ?Sized>(
             Err(error)
         }
     }
+}
+
+/// Returns whether the messages of a loaded history are still those of the conversation. Further
+/// messages may have been appended.
+async fn is_current<S: HistoryStore + ?Sized>(
+    store: &S,
+    key: &ConversationKey,
+    history: &History,
+) -> Result<bool, StoreError> {
+    let now = store.head(key).await?;
+    Ok(now.revision.incarnation == history.head.revision.incarnation)
 }
 
 /// Returns the input of the turn that begins after a position and contains the message `sequence`.
@@ -174,25 +223,43 @@ fn input(
     let after: Vec<_> = history.numbered().skip_while(|(number, _)| *number <= position).collect();
     let run = after.first().and_then(|(_, message)| message.id).map(|id| id.run);
     let is_of_run = |message: &Message| message.id.map(|id| id.run) == run;
-    let is_first = |(_, message): &&(u64, &Arc<Message>)| is_of_run(message) && is_input(message);
-    let (input, rest) = after.split_at(after.iter().take_while(is_first).count());
+    let of_run = after.iter().take_while(|(_, message)| is_of_run(message));
+    let (mut question, mut end, mut after_answer) = (0, 0, false);
+    for (index, (number, message)) in of_run.enumerate() {
+        if is_input(message) {
+            // A run ends with its answer. An answer before this message is therefore an input too.
+            if after_answer {
+                question = index;
+            } else if index != end {
+                return Err(BranchError::UnclearInput { key: key.clone(), sequence: *number });
+            }
+            end = index + 1;
+        }
+        after_answer = is_answer(message);
+    }
+    let (input, rest) = after.split_at(end);
     let mut rest = rest.iter().take_while(|(number, _)| *number <= sequence);
     if rest.any(|(_, message)| !is_of_run(message) && is_input(message)) {
         return Err(BranchError::JoinedTurns { key: key.clone(), sequence, position });
     }
-    let is_question = input.iter().any(|(number, _)| *number == sequence);
+    let is_question = input.iter().skip(question).any(|(number, _)| *number == sequence);
     if input.is_empty() || (edited.is_some() && !is_question) {
         return Err(BranchError::NoQuestion { key: key.clone(), sequence });
     }
-    let again = input.iter().map(|(number, message)| match &edited {
-        Some(edited) if *number == sequence => Arc::new(edited.clone()),
-        Some(_) | None => {
-            let mut again = Message::clone(message);
-            again.id = None;
-            Arc::new(again)
-        }
+    let again = input.iter().map(|(number, message)| {
+        let mut again = match &edited {
+            Some(edited) if *number == sequence => edited.clone(),
+            Some(_) | None => Message::clone(message),
+        };
+        (again.id, again.added_at) = (None, None);
+        Arc::new(again)
     });
     Ok(again.collect())
+}
+
+/// Returns whether a message is an answer of the model without calls.
+fn is_answer(message: &Message) -> bool {
+    message.role == Role::Assistant && !message.parts.iter().any(|part| asked_call(part).is_some())
 }
 
 /// Returns whether a message can be the input of a turn, and not only continue an earlier one.

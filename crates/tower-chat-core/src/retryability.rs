@@ -3,7 +3,8 @@
 use std::{error::Error, fmt};
 
 use crate::{
-    BoxError, ContentRefused, HistoryLost, SentinelAtClient, TruncatedStream, store::StoreError,
+    BoxError, BranchError, ContentRefused, HistoryLost, SentinelAtClient, TruncatedStream,
+    store::StoreError,
 };
 
 /// Whether a failed request may succeed if it is sent again. A `Retryability` is an error, which is added
@@ -166,6 +167,9 @@ pub fn is_retryable(error: &(dyn Error + 'static)) -> Option<bool> {
         }
         if let Some(store) = error.downcast_ref::<StoreError>() {
             return Some(store.is_retryable());
+        }
+        if let Some(BranchError::Changed { .. }) = error.downcast_ref::<BranchError>() {
+            return Some(true);
         }
         if error.is::<TruncatedStream>() {
             return Some(true);
