@@ -2,6 +2,7 @@
 
 use std::collections::HashSet;
 
+use http::HeaderValue;
 use tower_chat_layers::{
     ConversationKey, Messages, Role, RunId,
     store::{History, HistoryStore, StoreError},
@@ -27,7 +28,8 @@ pub(crate) fn is_rewritten(
 }
 
 /// Forks a conversation after the last turn that a request repeats, and returns the branch. Returns
-/// `None` if no common beginning is found, or if the store cannot fork conversations.
+/// `None` if no common beginning is found, if the store cannot fork conversations, or if the id of the
+/// branch is not valid in a header, because the client could not learn it then.
 ///
 /// The key of the branch contains the run. A client that names its run and sends the request again
 /// therefore continues in the same branch.
@@ -40,13 +42,16 @@ pub(crate) async fn branch(
     run: RunId,
 ) -> Result<Option<(ConversationKey, History)>, StoreError> {
     let Some(maintenance) = store.maintenance() else { return Ok(None) };
+    let branch = ConversationKey::new(key.scope(), format!("{}~{run}", key.id()));
+    if HeaderValue::from_str(branch.id()).is_err() {
+        return Ok(None);
+    }
     let repeated = match recognised {
         Err(TranscriptError::Diverged { position }) => sent.take(*position),
         Ok(_) | Err(_) => sent.clone(),
     };
     let Some(common) = common_beginning(stored, sent, &repeated) else { return Ok(None) };
     let first = stored.head.pruned.saturating_add(common as u64).saturating_add(1);
-    let branch = ConversationKey::new(key.scope(), format!("{}~{run}", key.id()));
     match maintenance.fork_at(key, Some(first), &branch).await {
         // An earlier attempt at the run has created the branch.
         Ok(_) | Err(StoreError::Exists { .. }) => {}

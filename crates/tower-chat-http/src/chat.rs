@@ -176,8 +176,8 @@ fn refuse_choices(body: &Map<String, Value>) -> Result<(), ErrorResponse> {
 /// Adds the conversation id to the headers of a response.
 fn with_conversation(response: impl IntoResponse, key: &ConversationKey) -> Response {
     let mut response = response.into_response();
-    // If the id is not valid in a header, the client has sent the id in the body, and does not need
-    // the header.
+    // If the id is not valid in a header, it is the id that the client has sent in the body, or that
+    // the host's rule has derived. Branches and new conversations have ids that are valid in a header.
     if let Ok(id) = HeaderValue::from_str(key.id()) {
         response.headers_mut().insert(CONVERSATION_HEADER, id);
     }

@@ -212,3 +212,13 @@ async fn a_whole_transcript_is_compared_with_a_pruned_history() {
     assert_eq!(status, StatusCode::OK);
     assert_eq!(fixture.texts(&branch).await, ["q2", "a2", "edited", "new"]);
 }
+
+#[tokio::test]
+async fn no_branch_is_created_if_its_id_is_not_valid_in_a_header() {
+    let fixture = Fixture::new(&["b1", "never"]).await;
+    assert_eq!(fixture.send("gespräch", &["q1"], &[]).await.0, StatusCode::OK);
+    let (status, _, _) = fixture.send("gespräch", &["q1", "other", "q2"], &[]).await;
+    assert_eq!(status, StatusCode::CONFLICT);
+    let query = ConversationQuery::in_scope("alice").branches_of(key("gespräch"));
+    assert!(fixture.store.conversations(&query).await.unwrap().conversations.is_empty());
+}
