@@ -162,10 +162,21 @@ impl ChatEndpoint {
     ///   the client marks it as a retry (`x-stainless-retry-count`). A client that may repeat a request
     ///   without this header should name the run (`x-run-id`): the same request with the same run
     ///   continues in the same branch.
+    /// - A retry of an edited request whose run the client did not name creates another branch.
     /// - A request without a message of the model cannot be compared. Its messages are new.
     /// - A fork copies the common turns. The host should limit the requests of a client.
     ///
-    /// If the store lacks the capability `Maintenance`, such requests are refused as before.
+    /// - Branches remain if the original is deleted. To delete them too, delete the conversations that
+    ///   [`branches_of`](tower_chat_layers::store::ConversationQuery::branches_of) finds before the
+    ///   original.
+    ///
+    /// The status for a request that differs is still 409 in these cases:
+    ///
+    /// - The request repeats an answer of the conversation, or calls a tool that the conversation calls,
+    ///   and no turn is found at which it can continue. The search compares only a few turns.
+    /// - The id of the conversation is not valid in a header. The client could not learn the id of the
+    ///   branch.
+    /// - The store lacks the capability `Maintenance`.
     #[must_use]
     pub fn with_branches(mut self) -> Self {
         self.has_branches = true;
