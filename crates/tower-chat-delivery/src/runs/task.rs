@@ -8,7 +8,7 @@ use tokio::{
     time::{Instant, sleep_until},
 };
 use tower_chat_layers::{
-    BoxError, ChatRequest, ChatResponse, ChatUpdate, EndedBy, Message, MessageId, SharedError,
+    BoxError, ChatRequest, ChatResponse, ChatUpdate, Message, MessageId, SharedError,
     TruncatedStream, run::FencedAttempt,
 };
 use tower_service::Service;
@@ -44,9 +44,8 @@ enum Beginning {
     Here { attempt: u32, earlier: Earlier },
     /// Another process executes the run.
     Elsewhere { attempt: u32 },
-    /// The response of the run was complete in this attempt. Its readers do not return. `is_stopped`
-    /// is `true` if a stop ended the run.
-    Repeated { attempt: u32, is_stopped: bool },
+    /// The response of the run was complete in this attempt. Its readers do not return.
+    Repeated { attempt: u32 },
 }
 
 impl RunTask {
@@ -74,12 +73,7 @@ impl RunTask {
         let (attempt, earlier) = match self.begin().await {
             Ok(Beginning::Here { attempt, earlier }) => (attempt, earlier),
             Ok(Beginning::Elsewhere { attempt }) => return Phase::Elsewhere { attempt },
-            Ok(Beginning::Repeated { attempt, is_stopped }) => {
-                if is_stopped {
-                    // The history does not show that a run was stopped before its first answer, and
-                    // the layers below would continue the run.
-                    self.hub.handle.stop();
-                }
+            Ok(Beginning::Repeated { attempt }) => {
                 return self.repeat(service, request, attempt).await;
             }
             Err(error) => return failed(error),
@@ -122,11 +116,9 @@ impl RunTask {
             match state {
                 RunState::Open { attempt, .. } => return Ok(Beginning::Elsewhere { attempt }),
                 RunState::Closed { attempt, end: RunEnd::Completed } => {
-                    let is_stopped = self.was_stopped().await?;
-                    return Ok(Beginning::Repeated { attempt, is_stopped });
+                    return Ok(Beginning::Repeated { attempt });
                 }
-                // Also complete, but the log receives the stored answer.
-                RunState::Closed { end: RunEnd::Truncated, .. } => self.hub.handle.stop(),
+                // If the end is `Truncated`, the log receives the stored answer in the next attempt.
                 RunState::Unknown | RunState::LeaseExpired { .. } | RunState::Closed { .. } => {}
             }
             let attempt = state.attempt().saturating_add(1);
@@ -145,24 +137,6 @@ impl RunTask {
                 // again.
                 Err(UpdateLogError::NotOwner { .. }) => {}
                 Err(error) => return Err(error),
-            }
-        }
-    }
-
-    /// Returns whether a stop ended the run, as its last finish in the log says.
-    async fn was_stopped(&self) -> Result<bool, UpdateLogError> {
-        let mut is_stopped = false;
-        let mut after = UpdatePosition::START;
-        loop {
-            let page = self.shared.log.read(&self.run, after, PAGE).await?;
-            let Some(last) = page.updates.last() else { return Ok(is_stopped) };
-            after = last.position;
-            for positioned in &page.updates {
-                if let LoggedUpdate::Chat(ChatUpdate::Finish(finish)) =
-                    self.shared.decode(&self.run, positioned)?
-                {
-                    is_stopped = finish.ended_by == Some(EndedBy::Stop);
-                }
             }
         }
     }

@@ -142,11 +142,6 @@ fn lacks_persister(below: &LayersBelow) -> bool {
     below.holds(LayerKind::ToolLoop) && !below.holds(LayerKind::PerServiceCallPersistence)
 }
 
-/// Returns whether this layer detects a layer below that adds the history to each service call.
-fn adds_history_below(below: &LayersBelow) -> bool {
-    below.holds(LayerKind::ToolLoop) || below.holds(LayerKind::PerServiceCallPersistence)
-}
-
 /// Waits for a resource that another run releases at its end. Releases this run's permit of the service
 /// during the wait, because the other run may need that permit.
 pub(super) async fn giving_way<S, T>(
@@ -234,9 +229,7 @@ where
     yield_if_large(request.messages().iter_from(request.history_len())).await;
     let run = begin_run(settings, begins, &mut request, Caller::Request).await?;
     let mut opened = Opened { run: run.clone(), admission, cause: LeaveCause::Disconnected };
-    let adds_history =
-        adds_history_below(&layer.below) || run.write_point() == WritePoint::EachCall;
-    let begun = begin_call(service, &run, (request, adds_history), &mut opened).await;
+    let begun = begin_call(service, &run, request, &mut opened).await;
     let Begun { request, before, slot } = match begun {
         Ok(Beginning::Call(begun)) => *begun,
         Ok(Beginning::Stored(answer)) => return Ok(Attempt::Response(answer.into())),
@@ -282,7 +275,7 @@ enum Beginning {
 async fn begin_call<S>(
     service: &mut S,
     run: &Run,
-    (request, adds_history): (ChatRequest, bool),
+    request: ChatRequest,
     opened: &mut Opened,
 ) -> Result<Beginning, BoxError>
 where
@@ -307,7 +300,7 @@ where
     }
     let before = answered_before(run, &request);
     yield_if_large(request.messages().iter_from(request.history_len())).await;
-    let (request, input) = open_request(run, request, adds_history)?;
+    let (request, input) = open_request(run, request)?;
     yield_if_large(&input).await;
     // Checked before the input of a journaled run is staged. Otherwise, a run with invalid
     // decisions would remain open.

@@ -22,8 +22,8 @@ use crate::replay::Replay;
 pub(super) struct HeldRun {
     /// The input of the run.
     pub(super) input: Vec<Arc<Message>>,
-    /// The state of the conversation before the first held message. `None` if no messages of a
-    /// service call are held.
+    /// The state of the conversation before the first held message. `None` if the run holds no
+    /// messages of a service call.
     before: Option<Before>,
     /// Whether the tool loop has sent messages that do not continue the messages of its earlier
     /// service calls. From then on, messages of service calls are not held.
@@ -70,11 +70,6 @@ impl RunLog {
     /// Returns how many of the messages that the run has added were submitted by a write.
     pub(super) fn submitted(&self) -> usize {
         self.held.before.as_ref().map_or(self.conversation.added.len(), |before| before.added)
-    }
-
-    /// Returns the replay of the conversation without held messages.
-    pub(super) fn replay_before_run(&self) -> &Replay {
-        self.held.before.as_ref().map_or(&self.conversation.replay, |before| &before.replay)
     }
 
     /// Removes the held answer of the last service call, because the tool loop repeats this call

@@ -8,6 +8,7 @@ use tower_chat_core::{
 };
 
 use super::{
+    begin::request::HistoryInRequest,
     call_records::CallRecords,
     calls::{Attempt, ServiceCalls},
     claims::ApprovedCalls,
@@ -65,10 +66,9 @@ pub(crate) struct RunLog {
     pub(crate) is_persisted_by_loop: bool,
     /// Whether a service call was made that no persister below the tool loop has handled.
     pub(super) is_persister_missed: bool,
-    /// The history that a layer has put before the input in the request, because this layer expects
-    /// no persister below that adds the history to each service call. If such a persister exists,
-    /// the persister removes these messages from the request.
-    pub(super) history_in_request: Messages,
+    /// The history that a layer has put before the input in the request. A tool loop or a persister
+    /// below that adds the history to each service call removes these messages from the request.
+    pub(super) history_in_request: HistoryInRequest,
     /// The digest of the user's messages in the input, which is stored with the first message.
     pub(super) input_digest: Option<String>,
     /// The state of a run in per-run mode.
@@ -201,7 +201,7 @@ impl RunLog {
             has_persister: false,
             is_persisted_by_loop: false,
             is_persister_missed: false,
-            history_in_request: Messages::new(),
+            history_in_request: HistoryInRequest::default(),
             input_digest: None,
             held: HeldRun::default(),
             partial_text: None,

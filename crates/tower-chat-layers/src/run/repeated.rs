@@ -167,10 +167,10 @@ impl RunLog {
             observe(&stored, &own)
         };
         let mut observed = after(before(&self.conversation.history, added));
-        if observed.is_err() && !self.history_in_request.is_empty() {
+        if observed.is_err() && !self.history_in_request.history.is_empty() {
             // The loop may send the history as the layer above has put it before the input, which
             // can differ from the stored history.
-            observed = after(self.history_in_request.clone());
+            observed = after(self.history_in_request.history.clone());
         }
         let observed = observed.map_err(|difference| PersistenceError::HistorySentAgain {
             key: key.clone(),

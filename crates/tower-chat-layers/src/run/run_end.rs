@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    ConversationKey, Message, MessageId, Part, Role, ToolResult, ToolStatus,
+    ConversationKey, EndedBy, Message, MessageId, Part, Role, ToolResult, ToolStatus,
     pairing::is_marked_ended,
     store::{
         History, HistoryStore, StoreError,
@@ -12,7 +12,8 @@ use tower_chat_core::{
 };
 
 use super::{
-    RunLog, history::is_incomplete_response, partial_text::is_partial_response, records::Records,
+    RunLog, effect::RunWrite, history::is_incomplete_response, partial_text::is_partial_response,
+    records::Records,
 };
 use crate::{
     next_step::{is_paused, pending_calls},
@@ -116,13 +117,13 @@ impl RunLog {
 
     /// Marks the end of a run in its final write, unless the last answer is a final answer.
     /// `messages` are the messages of the write, and `stored` are the same messages in their stored
-    /// form. `response` is the last answer, if an earlier write has stored this answer. If no
+    /// form. If no
     /// message and no row of the write can contain the mark, returns an additional message with the
     /// mark.
     pub(super) fn mark_end(
         &mut self,
         messages: &[Arc<Message>],
-        response: &[Arc<Message>],
+        write: &RunWrite,
         stored: &mut [Arc<Message>],
         records: &mut Records,
     ) -> Option<Message> {
@@ -153,11 +154,13 @@ impl RunLog {
         if was_stored || is_complete(&all) {
             return None;
         }
-        let is_returned = self.return_calls(response, records);
-        // A run with an answer, or with results of approved calls of earlier runs, has begun.
-        let has_begun =
-            all.iter().any(|message| matches!(message.role, Role::Assistant | Role::Tool));
-        (has_begun && !is_returned).then(end_marker)
+        let is_returned = self.return_calls(&write.last_response, records);
+        // A run has ended if it has an answer, if it has results of approved calls of earlier runs, or
+        // if it was stopped. Any other run continues if its request is sent again.
+        let is_stopped = write.ended_by == Some(EndedBy::Stop) && !all.is_empty();
+        let has_ended = is_stopped
+            || all.iter().any(|message| matches!(message.role, Role::Assistant | Role::Tool));
+        (has_ended && !is_returned).then(end_marker)
     }
 
     /// Adds rows that record those calls of `response` without results as returned to the caller.

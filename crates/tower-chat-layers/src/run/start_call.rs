@@ -3,9 +3,7 @@
 
 use std::sync::Arc;
 
-use tower_chat_core::{
-    Answer, ChatRequest, Finish, HistoryOwner, Message, Messages, PersistenceMode, Role,
-};
+use tower_chat_core::{Answer, ChatRequest, Finish, HistoryOwner, Message, PersistenceMode, Role};
 
 use super::{
     PersisterAbove, Run, RunLog, ServiceCall, WritePoint,
@@ -73,7 +71,8 @@ pub(crate) fn start_call(
         None => match unsubmitted(run, &mut log, request)? {
             NewOfCall::Messages(own) => own,
             NewOfCall::Unknown => {
-                log.address_unknown(request);
+                // The layer above has put the history into the request.
+                request.extensions.insert(PersisterAbove);
                 drop(log);
                 let options = request.options.clone();
                 let call = OpenCall::new(run.clone(), ordinal, Vec::new(), options, None);
@@ -129,11 +128,13 @@ fn unsubmitted(
             return Ok(NewOfCall::Messages(own));
         }
     }
+    if log.held.is_broken {
+        return Ok(NewOfCall::Unknown);
+    }
     let observed = match log.observe_call(run.conversation(), request) {
-        Ok(observed) if !log.held.is_broken => observed,
         // The messages cannot be compared. They are not held, because the loop may return all
         // rounds of the run in its answer.
-        _ if log.mode == PersistenceMode::PerRun => {
+        Err(_) if log.mode == PersistenceMode::PerRun => {
             log.held.is_broken = true;
             return Ok(NewOfCall::Unknown);
         }
@@ -217,29 +218,7 @@ impl RunLog {
     /// Removes from a request the history that a layer above has put before the input, because the
     /// persister adds the history to each service call.
     pub(crate) fn remove_history(&self, request: &mut ChatRequest) {
-        let count = self.history_in_request.len();
-        let Some(first) = request.history_len().checked_sub(count).filter(|_| count > 0) else {
-            return;
-        };
-        let is_same = |(sent, known): (&Arc<Message>, &Arc<Message>)| {
-            sent.id == known.id && sent.role == known.role
-        };
-        if request.messages().iter_from(first).zip(self.history_in_request.iter()).all(is_same) {
-            let own = request.messages().skip(first + count);
-            request.set_messages(joined(request.messages().take(first), own), first);
-        }
-    }
-
-    /// Puts the history before the messages of a service call whose new messages are unknown. Does
-    /// nothing if a layer above has already put the history into the request.
-    fn address_unknown(&self, request: &mut ChatRequest) {
-        if self.history_in_request.is_empty() {
-            let own: Messages = own_messages(request).into_iter().collect();
-            let before = joined(request.history(), self.replay_before_run().view());
-            let history_len = before.len();
-            request.set_messages(joined(before, own), history_len);
-        }
-        request.extensions.insert(PersisterAbove);
+        self.history_in_request.remove_from(request);
     }
 
     /// Builds the request for the model client: puts the history first, and marks the request as

@@ -265,8 +265,7 @@ fn contents(
     log.outcome_rows(&write.outcomes, truncation, &mut records);
     log.note_end(records.rows());
     if write.ends_run
-        && let Some(marker) =
-            log.mark_end(messages, &write.last_response, &mut stored, &mut records)
+        && let Some(marker) = log.mark_end(messages, write, &mut stored, &mut records)
     {
         let marker = log.push(vec![Arc::new(marker)], false, run.clock().whole_milliseconds());
         stored.extend(marker.iter().cloned());

@@ -216,8 +216,10 @@ where
     if below.holds(LayerKind::PerRunPersistence) {
         return Err(ToolLoopError::PerRunPersistenceBelow { conversation }.into());
     }
-    let run = request.extensions.get::<Run>();
-    let Some(run) = run.filter(|_| !settings.assumes_persister_below) else { return Ok(true) };
+    let Some(run) = request.extensions.get::<Run>() else { return Ok(true) };
+    if run.write_point() == WritePoint::EachCall && settings.assumes_persister_below {
+        return Ok(true);
+    }
     if !below.holds(LayerKind::PerServiceCallPersistence) {
         // Polled here too, because the caller may not have polled the loop's service for readiness.
         poll_fn(|cx| below.poll_ready(ready, cx)).await.map_err(Into::into)?;

@@ -9,23 +9,33 @@ use crate::{
     approval::answers_approvals,
     replay::Replay,
     run::{
-        Run, RunLog,
+        Run, RunLog, WritePoint,
         model_request::{joined, own_messages},
     },
 };
 
+/// The messages that a layer has put into the request of a run, because the layer does not know
+/// whether a layer below adds the history to each service call.
+#[derive(Default)]
+pub(in crate::run) struct HistoryInRequest {
+    /// The messages before the new messages of the request.
+    pub(in crate::run) history: Messages,
+    /// The new messages of the request: the open round of the history, and the input.
+    new: Messages,
+    /// The input of the run.
+    input: Messages,
+}
+
 /// Returns the request for the layers below, and those input messages of the run that are not
-/// stored yet, with their ids. `adds_history` is `true` if a layer below adds the history to each
-/// service call.
+/// stored yet, with their ids.
 ///
 /// # Errors
 ///
-/// If `adds_history` is `false`, returns an error if the history contains a dangling call that the
-/// policy does not allow to be replayed.
+/// If the run is stored at its end, returns an error if the history contains a dangling call that
+/// the policy does not allow to be replayed.
 pub(crate) fn open_request(
     run: &Run,
     mut request: ChatRequest,
-    adds_history: bool,
 ) -> Result<(ChatRequest, Vec<Arc<Message>>), PersistenceError> {
     let mut log = run.log();
     let mut own = log.number(0, log.input(&request), run.clock().whole_milliseconds());
@@ -35,10 +45,10 @@ pub(crate) fn open_request(
     let is_stored = |own: &&Arc<Message>| stored.contains(&own.id);
     own.drain(..own.iter().take_while(is_stored).count());
     request.history_owner = log.conversation.service_id.clone().map(HistoryOwner::Service);
-    if adds_history {
-        put_unanswered_before(&mut log, &mut request, &own);
-    } else {
-        put_history_before(run, &mut log, &mut request, &own)?;
+    log.calls.above = request.history();
+    match run.write_point() {
+        WritePoint::EachCall => put_unanswered_before(&log, &mut request, &own),
+        WritePoint::End => put_history_before(run, &mut log, &mut request, &own)?,
     }
     request.extensions.insert(run.clone());
     log.refused.mark(&mut request);
@@ -67,7 +77,7 @@ fn put_history_before(
     request: &mut ChatRequest,
     own: &[Arc<Message>],
 ) -> Result<(), PersistenceError> {
-    log.history_in_request = Messages::new();
+    log.history_in_request = HistoryInRequest::default();
     if log.conversation.service_id.is_some() {
         request.set_new_messages(own.to_vec());
         return Ok(());
@@ -76,24 +86,53 @@ fn put_history_before(
     let mut closed = log.conversation.replay.clone();
     closed.retract_answered_by(own);
     let mut open = closed.split_open_round();
-    log.history_in_request = closed.view();
-    // The messages that a layer above has put before the input stay at the beginning of the
-    // request.
-    let mut messages = joined(request.history(), closed.view());
-    let history_len = messages.len();
-    if answers_approvals(own) {
+    let history = closed.view();
+    let input: Messages = own.iter().cloned().collect();
+    let new = if answers_approvals(own) {
         // Only the tool loop of this crate accepts decisions about approval requests. This loop
         // removes the history from the request.
-        messages.extend(own.iter().cloned());
+        input.clone()
     } else {
         // The input is joined with the open round, because per-service-call mode sends these
         // messages in this form and both modes must send the same messages. Providers refuse a
         // result without its call.
         own.iter().for_each(|message| open.push(message));
-        messages.append(&open.view());
-    }
-    request.set_messages(messages, history_len);
+        open.view()
+    };
+    // The messages that a layer above has put before the input stay at the beginning of the
+    // request.
+    let before = joined(request.history(), history.clone());
+    let history_len = before.len();
+    request.set_messages(joined(before, new.clone()), history_len);
+    log.history_in_request = HistoryInRequest { history, new, input };
     Ok(())
+}
+
+impl HistoryInRequest {
+    /// Removes the history from a request, if the request still contains it. If the new messages of
+    /// the request are unchanged too, only the input of the run remains.
+    pub(in crate::run) fn remove_from(&self, request: &mut ChatRequest) {
+        let Self { history, new, input } = self;
+        let first = request.history_len().checked_sub(history.len());
+        let sent = first.map(|first| (first, request.messages().skip(first)));
+        let Some((first, sent)) = sent else { return };
+        if (history.is_empty() && new.is_empty()) || !begins_with(&sent, history) {
+            return;
+        }
+        let own = sent.skip(history.len());
+        let own = match own.len() == new.len() && begins_with(&own, new) {
+            true => input.clone(),
+            false => own,
+        };
+        request.set_messages(joined(request.messages().take(first), own), first);
+    }
+}
+
+/// Returns whether a list begins with messages of the same ids and roles.
+fn begins_with(messages: &Messages, beginning: &Messages) -> bool {
+    let is_same =
+        |(one, other): (&Arc<Message>, &Arc<Message>)| one.id == other.id && one.role == other.role;
+    messages.len() >= beginning.len() && messages.iter().zip(beginning.iter()).all(is_same)
 }
 
 /// Returns the replay of the conversation's messages, followed by `inputs`.
@@ -117,9 +156,8 @@ pub(in crate::run) fn replay_with(
 /// Sets the messages of a request whose history a layer below adds to each service call. The
 /// messages are the stored messages of the run that the model has not answered, followed by the new
 /// input.
-fn put_unanswered_before(log: &mut RunLog, request: &mut ChatRequest, own: &[Arc<Message>]) {
+fn put_unanswered_before(log: &RunLog, request: &mut ChatRequest, own: &[Arc<Message>]) {
     let unanswered = log.unanswered_input();
-    log.calls.above = request.history();
     let has_service_id = log.conversation.service_id.is_some();
     if !has_service_id && answers_approvals(unanswered.iter().chain(own)) {
         request.history_owner = Some(HistoryOwner::Local);

@@ -145,7 +145,11 @@ async fn a_run_that_cannot_be_read_after_it_was_taken_over_stays_open() {
         left.store(1, Ordering::SeqCst);
         let error = refused(send(&client, request.clone()).await);
         assert!(matches!(error, PersistenceError::NotLoaded { .. }), "{choice:?} {error:?}");
-        assert_eq!(open(&store).await.unwrap().open.lease.attempt, 2, "the run was taken over");
+        assert_eq!(
+            open(&store).await.unwrap().open.lease.attempt,
+            2,
+            "the second attempt owns the run"
+        );
         assert_eq!(staged(&store).await, WHOLE_RUN[..2], "{choice:?}");
         left.store(usize::MAX, Ordering::SeqCst);
         send(&client, request).await.unwrap();

@@ -1,18 +1,22 @@
 //! Tests per-run mode: a run loads the history once and stores its messages at its end. The next
 //! run loads these messages.
 
-use std::sync::{Arc, Mutex};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex},
+};
 
+use tower::{Layer, buffer::BufferLayer};
 use tower_chat::{
-    ChatRequest, ConversationKey, Finish, HistoryStore, Message, PersistenceError,
-    layer::PerRunPersistence,
+    ChatRequest, ConversationKey, Finish, HistoryStore, Message, PersistenceError, ToolResult,
+    layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
     message::MessageId,
     replay::DanglingCalls,
     request::Usage,
     run::RunId,
     store::{Revision, author::Write},
 };
-use tower_chat_testkit::{ScriptedModel, Step};
+use tower_chat_testkit::{ScriptedModel, Step, cases};
 
 use crate::common::*;
 
@@ -47,6 +51,82 @@ async fn a_run_is_loaded_once_and_appended_once_at_its_end() {
             assert_eq!(stored(&store).await, all);
             assert_eq!(sent_texts(&model, 1), all[..3]);
             assert_eq!(sent_texts(&model, 2), all[..5]);
+        })
+        .await;
+}
+
+/// Whether a layer is below another one, and whether the layer above can detect it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Below {
+    Nothing,
+    Found,
+    Hidden,
+}
+
+/// A layer that hides the layers below it, because it polls them for readiness in a task of its own.
+fn hidden(below: Client) -> Client {
+    boxed(BufferLayer::<ChatRequest>::new(4).layer(below))
+}
+
+#[tokio::test]
+async fn a_run_is_the_same_wherever_its_persister_is_and_whether_it_is_found() {
+    Cases::all()
+        .modes([PerRun], "the other modes need a persister that is found or declared")
+        .check(async |case| {
+            // The messages of the first service call, by the length of the input. They are the same in
+            // every stack.
+            let mut expected = HashMap::new();
+            let answered =
+                [Message::tool_results([ToolResult::new("c1", "blue")]), Message::user("where?")];
+            for (input, persister, hides_loop, is_declared) in cases!(
+                [&answered[..], &answered[1..]],
+                [Below::Nothing, Below::Found, Below::Hidden],
+                [false, true],
+                [false, true]
+            ) {
+                let (store, tool_log) = (case.store().await, ToolLog::default());
+                let look = case.calls([("look", "c2")]);
+                let steps = [Step::text("hello"), case.calls([("ask", "c1")]), look];
+                let model = ScriptedModel::new(steps.into_iter().chain([Step::text("there")]));
+                send(&case.agent(&model, &store), case.ask("hi")).await.unwrap();
+                send(&case.agent(&model, &store), case.ask("go")).await.unwrap();
+                let before = stored(&store).await;
+                let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
+                let below = match persister {
+                    Below::Nothing => boxed(model.clone()),
+                    Below::Found => boxed(below),
+                    Below::Hidden => hidden(boxed(below)),
+                };
+                let tool_loop =
+                    ToolLoopLayer::new(tools(&tool_log)).assume_persister_below(is_declared);
+                let looped = boxed(tool_loop.layer(below));
+                let looped = if hides_loop { hidden(looped) } else { looped };
+                let client = boxed(PerRunPersistence::new(store.clone()).layer(looped));
+                let mut request = case.ask("");
+                request.set_new_messages(input.to_vec());
+                send(&client, request).await.unwrap();
+
+                let which = (persister, hides_loop, is_declared);
+                let mut all = before.clone();
+                let input_texts: Vec<_> = input.iter().cloned().map(Arc::new).collect();
+                all.extend(shorts(&input_texts));
+                let first_call = all.len();
+                all.extend(
+                    ["assistant look#c2", "tool c2=looked c2", "assistant there"].map(Into::into),
+                );
+                assert_eq!(stored(&store).await, all, "{which:?}");
+                assert_eq!(model.requests().len(), 4, "{which:?}");
+                assert_eq!(tool_log.names(), ["look"], "{which:?}");
+                let sent = sent_texts(&model, 2);
+                let expected = expected.entry(input.len()).or_insert_with(|| sent.clone());
+                assert_eq!(sent, *expected, "{which:?}");
+                if input.len() == 2 {
+                    assert_eq!(sent, all[..first_call], "{which:?}");
+                }
+                let later = sent_texts(&model, 3);
+                assert_eq!(later[..sent.len()], sent, "{which:?}");
+                assert_eq!(later[sent.len()..], all[first_call..first_call + 2], "{which:?}");
+            }
         })
         .await;
 }

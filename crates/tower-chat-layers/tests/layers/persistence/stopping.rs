@@ -182,12 +182,17 @@ async fn a_run_that_is_stopped_before_it_begins_keeps_its_input_and_pays_nothing
         let store = case.store().await;
         let model = ScriptedModel::new([]);
         let mut request = case.ask("where?");
+        let sent_again = request.clone();
         request.run_handle().stop();
         let answer = send(&case.agent(&model, &store), request).await.unwrap();
         assert_eq!(answer.finish.ended_by, Some(EndedBy::Stop));
         assert_eq!(shorts(&answer.messages), [""; 0]);
+        assert_eq!(stored(&store).await, ["user where?", "assistant"]);
+        // The same request receives the same answer, and no service call is made.
+        let again = send(&case.agent(&model, &store), sent_again).await.unwrap();
+        assert_eq!(again.finish.ended_by, Some(EndedBy::Stop));
+        assert_eq!(shorts(&again.messages), [""; 0]);
         assert!(model.requests().is_empty());
-        assert_eq!(stored(&store).await, ["user where?"]);
         assert_can_continue(case, &store, &["user where?"]).await;
     })
     .await;
