@@ -2,12 +2,13 @@
 
 use std::collections::HashSet;
 
-use http::HeaderValue;
 use tower_chat_layers::{
     ConversationKey, Messages, Role, RunId,
     store::{History, HistoryStore, StoreError},
     transcript::{Recognised, TranscriptError, recognise_in},
 };
+
+use crate::conversation::header_of;
 
 /// The number of turns that each search for a common beginning compares. The first search begins
 /// before the difference, and compares more than one turn only if the client does not repeat all of
@@ -28,8 +29,8 @@ pub(crate) fn is_rewritten(
 }
 
 /// Forks a conversation after the last turn that a request repeats, and returns the branch. Returns
-/// `None` if no common beginning is found, if the store cannot fork conversations, or if the id of the
-/// branch is not valid in a header, because the client could not learn it then.
+/// `None` if no common beginning is found, if the store cannot fork conversations, or if the client
+/// could not send the id of the branch back, because the header of the response cannot contain it.
 ///
 /// The key of the branch contains the run. A client that names its run and sends the request again
 /// therefore continues in the same branch.
@@ -43,7 +44,7 @@ pub(crate) async fn branch(
 ) -> Result<Option<(ConversationKey, History)>, StoreError> {
     let Some(maintenance) = store.maintenance() else { return Ok(None) };
     let branch = ConversationKey::new(key.scope(), format!("{}~{run}", key.id()));
-    if HeaderValue::from_str(branch.id()).is_err() {
+    if header_of(branch.id()).is_none() {
         return Ok(None);
     }
     let repeated = match recognised {

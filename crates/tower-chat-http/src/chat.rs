@@ -6,7 +6,7 @@ use axum::{
     extract::{Request, State},
     response::{IntoResponse, Response},
 };
-use http::{HeaderMap, HeaderValue, StatusCode};
+use http::{HeaderMap, StatusCode};
 use serde_json::{Map, Value};
 use tower::ServiceExt;
 use tower_chat_layers::{
@@ -18,7 +18,7 @@ use tower_chat_wire::{body::BodyWire, codec::Completion};
 
 use crate::{
     ChatEndpoint, ErrorResponse, branch,
-    conversation::{Asked, CONVERSATION_HEADER, id_in_body, single_header},
+    conversation::{Asked, CONVERSATION_HEADER, header_of, id_in_body, single_header},
     models::{self, as_json},
     new_messages::{before_run, refusal},
     runs::{named_run, with_run},
@@ -176,9 +176,9 @@ fn refuse_choices(body: &Map<String, Value>) -> Result<(), ErrorResponse> {
 /// Adds the conversation id to the headers of a response.
 fn with_conversation(response: impl IntoResponse, key: &ConversationKey) -> Response {
     let mut response = response.into_response();
-    // If the id is not valid in a header, it is the id that the client has sent in the body, or that
-    // the host's rule has derived. Branches and new conversations have ids that are valid in a header.
-    if let Ok(id) = HeaderValue::from_str(key.id()) {
+    // Otherwise, the client has sent the id in the body, or the host's rule has derived it. The header
+    // can always contain the id of a branch or of a new conversation.
+    if let Some(id) = header_of(key.id()) {
         response.headers_mut().insert(CONVERSATION_HEADER, id);
     }
     response

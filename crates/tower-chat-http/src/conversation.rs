@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use http::{Extensions, HeaderMap, StatusCode};
+use http::{Extensions, HeaderMap, HeaderValue, StatusCode};
 use serde_json::Value;
 use tower_chat_layers::ConversationKey;
 use uuid::Uuid;
@@ -11,6 +11,14 @@ use crate::ErrorResponse;
 
 /// The header of requests and responses that contains the conversation id.
 pub const CONVERSATION_HEADER: &str = "x-conversation-id";
+
+/// Returns the value of [`CONVERSATION_HEADER`] for a conversation id. Returns `None` if a client that
+/// sends the header back would send another value, or a value that [`single_header`] refuses: for an id
+/// that is not plain text, or that begins or ends with a space.
+pub(crate) fn header_of(id: &str) -> Option<HeaderValue> {
+    let value = HeaderValue::from_str(id).ok().filter(|value| value.to_str().is_ok());
+    value.filter(|_| id.trim_ascii() == id)
+}
 
 /// The request extension that contains the scope of a request, such as the tenant or the user. The
 /// host must insert this extension in a layer that authenticates the client.
@@ -136,4 +144,20 @@ pub(crate) fn id_in_body(field: Option<&Value>) -> Result<Option<&str>, ErrorRes
         let message = "the field conversation is neither a string nor an object with an id: send the id as a string";
         ErrorResponse::new(StatusCode::BAD_REQUEST, message).with_param("conversation")
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_ids_that_a_client_can_send_back_are_in_the_header() {
+        let sent_back = |id: &str| header_of(id).is_some();
+        for id in ["c", "a chat", "c~0190-4f", "a/b?c=%20"] {
+            assert!(sent_back(id), "{id}");
+        }
+        for id in ["gespräch", " c", "c ", "a\nb", "\u{7f}"] {
+            assert!(!sent_back(id), "{id:?}");
+        }
+    }
 }
