@@ -1,6 +1,6 @@
 //! Builds the writes that copy a conversation. The copy is sealed for its new key.
 
-use std::{sync::Arc, time::SystemTime};
+use std::{collections::HashMap, sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
     ConversationKey, Message, MessageId, PersistenceMode, RunId, ToolInvocation,
@@ -10,18 +10,28 @@ use tower_chat_core::{
     },
 };
 
-/// Returns the writes that make a copy of the messages up to a position. The first write creates
-/// the conversation, with a new incarnation. All messages of a write belong to one run, so that their ids can be preserved: each
-/// sequence of messages of one run is a separate write. The final write contains the rows of the
+/// The turns of a conversation that a fork copies.
+pub(crate) struct CopiedTurns {
+    /// The whole history, opened.
+    pub(crate) history: History,
+    /// The sequence number of the last message to copy.
+    pub(crate) position: u64,
+    /// The results that are in messages: the position of the result, by the position of its call.
+    pub(crate) results: HashMap<SequencePosition, SequencePosition>,
+}
+
+/// Returns the writes that make a copy of these turns. The first write creates the conversation, with
+/// a new incarnation. All messages of a write belong to one run, so that their ids can be preserved:
+/// each sequence of messages of one run is a separate write. The final write contains the rows of the
 /// record. The sequence numbers begin with 1, even if the beginning of the original was pruned.
 pub(crate) fn writes(
     to: &ConversationKey,
-    history: &History,
-    position: u64,
+    turns: &CopiedTurns,
     invocations: Vec<ToolInvocation>,
     mode: Option<PersistenceMode>,
     parent: Parent,
 ) -> Vec<Write> {
+    let CopiedTurns { history, position, results } = turns;
     let activity = RunActivity::new(SystemTime::now()).with_mode(mode);
     let id = MessageId { run: RunId::new(), index: 0 };
     let first = Write::new(to.clone(), id, Revision::ABSENT, [])
@@ -29,7 +39,7 @@ pub(crate) fn writes(
         .with_parent(Some(parent));
     let mut at = first.result();
     let mut writes = vec![first];
-    let copied = history.numbered().take_while(|(sequence, _)| *sequence <= position);
+    let copied = history.numbered().take_while(|(sequence, _)| sequence <= position);
     let copied = copied.map(|(_, message)| message);
     for stretch in stretches(copied) {
         let id = stretch.first().and_then(|message| message.id).unwrap_or(id);
@@ -37,11 +47,17 @@ pub(crate) fn writes(
         at = write.result();
         writes.push(write);
     }
+    let moved = |original: SequencePosition| {
+        let sequence = original.sequence.checked_sub(history.head.pruned)?;
+        (1..=at.sequence).contains(&sequence).then_some(SequencePosition { sequence, ..original })
+    };
     let rows: Vec<_> = invocations
         .into_iter()
-        .filter_map(|mut invocation| {
-            invocation.sequence = invocation.sequence.checked_sub(history.head.pruned)?;
-            (1..=at.sequence).contains(&invocation.sequence).then(|| row(invocation))
+        .filter_map(|invocation| {
+            let (sequence, index) = (invocation.sequence, invocation.sequence_index);
+            let call = SequencePosition { sequence, index };
+            let result = results.get(&call).and_then(|result| moved(*result));
+            Some(row(moved(call)?, result, invocation))
         })
         .collect();
     if let Some(last) = writes.pop() {
@@ -68,16 +84,23 @@ fn stretches<'m>(messages: impl Iterator<Item = &'m Arc<Message>>) -> Vec<Vec<Ar
     stretches
 }
 
-fn row(invocation: ToolInvocation) -> ToolRecord {
-    let call = SequencePosition { sequence: invocation.sequence, index: invocation.sequence_index };
+/// Returns the row of a copied call. `result` is the position of its result, if a message of the copy
+/// contains the result.
+fn row(
+    call: SequencePosition,
+    result: Option<SequencePosition>,
+    invocation: ToolInvocation,
+) -> ToolRecord {
     let mut row =
         ToolRecord::pending(call, invocation.round_index, invocation.call_id, invocation.name);
     row.status = invocation.status;
     row.error = invocation.error;
     row.started_at = invocation.started_at;
     row.finished_at = invocation.finished_at;
-    if let Some(result) = invocation.result {
-        row.result = RecordedResult::Apart(Box::new(result));
-    }
+    row.result = match (result, invocation.result) {
+        (Some(result), _) => RecordedResult::InMessage(result),
+        (None, Some(result)) => RecordedResult::Apart(Box::new(result)),
+        (None, None) => RecordedResult::None,
+    };
     row.in_copy()
 }

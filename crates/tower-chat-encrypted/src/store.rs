@@ -4,7 +4,7 @@ mod directory;
 mod maintenance;
 mod pruned;
 
-use std::{fmt, sync::Arc};
+use std::{collections::HashMap, fmt, sync::Arc};
 
 use async_trait::async_trait;
 use futures_util::FutureExt;
@@ -17,7 +17,8 @@ use tower_chat_core::{
         Pruned, Revision, Rewrite, RunSummary, ServiceIdChange, StoreError, ToolCallQueries,
         ToolTotals, UnreadableInvocation, UsageQuery, UsageTotals,
         author::{
-            AppendError, Forking, OpenRunContent, Slot, StoreWrapper, Ticket, ToolRecord, Write,
+            AppendError, Forking, OpenRunContent, RecordedResult, Slot, StoreWrapper, Ticket,
+            ToolRecord, Write,
         },
     },
 };
@@ -26,7 +27,7 @@ use crate::{
     EncryptionError, KeyError, KeyProvider,
     chain::{Chain, Digest},
     error::{reported, unopened},
-    fork,
+    fork::{self, CopiedTurns},
     lives::{HeadContent, Lives, Moment, SealedHead, Step, Submission},
     seal::{Expected, ExpectedLife, Found, Life, Opener, Sealer},
 };
@@ -493,17 +494,17 @@ impl<S: HistoryStore> Journal for EncryptedStore<S> {
 }
 
 impl<S: HistoryStore> EncryptedStore<S> {
-    /// Returns a conversation, and the position at which a copy of the turns before a message ends.
-    /// Returns `None` if the conversation has no visible data.
+    /// Returns the turns that end before a message. Returns `None` if the conversation has no visible
+    /// data.
     ///
-    /// The position is computed from the record of the inner store, which has the positions of
+    /// The end is computed from the record of the inner store, which has the positions of
     /// results in plaintext. The record and the messages are read separately, and read again if the
     /// conversation was written in between.
     async fn turns(
         &self,
         from: &ConversationKey,
         before: Option<u64>,
-    ) -> Result<Option<(History, u64)>, StoreError> {
+    ) -> Result<Option<CopiedTurns>, StoreError> {
         const ATTEMPTS: usize = 64;
         for _ in 0..ATTEMPTS {
             let history = HistoryStore::load(self, from).await?;
@@ -520,9 +521,14 @@ impl<S: HistoryStore> EncryptedStore<S> {
                     forking.see_message(sequence, id.run);
                 }
             }
-            let records = rows.tools.iter().filter_map(|(_, row)| row.as_ref().ok());
-            records.for_each(|row| forking.see_record(row));
-            return Ok(Some((history, forking.end().position)));
+            let mut results = HashMap::new();
+            for row in rows.tools.iter().filter_map(|(_, row)| row.as_ref().ok()) {
+                forking.see_record(row);
+                if let RecordedResult::InMessage(result) = row.result {
+                    results.insert(row.call, result);
+                }
+            }
+            return Ok(Some(CopiedTurns { history, position: forking.end().position, results }));
         }
         let reason = "other writers changed the conversation during each attempt to read it";
         Err(StoreError::backend("copy a conversation", true, reason))
@@ -545,9 +551,8 @@ impl<S: HistoryStore> Maintenance for EncryptedStore<S> {
         if self.inner().head(to).await?.revision != Revision::ABSENT {
             return Err(exists());
         }
-        let Some((history, position)) = self.turns(from, before).await? else {
-            return Ok(Fork::ABSENT);
-        };
+        let Some(turns) = self.turns(from, before).await? else { return Ok(Fork::ABSENT) };
+        let position = turns.position;
         let recorded = HistoryStore::calls(self, from, &CallSelection::All).await?;
         let recorded = recorded.found.into_iter().map(|(_, invocation)| invocation).collect();
         let original = Directory::summary(self, from).await.or_else(|error| match error {
@@ -556,7 +561,7 @@ impl<S: HistoryStore> Maintenance for EncryptedStore<S> {
         })?;
         let mode = original.as_ref().and_then(|summary| summary.last_mode);
         let parent = Parent::new(from.clone(), position);
-        let writes = fork::writes(to, &history, position, recorded, mode, parent);
+        let writes = fork::writes(to, &turns, recorded, mode, parent);
         let copied = HistoryStore::append(self, slot, writes).await;
         let revision = copied.map_err(|error| match (error.completed, error.source) {
             (0, StoreError::Conflict(_)) => exists(),

@@ -21,8 +21,8 @@ const CASES: u64 = 3;
 /// The number of runs of a conversation.
 const RUNS: usize = 6;
 
-/// A copy of a generated conversation, up to any message, is the same as in a [`MemoryStore`]. The
-/// copy divides no run, and has no call without its result.
+/// A copy of a generated conversation, up to any message, is the same as in a [`MemoryStore`], and so
+/// is a copy of this copy. No copy divides a run, or has a call without its result.
 pub async fn generated_forks_end_as_in_memory(store: Store) {
     let cases = env::var("TOWER_CHAT_CASES").ok().and_then(|cases| cases.parse().ok());
     for case in 0..cases.unwrap_or(CASES) {
@@ -42,6 +42,13 @@ pub async fn generated_forks_end_as_in_memory(store: Store) {
             let found = copied(&store, &from, before, &to).await;
             assert_eq!(found, expected, "case {case}, before {before:?}");
             check(&store, &from, before, found.0).await;
+            // A copy of a copy.
+            let again = key(&format!("copy of {case} {before:?}"));
+            let end = 1 + generator.rng.below(found.1.len() + 1) as u64;
+            let expected = copied(&reference, &to, Some(end), &again).await;
+            let found = copied(&store, &to, Some(end), &again).await;
+            assert_eq!(found, expected, "case {case}, before {before:?}, then before {end}");
+            check(&store, &to, Some(end), found.0).await;
         }
     }
 }
