@@ -194,7 +194,7 @@ pub(crate) enum Command {
     /// other machines, set --listen to an address, --host to the host name that readers use, and
     /// the environment variable TOWER_CHAT_INSPECTOR_TOKEN to a token. Readers append ?token=TOKEN
     /// to the first address that they open. A reader can read every conversation of the scopes that
-    /// are shown.
+    /// the pages show.
     ///
     /// Ctrl-C ends the server, which then waits up to 3 seconds for responses that are being sent.
     ///

@@ -1,4 +1,5 @@
-//! Requests in a branch of a conversation: an edited question, and a question that is asked again.
+//! Forks a conversation, and builds the request that asks an edited question, or the same question
+//! again, in the branch.
 
 use std::sync::Arc;
 

@@ -102,9 +102,9 @@
 //! Conversations whose entry cannot be read are on the first page.
 //!
 //! A conversation that was created by a release without a directory gets its entry when it is first
-//! read or written. The times in this entry are taken from the ids of the runs, the number of runs
-//! is computed from the remaining messages, and the usage begins at zero. To create the entry, the
-//! store reads all messages of the conversation once, in pages.
+//! read or written. The store derives the times in this entry from the ids of the runs, counts the runs
+//! in the remaining messages, and sets the usage to zero. To create the entry, the store reads all
+//! messages of the conversation once, in pages.
 //!
 //! # The update log
 //!

@@ -42,9 +42,9 @@ const OUTPUT_LIMIT: usize = 4096;
 /// Determines which tool calls run without asking the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Approve {
-    /// Calls of tools that their server declares as read-only; you are asked about other calls
+    /// Calls of tools that their server declares as read-only. The command asks you about other calls
     Ask,
-    /// No calls: you are asked about each call, even of tools that are declared as read-only
+    /// No calls: the command asks you about each call, even of a tool that is declared as read-only
     AskAll,
     /// All
     Always,

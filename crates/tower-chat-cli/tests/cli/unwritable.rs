@@ -10,7 +10,7 @@ use std::{
 
 use crate::support::*;
 
-/// The user id of `nobody`. If the tests run as root, they run the command as this user.
+/// The id of the user `nobody`. If root runs the tests, the tests start the command as this user.
 const NOBODY: u32 = 65_534;
 
 /// A store in a folder without write permission, and a copy of the executable that every user can

@@ -65,8 +65,8 @@ pub struct Pruned {
     /// The number of messages of these runs.
     pub messages: u64,
     /// The first call that waits for a decision or a result, if it prevented the deletion of more
-    /// runs. The run of this call and every later run are kept until the call is answered or the
-    /// record shows that it has ended.
+    /// runs. No prune deletes the run of this call or a later run until the call has a result or the
+    /// record shows that the call has ended.
     pub held_back_by: Option<SequencePosition>,
 }
 

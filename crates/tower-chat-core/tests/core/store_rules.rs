@@ -128,7 +128,7 @@ fn what_waits_holds_its_run_and_those_after_it_back_and_is_named() {
         pruning.see_call(waiting, ToolStatus::PendingApproval, None);
         let cut = pruning.cut().expect("it is whole");
         assert_eq!((cut.last_sequence, cut.pruned.runs, cut.pruned.messages), (last, runs, last));
-        // If the run of the call is kept anyway, the cut does not report the call.
+        // The cut reports the call only if the prune would delete its run without this call.
         assert_eq!(cut.pruned.held_back_by, (sequence <= 4).then_some(waiting));
     }
 }

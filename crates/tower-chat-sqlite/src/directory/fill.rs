@@ -9,9 +9,9 @@ use super::HOUR;
 use crate::row_key;
 
 /// Fills the directory of a file that an older release has written, inside the transaction that has
-/// created the tables of the directory. The times are taken from the ids of the runs. The counts
-/// are computed from the messages and from the record of tool calls. The function reads every
-/// message once, but only its row key and its run.
+/// created the tables of the directory. The function derives the times from the ids of the
+/// runs, and the counts from the messages and the record of tool calls. The function reads the row
+/// key and the run of every message once.
 pub(crate) fn fill(connection: &Connection) -> rusqlite::Result<()> {
     let now = milliseconds::of(SystemTime::now());
     let mut statement = connection.prepare("SELECT place, run FROM messages ORDER BY place")?;

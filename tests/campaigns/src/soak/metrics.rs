@@ -45,8 +45,8 @@ struct Values {
 
 impl Durations {
     pub(super) fn add(&mut self, seconds: f64) {
-        // The first bucket begins at one microsecond, and no duration is so long that its bucket
-        // exceeds 65,535.
+        // The first bucket also counts durations below one microsecond, and the last bucket counts all
+        // durations whose bucket number would not fit into `u16`.
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,

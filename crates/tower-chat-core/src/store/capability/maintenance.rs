@@ -75,8 +75,8 @@ pub trait Maintenance: Send + Sync {
     /// the number of deleted runs and messages. The deletion is atomic, and erases the data as
     /// thoroughly as [`delete`](crate::store::HistoryStore::delete) does.
     ///
-    /// A run is deleted as a whole, and the last run is always kept. A run with a call that waits
-    /// for approval or for its result is kept, together with every later run. Stores decide with
+    /// A store deletes whole runs, and never the last one. A store deletes neither a run with a call
+    /// that waits for approval or for its result, nor a later run. Stores decide with
     /// [`Pruning`](crate::store::author::Pruning) which runs to delete. The sequence numbers of the
     /// remaining messages do not change. If any run was deleted, the conversation gets a new
     /// incarnation. Therefore the next write of a run in progress in another process fails with a
