@@ -47,6 +47,10 @@ impl<S: HistoryStore> store::author::StoreWrapper for CountingStore<S> {
     fn maintenance(&self) -> Option<&dyn store::Maintenance> {
         self.inner().maintenance()
     }
+
+    fn summaries(&self) -> Option<&dyn store::Summaries> {
+        self.inner().summaries()
+    }
 }
 
 #[tokio::main]

@@ -71,7 +71,8 @@ mod tests {
         directory: "the store has no directory";
         maintenance: "the store cannot copy or prune";
         journal: "the store has no open runs";
-        tool_calls: "the store answers no queries over conversations"
+        tool_calls: "the store answers no queries over conversations";
+        summaries: "the store has no summaries"
     );
 
     async fn append(store: &FileStore, at: Revision, text: &str) -> Revision {

@@ -144,13 +144,14 @@ pub mod run {
 pub mod store {
     pub use tower_chat_layers::format;
     pub use tower_chat_layers::store::{
-        CallSelection, CallTimes, Capability, Conflict, ConversationBusy, ConversationPage,
-        ConversationQuery, ConversationRows, ConversationState, ConversationSummary, DayTotals,
-        Description, DescriptionPatch, DescriptionTooLarge, Directory, DirectoryCounts,
-        DirectoryCursor, Fork, Head, History, InvocationQuery, Invocations, Journal, Keep, Lease,
-        LeaseEnd, Maintenance, MessagePage, ModelUsage, NumbersUsedUp, OpenRun, OutboxFull, Parent,
-        ParseCursorError, Pruned, Revision, Rewrite, RunActivity, RunSummary, RunUnderWay,
-        SequencePosition, ServiceIdChange, StoreError, StoreHandle, ToolCallQueries, ToolTotals,
+        AddedSummary, CallSelection, CallTimes, Capability, Conflict, ConversationBusy,
+        ConversationPage, ConversationQuery, ConversationRows, ConversationState,
+        ConversationSummary, DayTotals, Description, DescriptionPatch, DescriptionTooLarge,
+        Directory, DirectoryCounts, DirectoryCursor, Fork, Head, History, HistorySummary,
+        InvocationQuery, Invocations, Journal, Keep, Lease, LeaseEnd, Maintenance, MessagePage,
+        ModelUsage, NumbersUsedUp, OpenRun, OutboxFull, Parent, ParseCursorError, Pruned, Revision,
+        Rewrite, RunActivity, RunSummary, RunUnderWay, SequencePosition, ServiceIdChange,
+        StoreError, StoreHandle, Summaries, SummaryInForce, ToolCallQueries, ToolTotals,
         UnreadableConversation, UnreadableInvocation, UsageGroup, UsageGrouping, UsageQuery,
         UsageSum, UsageTotals, UtcDay, author,
     };

@@ -5,7 +5,10 @@ pub use tower_chat_layers::{
     BoxError, ChatOptions, ChatPipeline, ChatRequest, ChatResponse, ChatUpdate, ConversationKey,
     Finish, MemoryStore, Message, Part, PersistenceMode, PersistencePolicy, Role, Tool, ToolCall,
     ToolContext, ToolDefinition, ToolError, ToolOutput, ToolResult, Tools, TypedTool,
-    store::{Directory as _, HistoryStore, Journal as _, Maintenance as _, ToolCallQueries as _},
+    store::{
+        Directory as _, HistoryStore, Journal as _, Maintenance as _, Summaries as _,
+        ToolCallQueries as _,
+    },
     tool_fn,
 };
 #[cfg(feature = "macros")]

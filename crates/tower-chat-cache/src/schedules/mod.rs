@@ -101,6 +101,10 @@ impl store::author::StoreWrapper for SlowStore {
     fn maintenance(&self) -> Option<&dyn store::Maintenance> {
         self.inner().maintenance()
     }
+
+    fn summaries(&self) -> Option<&dyn store::Summaries> {
+        self.inner().summaries()
+    }
 }
 
 fn key(id: &str) -> ConversationKey {

@@ -56,7 +56,8 @@ mod revalidated_always {
 
     tower_chat_testkit::store_contract!(
         CachingStore::new(MemoryStore::new());
-        one_runtime: "a cache starts no task"
+        one_runtime: "a cache starts no task";
+        summaries: "the store has no summaries yet"
     );
 }
 
@@ -66,7 +67,8 @@ mod revalidated_never {
     tower_chat_testkit::store_contract!(
         CachingStore::with_options(MemoryStore::new(), never());
         one_runtime: "a cache starts no task";
-        heavy: "revalidated_always shows it"
+        heavy: "revalidated_always shows it";
+        summaries: "the store has no summaries yet"
     );
 }
 

@@ -30,4 +30,8 @@ impl store::author::StoreWrapper for SharedStore {
     fn maintenance(&self) -> Option<&dyn store::Maintenance> {
         self.inner().maintenance()
     }
+
+    fn summaries(&self) -> Option<&dyn store::Summaries> {
+        self.inner().summaries()
+    }
 }

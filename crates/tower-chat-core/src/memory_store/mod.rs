@@ -14,10 +14,11 @@ use self::stored::{Stored, asked_for};
 use crate::{
     ConversationKey, RunId,
     store::{
-        CallSelection, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
-        Description, Directory, Fork, Head, History, HistoryStore, InvocationQuery, Invocations,
-        Journal, Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
-        StoreHandle, ToolCallQueries, ToolTotals, UsageQuery, UsageTotals,
+        AddedSummary, CallSelection, ConversationPage, ConversationQuery, ConversationRows,
+        ConversationSummary, Description, Directory, Fork, Head, History, HistoryStore,
+        HistorySummary, InvocationQuery, Invocations, Journal, Keep, Maintenance, MessagePage,
+        Pruned, Revision, Rewrite, RunSummary, StoreError, StoreHandle, Summaries, ToolCallQueries,
+        ToolTotals, UsageQuery, UsageTotals,
         author::{AppendError, DirectoryEntry, OpenRunContent, Slot, Ticket, UsageReport, Write},
     },
     telemetry::StoreTelemetry,
@@ -166,6 +167,49 @@ impl HistoryStore for MemoryStore {
 
     fn maintenance(&self) -> Option<&dyn Maintenance> {
         Some(self)
+    }
+
+    fn summaries(&self) -> Option<&dyn Summaries> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Summaries for MemoryStore {
+    async fn history_summaries(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Vec<HistorySummary>, StoreError> {
+        let state = self.state();
+        let stored = state.conversations.get(key);
+        Ok(stored.map_or_else(Vec::new, |stored| stored.summaries().cloned().collect()))
+    }
+
+    async fn history_summary(
+        &self,
+        key: &ConversationKey,
+        id: u64,
+    ) -> Result<Option<HistorySummary>, StoreError> {
+        let state = self.state();
+        let stored = state.conversations.get(key);
+        Ok(stored.and_then(|stored| stored.summaries().find(|summary| summary.id == id).cloned()))
+    }
+
+    async fn add_summary(
+        &self,
+        key: &ConversationKey,
+        summary: &HistorySummary,
+        rewrites: u64,
+    ) -> Result<AddedSummary, StoreError> {
+        Ok(match self.open_state()?.conversations.get_mut(key) {
+            Some(stored) => stored.add_summary(summary, rewrites),
+            None => AddedSummary::NoSuchMessage,
+        })
+    }
+
+    async fn remove_summary(&self, key: &ConversationKey, id: u64) -> Result<bool, StoreError> {
+        let stored = &mut self.open_state()?.conversations;
+        Ok(stored.get_mut(key).is_some_and(|stored| stored.remove_summary(id)))
     }
 }
 

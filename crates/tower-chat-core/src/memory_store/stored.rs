@@ -12,8 +12,8 @@ use crate::{
     ApprovalRequest, ConversationKey, Message, MessageId, RunId, ToolStatus,
     pairing::PendingBatches,
     store::{
-        ConversationRows, ConversationSummary, Head, History, InvocationQuery, Keep, OpenRun,
-        Pruned, Revision, Rewrite, SequencePosition, StoreError,
+        AddedSummary, ConversationRows, ConversationSummary, Head, History, HistorySummary,
+        InvocationQuery, Keep, OpenRun, Pruned, Revision, Rewrite, SequencePosition, StoreError,
         author::{
             CallState, Changes, Decision, DirectoryEntry, Forking, LAST_SEQUENCE, Lookup,
             OpenRunContent, Pruning, ToolRecord, Write, decide,
@@ -33,6 +33,8 @@ pub(super) struct Stored {
     /// The messages and rows of the open run that are not visible yet.
     staged: Rows,
     pub(super) directory: DirectoryEntry,
+    /// The summaries, in the order of the messages that they cover.
+    summaries: Vec<HistorySummary>,
 }
 
 #[derive(Debug, Default)]
@@ -49,6 +51,7 @@ impl Stored {
             pending_approvals: BTreeSet::new(),
             staged: Rows::default(),
             directory,
+            summaries: Vec::new(),
         }
     }
 
@@ -120,6 +123,10 @@ impl Stored {
         let first = SequencePosition { sequence: cut.last_sequence.saturating_add(1), index: 0 };
         self.tools = self.tools.split_off(&first);
         self.pending_approvals = self.pending_approvals.split_off(&first);
+        let in_force = self.history.head.summary;
+        self.summaries.retain(|summary| {
+            summary.covers_to > cut.last_sequence || Some(summary.in_force()) == in_force
+        });
         Ok(cut.pruned)
     }
 
@@ -149,6 +156,12 @@ impl Stored {
         rewritten.extend(messages);
         rewritten.head = Head { revision, ..self.history.head.clone() };
         self.history = rewritten;
+        if let Some(first) = rewrite.first_message() {
+            let head = &mut self.history.head;
+            head.rewrites = head.rewrites.saturating_add(1);
+            self.summaries.retain(|summary| summary.covers_to < first);
+            self.put_summary_in_force();
+        }
         let rows: Vec<_> = rewrite.tools_of(&self.history.head).cloned().collect();
         self.put_tools(rows);
         for call in &rewrite.removed_tools {
@@ -159,6 +172,36 @@ impl Stored {
             self.directory.recount(counts);
         }
         Ok(revision)
+    }
+
+    pub(super) fn summaries(&self) -> impl Iterator<Item = &HistorySummary> {
+        self.summaries.iter()
+    }
+
+    pub(super) fn add_summary(&mut self, summary: &HistorySummary, rewrites: u64) -> AddedSummary {
+        if self.summaries.iter().any(|stored| stored.id == summary.id) {
+            return AddedSummary::Stored;
+        }
+        let message = self.history.message(summary.covers_to).and_then(|message| message.id);
+        let added = summary.decide(&self.history.head, rewrites, message);
+        if added == AddedSummary::Stored {
+            self.summaries.push(HistorySummary { is_sealed: false, ..summary.clone() });
+            self.put_summary_in_force();
+        }
+        added
+    }
+
+    pub(super) fn remove_summary(&mut self, id: u64) -> bool {
+        let is_in_force = self.summaries.last().is_some_and(|last| last.id == id);
+        if is_in_force {
+            self.summaries.pop();
+            self.put_summary_in_force();
+        }
+        is_in_force
+    }
+
+    fn put_summary_in_force(&mut self) {
+        self.history.head.summary = self.summaries.last().map(HistorySummary::in_force);
     }
 
     /// Returns the sequence number of the last visible message.

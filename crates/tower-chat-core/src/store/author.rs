@@ -10,6 +10,7 @@
 //! | stages the writes of open runs, and commits or discards them | [`Staged`], [`Close`], [`OpenRunContent`] |
 //! | answers queries from the directory | [`DirectoryEntry`], [`UsageReport`], [`ConversationPage::of_all`](super::ConversationPage::of_all), [`MessagePage::of`](super::MessagePage::of) |
 //! | prunes old runs | [`Pruning`], [`Cut`] |
+//! | stores summaries | [`HistorySummary::decide`](super::HistorySummary::decide), [`Rewrite::first_message`](super::Rewrite::first_message) |
 //! | copies a conversation up to the end of a turn | [`Forking`], [`ForkEnd`], [`ToolRecord::in_copy`] |
 //! | changes conversations in tasks of a runtime, in order within each conversation | [`TaskQueue`] |
 //! | repeats requests while its server is unreachable | [`Retry`] |

@@ -7,7 +7,7 @@ use std::{
 };
 
 use super::{
-    OpenRun, Revision,
+    OpenRun, Revision, SummaryInForce,
     author::{Changes, Write},
 };
 use crate::{
@@ -31,11 +31,19 @@ pub struct Head {
     /// The tool calls of the history that wait for approval, from the record. Each inner list
     /// contains the calls of one answer, in order. An answer may consist of several messages.
     pub pending_approvals: Vec<Vec<ApprovalRequest>>,
+    /// The summary in force, which the model receives in place of the messages that it covers;
+    /// `None` if there is none, or if the store lacks the capability
+    /// [`Summaries`](super::Summaries).
+    pub summary: Option<SummaryInForce>,
+    /// The number of [rewrites](super::Maintenance::rewrite) that changed messages of the
+    /// conversation. A store without the capability [`Summaries`](super::Summaries) need not count
+    /// them.
+    pub rewrites: u64,
 }
 
 impl Head {
-    /// Creates the head of a conversation at a revision, without a service id, open run or pending
-    /// approvals.
+    /// Creates the head of a conversation at a revision, without a service id, open run, pending
+    /// approvals or summary.
     pub fn new(revision: Revision) -> Self {
         Self {
             revision,
@@ -43,6 +51,8 @@ impl Head {
             service_id: None,
             open_run: None,
             pending_approvals: Vec::new(),
+            summary: None,
+            rewrites: 0,
         }
     }
 
@@ -71,6 +81,20 @@ impl Head {
     #[must_use]
     pub fn with_pending_approvals(mut self, pending: Vec<Vec<ApprovalRequest>>) -> Self {
         self.pending_approvals = pending;
+        self
+    }
+
+    /// Sets the summary in force.
+    #[must_use]
+    pub fn with_summary(mut self, summary: Option<SummaryInForce>) -> Self {
+        self.summary = summary;
+        self
+    }
+
+    /// Sets the number of rewrites that changed messages.
+    #[must_use]
+    pub fn with_rewrites(mut self, rewrites: u64) -> Self {
+        self.rewrites = rewrites;
         self
     }
 }

@@ -10,6 +10,7 @@ mod error;
 mod fork;
 mod handle;
 mod history;
+mod history_summary;
 mod invocations;
 mod journal;
 mod keyed_queue;
@@ -32,7 +33,7 @@ use async_trait::async_trait;
 
 use self::author::{Slot, Ticket, Write};
 pub use self::{
-    capability::{Capability, Directory, Journal, Maintenance, ToolCallQueries},
+    capability::{Capability, Directory, Journal, Maintenance, Summaries, ToolCallQueries},
     directory::{
         ConversationPage, ConversationQuery, ConversationState, ConversationSummary, Description,
         DescriptionPatch, DescriptionTooLarge, DirectoryCursor, MessagePage, ModelUsage, Parent,
@@ -43,6 +44,7 @@ pub use self::{
     fork::Fork,
     handle::{OutboxFull, StoreHandle},
     history::{Head, History},
+    history_summary::{AddedSummary, HistorySummary, SummaryInForce},
     invocations::{
         CallSelection, CallTimes, DayTotals, InvocationQuery, Invocations, ToolTotals,
         UnreadableInvocation,
@@ -99,13 +101,14 @@ use crate::ConversationKey;
 /// - A write that [claims](Write::with_claims) tool calls is stored only if all claims are valid.
 /// - A persistent store records that it contains sealed data: once a write that is marked as
 ///   [sealed](Write::sealed) is stored, the store refuses every change without that mark with
-///   [`StoreError::Sealed`], except for a [deletion](Self::delete).
+///   [`StoreError::Sealed`], except for a [deletion](Self::delete) and the removal of a
+///   [summary](Summaries::remove_summary).
 /// - No operation crosses a scope.
 ///
 /// The methods of this trait are those that every mode of persistence uses. A store may have further
 /// [capabilities](Capability): it implements their traits and returns itself from
-/// [`journal`](Self::journal), [`directory`](Self::directory), [`tool_calls`](Self::tool_calls) and
-/// [`maintenance`](Self::maintenance).
+/// [`journal`](Self::journal), [`directory`](Self::directory), [`tool_calls`](Self::tool_calls),
+/// [`maintenance`](Self::maintenance) and [`summaries`](Self::summaries).
 ///
 /// Clones of a store are the same store: see [`handle`](Self::handle).
 ///
@@ -274,6 +277,12 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// Returns the capability of copies, pruning, scopes, checks and repairs; `None` if the store
     /// lacks it.
     fn maintenance(&self) -> Option<&dyn Maintenance> {
+        None
+    }
+
+    /// Returns the capability of summaries that replace the beginning of a conversation; `None` if
+    /// the store lacks it.
+    fn summaries(&self) -> Option<&dyn Summaries> {
         None
     }
 }

@@ -34,7 +34,8 @@ pub enum NumbersUsedUp {
 impl Head {
     /// Checks the numbers in a head that a store has read. The last pruned message must not be
     /// after the last visible message, and the last visible message must not be after the last
-    /// message. The sequence number of the last message must be at most `last` and at most
+    /// message. The summary in force must not cover a message after the last visible message. The
+    /// number of rewrites must be at most [`LAST_SEQUENCE`]. The sequence number of the last message must be at most `last` and at most
     /// [`LAST_SEQUENCE`]. The attempt number of an open run must be less than `u32::MAX`.
     ///
     /// ```
@@ -63,6 +64,11 @@ impl Head {
                 "its pruned messages end at {}, after its last visible message {visible}",
                 self.pruned
             )
+        } else if let Some(summary) = self.summary.filter(|summary| summary.covers_to > visible) {
+            let covered = summary.covers_to;
+            format!("its summary ends at {covered}, after its last visible message {visible}")
+        } else if self.rewrites > LAST_SEQUENCE {
+            format!("its number of rewrites is {}, which is out of range", self.rewrites)
         } else if attempt == u32::MAX {
             format!("its open run has attempt number {attempt}, which is out of range")
         } else {

@@ -138,6 +138,14 @@ impl Rewrite {
         Err(self.conflict(found.revision, open))
     }
 
+    /// Returns the sequence number of the first message that the rewrite changes; `None` if the
+    /// rewrite changes no message. If there is such a message, a store with the capability
+    /// [`Summaries`](super::Summaries) increments [`Head::rewrites`], and deletes the summaries that
+    /// cover the message.
+    pub fn first_message(&self) -> Option<u64> {
+        self.messages.iter().map(|(sequence, _)| *sequence).min()
+    }
+
     /// Creates the error for a rewrite that is refused because the conversation is at the revision
     /// `found`, or because a run is open. Stores call this method.
     pub fn conflict(&self, found: Revision, open_run: Option<RunId>) -> StoreError {

@@ -6,7 +6,7 @@ use async_trait::async_trait;
 
 use super::{
     CallSelection, Directory, Head, History, HistoryStore, Invocations, Journal, Maintenance,
-    StoreError, StoreHandle, ToolCallQueries,
+    StoreError, StoreHandle, Summaries, ToolCallQueries,
     author::{Slot, Ticket, Write},
 };
 use crate::ConversationKey;
@@ -140,6 +140,12 @@ pub trait StoreWrapper: Send + Sync + 'static {
     fn maintenance(&self) -> Option<&dyn Maintenance> {
         None
     }
+
+    /// Returns the capability [`HistoryStore::summaries`] of the wrapper. A wrapper that leaves this
+    /// capability unchanged returns that of the inner store. The default is `None`.
+    fn summaries(&self) -> Option<&dyn Summaries> {
+        None
+    }
 }
 
 impl<S: HistoryStore + ?Sized> StoreWrapper for Arc<S> {
@@ -163,6 +169,10 @@ impl<S: HistoryStore + ?Sized> StoreWrapper for Arc<S> {
 
     fn maintenance(&self) -> Option<&dyn Maintenance> {
         S::maintenance(self)
+    }
+
+    fn summaries(&self) -> Option<&dyn Summaries> {
+        S::summaries(self)
     }
 }
 
@@ -226,5 +236,9 @@ impl<W: StoreWrapper> HistoryStore for W {
 
     fn maintenance(&self) -> Option<&dyn Maintenance> {
         StoreWrapper::maintenance(self)
+    }
+
+    fn summaries(&self) -> Option<&dyn Summaries> {
+        StoreWrapper::summaries(self)
     }
 }

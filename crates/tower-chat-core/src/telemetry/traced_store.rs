@@ -12,10 +12,11 @@ use super::{
 use crate::{
     ConversationKey, RunId,
     store::{
-        CallSelection, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
-        Description, Directory, Fork, Head, History, HistoryStore, InvocationQuery, Invocations,
-        Journal, Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
-        ToolCallQueries, ToolTotals, UsageQuery, UsageTotals,
+        AddedSummary, CallSelection, ConversationPage, ConversationQuery, ConversationRows,
+        ConversationSummary, Description, Directory, Fork, Head, History, HistoryStore,
+        HistorySummary, InvocationQuery, Invocations, Journal, Keep, Maintenance, MessagePage,
+        Pruned, Revision, Rewrite, RunSummary, StoreError, Summaries, ToolCallQueries, ToolTotals,
+        UsageQuery, UsageTotals,
         author::{Close, OpenRunContent, Slot, StoreWrapper, Ticket, Write},
     },
 };
@@ -151,6 +152,46 @@ impl<S: HistoryStore> StoreWrapper for TracedStore<S> {
     fn maintenance(&self) -> Option<&dyn Maintenance> {
         self.inner().maintenance()?;
         Some(self)
+    }
+
+    fn summaries(&self) -> Option<&dyn Summaries> {
+        self.inner().summaries()?;
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl<S: HistoryStore> Summaries for TracedStore<S> {
+    async fn history_summaries(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Vec<HistorySummary>, StoreError> {
+        let operation = self.inner_store().history_summaries(key);
+        traced(self.open("history_summaries", Some(key)), operation, |_| None).await
+    }
+
+    async fn history_summary(
+        &self,
+        key: &ConversationKey,
+        id: u64,
+    ) -> Result<Option<HistorySummary>, StoreError> {
+        let operation = self.inner_store().history_summary(key, id);
+        traced(self.open("history_summary", Some(key)), operation, |_| None).await
+    }
+
+    async fn add_summary(
+        &self,
+        key: &ConversationKey,
+        summary: &HistorySummary,
+        rewrites: u64,
+    ) -> Result<AddedSummary, StoreError> {
+        let operation = self.inner_store().add_summary(key, summary, rewrites);
+        traced(self.open("add_summary", Some(key)), operation, |_| None).await
+    }
+
+    async fn remove_summary(&self, key: &ConversationKey, id: u64) -> Result<bool, StoreError> {
+        let operation = self.inner_store().remove_summary(key, id);
+        traced(self.open("remove_summary", Some(key)), operation, |_| None).await
     }
 }
 

@@ -2,11 +2,12 @@
 
 use async_trait::async_trait;
 use tower_chat_core::{
-    ConversationKey, MemoryStore,
+    ConversationKey, MemoryStore, MessageId, RunId,
     store::{
         self, CallSelection, Capability, ConversationQuery, Description, Directory, Head, History,
-        HistoryStore, InvocationQuery, Invocations, Journal, Keep, Maintenance, Revision, Rewrite,
-        StoreError, StoreHandle, ToolCallQueries, UsageGrouping, UsageQuery,
+        HistoryStore, HistorySummary, InvocationQuery, Invocations, Journal, Keep, Maintenance,
+        Revision, Rewrite, StoreError, StoreHandle, Summaries, ToolCallQueries, UsageGrouping,
+        UsageQuery,
         author::{Slot, Ticket, Write},
     },
     telemetry::TracedStore,
@@ -72,6 +73,7 @@ fn missing<T>(answer: Result<T, StoreError>) -> Capability {
 async fn assert_has_no_capability(store: &dyn HistoryStore) {
     assert!(store.journal().is_none() && store.directory().is_none());
     assert!(store.tool_calls().is_none() && store.maintenance().is_none());
+    assert!(store.summaries().is_none());
     let key = &ConversationKey::new("alice", "bare");
     let (all, calls) = (ConversationQuery::in_all_scopes(), InvocationQuery::in_scope("alice"));
     let usage = UsageQuery::of(key, UsageGrouping::Run);
@@ -100,6 +102,15 @@ async fn assert_has_no_capability(store: &dyn HistoryStore) {
         missing(store.rewrite(Rewrite::new(key.clone(), Revision::ABSENT)).await),
     ];
     assert_eq!(of_maintenance, [Capability::Maintenance; 5]);
+    let last = MessageId { run: RunId::new(), index: 0 };
+    let summary = HistorySummary::new(1, last, "one");
+    let of_summaries = [
+        missing(store.history_summaries(key).await),
+        missing(store.history_summary(key, 1).await),
+        missing(store.add_summary(key, &summary, 0).await),
+        missing(store.remove_summary(key, 1).await),
+    ];
+    assert_eq!(of_summaries, [Capability::Summaries; 4]);
 }
 
 #[tokio::test]
@@ -131,6 +142,7 @@ async fn a_traced_store_offers_the_capabilities_of_the_store_inside() {
     let store = TracedStore::new(MemoryStore::new());
     assert!(store.journal().is_some() && store.directory().is_some());
     assert!(store.tool_calls().is_some() && store.maintenance().is_some());
+    assert!(store.summaries().is_some());
 }
 
 fn closed<T>(answer: Result<T, StoreError>) {

@@ -4,7 +4,7 @@ use async_trait::async_trait;
 use tower_chat_layers::{
     ConversationKey,
     store::{
-        Directory, HistoryStore, Journal, Maintenance, StoreError, ToolCallQueries,
+        Directory, HistoryStore, Journal, Maintenance, StoreError, Summaries, ToolCallQueries,
         author::StoreWrapper,
     },
 };
@@ -56,5 +56,9 @@ impl<S: HistoryStore, L: UpdateLog> StoreWrapper for ErasingStore<S, L> {
 
     fn maintenance(&self) -> Option<&dyn Maintenance> {
         self.inner.maintenance()
+    }
+
+    fn summaries(&self) -> Option<&dyn Summaries> {
+        self.inner.summaries()
     }
 }

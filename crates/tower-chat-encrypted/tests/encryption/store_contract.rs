@@ -25,5 +25,6 @@ tower_chat_testkit::store_contract!(
             }
         }
     };
-    one_runtime: "the wrapper starts no task"
+    one_runtime: "the wrapper starts no task";
+    summaries: "the store has no summaries yet"
 );

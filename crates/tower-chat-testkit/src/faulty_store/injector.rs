@@ -75,6 +75,10 @@ pub enum Operation {
     Scopes,
     Rows,
     Rewrite,
+    HistorySummaries,
+    HistorySummary,
+    AddSummary,
+    RemoveSummary,
     Flush,
     Close,
 }

@@ -5,10 +5,11 @@ use tokio::sync::{OwnedSemaphorePermit, oneshot};
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{
-        CallSelection, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
-        Description, Directory, Fork, Head, History, HistoryStore, InvocationQuery, Invocations,
-        Journal, Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
-        StoreHandle, ToolCallQueries, ToolTotals, UsageQuery, UsageTotals,
+        AddedSummary, CallSelection, ConversationPage, ConversationQuery, ConversationRows,
+        ConversationSummary, Description, Directory, Fork, Head, History, HistoryStore,
+        HistorySummary, InvocationQuery, Invocations, Journal, Keep, Maintenance, MessagePage,
+        Pruned, Revision, Rewrite, RunSummary, StoreError, StoreHandle, Summaries, ToolCallQueries,
+        ToolTotals, UsageQuery, UsageTotals,
         author::{AppendError, OpenRunContent, Slot, Ticket, Write},
     },
 };
@@ -132,6 +133,46 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
     fn maintenance(&self) -> Option<&dyn Maintenance> {
         self.inner.maintenance()?;
         Some(self)
+    }
+
+    fn summaries(&self) -> Option<&dyn Summaries> {
+        self.inner.summaries()?;
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl<S: HistoryStore> Summaries for FaultyStore<S> {
+    async fn history_summaries(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Vec<HistorySummary>, StoreError> {
+        let effect = self.inner_store().history_summaries(key);
+        self.perform(Operation::HistorySummaries, |held| held == key, effect).await
+    }
+
+    async fn history_summary(
+        &self,
+        key: &ConversationKey,
+        id: u64,
+    ) -> Result<Option<HistorySummary>, StoreError> {
+        let effect = self.inner_store().history_summary(key, id);
+        self.perform(Operation::HistorySummary, |held| held == key, effect).await
+    }
+
+    async fn add_summary(
+        &self,
+        key: &ConversationKey,
+        summary: &HistorySummary,
+        rewrites: u64,
+    ) -> Result<AddedSummary, StoreError> {
+        let effect = self.inner_store().add_summary(key, summary, rewrites);
+        self.perform(Operation::AddSummary, |held| held == key, effect).await
+    }
+
+    async fn remove_summary(&self, key: &ConversationKey, id: u64) -> Result<bool, StoreError> {
+        let effect = self.inner_store().remove_summary(key, id);
+        self.perform(Operation::RemoveSummary, |held| held == key, effect).await
     }
 }
 

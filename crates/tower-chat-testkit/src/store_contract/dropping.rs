@@ -6,8 +6,8 @@ use std::{future::poll_fn, pin::pin, task::Poll};
 use tower_chat_core::{
     ConversationKey, Message, RunId, ToolStatus,
     store::{
-        CallSelection, Directory, HistoryStore, InvocationQuery, Journal, Keep, Maintenance,
-        Revision, Rewrite, StoreError, ToolCallQueries,
+        AddedSummary, CallSelection, Directory, HistoryStore, InvocationQuery, Journal, Keep,
+        Maintenance, Revision, Rewrite, StoreError, Summaries, ToolCallQueries,
         author::{RecordedResult, Write},
     },
 };
@@ -18,6 +18,7 @@ use super::{
         asking, key, pending, position, recorded, revision, stored, texts, with_outcome, write,
         write_messages,
     },
+    summaries::{add, added, assert_summaries, summary},
 };
 
 /// Polls a future at most `times` times, each time after the task was woken, and then drops the
@@ -89,7 +90,7 @@ pub async fn readings_dropped_at_any_await_change_nothing(store: Store) {
     let key = key("read");
     let before = filled(&store, &key).await;
     let query = InvocationQuery::of(&key);
-    for reading in 0..10 {
+    for reading in 0..12 {
         for times in 0..MAX_POLLS {
             let done = match reading {
                 0 => polled(store.head(&key), times).await.map(|it| it.map(drop)),
@@ -103,6 +104,8 @@ pub async fn readings_dropped_at_any_await_change_nothing(store: Store) {
                 8 => polled(store.calls(&key, &CallSelection::All), times)
                     .await
                     .map(|it| it.map(drop)),
+                9 => polled(store.history_summaries(&key), times).await.map(|it| it.map(drop)),
+                10 => polled(store.history_summary(&key, 1), times).await.map(|it| it.map(drop)),
                 _ => polled(store.flush(), times).await,
             };
             if let Some(outcome) = done {
@@ -191,6 +194,31 @@ pub async fn a_prune_dropped_at_any_await_is_done_or_not(store: Store) {
         }
         let again = store.prune(&key, Keep::Messages(1)).await.expect("the conversation is pruned");
         assert_eq!(again.messages, u64::from(!is_pruned));
+        assert_can_continue(&store, &key).await;
+        if done.is_some() {
+            return;
+        }
+    }
+}
+
+/// An addition of a summary whose future is dropped has added the summary or changed nothing.
+pub async fn an_addition_dropped_at_any_await_is_done_or_not(store: Store) {
+    for times in 0..MAX_POLLS {
+        let key = key(&format!("summarized {times}"));
+        let before = filled(&store, &key).await;
+        let first = added(&store, &key, 1, "one").await;
+        let second = summary(&store, &key, 2, "one to two").await;
+        let done = polled(store.add_summary(&key, &second, 0), times).await;
+        assert_eq!(settled(&store, &key).await, before);
+        let found = store.history_summaries(&key).await.expect("the summaries are read");
+        let is_added = found.len() > 1;
+        assert!(done.is_none() || is_added);
+        match is_added {
+            true => assert_summaries(&store, &key, &[&first, &second]).await,
+            false => assert_summaries(&store, &key, &[&first]).await,
+        }
+        assert_eq!(add(&store, &key, &second, 0).await, AddedSummary::Stored);
+        assert_summaries(&store, &key, &[&first, &second]).await;
         assert_can_continue(&store, &key).await;
         if done.is_some() {
             return;

@@ -180,6 +180,7 @@ pub(super) fn has(store: &Store, capability: Capability) -> bool {
         Capability::Directory => store.directory().is_some(),
         Capability::ToolCallQueries => store.tool_calls().is_some(),
         Capability::Maintenance => store.maintenance().is_some(),
+        Capability::Summaries => store.summaries().is_some(),
     }
 }
 

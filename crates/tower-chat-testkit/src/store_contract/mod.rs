@@ -48,8 +48,8 @@
 //! single tests.
 //!
 //! If a store lacks a [capability](tower_chat_core::store::Capability), the tests of the capability
-//! are omitted by `directory: "reason"`, `maintenance: "reason"`, `journal: "reason"` or
-//! `tool_calls: "reason"`. These options must be at the end, in this order. Other tests skip the
+//! are omitted by `directory: "reason"`, `maintenance: "reason"`, `journal: "reason"`,
+//! `tool_calls: "reason"` or `summaries: "reason"`. These options must be at the end, in this order. Other tests skip the
 //! steps that need the capability. A store without the capability `Journal` must refuse staged
 //! writes.
 //!
@@ -69,6 +69,7 @@ mod fixture;
 mod forks;
 mod generated;
 mod generated_forks;
+mod generated_summaries;
 mod heavy;
 mod keys;
 mod leases;
@@ -83,6 +84,7 @@ mod rows;
 mod scopes;
 mod sealed;
 mod staging;
+mod summaries;
 
 use std::{future::Future, sync::Arc};
 
@@ -92,9 +94,9 @@ pub use tower_chat_core::store::{Capability, HistoryStore};
 
 pub use self::{
     appending::*, claims::*, directory::*, directory_queries::*, dropping::*, forks::*,
-    generated::*, generated_forks::*, heavy::*, keys::*, leases::*, lifecycle::*, pruned_record::*,
-    pruning::*, races::*, record::*, record_queries::*, residual_data::*, rows::*, scopes::*,
-    sealed::*, staging::*,
+    generated::*, generated_forks::*, generated_summaries::*, heavy::*, keys::*, leases::*,
+    lifecycle::*, pruned_record::*, pruning::*, races::*, record::*, record_queries::*,
+    residual_data::*, rows::*, scopes::*, sealed::*, staging::*, summaries::*,
 };
 
 /// The type in which a test receives the store.
@@ -151,7 +153,7 @@ pub fn check<S, Guard, Open, Promise>(
 #[doc(hidden)]
 pub fn check_capabilities<S, Guard, Open>(
     open: impl FnOnce() -> Open,
-    expected: [(bool, Capability); 4],
+    expected: [(bool, Capability); 5],
 ) where
     S: HistoryStore,
     Open: Future<Output = (S, Guard)>,
@@ -187,6 +189,7 @@ pub mod boxed {
     crate::__maintenance_promises! { boxed () }
     crate::__journal_promises! { boxed () }
     crate::__tool_call_promises! { boxed () }
+    crate::__summary_promises! { boxed () }
 }
 
 /// Defines the tests of the contract of stores. [The module](mod@crate::store_contract) describes
@@ -202,6 +205,7 @@ macro_rules! store_contract {
         $(; maintenance: $no_maintenance:literal)?
         $(; journal: $no_journal:literal)?
         $(; tool_calls: $no_tool_calls:literal)?
+        $(; summaries: $no_summaries:literal)?
         $(,)?
     ) => {
         $crate::__open_store! { let $guard = $setup; $open }
@@ -211,6 +215,7 @@ macro_rules! store_contract {
         $crate::__maintenance_promises! { test ($($no_maintenance)?) ($($one_runtime)?) }
         $crate::__journal_promises! { test ($($no_journal)?) ($($one_runtime)?) }
         $crate::__tool_call_promises! { test ($($no_tool_calls)?) ($($one_runtime)?) }
+        $crate::__summary_promises! { test ($($no_summaries)?) ($($one_runtime)?) }
         #[test]
         fn the_store_has_the_capabilities_whose_tests_run() {
             let runs = |reasons: &[&str]| reasons.is_empty();
@@ -219,6 +224,7 @@ macro_rules! store_contract {
                 (runs(&[$($no_directory)?]), $crate::store_contract::Capability::Directory),
                 (runs(&[$($no_tool_calls)?]), $crate::store_contract::Capability::ToolCallQueries),
                 (runs(&[$($no_maintenance)?]), $crate::store_contract::Capability::Maintenance),
+                (runs(&[$($no_summaries)?]), $crate::store_contract::Capability::Summaries),
             ]);
         }
         $crate::__residual_data! { ($guard, $setup, $open) $($residual_data)? }
@@ -232,6 +238,7 @@ macro_rules! store_contract {
         $(; maintenance: $no_maintenance:literal)?
         $(; journal: $no_journal:literal)?
         $(; tool_calls: $no_tool_calls:literal)?
+        $(; summaries: $no_summaries:literal)?
         $(,)?
     ) => {
         $crate::store_contract! {
@@ -243,6 +250,7 @@ macro_rules! store_contract {
             $(; maintenance: $no_maintenance)?
             $(; journal: $no_journal)?
             $(; tool_calls: $no_tool_calls)?
+            $(; summaries: $no_summaries)?
         }
     };
 }
@@ -464,6 +472,36 @@ macro_rules! __tool_call_promises {
             a_question_for_nothing_finds_nothing
             any_number_of_calls_and_messages_can_be_asked_for
             a_row_that_cannot_be_read_does_not_hide_the_others
+        }
+    };
+}
+
+/// Passes the names of the tests of the capability `Summaries` to the macro `boxed` or to
+/// `__promise_tests`.
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __summary_promises {
+    (boxed ()) => { $crate::__summary_promises! { @list [()] boxed } };
+    (test $ignored:tt $one_runtime:tt) => {
+        $crate::__summary_promises! { @list [$ignored $one_runtime] $crate::__promise_tests }
+    };
+    (@list [$($options:tt)*] $($macro:tt)*) => {
+        $($macro)*! { $($options)*
+            an_added_summary_is_in_force
+            a_summary_of_other_messages_is_refused
+            a_summary_covers_more_than_the_one_in_force
+            a_repeated_addition_stores_nothing_twice
+            the_summary_in_force_is_removed
+            a_rewrite_deletes_the_summaries_of_its_messages
+            a_prune_leaves_the_summary_in_force
+            a_deleted_conversation_takes_its_summaries_along
+            a_fork_has_no_summaries
+            staged_messages_are_not_covered
+            writes_and_summaries_do_not_disturb_each_other
+            of_concurrent_summaries_the_longest_is_in_force
+            a_summary_sees_what_was_submitted_before_it
+            an_addition_dropped_at_any_await_is_done_or_not
+            generated_summaries_are_decided_as_in_memory
         }
     };
 }

@@ -7,8 +7,9 @@ use tokio::runtime::Builder;
 use tower_chat_core::{
     ConversationKey, Message, ToolResult, ToolStatus,
     store::{
-        Capability, Description, Directory, HistoryStore, Keep, Maintenance, ModelUsage, Revision,
-        RunActivity, ServiceIdChange, StoreError, UsageSum,
+        AddedSummary, Capability, Description, Directory, HistoryStore, HistorySummary, Keep,
+        Maintenance, ModelUsage, Revision, RunActivity, ServiceIdChange, StoreError, Summaries,
+        UsageSum,
         author::{Close, RecordedResult, Staged, ToolRecord},
     },
 };
@@ -19,6 +20,7 @@ use super::{
         StagedRun, asking, discard, lacks, pending, position, staging, stored, with_outcome,
         write_messages,
     },
+    summaries::{add, summary},
 };
 
 /// A function that returns, as bytes, all data that a store has outside of its process.
@@ -137,6 +139,30 @@ async fn describe(store: &Store, key: &ConversationKey, planted: &mut Planted) {
     }
 }
 
+/// Adds a summary that contains unique texts. Returns `None` if the store has no summaries.
+async fn summarize(
+    store: &Store,
+    key: &ConversationKey,
+    planted: &mut Planted,
+    covers_to: u64,
+) -> Option<HistorySummary> {
+    if lacks(store, &[Capability::Summaries]) {
+        return None;
+    }
+    let model = planted.text("summarizer").into();
+    let text = planted.text("summary");
+    let summary = summary(store, key, covers_to, &text).await.with_made_by(Some(model));
+    assert_eq!(add(store, key, &summary, 0).await, AddedSummary::Stored);
+    Some(summary)
+}
+
+/// Adds a summary, and removes it again.
+async fn summarize_and_undo(store: &Store, key: &ConversationKey, planted: &mut Planted) {
+    if let Some(summary) = summarize(store, key, planted, 5).await {
+        assert!(store.remove_summary(key, summary.id).await.expect("the summary is removed"));
+    }
+}
+
 async fn deleted_data_is_not_found_in_the_store(store: Store, residual_data: ResidualData) {
     let id = planted("conversation");
     let key = ConversationKey::new("scope", &*id);
@@ -158,6 +184,11 @@ async fn deleted_data_is_not_found_in_the_store(store: Store, residual_data: Res
         write_messages(&key, at, messages).with_tools(vec![apart, row]).with_service_id(service_id);
     let at = stored(&store, second).await;
     describe(&store, &key, &mut deleted).await;
+    let mut removed = Planted::new();
+    summarize(&store, &key, &mut pruned, 1).await;
+    summarize(&store, &key, &mut deleted, 4).await;
+    summarize_and_undo(&store, &key, &mut removed).await;
+    removed.are_gone(&residual_data, "removed").await;
     assert!(residual_data.hold(&id).await, "the stored bytes can be searched");
 
     if !lacks(&store, &[Capability::Journal]) {

@@ -3,14 +3,16 @@
 use tower_chat_core::{
     Message,
     store::{
-        Description, Directory, HistoryStore, Keep, Maintenance, Revision, Rewrite, StoreError,
+        AddedSummary, Capability, Description, Directory, HistoryStore, Keep, Maintenance,
+        Revision, Rewrite, StoreError, Summaries,
         author::{AppendError, Write},
     },
 };
 
 use super::{
     Store,
-    fixture::{key, revision, stored, submit, texts, write},
+    fixture::{has, key, revision, stored, submit, texts, write},
+    summaries::{add, assert_summaries, summary},
 };
 
 /// After a sealed write, a store refuses every change that is not sealed. The rule applies to the
@@ -44,6 +46,15 @@ pub async fn plain_changes_are_refused_once_a_sealed_write_is_stored(
     let described = store.set_description(&key("c"), &Description::new().sealed(), 0).await;
     described.expect("the sealed description is set");
     assert_eq!(texts(&store, &key("c")).await, ["changed"]);
+    if has(&store, Capability::Summaries) {
+        let mut summary = summary(&store, &key("c"), 3, "sealed").await;
+        summary.is_sealed = true;
+        assert_eq!(add(&store, &key("c"), &summary, 1).await, AddedSummary::Stored);
+        summary.is_sealed = false;
+        assert_summaries(&store, &key("c"), &[&summary]).await;
+        let removed = other.remove_summary(&key("c"), summary.id).await;
+        assert!(removed.expect("the removal needs no encryption keys"));
+    }
     assert!(
         other.delete(&key("c")).await.expect("the conversation is deleted"),
         "a deletion needs no encryption keys"
@@ -70,7 +81,10 @@ async fn assert_plain_changes_are_refused(store: &Store, at: Revision) {
         store.rewrite(rewrite).await.expect_err("a plain rewrite"),
         store.set_description(&key("c"), &description, 0).await.expect_err("a plain description"),
     ];
-    for error in refused {
+    let summary = summary(store, &key("c"), 1, "plain").await;
+    let refused_summary = has(store, Capability::Summaries)
+        .then_some(store.add_summary(&key("c"), &summary, 0).await.expect_err("a plain summary"));
+    for error in refused.into_iter().chain(refused_summary) {
         assert!(matches!(error, StoreError::Sealed), "{error:?}");
         assert!(!error.is_retryable());
     }

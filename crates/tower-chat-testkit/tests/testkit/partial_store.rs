@@ -4,7 +4,8 @@ use async_trait::async_trait;
 use tower_chat_core::{
     MemoryStore,
     store::{
-        Capability, Directory, HistoryStore, Journal, Maintenance, StoreError, ToolCallQueries,
+        Capability, Directory, HistoryStore, Journal, Maintenance, StoreError, Summaries,
+        ToolCallQueries,
         author::{AppendError, Slot, StoreWrapper, Ticket, Write},
     },
 };
@@ -50,6 +51,10 @@ impl StoreWrapper for Partial {
     fn maintenance(&self) -> Option<&dyn Maintenance> {
         self.has(Capability::Maintenance).then_some(&self.0 as _)
     }
+
+    fn summaries(&self) -> Option<&dyn Summaries> {
+        self.has(Capability::Summaries).then_some(&self.0 as _)
+    }
 }
 
 mod without_capabilities {
@@ -58,7 +63,7 @@ mod without_capabilities {
         one_runtime: "the memory store inside runs on both";
         heavy: "the memory store inside runs them";
         directory: "this store has none"; maintenance: "this store has none";
-        journal: "this store has none"; tool_calls: "this store has none"
+        journal: "this store has none"; tool_calls: "this store has none"; summaries: "this store has none"
     );
 }
 
@@ -68,7 +73,7 @@ mod with_a_journal {
         one_runtime: "the memory store inside runs on both";
         heavy: "the memory store inside runs them";
         directory: "this store has none"; maintenance: "this store has none";
-        tool_calls: "this store has none"
+        tool_calls: "this store has none"; summaries: "this store has none"
     );
 }
 
@@ -78,7 +83,7 @@ mod with_a_directory {
         one_runtime: "the memory store inside runs on both";
         heavy: "the memory store inside runs them";
         maintenance: "this store has none"; journal: "this store has none";
-        tool_calls: "this store has none"
+        tool_calls: "this store has none"; summaries: "this store has none"
     );
 }
 
@@ -88,7 +93,7 @@ mod with_queries_of_tool_calls {
         one_runtime: "the memory store inside runs on both";
         heavy: "the memory store inside runs them";
         directory: "this store has none"; maintenance: "this store has none";
-        journal: "this store has none"
+        journal: "this store has none"; summaries: "this store has none"
     );
 }
 
@@ -98,6 +103,16 @@ mod with_maintenance {
         one_runtime: "the memory store inside runs on both";
         heavy: "the memory store inside runs them";
         directory: "this store has none"; journal: "this store has none";
-        tool_calls: "this store has none"
+        tool_calls: "this store has none"; summaries: "this store has none"
+    );
+}
+
+mod with_summaries {
+    tower_chat_testkit::store_contract!(
+        super::Partial(tower_chat_core::MemoryStore::new(), Some(super::Capability::Summaries));
+        one_runtime: "the memory store inside runs on both";
+        heavy: "the memory store inside runs them";
+        directory: "this store has none"; maintenance: "this store has none";
+        journal: "this store has none"; tool_calls: "this store has none"
     );
 }

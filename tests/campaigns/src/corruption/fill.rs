@@ -39,6 +39,10 @@ impl tower_chat::store::author::StoreWrapper for Shared {
     fn maintenance(&self) -> Option<&dyn tower_chat::store::Maintenance> {
         self.inner().maintenance()
     }
+
+    fn summaries(&self) -> Option<&dyn tower_chat::store::Summaries> {
+        self.inner().summaries()
+    }
 }
 
 const MODES: [PersistenceMode; 3] =

@@ -100,6 +100,10 @@ impl store::author::StoreWrapper for EarlyStore {
     fn maintenance(&self) -> Option<&dyn store::Maintenance> {
         self.inner().maintenance()
     }
+
+    fn summaries(&self) -> Option<&dyn store::Summaries> {
+        self.inner().summaries()
+    }
 }
 
 /// Runs the workload in this process.

@@ -84,4 +84,8 @@ impl store::author::StoreWrapper for OpenStore {
     fn maintenance(&self) -> Option<&dyn store::Maintenance> {
         self.inner().maintenance()
     }
+
+    fn summaries(&self) -> Option<&dyn store::Summaries> {
+        self.inner().summaries()
+    }
 }

@@ -46,6 +46,26 @@ fn whole(milliseconds: u128) -> i64 {
     i64::try_from(milliseconds).unwrap_or(i64::MAX)
 }
 
+/// Serializes a time, for `#[serde(with = "...")]`.
+pub(crate) mod required {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    use super::{SystemTime, of, optional::in_range};
+
+    pub(crate) fn serialize<S: Serializer>(
+        at: &SystemTime,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        of(*at).serialize(serializer)
+    }
+
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<SystemTime, D::Error> {
+        in_range(i64::deserialize(deserializer)?)
+    }
+}
+
 /// Serializes an optional time, for `#[serde(with = "...")]`.
 pub(crate) mod optional {
     use serde::{Deserialize, Deserializer, Serialize, Serializer, de::Error};
@@ -63,8 +83,12 @@ pub(crate) mod optional {
         deserializer: D,
     ) -> Result<Option<SystemTime>, D::Error> {
         let Some(milliseconds) = Option::<i64>::deserialize(deserializer)? else { return Ok(None) };
-        let out_of_range = || D::Error::custom("the time is out of the range of this machine");
-        time(milliseconds).map(Some).ok_or_else(out_of_range)
+        in_range(milliseconds).map(Some)
+    }
+
+    pub(super) fn in_range<E: Error>(milliseconds: i64) -> Result<SystemTime, E> {
+        let out_of_range = || E::custom("the time is out of the range of this machine");
+        time(milliseconds).ok_or_else(out_of_range)
     }
 }
 

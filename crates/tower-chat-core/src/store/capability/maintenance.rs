@@ -32,7 +32,8 @@ pub trait Maintenance: Send + Sync {
     ///   a store where the copy ends.
     /// - If no turn ends before the message, the copy has no messages.
     /// - The copy has its own incarnation. The service id is not copied, because the
-    ///   conversation at the service belongs to the original. Staged messages are not copied.
+    ///   conversation at the service belongs to the original. Neither staged messages nor
+    ///   [summaries](crate::store::Summaries) are copied.
     /// - A call that waits for approval waits only in the original. In the copy, the call is
     ///   rejected ([`ToolRecord::in_copy`](crate::store::author::ToolRecord::in_copy)).
     /// - The messages in the copy of a pruned conversation are numbered as in the original, or from

@@ -3,10 +3,12 @@
 mod directory;
 mod journal;
 mod maintenance;
+mod summaries;
 mod tool_calls;
 
 pub use self::{
-    directory::Directory, journal::Journal, maintenance::Maintenance, tool_calls::ToolCallQueries,
+    directory::Directory, journal::Journal, maintenance::Maintenance, summaries::Summaries,
+    tool_calls::ToolCallQueries,
 };
 #[cfg(doc)]
 use super::{HistoryStore, StoreError};
@@ -39,6 +41,8 @@ pub enum Capability {
     ToolCallQueries,
     /// [`Maintenance`]: copies, pruning, scopes, checks and repairs.
     Maintenance,
+    /// [`Summaries`]: texts that replace the beginning of a conversation in requests to the model.
+    Summaries,
 }
 
 impl std::fmt::Display for Capability {
@@ -48,6 +52,7 @@ impl std::fmt::Display for Capability {
             Self::Directory => "Directory (lists and summaries of conversations)",
             Self::ToolCallQueries => "ToolCallQueries (queries of tool calls)",
             Self::Maintenance => "Maintenance (copies, pruning and repairs)",
+            Self::Summaries => "Summaries (texts that replace earlier messages)",
         })
     }
 }

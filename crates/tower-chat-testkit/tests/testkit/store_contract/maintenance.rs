@@ -4,11 +4,11 @@ use tower_chat_core::{
     ConversationKey,
     store::{
         ConversationRows, Directory, HistoryStore, Journal, Maintenance, Revision, Rewrite,
-        StoreError,
+        StoreError, Summaries,
     },
 };
 
-use super::{Broken, Fault};
+use super::{Broken, Fault, summaries};
 
 pub(super) async fn scopes(
     store: &Broken,
@@ -77,6 +77,14 @@ pub(super) async fn rewrite(store: &Broken, mut rewrite: Rewrite) -> Result<Revi
             rewrite.removed_tools.clear();
         }
         Fault::RewritesNoCounts => rewrite.counts = None,
+        Fault::CountsRewritesOfRows => summaries::counted(store, &mut rewrite).await?,
+        Fault::KeepsRewrittenSummaries => {
+            let before = store.inner.history_summaries(&rewrite.key).await?;
+            let key = rewrite.key.clone();
+            let rewritten = store.inner.rewrite(rewrite).await?;
+            summaries::rewritten(store, &key, before).await?;
+            return Ok(rewritten);
+        }
         Fault::RewritesOverOpenRuns if found.open_run.is_some() => return Ok(found.revision),
         _ => {}
     }

@@ -4,6 +4,7 @@ mod directory;
 mod forks;
 mod maintenance;
 mod pruning;
+mod summaries;
 
 use async_trait::async_trait;
 use tower_chat_core::{
@@ -12,8 +13,8 @@ use tower_chat_core::{
         CallSelection, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
         Description, Directory, Fork, Head, History, HistoryStore, InvocationQuery, Invocations,
         Journal, Keep, LeaseEnd, Maintenance, MessagePage, OpenRun, Pruned, Revision, Rewrite,
-        RunSummary, SequencePosition, StoreError, StoreHandle, ToolCallQueries, ToolTotals,
-        UsageQuery, UsageTotals,
+        RunSummary, SequencePosition, StoreError, StoreHandle, Summaries, ToolCallQueries,
+        ToolTotals, UsageQuery, UsageTotals,
         author::{
             AppendError, Close, OpenRunContent, RecordedResult, Slot, Staged, Ticket, ToolRecord,
             Write,
@@ -125,6 +126,24 @@ enum Fault {
     RewritesNoCounts,
     RewritesNothing,
     RewritesOverOpenRuns,
+    HidesTheSummaryInForce,
+    ForgetsRewrites,
+    CountsRewritesOfRows,
+    ListsSummariesBackwards,
+    FindsAnySummary,
+    ForgetsTheModelOfSummaries,
+    CoversAnyMessage,
+    CoversStagedMessages,
+    AddsSummariesAfterRewrites,
+    AddsOlderSummaries,
+    AddsSummariesAgain,
+    AddsSummariesInSteps,
+    SummariesChangeTheRevision,
+    RemovesTheLastSummary,
+    KeepsRewrittenSummaries,
+    KeepsPrunedSummaries,
+    PrunesTheSummaryInForce,
+    ForksSummaries,
 }
 
 /// Returns whether a staged write is the first write of its attempt. Only the incarnation of the
@@ -329,6 +348,8 @@ impl HistoryStore for Broken {
         let mut head = self.inner.head(&self.key(key)).await?;
         match self.fault {
             Fault::ForgetsApprovals => head.pending_approvals.clear(),
+            Fault::HidesTheSummaryInForce => head.summary = None,
+            Fault::ForgetsRewrites => head.rewrites = 0,
             Fault::SplitsBatches => {
                 let requests = head.pending_approvals.into_iter().flatten();
                 head.pending_approvals = requests.map(|request| vec![request]).collect();
@@ -438,6 +459,10 @@ impl HistoryStore for Broken {
     fn maintenance(&self) -> Option<&dyn Maintenance> {
         Some(self)
     }
+
+    fn summaries(&self) -> Option<&dyn Summaries> {
+        Some(self)
+    }
 }
 
 #[async_trait]
@@ -509,6 +534,9 @@ impl Maintenance for Broken {
                 let write = Write::new(to.clone(), id, forked.revision, []).with_tools(vec![row]);
                 drop(self.inner.append(Slot::unbounded(), vec![write]));
             }
+        }
+        if self.fault == Fault::ForksSummaries {
+            summaries::forked(self, &self.key(from), &self.key(to)).await?;
         }
         if self.fault == Fault::ForksNoDescription
             && let Some(copy) = self.inner.summary(to).await?
@@ -806,6 +834,38 @@ noticed! {
     late_rewrites: WritesWhenTheTicketIsAwaited
         breaks a_rewrite_sees_what_was_submitted_before_it;
     late_forks: WritesWhenTheTicketIsAwaited breaks a_fork_sees_what_was_submitted_before_it;
+    hidden_summaries: HidesTheSummaryInForce breaks an_added_summary_is_in_force;
+    summary_order: ListsSummariesBackwards breaks an_added_summary_is_in_force;
+    any_summary: FindsAnySummary breaks an_added_summary_is_in_force;
+    summary_models: ForgetsTheModelOfSummaries breaks an_added_summary_is_in_force;
+    summaries_change_revisions: SummariesChangeTheRevision breaks an_added_summary_is_in_force;
+    covered_foreign_messages: CoversAnyMessage breaks a_summary_of_other_messages_is_refused;
+    older_summaries: AddsOlderSummaries breaks a_summary_covers_more_than_the_one_in_force;
+    older_raced_summaries: AddsOlderSummaries
+        breaks of_concurrent_summaries_the_longest_is_in_force;
+    repeated_summaries: AddsSummariesAgain breaks a_repeated_addition_stores_nothing_twice;
+    other_summary_removed: RemovesTheLastSummary breaks the_summary_in_force_is_removed;
+    rewrites_not_counted: ForgetsRewrites breaks a_rewrite_deletes_the_summaries_of_its_messages;
+    rows_counted: CountsRewritesOfRows breaks a_rewrite_deletes_the_summaries_of_its_messages;
+    rewritten_summaries: KeepsRewrittenSummaries
+        breaks a_rewrite_deletes_the_summaries_of_its_messages;
+    late_summaries_of_rewrites: AddsSummariesAfterRewrites
+        breaks a_rewrite_deletes_the_summaries_of_its_messages;
+    pruned_summaries: PrunesTheSummaryInForce breaks a_prune_leaves_the_summary_in_force;
+    unpruned_summaries: KeepsPrunedSummaries breaks a_prune_leaves_the_summary_in_force;
+    summaries_left: DeletesNothing breaks a_deleted_conversation_takes_its_summaries_along;
+    forked_summaries: ForksSummaries breaks a_fork_has_no_summaries;
+    staged_summaries: CoversStagedMessages breaks staged_messages_are_not_covered;
+    summaries_disturb_writes: SummariesChangeTheRevision
+        breaks writes_and_summaries_do_not_disturb_each_other;
+    late_writes_of_summaries: WritesWhenTheTicketIsAwaited
+        breaks a_summary_sees_what_was_submitted_before_it;
+    summarized_later: WritesAfterClose breaks a_summary_sees_what_was_submitted_before_it;
+    dropped_summaries: AddsSummariesInSteps
+        breaks an_addition_dropped_at_any_await_is_done_or_not;
+    generated_summaries: AddsOlderSummaries breaks generated_summaries_are_decided_as_in_memory;
+    generated_rewrites: KeepsRewrittenSummaries
+        breaks generated_summaries_are_decided_as_in_memory;
 }
 
 mod residual_data;

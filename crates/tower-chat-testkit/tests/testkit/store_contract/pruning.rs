@@ -9,7 +9,7 @@ use tower_chat_core::{
     },
 };
 
-use super::{Broken, Fault};
+use super::{Broken, Fault, summaries};
 
 /// Prunes a conversation. The fault may change what is deleted.
 pub(super) async fn prune(
@@ -55,6 +55,11 @@ pub(super) async fn prune(
             let write = Write::new(key.clone(), id, head.revision, []);
             let write = write.with_tools(rows.collect());
             drop(broken.inner.append(Slot::unbounded(), vec![write]));
+        }
+        (Fault::PrunesTheSummaryInForce, _) => {
+            let pruned = broken.inner.prune(key, keep).await?;
+            summaries::pruned(broken, key).await?;
+            return Ok(pruned);
         }
         _ => {}
     }
