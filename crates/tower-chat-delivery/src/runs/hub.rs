@@ -6,7 +6,7 @@ use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use tower_chat_layers::{BoxError, Messages, RunHandle, SharedError};
 
 use super::update::LoggedUpdate;
@@ -28,7 +28,6 @@ pub(crate) struct Hub {
     is_durable_first: bool,
     state: Mutex<State>,
     changed: watch::Sender<()>,
-    readers: watch::Sender<usize>,
 }
 
 #[derive(Debug, Default)]
@@ -57,6 +56,10 @@ struct State {
     total_bytes: u64,
     /// Whether the log no longer accepts updates of the run.
     is_unlogged: bool,
+    /// The number of readers in this process.
+    readers: usize,
+    /// The time at which the last reader was dropped; `None` while the run has a reader.
+    unread_since: Option<Instant>,
 }
 
 #[derive(Debug)]
@@ -116,7 +119,6 @@ impl Hub {
             is_durable_first,
             state: Mutex::default(),
             changed: watch::Sender::new(()),
-            readers: watch::Sender::new(0),
         }
     }
 
@@ -150,8 +152,9 @@ impl Hub {
         self.enter(Phase::Calling);
     }
 
-    /// Adds an update of the run. Returns an error if the update has no stored form.
-    pub(crate) fn push(&self, update: LoggedUpdate) -> Result<(), BoxError> {
+    /// Adds an update of the run. Returns the size of all updates of the attempt in bytes, or an
+    /// error if the update has no stored form.
+    pub(crate) fn push(&self, update: LoggedUpdate) -> Result<u64, BoxError> {
         let stored = update.encode()?;
         let mut state = self.state();
         let next = state.next();
@@ -162,8 +165,9 @@ impl Hub {
         state.unstored_bytes += size;
         state.total_bytes += size as u64;
         state.window.push_back(Entry { update, stored });
+        let total_bytes = state.total_bytes;
         self.show(state);
-        Ok(())
+        Ok(total_bytes)
     }
 
     /// Returns the updates that are not stored yet. Returns no updates if the log does not accept
@@ -261,13 +265,17 @@ impl Hub {
 
     /// Registers a reader.
     pub(crate) fn reader(self: &Arc<Self>) -> HubReader {
-        self.readers.send_modify(|count| *count += 1);
+        let mut state = self.state();
+        state.readers += 1;
+        state.unread_since = None;
+        drop(state);
         HubReader { changed: self.changed.subscribe(), hub: self.clone() }
     }
 
-    /// Returns a receiver of the number of readers, which reports each change.
-    pub(crate) fn reader_count(&self) -> watch::Receiver<usize> {
-        self.readers.subscribe()
+    /// Returns the time since which the run has had no reader in this process; `None` if it has a
+    /// reader.
+    pub(crate) fn unread_since(&self) -> Option<Instant> {
+        self.state().unread_since
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -346,6 +354,10 @@ impl HubReader {
 
 impl Drop for HubReader {
     fn drop(&mut self) {
-        self.hub.readers.send_modify(|count| *count -= 1);
+        let mut state = self.hub.state();
+        state.readers -= 1;
+        if state.readers == 0 {
+            state.unread_since = Some(Instant::now());
+        }
     }
 }

@@ -1,12 +1,11 @@
 //! The task that executes a run, sends its updates to readers and appends them to the log.
 
-use std::{collections::HashMap, error::Error, future::pending, sync::Arc, time::Duration};
+use std::{
+    collections::HashMap, error::Error, future::pending, pin::Pin, sync::Arc, time::Duration,
+};
 
 use futures_util::future::BoxFuture;
-use tokio::{
-    sync::watch,
-    time::{Instant, sleep_until},
-};
+use tokio::time::{Instant, Sleep, sleep_until};
 use tower_chat_layers::{
     BoxError, ChatRequest, ChatResponse, ChatUpdate, Message, MessageId, SharedError,
     TruncatedStream, run::FencedAttempt,
@@ -264,12 +263,15 @@ struct Progress<'t> {
     renewal: Option<BoxFuture<'static, Result<Renewed, UpdateLogError>>>,
     /// The time at which the task must append the updates that are not stored yet.
     flush_at: Option<Instant>,
-    renew_at: Instant,
-    readers: watch::Receiver<usize>,
+    /// The time at which the task next renews the lease and checks whether the run was stopped and
+    /// has readers.
+    check_at: Instant,
+    /// Whether the task has noticed that the run was stopped.
+    is_stopped: bool,
     /// The time at which the task drops the response, if the response has not ended although the
     /// run was stopped or has ended.
     dropped_at: Option<Instant>,
-    /// The time at which the task stops the run, because the run has had no reader for too long.
+    /// The time at which the task stops the run, if the run has no reader until then.
     unread_until: Option<Instant>,
     /// The number of appends that have failed since the last successful append.
     failures: u32,
@@ -279,7 +281,7 @@ impl<'t> Progress<'t> {
     fn new(task: &'t RunTask, source: Source, attempt: u32, earlier: Earlier) -> Self {
         // A later attempt renews its lease immediately, because the task has read all updates of
         // earlier attempts, which may have taken most of the lease.
-        let renewal_in = match attempt {
+        let check_in = match attempt {
             1 => task.shared.settings.renewal_interval(),
             _ => Duration::ZERO,
         };
@@ -295,8 +297,8 @@ impl<'t> Progress<'t> {
             append: None,
             renewal: None,
             flush_at: None,
-            renew_at: Instant::now() + renewal_in,
-            readers: task.hub.reader_count(),
+            check_at: Instant::now() + check_in,
+            is_stopped: false,
             dropped_at: None,
             unread_until: None,
             failures: 0,
@@ -308,41 +310,57 @@ impl<'t> Progress<'t> {
         if attempt > 1 && !self.is_log_lost {
             self.push(LoggedUpdate::Restarted);
         }
-        self.readers_changed();
+        let mut timer = Box::pin(sleep_until(self.check_at));
         loop {
             self.start_append();
             let is_stored = self.is_closed || self.is_log_lost;
             match self.end.take_if(|_| self.has_ended && is_stored) {
                 Some(end) => return end,
-                None => self.step(attempt).await,
+                None => self.step(attempt, timer.as_mut()).await,
             }
         }
     }
 
     /// Waits for the next event of the run, and handles it.
-    async fn step(&mut self, attempt: u32) {
-        let hub = &self.task.hub;
+    async fn step(&mut self, attempt: u32, mut timer: Pin<&mut Sleep>) {
+        let next = self.next_deadline();
+        if timer.deadline() != next {
+            timer.as_mut().reset(next);
+        }
         tokio::select! {
             biased;
             (what, appended) = output(&mut self.append) => self.append_ended(&what, &appended),
             renewed = output(&mut self.renewal) => self.renewal_ended(&renewed),
-            // This branch only wakes the task, and `start_append` then compares the time.
-            () = at(self.flush_at), if self.append.is_none() => {}
-            () = sleep_until(self.renew_at), if self.renewal.is_none() && self.needs_lease() => {
+            () = timer => self.deadline_passed(attempt),
+            update = self.source.next(&self.task.hub), if !self.has_ended => self.received(update),
+        }
+    }
+
+    /// Returns the time at which the task must act if no other event occurs before.
+    fn next_deadline(&self) -> Instant {
+        let appends = self.append.is_none() && !self.is_closed && !self.is_log_lost;
+        let flush_at = self.flush_at.filter(|_| appends);
+        let dropped_at = self.dropped_at.filter(|_| !self.has_ended);
+        let deadlines = [flush_at, dropped_at, self.unread_until];
+        deadlines.into_iter().flatten().fold(self.check_at, Instant::min)
+    }
+
+    /// Acts on the deadlines that have passed, except `flush_at`, which `start_append` compares.
+    fn deadline_passed(&mut self, attempt: u32) {
+        let now = Instant::now();
+        if self.check_at <= now {
+            self.check_at = now + self.task.shared.settings.renewal_interval();
+            if self.renewal.is_none() && self.needs_lease() {
                 self.start_renewal(attempt);
             }
-            () = at(self.unread_until) => {
-                self.stop("the run was stopped, because it had no reader for too long");
-                self.unread_until = None;
-            }
-            Ok(()) = self.readers.changed() => self.readers_changed(),
-            () = hub.handle.stopped(), if self.dropped_at.is_none() => {
-                self.dropped_at = Some(Instant::now() + self.task.shared.settings.lease);
-            }
-            () = at(self.dropped_at), if !self.has_ended => {
-                self.stop_expired();
-            }
-            update = self.source.next(hub), if !self.has_ended => self.received(update),
+            self.check_stop();
+            self.check_readers(now);
+        }
+        if self.unread_until.is_some_and(|until| until <= now) {
+            self.check_readers(now);
+        }
+        if self.dropped_at.is_some_and(|at| at <= now) && !self.has_ended {
+            self.stop_expired();
         }
     }
 
@@ -371,7 +389,8 @@ impl<'t> Progress<'t> {
                         }
                     }
                     update => {
-                        let was_stopped = self.task.hub.handle.is_stopped();
+                        self.check_stop();
+                        let was_stopped = self.is_stopped;
                         self.push(LoggedUpdate::Chat(update));
                         if is_finish && self.end.is_none() {
                             self.end_with(RunEnd::Completed, None);
@@ -413,14 +432,15 @@ impl<'t> Progress<'t> {
     }
 
     fn push(&mut self, update: LoggedUpdate) {
-        if let Err(error) = self.task.hub.push(update) {
-            return self.fail(error);
-        }
+        let total_bytes = match self.task.hub.push(update) {
+            Ok(total_bytes) => total_bytes,
+            Err(error) => return self.fail(error),
+        };
         let settings = &self.task.shared.settings;
         if self.flush_at.is_none() {
             self.flush_at = Some(Instant::now() + settings.batch_interval);
         }
-        if self.task.hub.total_bytes() > settings.max_bytes {
+        if total_bytes > settings.max_bytes {
             self.stop("the run was stopped, because its updates exceed the limit of `with_max_bytes_per_run`");
         }
     }
@@ -462,12 +482,13 @@ impl<'t> Progress<'t> {
         self.fail("the run was stopped, but its service did not end the response in time".into());
     }
 
-    fn stop(&self, why: &'static str) {
+    fn stop(&mut self, why: &'static str) {
         if !self.task.hub.handle.is_stopped() {
             let RunKey { conversation, run } = &self.task.run;
             tracing::warn!(%run, %conversation, "{why}");
             self.task.hub.handle.stop();
         }
+        self.check_stop();
     }
 
     /// Starts an append, unless an append is in flight or nothing must be appended yet.
@@ -537,13 +558,14 @@ impl<'t> Progress<'t> {
     }
 
     fn renewal_ended(&mut self, renewed: &Result<Renewed, UpdateLogError>) {
-        let interval = self.task.shared.settings.renewal_interval();
-        self.renew_at = Instant::now() + interval;
         match renewed {
             // The append that closes the run may have been executed before the renewal, so an error
             // is ignored.
             Err(_) if self.end.is_some() => {}
-            Ok(Renewed { stop_requested: true }) => self.task.hub.handle.stop(),
+            Ok(Renewed { stop_requested: true }) => {
+                self.task.hub.handle.stop();
+                self.check_stop();
+            }
             Ok(Renewed { stop_requested: false }) => {}
             Err(error) => {
                 self.task.warn(error, "the lease of a run was not renewed");
@@ -569,14 +591,22 @@ impl<'t> Progress<'t> {
         self.stop("the run was stopped, because another attempt may execute it");
     }
 
-    fn readers_changed(&mut self) {
-        let is_unread = *self.readers.borrow_and_update() == 0;
+    /// If the run was stopped, the response must end within the duration of a lease.
+    fn check_stop(&mut self) {
+        self.is_stopped = self.is_stopped || self.task.hub.handle.is_stopped();
+        if self.is_stopped && self.dropped_at.is_none() {
+            self.dropped_at = Some(Instant::now() + self.task.shared.settings.lease);
+        }
+    }
+
+    /// Stops the run if it has had no reader for too long. Otherwise sets the time of the next check.
+    fn check_readers(&mut self, now: Instant) {
         let max = self.task.shared.settings.max_time_without_reader;
-        self.unread_until = match (is_unread, self.unread_until) {
-            (false, _) => None,
-            (true, Some(until)) => Some(until),
-            (true, None) => max.and_then(|max| Instant::now().checked_add(max)),
-        };
+        let unread_since = self.task.hub.unread_since().filter(|_| !self.is_stopped);
+        self.unread_until = unread_since.zip(max).and_then(|(since, max)| since.checked_add(max));
+        if self.unread_until.take_if(|until| *until <= now).is_some() {
+            self.stop("the run was stopped, because it had no reader for too long");
+        }
     }
 }
 
@@ -589,14 +619,6 @@ async fn output<T>(operation: &mut Option<BoxFuture<'static, T>>) -> T {
     };
     *operation = None;
     output
-}
-
-/// Waits until `time`. Waits forever if `time` is `None`.
-async fn at(time: Option<Instant>) {
-    match time {
-        Some(time) => sleep_until(time).await,
-        None => pending().await,
-    }
 }
 
 /// The maximum time that a reader waits for a change before it reads the log again.

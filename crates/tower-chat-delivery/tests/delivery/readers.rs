@@ -187,6 +187,25 @@ async fn the_same_request_after_the_end_returns_the_stored_answer() {
     assert_eq!(sketch(&events), ["completed"]);
 }
 
+/// The store has lost the run, so that the model is called again. The task of the run appends nothing
+/// to the log, and must not wait for an append that never starts.
+#[tokio::test(start_paused = true)]
+async fn a_repeated_response_may_last_longer_than_a_batch_of_the_log() {
+    let runs = DetachedRunsLayer::new(MemoryUpdateLog::new());
+    let mode = PersistenceMode::PerServiceCall;
+    let (request, _) = request();
+    for step in ["Take a coat.", "Take a hat."] {
+        let gate = Gate::closed();
+        let step = Step::updates(deltas(&["Well. ", step])).waits_after(1, &gate);
+        let server = Server::new([step], runs.clone(), MemoryStore::new(), mode);
+        let response = server.call(request.clone()).await.unwrap();
+        tokio::time::sleep(Duration::from_secs(20)).await;
+        gate.open();
+        response.collect().await.unwrap();
+        runs.drained().await;
+    }
+}
+
 #[tokio::test(start_paused = true)]
 async fn an_error_of_the_call_is_the_error_of_its_caller() {
     let server = Server::simple([Step::error(tower_chat::error::Retryability::Retryable)]);
