@@ -24,7 +24,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::watch;
+use tokio::{sync::watch, time::sleep};
 use tower_chat_layers::{HistoryStore, Messages, Retryability, RunHandle, SharedError};
 use tower_layer::Layer;
 
@@ -38,6 +38,9 @@ pub use self::{
     service::DetachedRuns,
 };
 use crate::{PositionedUpdate, RunKey, RunState, UpdateLog, UpdateLogError, UpdatePosition};
+
+/// The time between two reads of the state of a run that another process executes.
+const STATE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 
 /// A layer that executes each run in a separate task. The run continues if its caller disconnects,
 /// and other readers can [attach](Self::attach) to the run.
@@ -118,6 +121,10 @@ use crate::{PositionedUpdate, RunKey, RunState, UpdateLog, UpdateLogError, Updat
 /// process executes the run, and the request has other messages than the run, the request fails
 /// with [`DeliveryError::OtherInput`]. If the run has failed or its process died, the request begins
 /// the next attempt: the layers below return the stored answer, or resume the run.
+///
+/// A request without messages only resumes a run, such as the requests of `recovery::recover`. If
+/// another process executes the run, the layer waits until the run has ended or its lease has
+/// expired.
 ///
 /// If the response of the run was complete, only the caller receives the stored answer, and the log
 /// does not change. If the store does not contain the run, for example because the process died while
@@ -386,6 +393,18 @@ impl Shared {
                 Ok(Entered::New(hub))
             }
         }
+    }
+
+    /// Waits while another process executes the run.
+    async fn wait_for_other_process(&self, run: &RunKey) -> Result<(), DeliveryError> {
+        while self.hub(run).is_none() {
+            let state = self.log.read(run, UpdatePosition::START, 0).await?.state;
+            if !matches!(state, RunState::Open { .. }) {
+                break;
+            }
+            sleep(STATE_POLL_INTERVAL).await;
+        }
+        Ok(())
     }
 
     fn hub(&self, run: &RunKey) -> Option<Arc<Hub>> {

@@ -78,6 +78,9 @@ where
         return Err(DeliveryError::BelowPersistence { run, source }.into());
     }
     let input = request.new_messages();
+    if input.is_empty() {
+        shared.wait_for_other_process(&run).await?;
+    }
     let reader = match shared.enter(&run, request.run_handle(), &input)? {
         Entered::InProgress(hub) if hub.can_have_input(&input) => hub.reader(),
         Entered::InProgress(_) => {

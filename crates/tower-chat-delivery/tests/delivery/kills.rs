@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tower_chat::{
     ChatUpdate, MemoryStore, Message, PersistenceMode, ToolCall,
-    recovery::{RecoveryPolicy, recover},
+    recovery::{Recovered, RecoveryPolicy, recover, recover_all},
 };
 use tower_chat_delivery::{
     DeliveryError, DetachedRunsLayer, MemoryUpdateLog, RunEvent, RunKey, RunState, UpdateLog,
@@ -128,6 +128,31 @@ fn a_run_that_is_recovered_has_readers() {
         recover(&mut stack, &store, key, RecoveryPolicy::resume()).await.unwrap();
         let reader = runs.attach(&run, position).await.unwrap();
         let events = sketch(&crate::support::rest(reader).await);
+        assert_eq!(events, ["restarted 2", "message: Take boots.", "finish", "completed"]);
+    });
+}
+
+#[test]
+fn a_recovery_waits_for_the_lease_of_the_process_that_died() {
+    let (log, clock) = timed_log();
+    let store = MemoryStore::new();
+    let mode = PersistenceMode::Journaled;
+    let (_, run, position) = killed(&log, &store, mode, Duration::from_secs(2));
+    process().block_on(async {
+        let step = Step::text("Take boots.").whole();
+        let server = Server::new([step], DetachedRunsLayer::new(log.clone()), store.clone(), mode);
+        let recovery = recover_all(server.stack(), &store, RecoveryPolicy::resume());
+        let end_of_lease = async {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            let state = server.runs.state(&run).await.unwrap();
+            assert_eq!(state, RunState::Open { attempt: 1, stop_requested: false });
+            clock.advance(Duration::from_secs(15));
+        };
+        let (recovered, ()) = tokio::join!(recovery, end_of_lease);
+        let recovered = recovered.unwrap();
+        let [(key, Ok(Recovered::Resumed(answer)))] = &*recovered else { panic!("{recovered:?}") };
+        assert_eq!((key, &*answer.text()), (&run.conversation, "Take boots."));
+        let events = sketch(&server.events(&run, position).await);
         assert_eq!(events, ["restarted 2", "message: Take boots.", "finish", "completed"]);
     });
 }

@@ -52,6 +52,10 @@ impl Server {
         Self::new(steps, runs, MemoryStore::new(), PersistenceMode::PerServiceCall)
     }
 
+    pub(crate) fn stack(&self) -> DetachedRuns<ChatPipeline> {
+        self.stack.clone()
+    }
+
     pub(crate) async fn call(&self, request: ChatRequest) -> Result<ChatResponse, BoxError> {
         self.stack.clone().ready().await?.call(request).await
     }

@@ -15,7 +15,8 @@
 //!   result;
 //! - **discarded** by [`close`].
 //!
-//! [`recover`] resumes, commits or discards the open run of a conversation in one call.
+//! [`recover`] resumes, commits or discards the open run of a conversation in one call, and
+//! [`recover_all`] the open runs of all conversations.
 //!
 //! [`OnOpenRun`] decides whether a new run of the conversation first resumes, commits or discards
 //! the open run, or fails. If the caller of the open run has disconnected, the new run makes no
@@ -31,7 +32,7 @@ pub(crate) use self::{close::close_open_run, open_runs::ResumesRun};
 pub use self::{
     close::{close, sweep},
     open_runs::{CallState, OpenRunReport, ReportedCall, open_run},
-    recover::{Recovered, RecoveryPolicy, recover},
+    recover::{Recovered, RecoveryPolicy, recover, recover_all},
 };
 pub use crate::policy::{
     JournalPolicy, OnDisconnect, OnOpenRun, OnRefusal, RunEnd, UnknownAnswer, UnknownCall,

@@ -2,13 +2,20 @@
 
 use std::{sync::Arc, time::Duration};
 
+use futures_util::{StreamExt, stream};
 use tower::ServiceExt;
 use tower_chat_core::{
-    Answer, BoxError, ChatOptions, ChatRequest, ChatResponse, ConversationKey, store::HistoryStore,
+    Answer, BoxError, ChatOptions, ChatRequest, ChatResponse, ConversationKey,
+    store::{Capability, HistoryStore, StoreError},
 };
 use tower_service::Service;
 
 use super::{ResumesRun, RunEnd, UnknownCalls, close, open_run};
+
+/// The maximum number of runs that [`recover_all`] recovers at the same time.
+const MAX_CONCURRENT: usize = 64;
+/// The number of scopes or open runs that [`recover_all`] reads at a time.
+const PAGE: usize = 100;
 
 /// The policy by which [`recover`] resumes or ends an open run.
 ///
@@ -126,4 +133,83 @@ where
     let ready = client.ready().await.map_err(Into::into)?;
     let response = ready.call(request).await.map_err(Into::into)?;
     Ok(Recovered::Resumed(Box::new(response.collect().await?)))
+}
+
+/// Recovers the open runs of all conversations in all scopes of a store, as [`recover`] does. A
+/// service calls this function when it starts, and usually in a task of its own, because a resumed
+/// run may wait for the lease of the process that has died. At most 64 runs are recovered at the same
+/// time.
+///
+/// Returns the outcome of each run that was open when this function listed the runs, in the order in
+/// which the recoveries have ended. An error of one run does not end the recovery of the others. If
+/// the future is dropped, the runs that have not been recovered remain open.
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use tower_chat::{ChatPipeline, *, recovery::{RecoveryPolicy, recover_all}};
+/// # let model = tower::service_fn(|_: ChatRequest| async {
+/// #     Ok::<_, BoxError>(ChatResponse::whole([Message::assistant("hello")], Finish::stop()))
+/// # });
+/// let store = MemoryStore::new();
+/// let pipeline = ChatPipeline::builder(model).history(store.clone()).build()?;
+/// tokio::spawn(async move {
+///     for (key, recovered) in recover_all(pipeline, &store, RecoveryPolicy::resume()).await? {
+///         if let Err(error) = recovered {
+///             eprintln!("the open run of {key} was not resumed: {error}");
+///         }
+///     }
+///     Ok::<(), BoxError>(())
+/// });
+/// # Ok::<(), BoxError>(())
+/// # }).unwrap();
+/// ```
+///
+/// # Errors
+///
+/// Returns an error if the scopes or the open runs cannot be listed, or if the store lacks the
+/// capabilities [`Journal`](Capability::Journal) or [`Maintenance`](Capability::Maintenance).
+pub async fn recover_all<S>(
+    client: S,
+    store: &(impl HistoryStore + ?Sized),
+    policy: RecoveryPolicy,
+) -> Result<Vec<(ConversationKey, Result<Recovered, BoxError>)>, StoreError>
+where
+    S: Service<ChatRequest, Response = ChatResponse> + Clone,
+    S::Error: Into<BoxError>,
+{
+    let keys = all_open_runs(store).await?;
+    let recoveries = stream::iter(keys).map(|key| {
+        let (mut client, policy) = (client.clone(), policy.clone());
+        async move {
+            let recovered = recover(&mut client, store, &key, policy).await;
+            (key, recovered)
+        }
+    });
+    Ok(recoveries.buffer_unordered(MAX_CONCURRENT).collect().await)
+}
+
+/// Returns the conversations of all scopes that have an open run.
+async fn all_open_runs(
+    store: &(impl HistoryStore + ?Sized),
+) -> Result<Vec<ConversationKey>, StoreError> {
+    let maintenance = store.maintenance().ok_or(Capability::Maintenance)?;
+    let journal = store.journal().ok_or(Capability::Journal)?;
+    let mut keys = Vec::new();
+    let mut scopes = Vec::new();
+    loop {
+        scopes = maintenance.scopes(scopes.last().map(String::as_str), PAGE).await?;
+        if scopes.is_empty() {
+            return Ok(keys);
+        }
+        for scope in &scopes {
+            let mut page: Vec<ConversationKey> = Vec::new();
+            loop {
+                page = journal.open_runs(scope, page.last().map(ConversationKey::id), PAGE).await?;
+                if page.is_empty() {
+                    break;
+                }
+                keys.extend_from_slice(&page);
+            }
+        }
+    }
 }

@@ -4,14 +4,15 @@
 
 use std::{collections::HashSet, time::Duration};
 
-use tower::{Layer, timeout::TimeoutLayer};
+use tower::{Layer, ServiceExt, timeout::TimeoutLayer};
 use tower_chat::{
-    ChatRequest,
+    BoxError, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish, HistoryStore,
+    MemoryStore, Message, PersistenceMode,
     error::ToolLoopError,
     layer::ToolLoopLayer,
     recovery::{
-        CallState, JournalPolicy, OnOpenRun, RecoveryPolicy, UnknownAnswer, UnknownCall,
-        UnknownCalls, open_run, recover,
+        CallState, JournalPolicy, OnOpenRun, Recovered, RecoveryPolicy, UnknownAnswer, UnknownCall,
+        UnknownCalls, open_run, recover, recover_all,
     },
     store::LeaseEnd,
     tool::ToolOutput,
@@ -409,6 +410,45 @@ async fn a_recovery_says_what_becomes_of_unknown_calls_in_place_of_the_stack() {
     recover(&mut client, &store, &key(), run_again).await.unwrap();
     assert_eq!(stored(&store).await, WHOLE_RUN);
     assert_eq!(booking_tools.ran(), ["c1", "c2", "c2", "c3"]);
+}
+
+#[tokio::test]
+async fn a_recovery_of_all_runs_covers_every_scope_and_reports_each_failure() {
+    // More open runs in a scope than one page of the list has.
+    let scopes = [("alice", 130), ("bob", 1)];
+    let keys = scopes.into_iter().flat_map(|(scope, runs)| {
+        (0..runs).map(move |run| ConversationKey::new(scope, format!("{run:03}")))
+    });
+    let keys: Vec<_> = keys.collect();
+    let store = MemoryStore::new();
+    let pipeline = |fails: fn(&ConversationKey) -> bool| {
+        let model = tower::service_fn(move |request: ChatRequest| async move {
+            let key = request.conversation().ok_or("no conversation")?.key.clone();
+            match fails(&key) {
+                true => Err(BoxError::from("overloaded")),
+                false => Ok(ChatResponse::whole([Message::assistant(key.id())], Finish::stop())),
+            }
+        });
+        let pipeline = ChatPipeline::builder(model).history(store.clone());
+        pipeline.persistence(PersistenceMode::Journaled).build().unwrap()
+    };
+    for key in &keys {
+        let request = ChatRequest::user("Which one?").in_conversation(key.clone());
+        pipeline(|_| true).oneshot(request).await.unwrap_err();
+    }
+    let all = recover_all(pipeline(|key| key.id() == "007"), &store, RecoveryPolicy::resume());
+    let mut outcomes: Vec<_> = all.await.unwrap();
+    outcomes.sort_by(|(a, _), (b, _)| (a.scope(), a.id()).cmp(&(b.scope(), b.id())));
+    assert_eq!(outcomes.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>(), keys);
+    for (key, outcome) in &outcomes {
+        match outcome {
+            Ok(Recovered::Resumed(answer)) => assert_eq!(answer.text(), key.id()),
+            Err(_) => assert_eq!(key.id(), "007"),
+            other => panic!("{key}: {other:?}"),
+        }
+        let is_open = store.head(key).await.unwrap().open_run.is_some();
+        assert_eq!(is_open, key.id() == "007");
+    }
 }
 
 #[tokio::test]
