@@ -17,8 +17,9 @@ pub(crate) struct ToolFunction {
 
 struct Parameter {
     name: Ident,
-    /// The variable with the parameter's value in the generated function. It must not have the name
-    /// of the tool's function, because the generated code calls that function.
+    /// The variable that contains the parameter's value in the generated function. The name of the
+    /// variable must differ from the name of the tool's function, because the generated code calls
+    /// that function.
     variable: Ident,
     kind: Kind,
 }
@@ -50,8 +51,8 @@ impl ToolFunction {
         Ok(Self { item, parameters })
     }
 
-    /// Returns the generated function, which creates the tool. The generated function has the name of the
-    /// tool's function, and a parameter for each state.
+    /// Returns the generated function, which creates the tool. The generated function has the name
+    /// of the tool's function, and a parameter for each [state](Kind::State).
     pub(crate) fn expand(&self, settings: &Settings) -> syn::Result<TokenStream> {
         let tower_chat = settings.tower_chat();
         let ItemFn { attrs, vis, sig, block, .. } = &self.item;
@@ -75,10 +76,11 @@ impl ToolFunction {
         let checks = state_types.iter().map(|of_type| {
             quote_spanned!(of_type.span() => #tower_chat::__macro::is_state::<#of_type>();)
         });
-        // Where possible, the type of a field of `__Arguments` is a type parameter, for which the
-        // closure below inserts the type of the argument. If that type lacks the required traits,
-        // the compiler then reports one error at the closure, instead of one error for each line
-        // that the derives generate.
+        // Where possible, the type of a field of `__Arguments` is a type parameter. The closure
+        // below uses `__Arguments` with the types of the tool's arguments. If an argument's type
+        // lacks a required trait, the compiler therefore reports one error at the closure. Without
+        // the type parameter, the compiler would report one error for each line that the derives
+        // generate.
         let (mut names, mut arguments, mut fields) = (Vec::new(), Vec::new(), Vec::new());
         let (mut parameters, mut types) = (Vec::new(), Vec::new());
         for Parameter { name, variable, kind } in &self.parameters {
@@ -193,8 +195,9 @@ fn parameter(input: &mut FnArg, function: &Ident) -> syn::Result<Parameter> {
         }
         _ => Kind::Argument { attributes, of_type: typed.ty.clone() },
     };
-    // A state is also a parameter of the generated function. The parameter has the name of the
-    // state, which users see in the documentation, unless the tool's function has the same name.
+    // The generated function has a parameter for each state. Users see the name of this parameter
+    // in the documentation, so it is the name of the state. If the tool's function has the same
+    // name, the parameter gets another name.
     let variable = match &kind {
         Kind::State(_) if name != *function => name.clone(),
         Kind::State(_) | Kind::Context | Kind::Argument { .. } => {
@@ -204,9 +207,9 @@ fn parameter(input: &mut FnArg, function: &Ident) -> syn::Result<Parameter> {
     Ok(Parameter { name, variable, kind })
 }
 
-/// Returns whether a parameter has attributes of serde or schemars. With such attributes, a type
-/// can be deserialized or described although it does not implement the traits of these crates. The
-/// type of the field must then be the argument's type instead of a type parameter.
+/// Returns whether a parameter has attributes of serde or schemars. Such attributes can make a type
+/// deserializable that does not implement the traits of these crates. A type parameter would
+/// require the traits, so the type of a field with such attributes is the argument's own type.
 fn has_derive_attributes(attributes: &[Attribute]) -> bool {
     let is_of_derive = |attribute: &Attribute| {
         attribute.path().is_ident("serde") || attribute.path().is_ident("schemars")

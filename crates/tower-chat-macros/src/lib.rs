@@ -3,8 +3,9 @@
 //!
 //! The expansion refers to items of `tower-chat`, so this crate cannot be used alone. The
 //! documentation of `tower_chat::tool` has the rules for parameters, results and settings, with
-//! examples. This crate has no example, because an example needs `tower-chat` as a dependency,
-//! which cargo would then build a second time for the host.
+//! examples. This crate has no example, because an example needs `tower-chat` as a dependency.
+//! Cargo builds the dependencies of a procedural macro for the host, and would therefore build
+//! `tower-chat` a second time.
 
 mod function;
 mod settings;

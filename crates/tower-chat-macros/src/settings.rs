@@ -103,8 +103,8 @@ impl Settings {
 /// Returns an error if no provider accepts the name of a tool.
 ///
 /// OpenAI and Anthropic accept ASCII letters, digits, `_` and `-`; Gemini also accepts `.` and `:`.
-/// If the provider of a request does not accept the name, the codec of the provider sends another
-/// name instead.
+/// If the provider of a request does not accept the name, the model client sends another name
+/// instead.
 pub(crate) fn check_name(name: &str, span: Span) -> syn::Result<()> {
     let is_allowed = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.' | ':');
     if (1..=LONGEST_NAME).contains(&name.len()) && name.chars().all(is_allowed) {
