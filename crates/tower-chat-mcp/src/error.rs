@@ -129,7 +129,8 @@ impl Error for McpError {
             Self::ListTimedOut { .. } | Self::TimedOut { .. } => {
                 Some(Retryability::Retryable.as_source())
             }
-            // The text of the error contains the text of its cause.
+            // The texts of these errors are complete without a source. The returned source only
+            // states that the error is permanent.
             Self::OverLimit(_)
             | Self::Duplicate(_)
             | Self::EndlessList { .. }

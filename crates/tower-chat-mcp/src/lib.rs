@@ -22,8 +22,8 @@
 //! ```
 //!
 //! The connection ends when its `RunningService` (`client` in the example) is dropped. Do not drop
-//! it while the tools are in use: after the connection has ended, each call fails with
-//! [`McpError::Closed`].
+//! the `RunningService` while the tools are in use: after the connection has ended, each call fails
+//! with [`McpError::Closed`].
 //!
 //! # The outcome of a call
 //!

@@ -41,8 +41,8 @@ impl McpTools {
         self
     }
 
-    /// Sets the function that selects the tools that need approval: calls of these tools wait for a
-    /// decision. By default, no tool needs approval.
+    /// Sets the function that selects the tools that need approval: a call of such a tool runs only
+    /// after the application has approved the call. By default, no tool needs approval.
     #[must_use]
     pub fn needs_approval(
         mut self,
@@ -156,7 +156,8 @@ impl McpTools {
         tools
     }
 
-    /// Creates a tool of the list, and applies the settings to it.
+    /// Creates an [`McpTool`] for a tool that the server has listed, and applies the settings to
+    /// it.
     fn take(&self, tool: rmcp::model::Tool) -> McpTool {
         let mut tool = McpTool::new(self.server.clone(), tool, &self.prefix);
         tool.bound(self.time_limit, self.limits);

@@ -23,10 +23,10 @@ pub(crate) fn for_model(prefix: &str, name: &str) -> String {
 /// Returns the names that the model receives for the tools of one server, in the order of the
 /// tools.
 ///
-/// A tool gets the name that [`for_model`] returns, if no other tool of the server gets the same
-/// name. Stored approvals refer to these names. If several tools would get the same name, all of
-/// them get the names that [`with_digest`] returns instead. Tools with the same name at the server
-/// get the same name.
+/// A tool gets the name that [`for_model`] returns, unless [`for_model`] returns the same name for
+/// several tools of the server. Each of these tools gets the name that [`with_digest`] returns.
+/// Tools with the same name at the server get the same name. The name of a tool must not change
+/// between releases, because stored approvals refer to the tool by this name.
 pub(crate) fn unique_names(prefix: &str, names: &[&str]) -> Vec<String> {
     let given: Vec<String> = names.iter().map(|name| for_model(prefix, name)).collect();
     let mut counts: HashMap<&str, usize> = HashMap::new();
@@ -38,10 +38,10 @@ pub(crate) fn unique_names(prefix: &str, names: &[&str]) -> Vec<String> {
     names.collect()
 }
 
-/// Returns another name for a tool, because the name that [`for_model`] returns, which is called
-/// the usual name here, is also the name of another tool. The new name is the beginning of the
-/// usual name, followed by a digest of the prefix and the original name. If the usual name consists
-/// of the prefix and the original name without changes, returns the usual name.
+/// Returns a name with a digest, for a tool whose usual name is also the usual name of another
+/// tool. The usual name is the name that [`for_model`] returns. The returned name is the beginning
+/// of the usual name, followed by a digest of the prefix and the name at the server. If the usual
+/// name is the prefix followed by the unchanged name at the server, returns the usual name.
 pub(crate) fn with_digest(prefix: &str, name: &str) -> String {
     let usual = for_model(prefix, name);
     let whole = format!("{prefix}{name}");

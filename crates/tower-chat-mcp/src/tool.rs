@@ -52,7 +52,7 @@ impl McpTool {
         self.definition.safe_to_retry = safe_to_retry;
     }
 
-    /// Returns the tool in the form in which the server listed it, with the name at the server.
+    /// Returns the tool in the form in which the server listed it, with its name at the server.
     pub fn listed(&self) -> &rmcp::model::Tool {
         &self.listed
     }
