@@ -83,8 +83,11 @@ fn find_in_alternatives(value: &Value, alternatives: &[Value], root: &Value) -> 
     }
 }
 
-/// Returns whether a value has the type that a schema states and, if the value is an object, all
-/// required fields. If `by_fields` is set, the fields must have the stated types too.
+/// Returns whether a value probably conforms to a schema. The value must have the type of the
+/// schema, and must be one of the values that the schema lists, if any. An object must also have
+/// all required fields, and each field must have one of the values that the schema lists for this
+/// field. If `by_fields` is set, each field must also have the type that the schema states for this
+/// field.
 fn fits(value: &Value, schema: &Value, root: &Value, by_fields: bool) -> bool {
     let schema = referred(schema, root);
     if !has_type(value, schema) || !is_among_values(value, schema) {

@@ -21,8 +21,9 @@ const LIMITS: [&str; 15] = [
     "uniqueItems",
 ];
 
-/// The string formats that all providers that support formats accept. Formats of numbers are not in
-/// this list, because they are names of Rust types.
+/// The string formats that every provider with support for formats accepts. This list does not
+/// contain the formats of numbers, such as `uint8`, because schemars names these formats after Rust
+/// types.
 const FORMATS: [&str; 9] =
     ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid"];
 
@@ -34,11 +35,11 @@ pub(crate) const VALUE: &str = "value";
 pub(crate) struct PortableSchema {
     pub(crate) schema: Value,
     pub(crate) root: Root,
-    /// Whether no object in the schema accepts keys that the schema does not list.
+    /// Whether each object in the schema accepts only the keys that the schema lists.
     pub(crate) is_closed: bool,
 }
 
-/// How the object that a request asks for contains the value of the type.
+/// How the JSON object that a model writes represents the value of the type.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Root {
     /// The object is the value itself.

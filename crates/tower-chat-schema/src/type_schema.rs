@@ -56,9 +56,9 @@ impl TypeSchema {
         &self.sent.schema
     }
 
-    /// Returns whether the schema is closed: no object in it accepts keys that the schema does not
-    /// list. The setting `strict` requires a closed schema. The schema of a type without maps is
-    /// closed.
+    /// Returns whether the schema is closed: each object in the schema accepts only the keys that
+    /// the schema lists. The setting `strict` requires a closed schema. The schema of a type
+    /// without maps is closed.
     pub fn is_closed(&self) -> bool {
         self.sent.is_closed
     }
