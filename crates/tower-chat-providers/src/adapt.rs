@@ -5,11 +5,11 @@
 //! becomes a `Service<CreateChatCompletionRequest>`. [`ChatStream`] is for services whose response
 //! is a [`ChatCompletionResponseStream`].
 //!
-//! async-openai's types have no extensions, so a client with these types does not receive the run
-//! of a request. The types have the fields of one version of OpenAI's API: a request with any other
-//! option fails, and fields that only other services add to messages are lost. An application that
-//! needs these options or fields uses `JsonClient` of `tower-chat-wire`, or
-//! [`OpenAiChat`](crate::OpenAiChat).
+//! async-openai's types have no extensions, so a client with these types does not receive the
+//! [extensions](ChatRequest::extensions) of a request, which contain its conversation and its run.
+//! The types have the fields of one version of OpenAI's API: a request with any other option fails,
+//! and fields that only other services add to messages are lost. An application that needs these
+//! options or fields uses `JsonClient` of `tower-chat-wire`, or [`OpenAiChat`](crate::OpenAiChat).
 
 use std::{
     fmt,
@@ -280,8 +280,8 @@ pub struct UnknownFields {
     pub fields: Vec<String>,
 }
 
-/// Converts a request to async-openai's type. Fails with [`UnknownFields`] if the type does not
-/// have a top-level field of the request.
+/// Converts a request to async-openai's type. Fails with [`UnknownFields`] if the request has
+/// top-level fields that this type does not have.
 fn encode(request: &ChatRequest, model: &str) -> Result<CreateChatCompletionRequest, BoxError> {
     let mut body = BodyWire::OpenAiChat.render_request(request)?;
     if let Some(fields) = body.as_object_mut() {

@@ -20,11 +20,11 @@ use crate::{
 
 /// A client of Anthropic's Messages API.
 ///
-/// Thinking blocks with their signatures, redacted thinking and ids are sent back unchanged. The
-/// service refuses the option `thinking` in a request that continues a round of tool calls without
-/// a thinking block at its beginning, so the client omits the option in such a request. The API
-/// requires a token limit: if the caller sets no limit, the client sends the maximum number of
-/// output tokens of the model.
+/// Thinking blocks with their signatures, redacted thinking and ids are sent back unchanged. If the
+/// first answer after the last user message does not begin with a thinking block, the service
+/// refuses the option `thinking` in a request with results of tool calls. The client therefore
+/// omits the option in such a request. The API requires a token limit: if the caller sets no limit,
+/// the client sends the maximum number of output tokens of the model.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -61,7 +61,7 @@ impl<T> Anthropic<T> {
 #[cfg(feature = "reqwest")]
 impl Anthropic<Auth<ReqwestTransport>> {
     /// Creates a client with the key in `ANTHROPIC_API_KEY`. If `ANTHROPIC_BASE_URL` is set, the
-    /// client sends requests to this URL (without `/v1`), like Anthropic's own SDK.
+    /// client appends `/v1` to this URL and sends requests to the result, like Anthropic's own SDK.
     ///
     /// # Errors
     ///

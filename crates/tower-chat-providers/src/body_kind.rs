@@ -85,8 +85,9 @@ fn is_enough(beginning: &[u8]) -> bool {
     }
 }
 
-/// The number of bytes of white space after which [`peek`] stops, and the kind of the body is
-/// [`BodyKind::Other`]. Some services send white space while they wait for the model.
+/// If a body begins with more than this number of bytes of white space, [`peek`] stops reading, and
+/// the kind of the body is [`BodyKind::Other`]. Some services send white space while they wait for
+/// the model.
 const MAX_BLANK_BYTES: usize = 64 * 1024;
 
 impl BodyKind {
@@ -101,7 +102,8 @@ impl BodyKind {
     }
 
     /// Returns the format that divides the body into frames, or `None` if the body is read as a
-    /// whole. `expected` is the framing that the request required.
+    /// whole. `expected` is the framing of the stream that the client has requested, or `None` if
+    /// it has requested a whole answer.
     pub(crate) fn framing(self, expected: Option<StreamFraming>) -> Option<StreamFraming> {
         match (self, expected) {
             (_, None) | (Self::Text, Some(_)) => None,
@@ -114,9 +116,9 @@ impl BodyKind {
 }
 
 /// Returns the format that divides the text of a whole body into frames. The text contains
-/// server-sent events if it does not begin like JSON, and one of its lines begins like an event. On
-/// the wire Ollama, the text contains lines if the first two lines are JSON objects. Returns `None`
-/// for any other text, such as a single JSON value.
+/// server-sent events if it does not begin like JSON, and one of its lines begins like an event.
+/// For [`BodyWire::Ollama`], the text contains newline-delimited JSON if its first two lines are
+/// JSON objects. Returns `None` for any other text, such as a single JSON value.
 pub(crate) fn framing_of_text(text: &str, wire: BodyWire) -> Option<StreamFraming> {
     let kind = BodyKind::of(text.as_bytes());
     let is_event = |line: &str| line.starts_with("data:");

@@ -90,9 +90,9 @@ impl<P: Provider, T> ProviderClient<P, T> {
     }
 
     /// Sets the base URL of the service to the value of the first of these environment variables
-    /// that is set. If no variable is set, does not change the base URL. `variables` are the
-    /// variables that the provider's own SDK reads, and `version` is the path that the SDK appends
-    /// to their value.
+    /// that is set, followed by `version`. If no variable is set, does not change the base URL.
+    /// `variables` are the variables that the provider's own SDK reads, and `version` is the path
+    /// that the SDK appends to the value of the variable.
     #[cfg(feature = "reqwest")]
     #[allow(dead_code, reason = "not every provider's SDK reads a variable")]
     pub(crate) fn with_base_url_from_env(

@@ -41,8 +41,8 @@ impl<T> Cohere<T> {
 
 #[cfg(feature = "reqwest")]
 impl Cohere<Auth<ReqwestTransport>> {
-    /// Creates a client with the key in `COHERE_API_KEY`. If `CO_API_URL` is set, the client sends
-    /// requests to this URL (without `/v2`), like Cohere's own SDK.
+    /// Creates a client with the key in `COHERE_API_KEY`. If `CO_API_URL` is set, the client
+    /// appends `/v2` to this URL and sends requests to the result, like Cohere's own SDK.
     ///
     /// # Errors
     ///

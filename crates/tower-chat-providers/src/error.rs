@@ -209,9 +209,9 @@ impl ProviderError {
     /// with this id. [`tower_chat_core::is_history_lost`] then returns `true` for the error. Does
     /// nothing if the request had no service id, or if the error is not a refusal.
     ///
-    /// The service no longer stores the history if the code of the refusal is
-    /// `previous_response_not_found`, or if the message contains the id and "not found" and the
-    /// status is 400, 404 or missing. OpenAI, Azure and xAI send such messages.
+    /// A refusal has this reason if its code is `previous_response_not_found`, or if its message
+    /// contains the id and "not found" and its status is 400, 404 or missing. OpenAI, Azure and xAI
+    /// send such messages.
     pub(crate) fn with_service_id(mut self, service_id: Option<&str>) -> Self {
         if let (ProviderErrorKind::Refused(refusal), Some(id)) = (&*self.kind, service_id) {
             let is_named = refusal.code.as_deref() == Some("previous_response_not_found");
@@ -397,8 +397,8 @@ impl Errors {
         })
     }
 
-    /// Returns the refusal in an `AnswerError`. For any other error, returns a refusal with the
-    /// text of the error as its message, and with `body`.
+    /// Returns the refusal in an `AnswerError`. For any other error, returns a refusal whose
+    /// message is the text of the error, and whose body is `body`.
     pub(crate) fn refusal(self, error: AnswerError, body: String) -> Refusal {
         match error {
             AnswerError::Refused { status, code, message, retry_after, body, .. } => {

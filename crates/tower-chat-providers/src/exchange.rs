@@ -77,9 +77,9 @@ where
     }
 }
 
-/// Fits the request to the rules of the service. Returns the fitted request, and the context with
-/// which its answer is read. Fails if a new message contains media that the service does not
-/// accept.
+/// Changes the request so that it complies with the [rules](ServiceRules) of the service. Returns
+/// the changed request, and the context with which its answer is read. Fails if a new message
+/// contains media that the service does not accept.
 fn fitted(
     request: &ChatRequest,
     rules: &ServiceRules,

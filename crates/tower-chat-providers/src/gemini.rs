@@ -53,7 +53,8 @@ impl<T> Gemini<T> {
 #[cfg(feature = "reqwest")]
 impl Gemini<Auth<ReqwestTransport>> {
     /// Creates a client with the key in `GEMINI_API_KEY`. If `GOOGLE_GEMINI_BASE_URL` is set, the
-    /// client sends requests to this URL (without `/v1beta`), like Google's own SDK.
+    /// client appends `/v1beta` to this URL and sends requests to the result, like Google's own
+    /// SDK.
     ///
     /// # Errors
     ///

@@ -36,10 +36,11 @@ use crate::{
 /// # }
 /// ```
 ///
-/// Chat Completions stores no conversations. If a request has a service id, or is for a background
-/// answer, the call therefore fails before the client sends the request. A conversation can
-/// continue with only one answer, so the call fails with
-/// [`Malformed`](crate::ProviderErrorKind::Malformed) if the service returns several choices (`n`).
+/// Chat Completions stores no conversations. If a request has a [service
+/// id](tower_chat_core::HistoryOwner::Service), or is for a background answer, the call therefore
+/// fails before the client sends the request. A conversation can continue with only one answer, so
+/// the call fails with [`Malformed`](crate::ProviderErrorKind::Malformed) if the service returns
+/// several choices (`n`).
 pub type OpenAiChat<T> = ProviderClient<OpenAiChatApi, T>;
 
 /// The base URL of OpenAI's API.

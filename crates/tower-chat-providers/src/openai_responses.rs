@@ -54,18 +54,19 @@ use crate::{
 /// # }
 /// ```
 ///
-/// If the service stores the history, it receives the results of tools with the next request. If a
-/// run stops after an answer with calls and before this request, OpenAI refuses any request that
-/// continues from this answer without the results. With [`HistoryStorage::Response`] and the
-/// per-run mode, the next run continues from the last answer of the previous run instead.
+/// If the service stores the history, the service receives the results of tools with the next
+/// request. If a run fails after an answer with calls and before this request, OpenAI refuses any
+/// request that continues from this answer without the results. With [`HistoryStorage::Response`]
+/// and the per-run mode, the next run instead continues from the answer from which the failed run
+/// continued, because a failed run is not stored in this mode.
 pub type OpenAiResponses<T> = ProviderClient<OpenAiResponsesApi, T>;
 
 /// Selects who stores the history of a new conversation of an [`OpenAiResponses`] client: the
 /// caller or the service.
 ///
-/// The setting applies to requests without a service id. If a request has a service id, the service
-/// stores the history: an id that begins with `conv_` is the id of a conversation of the
-/// Conversations API, and any other id is the id of a response.
+/// The setting applies to requests without a [service id](tower_chat_core::HistoryOwner::Service).
+/// If a request has a service id, the service stores the history: an id that begins with `conv_` is
+/// the id of a conversation of the Conversations API, and any other id is the id of a response.
 ///
 /// ```no_run
 /// # fn main() -> Result<(), tower_chat_providers::ProviderError> {

@@ -66,7 +66,8 @@ impl Vertex<Auth<ReqwestTransport>> {
     /// The location is read from `VERTEX_LOCATION`. The default is `global`. The token expires
     /// after an hour, so a process that runs longer needs a
     /// [`TokenSource`](crate::auth::TokenSource). If `GOOGLE_VERTEX_BASE_URL` is set, the client
-    /// sends requests to this URL (without `/v1`), like Google's own SDK.
+    /// appends `/v1` and the path of the project to this URL and sends requests to the result, like
+    /// Google's own SDK.
     ///
     /// # Errors
     ///

@@ -124,5 +124,5 @@ impl<V: Expiring> Fetched<V> {
     }
 }
 
-/// The maximum time before the expiry of a value at which the value is renewed.
+/// A value is renewed at most this time before it expires.
 const MAX_MARGIN: Duration = Duration::from_secs(60);

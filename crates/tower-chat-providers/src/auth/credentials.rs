@@ -34,9 +34,9 @@ impl AwsCredentials {
         self
     }
 
-    /// Sets the time at which the credentials expire. The source is called for new credentials by
-    /// the first request after nine tenths of their lifetime, or in the last minute before they
-    /// expire, whichever is later.
+    /// Sets the time at which the credentials expire. A request calls the source for new
+    /// credentials if nine tenths of the lifetime have passed and less than a minute of the
+    /// lifetime remains.
     #[must_use]
     pub fn expires_at(mut self, expiry: SystemTime) -> Self {
         self.expires_at = Some(expiry);

@@ -1,4 +1,4 @@
-//! Returns the recorded exchanges of each API.
+//! Functions that return recorded exchanges. A [`Cassette`] is a file of recorded exchanges.
 
 use serde_json::Value;
 use tower_chat_testkit::recordings::Recordings;

@@ -29,8 +29,8 @@ const IMAGE: &str = "SU1BR0U=";
 const MODES: [PersistenceMode; 3] =
     [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
 
-/// A service that refuses every request with the image. If `call` is set, the first answer calls
-/// the tool `draw`, which returns the image.
+/// A service that refuses every request that contains the test's image. If `call` is set, the first
+/// answer calls the tool `draw`, which returns this image.
 #[derive(Clone)]
 struct Picky {
     sent: Arc<Mutex<Vec<String>>>,

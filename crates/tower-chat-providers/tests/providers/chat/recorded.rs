@@ -44,8 +44,9 @@ async fn every_recorded_exchange_is_read_and_asked_as_it_was() {
     assert_eq!(exchanges, recorded);
 }
 
-/// Replays the exchanges of a cassette. Returns the number of exchanges, and the number of answers
-/// in their requests that the model client had read before.
+/// Replays the exchanges of a cassette. Returns the number of exchanges, and the number of
+/// exchanges whose request contains an answer that the model client has read in an earlier
+/// exchange.
 async fn play(cassette: &Cassette) -> (usize, usize) {
     let (mut played, mut continued) = (0, 0);
     let mut answers: Vec<(Value, Message)> = Vec::new();
@@ -323,8 +324,8 @@ fn history(body: &Value) -> Vec<Value> {
     history
 }
 
-/// Returns the id that is sent to an unknown service, which contains only letters, digits, `_` and
-/// `-`.
+/// Returns the call id that the model client sends to an unknown service: the id, in which `_`
+/// replaces each character that is not an ASCII letter, a digit, `_` or `-`.
 fn of_words(id: &Value) -> Value {
     let is_word = |it: char| it.is_ascii_alphanumeric() || matches!(it, '_' | '-');
     let of_words = |id: &str| id.chars().map(|it| if is_word(it) { it } else { '_' }).collect();

@@ -73,7 +73,8 @@ async fn run(
     pipeline.call(request).await?.collect().await
 }
 
-/// Returns the kind of the model client's error, which is a source of the errors of the layers.
+/// Finds the model client's error among the sources of the layers' error, and returns `cut off` or
+/// `refused`. Panics for any other kind.
 fn is_known(error: &BoxError) -> &'static str {
     let mut error: &(dyn std::error::Error + 'static) = error.as_ref();
     loop {

@@ -46,7 +46,8 @@ async fn every_recorded_exchange_is_read_and_asked_as_it_was() {
 #[derive(Debug, Default)]
 struct Played {
     exchanges: usize,
-    /// The number of answers in the requests that the model client had read before.
+    /// The number of exchanges whose request continues an earlier exchange: the request contains an
+    /// answer that the model client has read, or a `previous_response_id`.
     continued: usize,
     /// The number of reasoning items that the recorded client also sent back.
     reasoning: usize,

@@ -1,5 +1,5 @@
-//! Tests of a stack with a model client whose history is stored by the service or in the store: the
-//! requests of one run and of the next run.
+//! Tests of the requests that a stack with a model client sends in two successive runs. The history
+//! is stored by the service or in a history store.
 
 use serde_json::{Value, json};
 use tower_chat::{

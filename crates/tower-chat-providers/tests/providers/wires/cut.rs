@@ -50,7 +50,7 @@ async fn cut(exchange: &Exchange, asked: &Asked) {
     for cut in cuts {
         match ask(&mut model, streamed(&asked.model)).await {
             Ok(answer) => {
-                // If the answer has a finish reason, at most its usage is missing.
+                // The answer has a finish reason, so only its usage may be missing.
                 assert_eq!(answer.messages, whole.messages, "short: {cut:?} of {length}");
                 assert_eq!(answer.finish.reason, whole.finish.reason, "{cut:?} of {length}");
                 complete += 1;

@@ -63,8 +63,9 @@ async fn every_recorded_exchange_is_read_and_asked_as_it_was() {
     assert_eq!(exchanges, recorded.filter(|exchange| Asked::of(exchange).is_some()).count());
 }
 
-/// Replays the exchanges of a cassette. Returns the number of exchanges, and the number of answers
-/// in their requests that the model client had read before.
+/// Replays the exchanges of a cassette. Returns the number of exchanges, and the number of
+/// exchanges whose request contains an answer that the model client has read in an earlier
+/// exchange.
 async fn play(cassette: &Cassette) -> (usize, usize) {
     let (mut played, mut continued) = (0, 0);
     let mut answers: Vec<(Vec<Value>, Message)> = Vec::new();
