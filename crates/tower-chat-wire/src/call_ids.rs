@@ -7,8 +7,8 @@ use tower_chat_core::{
     pairing::{Answers, Candidate, Matcher, Target},
 };
 
-/// Assigns the call ids of one round: the ids of the calls in consecutive assistant messages, and
-/// the same ids to the results of these calls.
+/// Assigns the call ids of one round. A round consists of the calls in consecutive assistant
+/// messages, and the results of these calls. The result of a call gets the same id as the call.
 ///
 /// Anthropic and Bedrock require ids of ASCII letters, digits, `_` and `-`, and no two calls of a
 /// round may have the same id. An id that satisfies both rules is written unchanged. Any other id

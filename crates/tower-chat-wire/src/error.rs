@@ -59,8 +59,8 @@ impl fmt::Display for WireError {
 impl Error for WireError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            // The parser's error is not the source of `Json`, because the text of `Json` contains the
-            // text of this error. The source states that the error is permanent.
+            // The parser's error is not the source of `Json`, because the text of `Json` already
+            // contains its text. The returned source only states that the error is permanent.
             Self::Json { .. } | Self::Field { .. } | Self::UnknownRole { .. } => {
                 Some(Retryability::Permanent.as_source())
             }

@@ -49,8 +49,8 @@ pub(crate) fn text(object: &Object, name: &str) -> Option<String> {
     as_text(object.get(name)?)
 }
 
-/// Returns whether the field is present and is not `null`, `""` or `false`. Services send an `error` with one
-/// of these values in answers that are not errors.
+/// Returns whether the field is present and is not `null`, `""` or `false`. Some services send an
+/// `error` with one of these values in answers that are not errors.
 pub(crate) fn reports(object: &Object, name: &str) -> bool {
     object.get(name).is_some_and(|value| !matches!(value.get(), "null" | "\"\"" | "false"))
 }

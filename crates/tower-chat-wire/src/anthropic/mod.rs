@@ -40,8 +40,9 @@
 //! - consecutive messages of the same role are joined, and so are consecutive user and tool
 //!   messages; in a user message, results are written before other blocks; in an assistant message,
 //!   texts are written before calls;
-//! - a call id is replaced, in the call and in its result, if it is missing, occurs twice in a
-//!   round, or contains a character that the service does not accept;
+//! - a call id is replaced, in the call and in its result, if it is missing, is also the id of
+//!   another call in consecutive assistant messages, or contains a character that the service does
+//!   not accept;
 //! - arguments that are not a JSON object are converted to an object: empty arguments and `null` to
 //!   an empty object, and any other text to an object with the field `arguments`;
 //! - the following parts are not written: reasoning of other wires; reasoning of Claude without a
@@ -50,7 +51,8 @@
 //!   messages and results; media other than images, PDF documents and files that the service
 //!   stores. A message without any other part is not written either.
 //!
-//! Calls without results and results without calls are written unchanged; replay removes them.
+//! Calls without results and results without calls are written unchanged. The persistence layers of
+//! `tower-chat-layers` remove them before a request is sent.
 //!
 //! ```
 //! use tower_chat_core::{Message, ToolCall, ToolResult};

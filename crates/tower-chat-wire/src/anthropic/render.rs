@@ -79,7 +79,7 @@ struct Writing {
     empty_system: Option<RawJson>,
     /// The messages that have been added, with their blocks in the order of the parts.
     turns: Vec<Turn>,
-    /// The call ids of the current round.
+    /// The call ids of the current [round](Round).
     round: Round,
     /// The ids of the provider-executed calls that have results.
     answered: HashSet<String>,

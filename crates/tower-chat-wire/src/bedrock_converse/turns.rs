@@ -22,7 +22,7 @@ use crate::{
 pub(super) struct Conversation {
     pub(super) system: Vec<RawJson>,
     turns: Vec<Turn>,
-    /// The call ids of the last assistant turn.
+    /// The call ids of the last assistant turn and its results.
     round: Round,
 }
 
@@ -159,8 +159,9 @@ impl Turn {
     }
 }
 
-/// The name of a field that is in every native item with the fields of a message, and in no block.
-/// The value of the field is `null`.
+/// The name of the field by which [`is_envelope`] recognises a native item that contains the fields
+/// of a message. A native item with a block does not have this field. The value of the field is
+/// `null`.
 pub(super) const ENVELOPE: &str = "role";
 
 /// Returns whether the native item contains the fields of a message instead of a block.

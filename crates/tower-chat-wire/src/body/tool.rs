@@ -17,8 +17,9 @@ pub(crate) struct Form {
     pub(crate) is_nested: bool,
     /// Whether the definition has a field `strict` in the same object as the schema.
     pub(crate) has_strict: bool,
-    /// Returns the JSON of a function without name, description and parameters. If a definition has
-    /// any more fields, a native item stores them.
+    /// Returns the JSON that remains of the usual definition of a function after its name, its
+    /// description and its parameters were removed. If the JSON that remains of a definition
+    /// differs, a native item stores it.
     pub(crate) plain: fn() -> Value,
 }
 

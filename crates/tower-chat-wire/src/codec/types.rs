@@ -72,8 +72,9 @@ impl<Q, A> JsonTypes<Q, A> {
     }
 
     /// Sets the function that returns the key of a request's conversation. Each request is then
-    /// sent with a new run id. A persister below a tool loop compares messages to find the run of a
-    /// request.
+    /// sent with a new run id. A
+    /// [`PerServiceCallPersistence`](tower_chat_layers::PerServiceCallPersistence) below a tool
+    /// loop therefore compares messages to find the run of a request.
     #[must_use]
     pub fn keyed_by(
         self,

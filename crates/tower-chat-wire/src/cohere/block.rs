@@ -42,8 +42,8 @@ fn parse_thinking(mut block: Object) -> Option<Part> {
 }
 
 /// Reads a document in a tool's result. The data of the document become the text of the part. The
-/// native item of the part contains the block, in which the data are replaced: data that are a
-/// string by an empty string, and data that are another JSON value by `null`.
+/// native item of the part contains the block without the data: an empty string replaces data that
+/// are a string, and `null` replaces data that are another JSON value.
 fn parse_document(mut block: Object) -> Option<Part> {
     let mut document = take_object(&mut block, "document")?;
     let data = take(&mut document, "data")?;

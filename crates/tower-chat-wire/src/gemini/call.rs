@@ -65,9 +65,10 @@ pub(super) fn is_object(value: &RawJson) -> bool {
     value.get().starts_with('{')
 }
 
-/// Returns the fields of a part's native item, the spelling in which they contain the field `name`,
-/// and the fields of the object in this field. If the native item does not contain the field,
-/// returns the first spelling and no fields of an object.
+/// Returns three values: the fields of a part's native item; the spelling in which the native item
+/// contains the field `name`; and the fields of the object that this field contains. If the native
+/// item does not contain the field, returns the first spelling of `name`, and an object without
+/// fields.
 pub(super) fn open_native(
     native: Option<&tower_chat_core::Native>,
     name: super::part::Name,

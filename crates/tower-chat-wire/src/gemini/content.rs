@@ -1,4 +1,5 @@
-//! Reads and writes a content: the object with the role and the parts of one message.
+//! Reads and writes a content: the object with the role and the parts of one message. A message may
+//! begin with an envelope, a native part that contains the fields of the content besides its parts.
 
 use tower_chat_core::{Message, Native, Part, RawJson, Role};
 

@@ -50,8 +50,8 @@ pub(super) struct Rendered {
 }
 
 /// Writes a result. `call` is the call that the result answers, if this call is in the history. The
-/// result is written with the id of the call. A result without a name that was not read from this
-/// wire is also written with the name of the call.
+/// result is written with the id of the call. If the result has no name and was not read from this
+/// wire, it is also written with the name of the call.
 pub(super) fn render(result: &ToolResult, call: Option<&ToolCall>) -> Rendered {
     let (mut fields, key, mut inner) = open_native(result.native.as_ref(), RESULT);
     if result.native.as_ref().is_none_or(|native| &*native.wire != WIRE) {
@@ -113,8 +113,9 @@ fn render_response(result: &ToolResult, inner: &Fields) -> Option<RawJson> {
     Some(raw(&object(key, raw(&text))))
 }
 
-/// Moves the media inside a function response, which newer models support, to the content of the
-/// result, and sets the field `parts` to `null`. Does nothing if one of the items is a text.
+/// Moves the items of the field `parts` of a function response to the content of the result, and
+/// sets the field to `null`. Newer models support media in this field. Does nothing if one of the
+/// items is a text.
 fn parse_parts(inner: &mut Fields, content: &mut Vec<Part>) {
     let Some(list) = inner.get("parts") else { return };
     let Ok(items) = list.parse::<Vec<RawJson>>() else { return };

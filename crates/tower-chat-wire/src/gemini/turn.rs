@@ -124,10 +124,10 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// Removes and returns the open call that a result answers. This is the first open call with
-    /// the id of the result, or the first open call without an id if there is none. For a result
-    /// without an id, if all open calls have ids, this is the first open call. Unless the call is
-    /// found by its id, the call must have the name of the result, if the result has a name.
+    /// Removes and returns the open call that a result answers. For a result with an id, this is
+    /// the first open call with this id, or otherwise the first open call without an id. For a
+    /// result without an id, this is the first open call without an id, or otherwise the first open
+    /// call. If the result has a name, only a call with the same name is found, except by the id.
     pub(super) fn answer(&mut self, result: &ToolResult) -> Option<&'a ToolCall> {
         let name = result.name.as_deref().filter(|name| !name.is_empty());
         let position = match some_id(result.call_id.as_deref()) {

@@ -9,14 +9,15 @@ pub(super) struct Item {
     pub(super) kind: ItemKind,
 }
 
-/// The kind of an item. The order of the items depends on it.
+/// The kind of an item, on which its position in the input depends.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum ItemKind {
     /// A message of the model.
     AssistantMessage,
     /// Any other message.
     OtherMessage,
-    /// Reasoning, which precedes the item of the model that it belongs to.
+    /// Reasoning. The next item of the model in the input is the item to which the reasoning
+    /// belongs.
     Reasoning,
     /// A call, or any other output of the model.
     ModelOutput,

@@ -17,10 +17,11 @@ pub(super) fn in_order(items: Vec<Item>) -> Vec<Item> {
 const LINKED: &str = "rs_";
 
 /// Removes the id of reasoning that is directly before a message of the model without an id, or
-/// before other reasoning. OpenAI stores which item followed a reasoning item, and refuses an input
-/// in which the item with this id does not follow. If the reasoning has no id, OpenAI reads its
-/// encrypted content instead. Reasoning without encrypted content is omitted. The id of reasoning
-/// before a call is not removed, because OpenAI accepts calls without ids.
+/// before other reasoning. OpenAI stores the id of the item that followed a reasoning item in the
+/// answer, and refuses an input in which an item without this id follows the reasoning. If the
+/// reasoning has no id, OpenAI reads its encrypted content instead. Reasoning without encrypted
+/// content is omitted. The id of reasoning before a call is not removed, because OpenAI accepts
+/// calls without ids.
 fn without_broken_links(items: Vec<Item>) -> Vec<Item> {
     let mut kept: Vec<Item> = Vec::with_capacity(items.len());
     for mut item in items.into_iter().rev() {
@@ -75,7 +76,8 @@ fn with_outputs_at_calls(items: Vec<Item>) -> Vec<Item> {
     let target = |index: usize, kind: ItemKind| {
         let ItemKind::Output { call: Some(call) } = kind else { return None };
         let message = next_message.get(call).copied().flatten()?;
-        // The target is before the reasoning that precedes the message, and after the call.
+        // The output is moved before the message and before the reasoning that directly precedes
+        // the message, but not before the item after the call.
         let reasoning = reasoning.get(message).copied().unwrap_or_default();
         (message < index).then(|| (message - reasoning).max(call + 1))
     };
@@ -84,8 +86,8 @@ fn with_outputs_at_calls(items: Vec<Item>) -> Vec<Item> {
     if targets.iter().all(Option::is_none) {
         return items;
     }
-    // The sort is stable, so that the order of outputs with the same target does not change. All
-    // outputs with a target precede the item whose index is the target.
+    // The target of an output is the index of the item before which the output is moved. The sort
+    // is stable, so that the order of outputs with the same target does not change.
     let mut placed: Vec<((usize, bool), Item)> = items
         .into_iter()
         .zip(targets)

@@ -18,10 +18,10 @@ impl ServiceRules {
     ///
     /// - If the host of the URL belongs to a [known](KNOWN) service, the rules are those of this
     ///   service.
-    /// - If the provider is the name of a known service, and its client is used only for this
-    ///   service, the rules are those of this service. If the URL is local, such as the URL of a
-    ///   proxy or a test, the rules are those of the provider even if its client is used for other
-    ///   services too. On Chat Completions, port 11434 means that the provider is Ollama.
+    /// - If `provider` is the name of a known service, the rules are those of this service. For a
+    ///   provider whose client is also used for other services, this case applies only if the URL
+    ///   is local, such as the URL of a proxy or a test. On Chat Completions, port 11434 means that
+    ///   the provider is Ollama.
     /// - Otherwise the rules are those of an [unknown](Self::unknown) service, which receives only
     ///   its own native items.
     ///

@@ -92,7 +92,7 @@ impl CallIds {
     }
 
     /// Returns an id that the service accepts. An accepted id is returned unchanged. Any other id
-    /// is replaced by an id that depends only on it.
+    /// is replaced by an id that depends only on the original id.
     fn fitting(&self, id: &str) -> String {
         let is_accepted = |it: char| match self.rule.form {
             IdForm::Any => true,

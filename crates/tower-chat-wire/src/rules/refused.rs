@@ -21,8 +21,8 @@ pub(super) struct Replaced {
 }
 
 impl Refused {
-    /// Collects the refused content from the marks of a request. Ignores the marks of other
-    /// services.
+    /// Collects the refused content from the [`RefusalMarks`] of a request. Ignores marks about
+    /// refusals by other services.
     pub(super) fn of(request: &ChatRequest, rules: &ServiceRules) -> Self {
         let mut refused = Self::default();
         if let Some(marks) = request.extensions.get::<RefusalMarks>() {

@@ -46,8 +46,8 @@ pub struct ServiceRules {
     pub reasoning_fields: Option<&'static [&'static str]>,
     /// What the service requires in messages with calls that another service has made.
     pub foreign_calls: ForeignRule,
-    /// Whether the service refuses a request that enables thinking and continues a round that does
-    /// not begin with a thinking block.
+    /// Whether the service refuses a request that enables thinking and ends with results, if the
+    /// first answer after the last user message does not begin with a thinking block.
     pub thinking_first: bool,
     /// The prefixes of the ids of provider-executed calls of this service, as pairs of the type of
     /// the call and the prefix. A call whose id has another prefix is not sent, because another

@@ -2,10 +2,11 @@
 //! them.
 //!
 //! A request enables manual thinking with an option of the type `enabled` and a budget. The service
-//! refuses such a request if it continues a round whose first answer does not begin with a thinking
-//! block: *Expected `thinking` or `redacted_thinking`, but found `tool_use`*. The first answer of a
-//! round has no thinking block if another service made the answer, or if the request for the answer
-//! did not enable thinking. The service does not check adaptive thinking in this way.
+//! refuses such a request if it continues a turn whose first answer does not begin with a thinking
+//! block: *Expected `thinking` or `redacted_thinking`, but found `tool_use`*. A turn consists of
+//! the answers and the results after the last user message. The first answer of a turn has no
+//! thinking block if another service made the answer, or if the request for the answer did not
+//! enable thinking. The service accepts adaptive thinking in every turn.
 
 use std::sync::Arc;
 
@@ -18,8 +19,8 @@ use crate::{anthropic, bedrock_converse, body::BodyWire};
 /// The names of the option that enables thinking. Bedrock's documentation uses `reasoning_config`.
 const OPTIONS: [&str; 2] = ["thinking", "reasoning_config"];
 
-/// The type of the context edit that the service refuses in a request without thinking
-/// (<https://github.com/anthropics/claude-code/issues/11971>).
+/// The type of an entry of `context_management.edits` that the service refuses in a request without
+/// thinking (<https://github.com/anthropics/claude-code/issues/11971>).
 const CLEAR_THINKING: &str = "clear_thinking_20251015";
 
 /// Returns whether the options of a request enable manual thinking.
@@ -38,7 +39,8 @@ fn enables(option: Option<&Value>) -> bool {
     kind.is_some_and(|kind| kind == "enabled")
 }
 
-/// Removes the options that enable manual thinking, and the context edit that requires them.
+/// Removes the options that enable manual thinking, and the entry of `context_management.edits`
+/// that requires them.
 pub(super) fn disable(extra: &mut Map<String, Value>, wire: BodyWire) {
     if wire == BodyWire::BedrockConverse {
         if let Some(Value::Object(fields)) = extra.get_mut(bedrock_converse::MODEL_FIELDS) {
@@ -65,17 +67,17 @@ fn remove(fields: &mut Map<String, Value>) {
     }
 }
 
-/// Returns whether the last message continues a round with results, and the first answer of this
-/// round is sent without a thinking block at its beginning.
+/// Returns whether the messages end with results, and the first answer of the current turn is sent
+/// without a thinking block at its beginning.
 pub(super) fn continues_without(messages: &[Arc<Message>], wire: BodyWire) -> bool {
     let mut has_results = false;
     let mut begins_with_thinking = None;
     for message in messages.iter().rev() {
         match message.role {
-            // The loop runs backwards, so the first answer of the round is the last to set this
+            // The loop runs backwards, so the first answer of the turn is the last to set this
             // variable.
             Role::Assistant => begins_with_thinking = Some(begins(message, wire)),
-            // Instructions do not end a round, because both wires send them separately from the
+            // Instructions do not end a turn, because both wires send them separately from the
             // messages.
             Role::System | Role::Developer => {}
             _ if begins_with_thinking.is_none() => {

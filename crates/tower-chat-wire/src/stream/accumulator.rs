@@ -22,7 +22,7 @@ pub type Object = BTreeMap<String, RawJson>;
 /// - The items of a list are appended to the previous list, and the fields of an object are merged
 ///   according to these rules. In the list `reasoning_details`, fragments of the same block are
 ///   joined: see [`Accumulator::push`].
-/// - Any other value replaces the previous value. `null` is ignored.
+/// - Any other value replaces the previous value. `null` does not replace a previous value.
 ///
 /// ```
 /// use tower_chat_wire::stream::Accumulator;
@@ -106,7 +106,8 @@ impl Accumulator {
     fn push_field(&mut self, name: String, json: RawJson) {
         let kind = json.get().as_bytes().first().copied();
         let Some(value) = self.fields.get_mut(&name) else {
-            // A `null` is stored as well, until a later piece replaces it.
+            // The first value of a field is stored even if it is `null`. Any later value replaces
+            // this `null`.
             let value = Value::new(&self.within, &name, json, self.depth);
             self.fields.insert(name, value);
             return;

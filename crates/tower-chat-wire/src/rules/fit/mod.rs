@@ -48,11 +48,11 @@ struct IsFitted(ForeignRule);
 /// itself and on earlier messages, so that its bytes are the same in each request of a
 /// conversation. The exceptions are:
 ///
-/// - Media that are removed from the results of a round are sent in a user message after the last
-///   result of this round that the request contains.
+/// - Media that are removed from consecutive results are sent in a user message after the last of
+///   these results that the request contains.
 /// - A provider-executed call that has no result is omitted as soon as a later message shows that the
 ///   service does not continue the call.
-/// - Content is replaced as soon as the request contains a mark that the service has refused it.
+/// - Content is replaced as soon as the request contains a [`RefusalMark`] for this content.
 /// - Messages are omitted if the service has summarized them in an item `compaction` of the
 ///   Responses API, or in a block `compaction` of Anthropic. The issuer of the summary must be the
 ///   issuer of the rules.
@@ -156,8 +156,8 @@ struct Fitting<'r> {
     names: NameMap,
     ids: CallIds,
     changes: Vec<Change>,
-    /// The media that were removed from the results of the current round, and are sent in a user
-    /// message after these results.
+    /// The media that were removed from the results at the end of `messages`, and are sent in a
+    /// user message after these results.
     moved_media: Vec<Part>,
     /// The numbers of images and documents since the last assistant message whose content is sent.
     count: Count,
@@ -340,8 +340,8 @@ impl<'r> Fitting<'r> {
         }
     }
 
-    /// Adds a user message with the media that were removed from the results of the round. Does
-    /// nothing if no media were removed.
+    /// Adds a user message with the media that were removed from the results at the end of
+    /// `messages`. Does nothing if no media were removed.
     fn put_behind(&mut self) {
         if self.moved_media.is_empty() {
             return;

@@ -99,9 +99,9 @@ impl Fitting<'_> {
         has_changed
     }
 
-    /// Removes the options that enable thinking, if the request continues a round that does not
-    /// begin with thinking and the service refuses such a request. Returns whether the options were
-    /// changed.
+    /// Removes the options that enable thinking, if the request continues a turn that does not
+    /// begin with thinking and the service refuses such a request (see [`crate::rules::thinking`]).
+    /// Returns whether the options were changed.
     fn leave_out_thinking(&mut self, options: &mut ChatOptions) -> bool {
         let wire = self.rules.wire;
         if !self.rules.thinking_first

@@ -21,7 +21,7 @@ fn media(media_type: &str) -> Part {
     Part::Media(Media::new(media_type, MediaSource::Base64("AAAA".to_owned())))
 }
 
-/// Returns a conversation with a round between two user messages.
+/// Returns a conversation with a call and its result between two user messages.
 fn round(call: ToolCall, result: ToolResult) -> ChatRequest {
     ChatRequest::new(vec![
         Message::user("Is it cold?"),

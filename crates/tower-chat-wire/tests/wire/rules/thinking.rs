@@ -1,5 +1,6 @@
-//! Tests that manual thinking is removed from a request that continues a round that begins without
-//! thinking.
+//! Tests that manual thinking is removed from a request that continues a turn whose first answer
+//! does not begin with thinking. A turn consists of the answers and the results after the last user
+//! message.
 
 use serde_json::{Value, json};
 use tower_chat_core::{
@@ -73,7 +74,7 @@ fn a_round_that_another_service_began_is_continued_without_thinking() {
             refused[name] = value.clone();
         }
         assert_eq!(violations(service, &refused).len(), 1, "{}", rules.issuer);
-        // The first answer of the round has no thinking block, so the thinking block of the second
+        // The first answer of the turn has no thinking block, so the thinking block of the second
         // answer has no effect.
         let second = [&foreign[..], &[asks("c2", own()), answers("c2")]].concat();
         assert_eq!(sent(&second, &rules).1.len(), 1, "{}", rules.issuer);
@@ -85,7 +86,7 @@ fn thinking_stays_enabled_in_every_other_request() {
     for rules in claude() {
         let own = || Some(thought(rules.wire));
         let begun = vec![Message::user("q"), asks("c1", own()), answers("c1")];
-        // Without interleaved thinking, later answers of a round have no thinking block.
+        // Without interleaved thinking, later answers of a turn have no thinking block.
         let continued = [&begun[..], &[asks("c2", None), answers("c2")]].concat();
         let foreign = [Message::user("q"), asks("c1", None), answers("c1")];
         let ended = [&foreign[..], &[Message::assistant("12."), Message::user("and?")]].concat();
@@ -127,7 +128,7 @@ fn other_options_stay_and_the_edit_that_needs_thinking_goes() {
     options.extra.insert("context_management".to_owned(), json!({"edits": [clear, uses]}));
     let body = written(&request, &rules(Anthropic, "anthropic")).1;
     assert_eq!(body["context_management"], json!({"edits": [uses]}));
-    // A request with adaptive thinking may continue any round.
+    // A request with adaptive thinking may continue any turn.
     let options = std::sync::Arc::make_mut(&mut request.options);
     options.extra.insert("thinking".to_owned(), json!({"type": "adaptive"}));
     let body = written(&request, &rules(Anthropic, "anthropic")).1;
