@@ -56,8 +56,8 @@ impl<P: Provider, T> ProviderClient<P, T> {
         self
     }
 
-    /// Sets the base URL of the service. The URL includes the version of the API, such as
-    /// `https://api.anthropic.com/v1`.
+    /// Sets the base URL of the service. If the paths of the API begin with a version, the URL
+    /// includes this version, such as `https://api.anthropic.com/v1`.
     #[must_use]
     pub fn with_base_url(mut self, url: &str) -> Self {
         self.settings.base_url = url.trim_end_matches('/').into();
@@ -118,9 +118,8 @@ impl<P: Provider, T> ProviderClient<P, T> {
         Ok(self)
     }
 
-    /// Sets the rules of the service. By default, they are
-    /// [chosen](tower_chat_wire::rules::ServiceRules::choose) by the provider, the base URL and the
-    /// model.
+    /// Sets the rules of the service. By default, the provider, the base URL and the model
+    /// [determine](tower_chat_wire::rules::ServiceRules::choose) the rules.
     #[must_use]
     pub fn with_rules(mut self, rules: ServiceRules) -> Self {
         self.settings.rules = Some(rules.into());
@@ -138,8 +137,8 @@ impl<P: Provider, T> ProviderClient<P, T> {
     /// Adds a layer between the client and its transport, such as a timeout, a trace, a limit or a
     /// signature. The layer that is added last receives a request first.
     ///
-    /// A layer that signs bodies must receive a request after all layers that change its body, so
-    /// it must be added before them.
+    /// A layer that signs bodies must receive a request after all layers that change the body. The
+    /// signing layer must therefore be added before these layers.
     pub fn with_layer<L: Layer<T>>(self, layer: L) -> ProviderClient<P, L::Service> {
         let Self { provider, settings, transport } = self;
         ProviderClient { provider, settings, transport: layer.layer(transport) }

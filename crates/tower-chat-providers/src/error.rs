@@ -47,7 +47,7 @@ pub struct ProviderError {
 #[non_exhaustive]
 pub enum ProviderErrorKind {
     /// The request has the history owner [`Local`](tower_chat_core::HistoryOwner::Local), but no
-    /// layer above the client stores the history.
+    /// layer above the client has added the history to the request.
     Sentinel(SentinelAtClient),
     /// The key, the base URL or a header of the client is not valid in HTTP, or a required setting
     /// is missing.

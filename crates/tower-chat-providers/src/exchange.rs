@@ -188,9 +188,9 @@ impl ResponseContext {
         }
     }
 
-    /// Adds the id of the request to an error, and removes the secrets of the request from its
-    /// texts. For a refusal, also records whether the history is lost, and whether the content of
-    /// the messages may be the reason.
+    /// Adds the id of the request to an error, and removes the secrets of the request from the
+    /// texts of the error. For a refusal, also records whether the history is lost, and whether the
+    /// content of the messages may be the reason.
     pub(crate) fn complete(&self, error: ProviderError) -> ProviderError {
         error
             .with_request_id(self.request_id.as_deref())
@@ -226,7 +226,8 @@ where
 }
 
 /// Reads the error in a response whose status is not 2xx. If the body ends early or exceeds a
-/// limit, the error contains the part that was read, and its message is the reason.
+/// limit, the error contains the part of the body that was read, and the message of the error is
+/// the reason.
 async fn refused<B>(
     response: Response<B>,
     context: &ResponseContext,

@@ -190,7 +190,7 @@ impl OpenAiChat<Auth<ReqwestTransport>> {
 
     /// Creates a client of a well-known compatible service, with the key in the environment
     /// variable that [`CompatibleService`] names. For Groq, if `GROQ_BASE_URL` is set, the client
-    /// sends requests to this URL, like Groq's own SDK.
+    /// appends `/openai/v1` to this URL and sends requests to the result, like Groq's own SDK.
     ///
     /// # Errors
     ///

@@ -28,8 +28,8 @@ use crate::{
 /// content of reasoning, and items of tools that the provider runs. [`HistoryStorage`] determines
 /// whether the caller or the service stores the history. By default, the caller stores it.
 ///
-/// Tools are sent with `strict: false`, so that the service does not change their schemas. Tools in
-/// the `extra` options may set `strict` themselves.
+/// A tool whose definition is not strict is sent with `strict: false`, because the service would
+/// change the schema of a tool without this field. Tools in the `extra` options are sent unchanged.
 ///
 /// With the option `background`, a call only starts the answer and returns a token,
 /// [`Finish::continuation`](tower_chat_core::Finish). The answer is never streamed. A request with
@@ -93,15 +93,15 @@ pub enum HistoryStorage {
     /// The service stores the history as a chain of responses. Each request contains the id of the
     /// response from which it continues (`previous_response_id`).
     ///
-    /// The service id of the conversation is the id of its newest response, so it changes with each
-    /// call. The service deletes responses after some time. OpenAI deletes them after 30 days
-    /// (OpenAI guide, Conversation state).
+    /// The service id of the conversation is the id of its newest response. The service id
+    /// therefore changes with each call. The service deletes responses after some time. OpenAI
+    /// deletes responses after 30 days (OpenAI guide, Conversation state).
     Response,
     /// The service stores the history in a conversation of the Conversations API. The client creates the
     /// conversation before the first request. The service id of the conversation does not change.
     ///
     /// If the first request fails, an empty conversation remains at the service. The caller does
-    /// not receive its id, because only an answer contains the service id.
+    /// not receive the id of this conversation, because only an answer contains the service id.
     Conversation,
 }
 
@@ -147,7 +147,7 @@ impl<T> OpenAiResponses<T> {
         Self::with_provider(api, &url, transport)
     }
 
-    /// Sets where the history of requests without a service id is stored.
+    /// Sets whether the caller or the service stores the history of requests without a service id.
     #[must_use]
     pub fn with_history_storage(self, storage: HistoryStorage) -> Self {
         self.map_provider(|api| OpenAiResponsesApi { storage, ..api })
@@ -269,8 +269,8 @@ impl OpenAiResponsesApi {
     }
 }
 
-/// Checks that a continuation token has the form of a response id, and returns it. Other characters
-/// would change the path of the request.
+/// Checks that a continuation token has the form of a response id, and returns the token. Other
+/// characters could change the path of the request.
 fn response_id<'a>(token: &'a str, settings: &Settings) -> Result<&'a str, ProviderError> {
     let is_id = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if token.is_empty() || !token.chars().all(is_id) {

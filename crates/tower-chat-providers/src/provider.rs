@@ -80,9 +80,10 @@ pub trait Provider: Clone + fmt::Debug + Send + Sync + 'static {
     fn auth_header(&self) -> AuthHeader;
 
     /// Returns the rules of the service: its requirements that the wire format does not express.
-    /// Before the client calls [`exchange`](Self::exchange), it changes the request so that it
-    /// complies with the rules, and fails if a new message contains media that the service does not
-    /// accept. If this method returns `None`, which is the default, the client does neither.
+    /// Before the client calls [`exchange`](Self::exchange), the client changes the request so that
+    /// the request complies with the rules. The call fails if a new message contains media that the
+    /// service does not accept. If this method returns `None`, which is the default, the client
+    /// neither changes the request nor checks media.
     fn rules(&self, request: &ChatRequest, settings: &Settings) -> Option<ServiceRules> {
         let _ = (request, settings);
         None
@@ -148,8 +149,9 @@ impl Exchange {
         self
     }
 
-    /// Sets the information about the request that is needed to read the answer. Has no effect on
-    /// an exchange of two requests.
+    /// Sets the information about the request that is needed to read the answer. The client itself
+    /// sets the fields `issuer`, `names` and `changes`. Has no effect on an exchange of two
+    /// requests.
     #[must_use]
     pub fn with_context(mut self, context: AnswerContext) -> Self {
         if let Step::Answer(expected) = &mut self.step {
@@ -170,7 +172,7 @@ impl fmt::Debug for Step {
     }
 }
 
-/// The settings of a client, which are the same for all providers.
+/// The settings that the clients of all providers have.
 #[derive(Clone)]
 pub struct Settings {
     pub(crate) errors: Errors,
@@ -212,8 +214,9 @@ impl Settings {
         self.model(request).ok_or_else(|| self.errors.missing(missing))
     }
 
-    /// Returns the rules that the application has set, or chooses rules by the provider, the base
-    /// URL and the model.
+    /// [Chooses](ServiceRules::choose) the rules by the provider, the base URL and the model. A
+    /// provider need not check whether the application has set rules, because the client then uses
+    /// these rules instead.
     pub fn rules(&self, wire: BodyWire, request: &ChatRequest) -> ServiceRules {
         ServiceRules::choose(wire, self.errors.0, &self.base_url, self.model(request))
     }

@@ -131,9 +131,9 @@ impl State {
         Ok(number)
     }
 
-    /// Updates a limit from the response to the call with this number. The remaining amount in the
-    /// response does not include later calls that have not received a response yet, so this
-    /// function subtracts them. A limit without a reset time is ignored.
+    /// Updates a limit from the response to the call with this number. The service may have sent
+    /// the remaining amount before it received later calls. This function therefore subtracts the
+    /// later calls that have not received a response yet. A limit without a reset time is ignored.
     fn update(&mut self, number: u64, limit: Limit, now: Instant) {
         let Some(reset) = limit.reset else { return };
         let counts_requests = limit.counts_requests();
@@ -146,8 +146,8 @@ impl State {
     }
 }
 
-/// The maximum time until a reset. A longer time is reduced to the maximum, because adding it to an
-/// `Instant` could overflow.
+/// The maximum time until a reset. A longer time is reduced to this maximum, because adding the
+/// longer time to an `Instant` could overflow.
 const LONGEST_RESET: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// A call that was sent. Dropping this value before a response is received removes the call from

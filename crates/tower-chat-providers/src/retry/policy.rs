@@ -21,9 +21,9 @@ use super::error::RetryableError;
 /// before each retry. See the [documentation of the module](crate::retry).
 ///
 /// All clones share one retry budget, so that many callers together do not overload a service that
-/// is unavailable. A call fails if the maximum number of attempts, the deadline or the budget is
-/// reached, or if an error is not retryable. The call then returns the error of its last attempt
-/// unchanged.
+/// is unavailable. A failed attempt is not retried if the maximum number of attempts or the
+/// deadline is reached, if the budget is exhausted, or if the error is not retryable. The call then
+/// returns the error of its last attempt unchanged.
 ///
 /// Waits use tokio's clock.
 #[derive(Clone)]
@@ -123,7 +123,7 @@ impl RetryPolicy {
             now.saturating_duration_since(began).saturating_add(wait) >= deadline
         });
         // The budget is checked last, because a withdrawal cannot be reverted if another condition
-        // fails.
+        // forbids the retry.
         (!is_late && self.budget.withdraw()).then_some(wait)
     }
 

@@ -1,8 +1,8 @@
 //! Structured output: answers that are values of a Rust type.
 //!
 //! [`StructuredOutput`] adds the schema of a type to a request, in the field in which the provider
-//! expects it, and deserializes the answer. If the answer is not a value of the type, deserializing
-//! returns a [`StructuredError`] with the text of the answer.
+//! expects the schema, and deserializes the answer. If the answer is not a value of the type,
+//! deserializing returns a [`StructuredError`] with the text of the answer.
 //!
 //! ```
 //! use tower_chat_core::ChatRequest;
@@ -37,10 +37,10 @@
 //! not accept them as constraints. The answer is validated against the original schema of the type,
 //! including its limits, and is then deserialized.
 //!
-//! If the schema of a type is not an object, such as the schema of an enum or a list, the schema in
-//! the request is an object whose field `value` contains the value. A type with a map has keys that
-//! its schema does not list. For such a type, requests to OpenAI and Mistral have `strict` set to
-//! `false`, and other providers may refuse the schema.
+//! If the values of a type are not JSON objects, such as those of an enum or a list, the schema in
+//! the request describes an object whose field `value` contains the value. The values of a type
+//! with a map have keys that its schema does not list. For such a type, requests to OpenAI and
+//! Mistral have `strict` set to `false`, and other providers may refuse the schema.
 
 mod error;
 mod format;
