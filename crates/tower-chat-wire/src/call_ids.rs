@@ -21,11 +21,12 @@ pub(crate) struct Round {
     written: Vec<String>,
     /// The ids in `written`. No later call of the round may have one of these ids.
     taken: HashSet<String>,
-    /// For each id that several calls have: the number that is appended to the id of the next call.
+    /// For each id that several calls have: the number that is appended to the id of the next call
+    /// with this id.
     next_number: HashMap<String, usize>,
     /// Whether ids may contain any character.
     takes_any: bool,
-    /// Whether the written id of a call differs from the call's own id.
+    /// Whether the written id of at least one call differs from the call's own id.
     has_renamed: bool,
     /// Whether a message of another role follows the assistant messages of the round.
     is_answered: bool,
@@ -37,7 +38,7 @@ impl Round {
         Self { takes_any: true, ..Self::default() }
     }
 
-    /// Returns whether the written id of a call differs from the call's own id.
+    /// Returns whether the written id of at least one call differs from the call's own id.
     pub(crate) fn has_renamed(&self) -> bool {
         self.has_renamed
     }

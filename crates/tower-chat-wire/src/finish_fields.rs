@@ -101,8 +101,9 @@ pub(crate) fn note_empty_call(message: &mut Message, finish: &Finish) {
 /// free-text call need not be JSON. Does nothing unless a token limit or a filter ended the answer.
 ///
 /// A free-text call is marked if it is at the end of the answer, and the service has not marked it
-/// as complete. Any other call is marked if its arguments are not valid JSON. Also sets the finish
-/// reason of the last message, so that [`Answer::new`] does not search for calls that were cut off.
+/// as complete. Any other call is marked if its arguments are `null` or not valid JSON.
+/// Provider-executed calls are never marked. Also sets the finish reason of the last message, so
+/// that [`Answer::new`] does not search for calls that were cut off.
 ///
 /// [`Answer::new`]: tower_chat_core::Answer::new
 pub(crate) fn note_free_texts(

@@ -1,4 +1,4 @@
-//! Finds the provider-executed calls of a message.
+//! Finds the [provider-executed](tower_chat_core::ToolCall::provider_executed) calls of a message.
 
 use std::collections::HashSet;
 

@@ -11,7 +11,7 @@ use crate::{
 
 pub(super) const CALL: &str = "tool_use";
 
-/// Returns whether a block of this type is a provider-executed call.
+/// Returns whether a block of this type is a [provider-executed](ToolCall::provider_executed) call.
 pub(super) fn is_of_provider(kind: &str) -> bool {
     kind.ends_with("_tool_use")
 }

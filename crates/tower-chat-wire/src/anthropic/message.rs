@@ -48,7 +48,7 @@ pub fn parse_body(json: &str) -> Result<Vec<Message>, WireError> {
 ///
 /// # Errors
 ///
-/// [`WireError`], if the value is neither a string nor a list of blocks.
+/// [`WireError`], if the value is not a string, a list of blocks or `null`.
 pub fn parse_system(json: &str) -> Result<Message, WireError> {
     let value: RawJson = json.parse().map_err(|source| WireError::Json {
         what: "the field system",

@@ -40,9 +40,9 @@
 //! - consecutive messages of the same role are joined, and so are consecutive user and tool
 //!   messages; in a user message, results are written before other blocks; in an assistant message,
 //!   texts are written before calls;
-//! - a call id is replaced, in the call and in its result, if it is missing, is also the id of
-//!   another call in consecutive assistant messages, or contains a character that the service does
-//!   not accept;
+//! - a call id is replaced, in the call and in its result, if it is missing, is also the id of an
+//!   earlier call in the same or the directly preceding assistant messages, or contains a character
+//!   that the service does not accept;
 //! - arguments that are not a JSON object are converted to an object: empty arguments and `null` to
 //!   an empty object, and any other text to an object with the field `arguments`;
 //! - the following parts are not written: reasoning of other wires; reasoning of Claude without a

@@ -35,7 +35,8 @@ pub fn render_body<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Body 
     writing.into_body()
 }
 
-/// Writes the conversation of a request. Omits each provider-executed call without a result, unless
+/// Writes the conversation of a request. Omits each
+/// [provider-executed](tower_chat_core::ToolCall::provider_executed) call without a result, unless
 /// the service will continue the call.
 pub(super) fn render_conversation<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Body {
     let messages: Vec<&Message> = messages.into_iter().collect();

@@ -15,7 +15,8 @@ use crate::{
 pub(super) const RESULT: &str = "tool_result";
 const ERROR: &str = "is_error";
 
-/// Returns whether a block of this type is the result of a provider-executed call.
+/// Returns whether a block of this type is the result of a
+/// [provider-executed](tower_chat_core::ToolCall::provider_executed) call.
 pub(super) fn is_of_provider(kind: &str) -> bool {
     kind.ends_with("_tool_result")
 }

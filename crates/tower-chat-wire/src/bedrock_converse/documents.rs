@@ -16,7 +16,7 @@ pub(super) struct DocumentNames {
     /// The names that were written for earlier documents.
     taken: HashSet<String>,
     /// For each name that several documents have: the number that is appended to the name of the
-    /// next document.
+    /// next document with this name.
     next: HashMap<String, usize>,
 }
 

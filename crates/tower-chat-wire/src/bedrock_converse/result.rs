@@ -17,8 +17,8 @@ const RESULT: &str = "toolResult";
 /// The name of the field that contains the value of a JSON block in a result.
 const JSON: &str = "json";
 
-/// Reads the result in a block. Returns `None` if the block is not a result, or is the result of a
-/// provider-executed call.
+/// Reads the result in a block. Returns `None` if the block does not have the form of a result, or
+/// is the result of a provider-executed call.
 pub(super) fn parse(block: &RawJson) -> Option<ToolResult> {
     let mut fields: Object = block.parse().ok().filter(|fields: &Object| fields.len() == 1)?;
     let mut fields = take_object(&mut fields, RESULT)?;

@@ -9,7 +9,7 @@ use crate::{body::BodyError, object::raw};
 const SPEC: &str = "toolSpec";
 const SCHEMA: &str = "inputSchema";
 
-/// Reads the definition of a tool. An entry that is not a tool, such as a cache point, becomes a
+/// Reads the definition of a tool. An entry in another form, such as a cache point, becomes a
 /// definition without parameters, whose native item contains the entry.
 pub(super) fn parse(tool: Value) -> ToolDefinition {
     let known = tool.as_object().filter(|fields| fields.len() == 1);

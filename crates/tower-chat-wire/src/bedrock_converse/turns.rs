@@ -30,7 +30,7 @@ pub(super) struct Conversation {
 enum Turn {
     Usual(UsualTurn),
     /// One message that is written as it was read. If another message is joined with this message,
-    /// its usual form `usual` is written instead of `json`.
+    /// the usual form of this message, `usual`, is written instead of `json`.
     AsRead {
         json: RawJson,
         is_assistant: bool,
@@ -51,9 +51,10 @@ impl Conversation {
     /// Adds a message. Omits reasoning and native items of other wires, provider-executed calls and
     /// their results, approvals, errors, and media that the service does not accept.
     ///
-    /// If the previous turn has the same role, the message is joined with this turn, which is then
-    /// written in the usual form. Otherwise, the message begins a turn. If the message has a mark
-    /// and no blank text, the new turn is written as it was read.
+    /// If the previous turn has the same role, the message is joined with this turn, and the turn
+    /// is written in the usual form. Otherwise, the message begins a turn. If the message has a
+    /// [mark](as_read) and no blank text, and was not changed since it was read, the new turn is
+    /// written as it was read.
     pub(super) fn push(&mut self, message: &Message) {
         let is_assistant = message.role == Role::Assistant;
         let joins = self.turns.last().is_some_and(|turn| turn.is_assistant() == is_assistant);

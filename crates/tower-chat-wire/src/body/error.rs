@@ -27,7 +27,7 @@ pub enum BodyError {
         what: &'static str,
     },
     /// The request has the history owner [`Local`](tower_chat_core::HistoryOwner::Local), but no
-    /// layer above the client stores the history.
+    /// layer above the client has added the history to the request.
     Sentinel(SentinelAtClient),
 }
 

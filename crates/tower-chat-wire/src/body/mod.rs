@@ -112,8 +112,8 @@ impl BodyWire {
     /// [`BodyError::Unsupported`], if the wire cannot express the request, such as a conversation
     /// that the service stores, or a background answer. [`BodyError::Field`], if the wire requires
     /// a model and the request does not name one. [`BodyError::Sentinel`], if the request has the
-    /// history owner [`Local`](tower_chat_core::HistoryOwner::Local) and no layer stores the
-    /// history.
+    /// history owner [`Local`](tower_chat_core::HistoryOwner::Local): no layer has added the
+    /// history to the request.
     pub fn render_request(self, request: &ChatRequest) -> Result<Value, BodyError> {
         Ok(to_value(&self.render_request_json(request)?))
     }

@@ -236,8 +236,8 @@ impl Chunks {
         }
     }
 
-    /// Returns the fields of a message that were not streamed: its calls, and fields that only this
-    /// service has.
+    /// Returns the fields of a message that no earlier chunk contains: all fields that are not
+    /// `null`, except the role, the content, and reasoning that was streamed.
     fn extra_fields(&self, mut message: Map<String, Value>) -> Map<String, Value> {
         let is_known = |name: &str| match name {
             "role" | "content" => true,

@@ -18,9 +18,10 @@ use crate::body::BodyWire;
 /// A codec that makes a service of HTTP requests and responses with JSON bodies from a stack.
 ///
 /// The extensions of the HTTP request are moved to the chat request. The request belongs to the
-/// [`Conversation`](tower_chat_layers::Conversation) in the extensions, or to the conversation
-/// whose key [`keyed_by`](Self::keyed_by) returns. [`as_one_message`] combines the messages of the
-/// answer into one message. The extensions of the HTTP response contain the whole [`Answer`].
+/// conversation whose key the function of [`keyed_by`](Self::keyed_by) returns, or otherwise to the
+/// [`Conversation`](tower_chat_layers::Conversation) in the extensions, if any. [`as_one_message`]
+/// combines the messages of the answer into one message. The extensions of the HTTP response
+/// contain the whole [`Answer`].
 #[derive(Clone)]
 pub struct JsonServer {
     wire: BodyWire,

@@ -85,8 +85,9 @@ impl<Q, A> JsonTypes<Q, A> {
         })
     }
 
-    /// Sets the function that returns the conversation and the run of a request, for types that contain
-    /// both.
+    /// Sets the function that returns the conversation and the run of a request, for types that
+    /// contain both. If the [extensions](Self::carrying) of a request contain a [`Conversation`],
+    /// the function has no effect.
     #[must_use]
     pub fn in_run_by(
         mut self,

@@ -41,8 +41,9 @@
 //! signatures](https://ai.google.dev/gemini-api/docs/thought-signatures) requires this. If the
 //! model makes several calls at once, only the first call has a signature. If this call is removed
 //! from the history, its signature is removed too, and is not moved to the next call. Gemini 3
-//! refuses an answer of the current turn whose first call has no signature. [`Unsigned::StandIn`]
-//! adds the value that the same document defines for calls that Gemini did not make.
+//! refuses a request if the first call of an answer after the last user message has no signature.
+//! [`Unsigned::StandIn`] adds the value that the same document defines for calls that Gemini did
+//! not make.
 //!
 //! ```
 //! use serde_json::{Value, json};

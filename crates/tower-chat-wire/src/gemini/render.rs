@@ -65,7 +65,7 @@ struct Writer<'a> {
     system: Fields,
     system_parts: Vec<RawJson>,
     contents: Vec<Content>,
-    /// The calls of the current turn that have no result yet.
+    /// The calls in the latest consecutive contents of the model that have no result yet.
     calls: OpenCalls<'a>,
     /// Whether a content of the user has been added.
     user_spoke: bool,

@@ -88,11 +88,12 @@ pub(super) fn put_results_first(contents: &mut [Content]) {
     last.others = others;
 }
 
-/// The calls of a turn that have no result yet. A result may have the id of its call, the name of
-/// its tool, or both.
+/// The open calls of consecutive contents of the model: the calls that have no result yet. A result
+/// may have the id of its call, the name of its tool, or both.
 #[derive(Debug, Default)]
 pub(super) struct OpenCalls<'a> {
-    /// All calls of the turn, with and without results. A position is an index into this list.
+    /// All calls of these contents, with and without results. A position is an index into this
+    /// list.
     calls: Vec<&'a ToolCall>,
     /// The id and the position of each open call with an id.
     by_id: BTreeSet<(&'a str, usize)>,

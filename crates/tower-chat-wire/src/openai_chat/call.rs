@@ -65,8 +65,8 @@ pub(super) fn parse_all(fields: &mut Fields) -> Result<Vec<ToolCall>, WireError>
 
 /// Writes the calls into the fields of a message. One call that was read from the field
 /// `function_call` is written to this field again, and all other calls are written as items of
-/// `tool_calls`. If the call from `function_call` has an id, it is also written as an item of
-/// `tool_calls` for [`Audience::Model`], because its result refers to the id.
+/// `tool_calls`. For [`Audience::Model`], a call from `function_call` that has an id is written as
+/// an item of `tool_calls` instead, because its result refers to the id.
 pub(super) fn render_all(calls: &[&ToolCall], fields: &mut Fields, audience: Audience) {
     let may_be_legacy = |call: &ToolCall| audience == Audience::Transcript || call.id.is_none();
     let mut list = Vec::new();

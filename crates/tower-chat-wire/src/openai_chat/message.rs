@@ -123,7 +123,8 @@ fn reasoning(field: &str, text: String) -> Part {
 }
 
 /// Writes the parts of a message besides its tool results. Returns `None` for a tool message, and
-/// for a message without any other parts.
+/// for a message of whose parts the wire can express none. For [`Audience::Model`], also returns
+/// `None` for an assistant message without content and calls.
 fn render_body(message: &Message, audience: Audience) -> Option<Fields> {
     if message.role == Role::Tool {
         return None;

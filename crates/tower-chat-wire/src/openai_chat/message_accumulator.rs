@@ -145,7 +145,8 @@ impl MessageAccumulator {
 
 /// Returns whether a field describes the deltas of a stream, and not the message. An example is
 /// `channel`, which Groq sends for gpt-oss. Returns `true` for a string, a number or a boolean, if
-/// the field is not known from whole answers. Objects and lists always belong to the message.
+/// the field is not known from whole answers. Objects, lists and `null` always belong to the
+/// message.
 fn is_of_pieces(name: &str, value: &RawJson) -> bool {
     let is_scalar = !value.get().starts_with(['{', '[', 'n']);
     let is_known = OF_MESSAGES.contains(&name)
@@ -311,8 +312,8 @@ struct Piece<'a> {
 }
 
 impl Call {
-    /// Returns whether a delta with a name begins a new call, although it has the same index as
-    /// this call, and the same id or no id.
+    /// Returns whether a delta with a name begins a new call, although the delta has the same index
+    /// as this call, and does not have another id.
     ///
     /// A delta without an id begins a new call if its name differs from the name of this call, or
     /// if it has arguments and the arguments of this call are already complete. A delta that only

@@ -12,8 +12,9 @@ use crate::{
 };
 
 /// Reads the call of an item. If the arguments are not a string, their JSON text becomes the
-/// arguments of the call. If they are missing, the arguments of the call are empty. In both cases,
-/// the field is `null` in the native item, so that [`render`] writes the same form again.
+/// arguments of the call. If the field with the arguments is missing, the arguments of the call are
+/// empty. In both cases, this field is `null` in the native item, so that [`render`] writes the
+/// same form again.
 pub(super) fn parse(mut fields: Fields, kind: &CallKind) -> Result<ToolCall, WireError> {
     let provider_executed = kind.runs_at_provider(&fields);
     let name = match kind.tool {

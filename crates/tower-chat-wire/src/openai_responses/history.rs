@@ -59,8 +59,10 @@ impl HistoryLocation {
         Some(HistoryOwner::Service(id))
     }
 
-    /// Returns the service id while a response is in progress. The next request cannot continue a
-    /// response in progress, so this is the id of the previous response, if any.
+    /// Returns the service id while a response is in progress. If the request continued another
+    /// response, this is the id of that other response, because the next request cannot continue a
+    /// response in progress. In all other cases, the service id is the same as [after](Self::after)
+    /// the response.
     pub(super) fn before(&self, response: &Object) -> Option<HistoryOwner> {
         match self {
             Self::AfterResponse(id) => Some(HistoryOwner::Service(id.clone())),

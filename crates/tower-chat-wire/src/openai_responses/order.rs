@@ -6,9 +6,9 @@ use super::item::{Item, ItemKind};
 use crate::fields::{Fields, raw};
 
 /// Puts the items into the order that services require. If there are messages between a call and
-/// its output, moves the output before these messages. Omits reasoning without a later item of the
-/// model in the same turn. Removes the id of reasoning if the next item is other reasoning, or a
-/// message of the model without an id.
+/// its output, moves the output before these messages. Omits reasoning that no message or call of
+/// the model follows before the next output of a call or message of another role. Removes the id of
+/// reasoning if the next item is other reasoning, or a message of the model without an id.
 pub(super) fn in_order(items: Vec<Item>) -> Vec<Item> {
     without_broken_links(without_lone_reasoning(with_outputs_at_calls(items)))
 }
@@ -112,8 +112,8 @@ fn reasoning_before(items: &[Item]) -> Vec<usize> {
     before.collect()
 }
 
-/// Omits reasoning, unless a message or a call of the model, or another of its output items,
-/// follows in the same turn.
+/// Omits reasoning, unless a message or another output of the model follows before the next output
+/// of a call or message of another role.
 fn without_lone_reasoning(items: Vec<Item>) -> Vec<Item> {
     let mut is_followed = false;
     let mut kept: Vec<Item> = Vec::with_capacity(items.len());

@@ -162,8 +162,9 @@ impl Reading {
         Ok(())
     }
 
-    /// Adds a message item. The item is added to the last message if both belong to the same answer
-    /// of the model, and becomes a new message otherwise.
+    /// Adds a message item. An item of the model is added to the last message, if this is an
+    /// assistant message and the writer will write the item as a separate item. Any other item
+    /// becomes a new message.
     fn message(&mut self, mut fields: Fields) -> Result<(), WireError> {
         let role = fields.text("role").ok_or(WireError::Field {
             what: "an item without a type",
@@ -204,10 +205,10 @@ impl Reading {
         Ok(())
     }
 
-    /// Adds an item of an unknown type as a native part. An item with a role is added to a message
-    /// of this role. If an item has no role, an approval becomes a user message, and an output is
-    /// added to a tool message unless the last message is an assistant message. Any other item
-    /// without a role is added to an assistant message.
+    /// Adds an item of an unknown type as a native part. An item with a role other than assistant
+    /// or tool becomes a message of this role. Otherwise, an approval becomes a user message, and
+    /// an output is added to a tool message unless the last message is an assistant message. Any
+    /// other item is added to an assistant message.
     fn unknown(&mut self, item: RawJson, fields: &Fields, kind: &str) {
         let role = fields.get("role").and_then(|role| role.parse().ok());
         let is_answer = kind.ends_with("_output") && self.last(Role::Assistant).is_none();

@@ -67,7 +67,7 @@ impl Error for UnsupportedMedia {
 ///
 /// # Errors
 ///
-/// [`UnsupportedMedia`], which describes the first media that the service does not accept.
+/// [`UnsupportedMedia`], for the first media that the service does not accept.
 ///
 /// ```
 /// use tower_chat_core::{ChatRequest, Media, MediaSource, Message, Part, Role};

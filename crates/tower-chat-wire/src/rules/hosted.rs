@@ -1,4 +1,5 @@
-//! Finds provider-executed calls without results. Such calls remain when an answer is cut off.
+//! Finds [provider-executed](tower_chat_core::ToolCall::provider_executed) calls without results.
+//! Such calls remain when an answer is cut off.
 
 use std::collections::HashSet;
 

@@ -25,7 +25,8 @@ pub(super) struct CallIds {
     /// The sent ids that no later call may have. Depending on the rule, these are the ids of the
     /// current round or of the whole conversation.
     taken: HashSet<String>,
-    /// For each id that several calls have: the number that is appended to the id of the next call.
+    /// For each id that several calls have: the number that is appended to the id of the next call
+    /// with this id.
     next_number: HashMap<String, usize>,
     /// The number of calls that were assigned an id, in the current round or in the whole
     /// conversation, depending on the rule.

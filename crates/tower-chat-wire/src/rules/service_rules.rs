@@ -35,7 +35,7 @@ pub struct ServiceRules {
     pub tool_media: MediaRule,
     /// The rule for media in user messages.
     pub user_media: MediaRule,
-    /// Whether assistant messages may contain media.
+    /// Whether assistant and system messages may contain media.
     pub assistant_media: bool,
     /// The rule for the results of tools that failed.
     pub error_results: ResultRule,
@@ -55,9 +55,9 @@ pub struct ServiceRules {
     pub hosted_ids: &'static [(&'static str, &'static str)],
     /// The keywords that the service refuses at the top level of a tool's schema.
     pub refused_in_schemas: &'static [&'static str],
-    /// Whether a request with calls in its history must define tools.
+    /// Whether a request whose history contains calls or results must define tools.
     pub definitions_with_calls: bool,
-    /// The rule for an answer without text and without calls.
+    /// The rule for an answer without content, such as an answer that contains only reasoning.
     pub empty_assistant: EmptyRule,
     /// Whether the first message after the system messages must be a user message.
     pub user_first: bool,
@@ -320,7 +320,7 @@ impl ListRule {
     }
 }
 
-/// The rule for an answer without text and without calls.
+/// The rule for an answer without content, such as an answer that contains only reasoning.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum EmptyRule {

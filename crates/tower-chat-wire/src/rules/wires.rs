@@ -79,8 +79,9 @@ pub(super) const ATTACHMENTS_AFTER_RESULTS: MediaRule =
 
 impl ServiceRules {
     /// Returns the rules of an unknown service with this wire. Only native items with this issuer
-    /// or without an issuer are sent to the service. Names and ids consist of 1 to 64 ASCII
-    /// letters, digits, `_` and `-`. Nothing is added to a request.
+    /// or without an issuer are sent to the service. The other rules are the rules that all
+    /// services with this wire have in common. On Chat Completions, for example, names and ids
+    /// consist of 1 to 64 ASCII letters, digits, `_` and `-`, and no message is added to a request.
     pub fn unknown(wire: BodyWire, issuer: &str) -> Self {
         let rules = Self {
             wire,

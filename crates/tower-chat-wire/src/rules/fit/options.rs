@@ -1,4 +1,5 @@
-//! Changes the tool definitions and the tool choice of a request.
+//! Changes the options of a request: the tool definitions, the tool choice, and the options that
+//! enable thinking.
 
 use serde_json::{Value, json};
 use tower_chat_core::{Change, ChangeKind, ChatOptions, ToolChoice, ToolDefinition};

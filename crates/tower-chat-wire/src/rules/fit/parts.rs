@@ -191,8 +191,8 @@ pub(super) fn add_text_beside(fitted_parts: &mut FittedParts) {
 }
 
 /// Joins all texts among the parts into one text without a native item, at the position of the
-/// first text. The joined text has no native item, because the content is sent as a list if a text
-/// has one. Returns `false` and changes nothing if there are no texts, or only one text without a
+/// first text. The joined text has no native item, because a text with a native item would be sent
+/// as a list. Returns `false` and changes nothing if there are no texts, or only one text without a
 /// native item of the wire.
 ///
 /// The texts of an answer are joined without a separator, because citations can divide one sentence
