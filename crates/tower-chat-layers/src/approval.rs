@@ -13,9 +13,10 @@ use crate::replay::ended_by;
 /// requests replace all calls except those whose results the response contains. Otherwise, the
 /// messages are returned unchanged.
 ///
-/// All calls of the response wait, because their results are sent together. The requests for calls
-/// that need no approval are not `required`. The id of a request is generated from the id of its
-/// message, and is therefore unique in the conversation. Approval requests that the messages
+/// All calls of the response wait for the decision, because the results of all calls are sent
+/// together. In a request for a call that needs no approval,
+/// [`required`](ApprovalRequest::required) is `false`. The id of a request is generated from the id
+/// of its message, and is therefore unique in the conversation. Approval requests that the messages
 /// already contain are not changed.
 pub(crate) fn request_approvals_of(
     messages: Vec<Arc<Message>>,
@@ -28,7 +29,7 @@ pub(crate) fn request_approvals_of(
 }
 
 /// Like [`request_approvals_of`], but does not replace calls that the caller executes. `is_callers`
-/// returns whether the caller executes the tool with a name.
+/// receives the name of a tool, and returns whether the caller executes this tool.
 pub(crate) fn request_pending(
     messages: Vec<Arc<Message>>,
     needs_approval: impl Fn(&str) -> bool,
@@ -86,9 +87,9 @@ pub(crate) fn decisions_by_request<'m>(
 }
 
 /// Returns the result of an approved call, if the model has not answered since the result. The run
-/// that executed the call is then incomplete. Returns `None` if this run was stopped, because a
-/// stopped run is complete. `call` is the position of the call, if the message of the call has an
-/// id. `messages` are in reverse order.
+/// that executed the call is then incomplete. Returns `None` if the run that executed the call was
+/// stopped, because a stopped run is complete. `call` is the position of the call, if the message
+/// of the call has an id. `messages` are in reverse order.
 pub(crate) fn trailing_result_of<'m>(
     messages: impl Iterator<Item = &'m Arc<Message>>,
     call: Option<CallPosition>,

@@ -14,8 +14,9 @@ use crate::{
 
 /// The error of a persistence layer.
 ///
-/// Layers return this error as a [`BoxError`](tower_chat_core::BoxError), from which `downcast_ref`
-/// returns it. If the model answered before the error occurred, the error contains the answer.
+/// Layers return this error as a [`BoxError`](tower_chat_core::BoxError). `downcast_ref` of the
+/// `BoxError` returns the `PersistenceError`. If the model answered before the error occurred, the
+/// error contains the answer.
 ///
 /// ```
 /// use tower_chat::{BoxError, PersistenceError};
@@ -109,7 +110,8 @@ pub enum PersistenceError {
         /// The error with which the service refused the request.
         source: BoxError,
     },
-    /// The mode needs a layer that is not in the stack.
+    /// The mode needs `PerServiceCallPersistence` below the tool loop, and the stack does not
+    /// contain this layer.
     PersisterMissing {
         /// The conversation.
         key: ConversationKey,
@@ -125,8 +127,8 @@ pub enum PersistenceError {
         tool: String,
         /// The id of the call, as the model receives it.
         call_id: String,
-        /// The reason for which the call is not stored: the hook forgot the call, or failed with a
-        /// failure.
+        /// The reason for which the call is not stored: the hook returned
+        /// [`Retention::Forget`](crate::tool::Retention::Forget), or the hook failed.
         reason: String,
         /// The answer of the service, with the original calls instead of approval requests.
         answer: Box<Answer>,

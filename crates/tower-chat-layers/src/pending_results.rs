@@ -98,8 +98,8 @@ pub(crate) async fn completed_from_record(
     }
     let completes_all = policy == DanglingCalls::FromRecord;
     let mut completed = Messages::new();
-    // The results are added after the last message of the answer, because a result between its
-    // messages would end the round.
+    // The results are added after the last message of the answer, because a result between the
+    // messages of the answer would divide the answer into two rounds.
     let mut results: Vec<ToolResult> = Vec::new();
     let mut before: Option<&Arc<Message>> = None;
     for message in history.messages.iter() {

@@ -33,16 +33,16 @@ pub trait ClientCodec: Send + Sync + 'static {
     /// The response type of the client.
     type Response;
 
-    /// Encodes a `ChatRequest` as a request of the wrapped client. The messages contain the history
-    /// and the new messages, and every call has a result. The [options](ChatRequest::options)
-    /// contain the instructions and the tools. The codec must encode the tools, because a model
-    /// calls only the tools that it receives. The guide's chapter about providers contains a codec
-    /// with all of these fields.
+    /// Encodes a `ChatRequest` as a request of the wrapped client. The messages of the request are
+    /// the history and the new messages, and every call has a result. The
+    /// [options](ChatRequest::options) contain the instructions and the tools. The codec must
+    /// encode the tools, because a model calls only the tools that it receives. The guide's chapter
+    /// about providers contains a codec with all of these fields.
     ///
     /// # Errors
     ///
-    /// Returns an error if the client's request type cannot represent a part of the request. A
-    /// codec that omits such a part without an error loses it in every call.
+    /// Returns an error if the client's request type cannot represent a part of the request. If the
+    /// codec omits such a part without an error, the client never receives this part.
     fn encode(&self, request: ChatRequest) -> Result<Self::Request, BoxError>;
 
     /// Decodes a response of the wrapped client. The future may wait for the body of the response.
@@ -69,8 +69,8 @@ pub trait ServerCodec: Send + Sync + 'static {
     /// Returns an error if the request is not valid for the stack.
     fn decode(&self, request: Self::Request) -> Result<ChatRequest, BoxError>;
 
-    /// Encodes a response for the outer caller. If the caller's type is not streamed, the codec
-    /// [collects](ChatResponse::collect) the response first.
+    /// Encodes a response for the outer caller. If the response type of the callers is not a
+    /// stream, the codec must first [collect](ChatResponse::collect) the response.
     fn encode(
         &self,
         response: ChatResponse,

@@ -11,7 +11,8 @@ use super::Adapt;
 ///
 /// Like every model client, the created service refuses a request with the sentinel
 /// [`HistoryOwner::Local`](tower_chat_core::HistoryOwner::Local), because such a request does not
-/// contain the history. The layers of the wrapped client are below the created service.
+/// contain the history. Layers between the created service and the wrapped client receive requests
+/// of the client's own type.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

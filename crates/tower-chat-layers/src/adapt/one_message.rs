@@ -9,11 +9,11 @@ use tower_chat_core::{
 
 /// Returns an answer as one message, for callers that expect one message of the model.
 ///
-/// The returned message is the last message of the model, with another text and other calls. The
-/// text consists of the texts of all messages of the model in the run, separated by blank lines.
-/// The calls are the calls of all messages of the last answer, except calls with a result and calls
-/// that wait for approval. Each call has the id by which its result must refer to the call, which
-/// is generated if the model set no id.
+/// The returned message is a copy of the model's last message, in which the text and the calls are
+/// replaced. The new text consists of the texts of all messages of the model in the run, separated
+/// by blank lines. The new calls are the calls of all messages of the last answer, except calls
+/// with a result and calls that wait for approval. The result of a call must refer to the id that
+/// the call has in the returned message. This id is generated if the model set no id.
 ///
 /// ```
 /// use tower_chat::{adapt::as_one_message, *};
@@ -69,7 +69,8 @@ fn is_pending(call: &ToolCall) -> bool {
 }
 
 /// Returns the parts of a message of the last answer, except the calls that have a result or wait
-/// for approval. Each remaining call has the id by which its result must refer to the call.
+/// for approval. In each returned call, the id is the one to which the result of the call must
+/// refer.
 fn open_parts<'l>(
     message: &Message,
     logged: &mut impl Iterator<Item = &'l LoggedCall>,

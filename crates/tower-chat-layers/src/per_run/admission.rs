@@ -23,7 +23,7 @@ pub(super) struct Admitted {
     pub(super) branch: Option<ConversationKey>,
 }
 
-/// The guard of a run until its end, and the branch and the recovered run that its answer reports.
+/// The guard that a run holds until its end, and the values that the run reports in its answer.
 pub(super) struct RunAdmission {
     pub(super) _turn: RunUnderWay,
     /// The branch of the conversation in which the run executes. `None` if the run executes in the
@@ -104,7 +104,7 @@ fn busy_with(
 impl BlockingOpenRun {
     /// Returns the open run that must be resumed or closed before this run may begin. Returns
     /// `None` if the conversation has no open run, or if this run is the open run and its mode is
-    /// journaled, because it then continues from its own staged messages.
+    /// journaled, because this run then continues from its own staged messages.
     ///
     /// # Errors
     ///
@@ -117,9 +117,8 @@ impl BlockingOpenRun {
         mode: PersistenceMode,
     ) -> Result<Option<Self>, PersistenceError> {
         let Some(open) = &head.open_run else { return Ok(None) };
-        // An open run of this process is not active any more, because only one run of a
-        // conversation is active in a process. Only another process may still be working on the
-        // open run.
+        // In this process, the run that begins now is the only active run of the conversation.
+        // Therefore only another process may still be working on the open run.
         if let Some(held) = settings.held_elsewhere(key, open) {
             return Err(held);
         }
@@ -156,8 +155,9 @@ pub(super) fn resuming(request: &ChatRequest, key: &ConversationKey, run: RunId)
     resuming
 }
 
-/// Removes the options for an answer in the background. Such an answer is stored at the end of its
-/// run, but the messages of a resumed run are staged.
+/// Removes the options for an answer in the background. A resumed run cannot use them, because its
+/// messages are staged, and the messages of a run with an answer in the background are stored at
+/// the end of the run.
 pub(super) fn to_foreground(request: &mut ChatRequest) {
     if request.options.is_background() {
         let options = Arc::make_mut(&mut request.options);

@@ -20,11 +20,10 @@ use crate::{
 ///
 /// - **per run**: buffers the messages that the run adds. When the answer is complete, appends all
 ///   messages in one write, except results of tools after the last answer. A run that fails, is
-///   cancelled or is dropped does not change the store.
-///   The layer puts the history before the input. If
-///   [`PerServiceCallPersistence`](crate::PerServiceCallPersistence) or the tool loop of this crate
-///   is below, it replaces these messages by the history and the messages of the run in each
-///   service call.
+///   cancelled or is dropped does not change the store. The layer puts the history before the
+///   input. If [`PerServiceCallPersistence`](crate::PerServiceCallPersistence) or the tool loop of
+///   this crate is below, that layer replaces these messages by the history and the messages of the
+///   run in each service call.
 /// - **per service call**: [`PerServiceCallPersistence`](crate::PerServiceCallPersistence) below
 ///   the tool loop puts the history before the messages of each service call, and stores each
 ///   answer. `PerRunPersistence` checks that `PerServiceCallPersistence` exists.

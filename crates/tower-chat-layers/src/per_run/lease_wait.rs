@@ -9,7 +9,7 @@ use crate::{ConcurrentRuns, PersistenceError, recovery::ResumesRun, run::Setting
 
 /// The maximum time for which a run waits for leases of other processes.
 pub(super) struct LeaseWaiting {
-    /// The maximum of all waiting times together. `None` if the run does not wait.
+    /// The maximum total waiting time. `None` if the run does not wait.
     limit: Option<Duration>,
     /// The time of the first wait plus `limit`. `None` before the first wait.
     deadline: Option<Instant>,

@@ -142,8 +142,9 @@ fn lacks_persister(below: &LayersBelow) -> bool {
     below.holds(LayerKind::ToolLoop) && !below.holds(LayerKind::PerServiceCallPersistence)
 }
 
-/// Waits for a resource that another run releases at its end. Releases this run's permit of the service
-/// during the wait, because the other run may need that permit.
+/// Waits for a resource that another run releases at its end. Before the wait, replaces the ready
+/// service by a clone. The drop of the ready service releases its permit, for example the permit of
+/// a concurrency limit, because the other run may need that permit.
 pub(super) async fn giving_way<S, T>(
     service: &mut S,
     mut waited_for: Pin<&mut impl Future<Output = Result<T, PersistenceError>>>,
@@ -291,8 +292,7 @@ where
         opened.report(&mut answer);
         return Ok(Beginning::Stored(answer));
     }
-    // If a run was committed before it was complete, a request with messages of its own may still
-    // continue the run.
+    // If the run was committed before it was complete, this request may still continue the run.
     let is_gone = opened.admission.is_none() || !run.log().has_stored();
     if request.extensions.get::<ResumesRun>().is_some() && !run.log().is_resumed() && is_gone {
         let (key, run) = (run.key().clone(), run.id());
@@ -350,7 +350,7 @@ struct RunEnding {
 struct Opened {
     run: Run,
     admission: Option<RunAdmission>,
-    /// The cause that the drop reports.
+    /// The reason for the end of the attempt, which the drop of this value reports.
     cause: LeaveCause,
 }
 

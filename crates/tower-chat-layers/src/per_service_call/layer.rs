@@ -73,8 +73,8 @@ impl PerServiceCallPersistence {
     }
 
     /// Sets the registered tools, which apply if no `PerRunPersistence` is above this layer. A
-    /// replay policy that drops calls of unregistered tools needs them. Under a tool loop of
-    /// another crate, the layer also calls the hooks of these tools. Under a
+    /// replay policy that drops calls of unregistered tools needs the registered tools. Under a
+    /// tool loop of another crate, the layer also calls the hooks of these tools. Under a
     /// [`ToolLoopLayer`](crate::ToolLoopLayer), the layer calls the hooks of the loop's tools.
     #[must_use]
     pub fn tools(mut self, tools: impl ToolSource) -> Self {

@@ -15,8 +15,8 @@ pub(super) struct AnsweredCalls {
     replay: Option<Replay>,
     /// The number of messages of the write that were paired or skipped.
     pushed: usize,
-    /// For each of the last paired messages that was not queried yet, the calls to which its
-    /// results belong.
+    /// The calls to which the results belong, one entry for each paired message for which
+    /// [`by_message_at`](Self::by_message_at) was not called yet.
     found: VecDeque<Vec<Option<AskedCall>>>,
 }
 

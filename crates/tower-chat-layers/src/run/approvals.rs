@@ -42,7 +42,8 @@ impl Run {
 ///
 /// # Errors
 ///
-/// Returns [`PersistenceError::PendingCallNotKept`], with the answer that `unasked` returns.
+/// Returns [`PersistenceError::PendingCallNotKept`] if a hook does not allow a call to be stored.
+/// The error contains the answer that `unasked` returns.
 pub(crate) fn keep_pending_calls(
     run: &Run,
     messages: &[Arc<Message>],

@@ -1,4 +1,6 @@
-//! Stores the claims and outcomes of approved calls of earlier runs whose tools this run executes.
+//! Stores the claims and the outcomes of calls that an earlier run made, that were approved, and
+//! whose tools this run executes. A [`Claim`] is the durable mark that an attempt starts an
+//! approved call.
 
 use std::{
     sync::{Arc, Weak},
@@ -18,9 +20,9 @@ use super::{
 };
 use crate::{StoreFailure, tool::CallOfRun};
 
-/// Submits the outcomes of approved calls that are not stored yet. Otherwise, another attempt would
-/// treat the outcomes of these calls as unknown. Does nothing for a journaled run, whose outcomes
-/// are staged.
+/// Submits those outcomes of approved calls that are not stored yet. Otherwise, another attempt
+/// would treat the outcomes of these calls as unknown. Does nothing for a journaled run, whose
+/// outcomes are staged.
 pub(crate) fn submit_unstored_outcomes(run: &Run) {
     let mut log = run.log();
     let unstored = std::mem::take(&mut log.approved_calls.unstored);
@@ -37,9 +39,9 @@ pub(crate) fn submit_unstored_outcomes(run: &Run) {
 }
 
 /// Withdraws the claims of calls whose tools were not started, so that these calls can be approved
-/// again. Ends the lease of the other claims without an outcome, because their tools were dropped
-/// while they were running. Submits the write without waiting for its outcome, because the caller
-/// may have disconnected.
+/// again. Ends the lease of each other claim whose call has no outcome, because the tool of this
+/// call was dropped while it was running. Submits the write without waiting for its outcome,
+/// because the caller may have disconnected.
 pub(crate) fn withdraw_claims(run: &Run) {
     let mut log = run.log();
     let claimed = std::mem::take(&mut log.approved_calls.claimed);
@@ -91,9 +93,9 @@ fn write_of_claims(run: &Run, log: &RunLog, revision: Revision, claims: Vec<Clai
     if claims.is_empty() { write } else { write.with_claims(claims) }
 }
 
-/// Returns how long a claim lasts after its last renewal. Zero, which means that the claim does not
-/// expire, for a journaled run, because its lease covers the whole conversation. Also zero if no
-/// other process can access the store.
+/// Returns the time for which a claim lasts after its last renewal. Returns zero if claims do not
+/// expire: in a journaled run, because the lease of the run covers the whole conversation, and if
+/// no other process can access the store.
 pub(super) fn claim_lease(run: &Run, log: &RunLog) -> Duration {
     match log.journal.as_deref().is_some()
         || run.store().is_none_or(|it| it.handle().is_exclusive())

@@ -163,7 +163,8 @@ fn rounds_in<'m>(messages: impl IntoIterator<Item = &'m Arc<Message>>) -> usize 
     rounds.count
 }
 
-/// Returns a call that the client executes, and whether it waits for approval.
+/// Returns the call in a part, and whether the call waits for approval. Returns `None` if the part
+/// contains no call, or a call that the provider has executed.
 pub(super) fn asked_call(part: &Part) -> Option<(&ToolCall, bool)> {
     match part {
         Part::ToolCall(call) if !call.provider_executed => Some((call, false)),

@@ -1,4 +1,4 @@
-//! The service calls of a run. Stores the outcome of the most recent call, because a retry layer
+//! The service calls of a run. The outcome of the most recent call is cached, because a retry layer
 //! may repeat this call.
 
 use std::sync::Arc;

@@ -225,7 +225,7 @@ impl RunLog {
 
     /// Returns the position of the call that the stored result must contain, or `None` if the
     /// result needs no position. For example, the result needs the position if some calls of the
-    /// same message are not stored, because call ids and the order then do not identify the call.
+    /// call's message are not stored, because call ids and the order then do not identify the call.
     fn stored_name(
         &self,
         asked: &AskedCall,

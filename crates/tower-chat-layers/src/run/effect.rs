@@ -17,11 +17,11 @@ use crate::tool::{CallOfRun, ToolOutcome};
 pub(super) enum Effect {
     Nothing,
     Write(Box<RunWrite>),
-    /// Adds the messages of an answered service call to the run log. The write at the end of the run
-    /// stores them.
+    /// Adds the messages of an answered service call to the run log, from which the write at the
+    /// end of the run stores these messages.
     Hold(HeldCall),
-    /// Leaves the run open for a later attempt. Writes only the lease, which then ends as this
-    /// value says.
+    /// Leaves the run open for a later attempt. The write changes only the end of the lease, to
+    /// this value.
     Leave(LeaseEnd),
 }
 
@@ -60,9 +60,9 @@ pub(super) struct RunWrite {
     /// Whether messages and rows already have their stored form. In this case, the store sets the
     /// ids of the messages.
     pub(super) is_as_stored: bool,
-    /// Whether this write must be submitted again together with the next write. This is needed
-    /// because the run continues even if the store has refused this write: the run does not await
-    /// the outcome, or only logs a failure.
+    /// Whether this write must be submitted again together with the next write. The run does not
+    /// await the outcome of such a write, or only logs a failure, and therefore continues even if
+    /// the store has refused the write.
     pub(super) is_unsettled: bool,
 }
 

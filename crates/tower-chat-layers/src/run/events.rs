@@ -216,8 +216,8 @@ fn unanswered(
 }
 
 /// *The service reports in the middle of a run that it stores the history, or no longer does.*
-/// Stores the results among the inputs in the record, because their tools have run. No message of
-/// the service call is stored.
+/// Stores those inputs that are results of tools in the record, because the tools have run. No
+/// message of the service call is stored.
 fn answer_refused(
     log: &RunLog,
     policy: &PersistencePolicy,
@@ -417,8 +417,8 @@ fn found_complete(
 }
 
 /// *An approval is answered that has its result already*, *an approved call's arguments were
-/// changed by a hook*. Discards the staged messages if they contain no answer of the model.
-/// Otherwise, each later request would resume the open run first, and would be refused again.
+/// changed by a hook*. Discards the staged messages if they contain no answer of the model. If the
+/// run remained open, each later request would first resume it, and would be refused again.
 fn input_refused(log: &RunLog) -> Option<RunWrite> {
     let journal = log.journal.as_deref().filter(|journal| journal.is_open())?;
     if log.conversation.has_answers() {

@@ -15,11 +15,12 @@ use tower_chat_core::{
 ///
 /// A layer that sends the request of a run again inserts the extension, unless it knows that no
 /// earlier attempt is in progress. The first write of the attempt gives its conversation a new
-/// incarnation, as in journaled mode. If the attempt is stopped before its first write, the attempt
-/// makes such a write even if it has no messages to store. After the first write of any attempt,
-/// the store refuses the writes of the other attempts with a conflict. Without the extension, both
-/// attempts assign the same ids to their messages, and the store may treat a write of one attempt
-/// as a repetition of a write of the other attempt.
+/// [incarnation](tower_chat_core::store::Revision::incarnation), as in journaled mode. If the
+/// attempt is stopped before its first write, the attempt makes such a write even if it has no
+/// messages to store. After the first write of any attempt, the store refuses the writes of the
+/// other attempts with a conflict. Without the extension, both attempts assign the same ids to
+/// their messages, and the store may treat a write of one attempt as a repetition of a write of the
+/// other attempt.
 ///
 /// The extension has no effect in journaled mode, where the store fences each attempt. It also has
 /// no effect if the store lacks the capability [`Journal`](tower_chat_core::store::Journal).

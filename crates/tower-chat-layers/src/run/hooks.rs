@@ -21,8 +21,8 @@ pub(super) const HOOKED_CALLS: &str = "hooked_calls";
 ///
 /// The set of tools may change during a run. Each call uses the hook of the tool that was
 /// registered when the call was planned, until the result of the call is stored. If a tool is
-/// unregistered, the run continues to call its hook for calls of its name until another tool of
-/// this name is registered.
+/// unregistered, the run continues to use the hook of this tool for later calls of the same name,
+/// until another tool of this name is registered.
 #[derive(Default)]
 pub(super) struct Hooks {
     /// The source of the tools, until a tool loop sets its tools.

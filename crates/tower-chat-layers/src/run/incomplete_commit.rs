@@ -43,8 +43,8 @@ pub(crate) fn incomplete_commit<'a>(
     let (missing, mut rows) = missing_results(tools, sequence, id_of);
     rows.extend(of_prior_calls.rows);
     // The model is called only after all decided calls of earlier runs have results. If such
-    // results are added here, `missing` is therefore empty, and the rows of `of_prior_calls` refer
-    // to the correct sequence numbers.
+    // results are added here, this run has not called the model. Therefore `missing` is empty, and
+    // the rows of `of_prior_calls` refer to the correct sequence numbers.
     let missing = missing.into_iter().map(Arc::new);
     let partial = partial_text.map(|text| Arc::new(partial_message(text)));
     let messages = missing.chain(of_prior_calls.messages).chain(partial).collect();

@@ -1,11 +1,11 @@
-//! Drops the messages that a run has loaded on a blocking thread of the runtime.
+//! Moves the drop of a run's loaded messages to a blocking thread of the runtime.
 
 use tokio::runtime::Handle;
 use tower_chat_core::{Messages, store::History};
 
-/// The number of messages from which on a blocking thread drops the messages. Dropping one message
-/// takes up to a microsecond, so dropping many messages would delay the caller and the worker
-/// threads of the runtime.
+/// The minimum number of messages that a blocking thread drops. Dropping one message takes up to a
+/// microsecond, so dropping many messages would delay the caller and the worker threads of the
+/// runtime.
 const DROP_ON_THREAD_FROM: usize = 500;
 
 /// References to the messages that a run has loaded. If these are the last references, a blocking
@@ -15,8 +15,8 @@ pub(super) struct Loaded(Messages);
 
 impl Loaded {
     /// Returns references to the messages of a history. Returns an empty value if the history has
-    /// only a few messages, or if the store itself has references to the messages, because the end
-    /// of the run then does not drop them.
+    /// only a few messages, or if the store itself has references to the messages, because the
+    /// messages are then not dropped together with these references.
     pub(super) fn of(history: &History) -> Self {
         let stays = history.messages.len() < DROP_ON_THREAD_FROM || history.memo().is_shared();
         Self(if stays { Messages::new() } else { history.messages.clone() })

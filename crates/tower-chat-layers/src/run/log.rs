@@ -53,7 +53,7 @@ pub(crate) struct RunLog {
     /// Writes after which the run has continued even if the store has refused them. These writes
     /// are submitted again together with the next write.
     pub(super) unsettled: Vec<Write>,
-    /// The refusal marks for content of messages that services have refused.
+    /// The [refusal marks](tower_chat_core::RefusalMark) for content that services have refused.
     pub(super) refused: RefusedSoFar,
     /// Whether a submitted write marks the run as complete.
     pub(super) is_end_stored: bool,

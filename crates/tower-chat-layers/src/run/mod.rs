@@ -1,11 +1,11 @@
 //! The run: the only writer of the messages that a request adds to its conversation.
 //!
 //! `PerRunPersistence` begins a [`Run`] and puts it in the request's extensions. The tool loop and
-//! `PerServiceCallPersistence` read it from there. A run contains the loaded history, the messages
-//! that the run has added, and the revision that the next write expects. The history is therefore
-//! loaded only once per run. If no layer above the tool loop has begun a run, the tool loop creates
-//! a run without a store. Events of this run have no effect until `PerServiceCallPersistence`
-//! begins the run.
+//! `PerServiceCallPersistence` read the run from the extensions. A run contains the loaded history,
+//! the messages that the run has added, and the revision that the next write expects. The history
+//! is therefore loaded only once per run. If no layer above the tool loop has begun a run, the tool
+//! loop creates a run without a store. Events of this run have no effect until
+//! `PerServiceCallPersistence` begins the run.
 
 mod activity;
 mod answered_calls;

@@ -118,8 +118,9 @@ impl<'r> From<&'r ToolInvocation> for Recorded<'r> {
     }
 }
 
-/// The recorded state, when the run began, of those calls that wait for approval and that were
-/// started, have a result, or were closed.
+/// The recorded state, when the run began, of calls that wait for approval in the history. Contains
+/// a call only if its tool was started, its row contains a result, or its row is closed. A row is
+/// closed if [`ToolStatus::is_open`] returns `false` for its status.
 #[derive(Debug, Default)]
 pub(super) struct PriorAttempts {
     pub(super) starts: HashMap<SequencePosition, SystemTime>,
@@ -152,7 +153,8 @@ impl PriorAttempts {
     }
 }
 
-/// Whether a call that waits for approval still waits for a decision.
+/// Whether a call still waits for a decision, if the history contains its approval request without
+/// a result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiting {
     /// The call still waits for a decision.

@@ -28,9 +28,9 @@ impl RefusedSoFar {
         }
     }
 
-    /// Returns a message without parts whose metadata contains the marks that are not stored yet.
-    /// `None` if all marks are stored. Needed for a write without another message. Replays remove
-    /// this message.
+    /// Returns a message that has no parts, and whose metadata contains the marks that are not
+    /// stored yet. Returns `None` if all marks are stored. A write that has no other message stores
+    /// this message. Replays remove the message.
     pub(super) fn as_message(&mut self) -> Option<Message> {
         let mut message = Arc::new(Message::new(Role::Tool, Vec::new()));
         self.store_in(&mut message);

@@ -30,9 +30,9 @@ use crate::{
     tool::{CallOfRun, PendingCall},
 };
 
-/// A service call in flight. If the service answers, the inputs and the answer are stored at once,
-/// or at the end of the run in per-run mode. If the call fails or is dropped, the policy decides
-/// whether its inputs are stored.
+/// A service call in flight. If the service answers, one write stores the inputs and the answer. In
+/// per-run mode, the write at the end of the run stores the inputs and the answer. If the call
+/// fails or is dropped, the policy decides whether its inputs are stored.
 pub(crate) struct OpenCall {
     run: Run,
     ordinal: Option<u32>,
@@ -193,8 +193,8 @@ impl OpenCall {
         );
         answer.messages = match run.write_point() {
             WritePoint::EachCall => self.with_approval_requests(unasked.clone()),
-            // The tool loop replaces the calls itself in this mode, because it receives messages
-            // before the end of the answer.
+            // If the run is stored at its end, the tool loop replaces the calls itself, because the
+            // loop receives messages before the end of the answer.
             WritePoint::End => unasked.clone(),
         };
         if let Err(refused) = log.call_records.keep_pending_calls(&answer.messages) {

@@ -90,8 +90,9 @@ fn adopt_service_id(run: &Run, log: &RunLog, answer: &Answer) -> Result<Adopted,
                     answer: answer(),
                 });
             }
-            // The commit of a journaled run adds the messages that were staged before this answer to
-            // the history. Without the later messages, the history would contain a part of the run.
+            // The commit of a journaled run adds the messages that were staged before this answer
+            // to the history. Without the later messages, the history would contain only a part of
+            // the run.
             let recording = match log.journal {
                 Some(_) => Recording::RecordOnly,
                 None => Recording::of_service_kept(policy),

@@ -132,8 +132,9 @@ fn unsubmitted(
         return Ok(NewOfCall::Unknown);
     }
     let observed = match log.observe_call(run.conversation(), request) {
-        // The messages cannot be compared. They are not held, because the loop may return all
-        // rounds of the run in its answer.
+        // The messages do not match the messages of earlier service calls. The run no longer holds
+        // messages of service calls, because the loop may return all rounds of the run in its
+        // answer.
         Err(_) if log.mode == PersistenceMode::PerRun => {
             log.held.is_broken = true;
             return Ok(NewOfCall::Unknown);

@@ -124,9 +124,10 @@ impl Run {
     }
 }
 
-/// Stores what a run has not stored yet, after its answer is complete. An earlier attempt has added
-/// the first `before` messages of the answer. In per-service-call mode, only results at the end of
-/// the run remain to be stored, in the record. A failure of this write is only logged.
+/// Stores the messages and results that a run has not stored yet, after its answer is complete. An
+/// earlier attempt has added the first `before` messages of the answer. In per-service-call mode,
+/// only results at the end of the run remain to be stored, in the record. A failure of this write
+/// is only logged.
 ///
 /// # Errors
 ///
@@ -170,7 +171,7 @@ fn complete_held(
 ) -> Result<(), PersistenceError> {
     if !log.has_persister {
         // No persister has received the service calls, so the service id of the answer was not
-        // compared yet.
+        // compared with the run's service id yet.
         let is_of_model = answer.messages.iter().any(|message| message.role == Role::Assistant)
             || answer.finish.usage != Usage::default();
         let adopted = match is_of_model {

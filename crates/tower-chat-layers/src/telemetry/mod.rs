@@ -8,11 +8,12 @@
 //! | `execute_tool` | a call of a tool | the tool loop |
 //! | `load`, `append`, ... | an operation of a store | [`TracedStore`] |
 //!
-//! [`ChatPipeline`](crate::ChatPipeline) creates all four kinds. With a client that is used as it
-//! is, the pipeline creates only the spans of runs and of the store. The span of a streamed answer
-//! ends at the end of the stream. The field `tower_chat.outcome` of a span is `completed`,
-//! `failed`, or `dropped` if the caller has dropped the response. If no subscriber is interested in
-//! the spans, nothing is recorded. `tracing-opentelemetry` sends the spans to a collector.
+//! [`ChatPipeline`](crate::ChatPipeline) creates all four kinds. With
+//! [`use_client_as_is`](crate::ChatPipelineBuilder::use_client_as_is), the pipeline creates only
+//! the spans of runs and of the store. The span of a streamed answer ends at the end of the stream.
+//! The field `tower_chat.outcome` of a span is `completed`, `failed`, or `dropped` if the caller
+//! has dropped the response. If no subscriber is interested in the spans, nothing is recorded.
+//! `tracing-opentelemetry` sends the spans to a collector.
 //!
 //! Spans contain the text of users, models and tools only if [`TelemetryLayer::with_content`]
 //! enables this.

@@ -157,7 +157,7 @@ impl ToolContext {
     }
 
     /// Marks a request as the request of a run nested in this run. The nested run is refused if its
-    /// conversation is the conversation of this run, or of a run around this run, because the
+    /// conversation is the conversation of this run, or of an outer run of this run, because the
     /// nested run would write messages between a call and its result.
     #[must_use]
     pub fn nest(&self, mut request: ChatRequest) -> ChatRequest {

@@ -98,9 +98,9 @@ pub trait Tool: Send + Sync + 'static {
     /// The hook is called twice: without a result when the model's answer is stored, and with the
     /// result when the result is stored. If the set of tools changes between the two calls, the run
     /// still calls the hook of the tool that the model called. If a later run stores the result,
-    /// this run calls the hook of the tool that is registered with this name. If no such tool is
-    /// registered, and the tool of the call had a hook, a fixed text is stored instead of the
-    /// result. The hook runs while the write is built, and therefore must be fast and must not
+    /// the later run calls the hook of the tool that is then registered with this name. If no such
+    /// tool is registered, and the tool of the call had a hook, a fixed text is stored instead of
+    /// the result. The hook runs while the write is built, and therefore must be fast and must not
     /// block.
     ///
     /// # Errors

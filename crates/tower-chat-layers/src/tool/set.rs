@@ -9,9 +9,9 @@ use super::Tool;
 /// A set of tools, in the order in which requests declare them to the model. Cloning a set is O(1).
 ///
 /// The set contains tools that the tool loop runs, and definitions of tools that only the caller
-/// can run. A call of the second kind is returned to the caller. Names are unique: if the set
-/// contains a tool with the same name, [`with`](Self::with) replaces this tool at its index, and
-/// [`try_with`](Self::try_with) fails.
+/// can run. A call of a tool that only the caller can run is returned to the caller. Names are
+/// unique: if the set contains a tool with the same name, [`with`](Self::with) replaces this tool
+/// at its index, and [`try_with`](Self::try_with) fails.
 ///
 /// ```
 /// use serde_json::json;

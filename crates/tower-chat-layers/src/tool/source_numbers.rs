@@ -1,4 +1,5 @@
-//! The numbers of the sources that tools find.
+//! The numbers of the sources that tools find, for example of the hits of a search.
+//! [`Citations`](crate::replay::Citations) defines the place of the numbers in results.
 
 use std::{
     fmt,

@@ -29,9 +29,9 @@ pub(crate) fn check(run: &Run, request: &ChatRequest) -> Result<(), ToolLoopErro
 }
 
 /// Returns the pending calls that the decisions in a request approve or reject, in the order of the
-/// calls. `sent` contains the pending batches among the messages of the request. The stored pending
-/// batches are added. If `rules` is `None`, no tool can run, and pending calls of the caller's
-/// tools are not detected.
+/// calls. `sent` contains the pending batches among the messages of the request. The function also
+/// considers the stored pending batches. If `rules` is `None`, no tool can run, and pending calls
+/// of the caller's tools are not detected.
 ///
 /// A batch without any decision remains pending. If the caller executes a part of a batch, an
 /// approval request that is not required needs no decision: its call runs with the batch, unless

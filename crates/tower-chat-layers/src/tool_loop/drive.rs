@@ -86,7 +86,7 @@ where
         Err(TruncatedStream::default().into())
     }
 
-    /// Advances until the first service call is answered, or the run ends without one.
+    /// Advances until the first service call is answered, or the run ends without a service call.
     async fn head(&mut self) -> Result<(), BoxError> {
         while self.counters.service_calls == 0 && !self.is_complete() {
             self.advance().await?;

@@ -7,8 +7,8 @@ use tower_layer::Layer;
 use super::{error::ZeroRounds, service::ToolLoop, settings::Settings};
 use crate::{next_step::UnknownTools, tool::ToolSource};
 
-/// Runs the tools that a model requests, and calls the model again with their results, until it
-/// answers.
+/// Runs the tools that a model requests, and calls the model again with their results, until the
+/// model answers without a request for a tool.
 ///
 /// The documentation of the [module](super) describes the position of the loop in a stack, and what
 /// fails in other positions.
@@ -71,8 +71,8 @@ impl ToolLoopLayer {
     }
 
     /// Sets the maximum number of rounds of a run, 40 by default. After the last round the model is
-    /// called once more without declared tools. If it requests tools nevertheless, its calls are
-    /// returned unexecuted.
+    /// called once more without declared tools. If the model nevertheless requests tools, these
+    /// calls are returned unexecuted.
     ///
     /// A resumed run continues the count, unless
     /// [`PerServiceCallPersistence`](crate::PerServiceCallPersistence) is below the loop without
@@ -122,12 +122,13 @@ impl ToolLoopLayer {
         self.with(|settings| settings.unknown_tools = unknown_tools)
     }
 
-    /// Sets the maximum number of consecutive rounds with a failing tool, 3 by default. One more such
-    /// round fails the run with [`ConsecutiveFailures`](super::ToolLoopError::ConsecutiveFailures). A
-    /// round without a failure resets the count. Arguments that a tool
-    /// [rejects](crate::ToolOutput::rejected_arguments) count as a failure, because a model can repeat
-    /// them without end. Unknown tools, calls that a person rejects, and calls over the budget do not
-    /// count.
+    /// Sets the maximum number of consecutive rounds with a failing tool, 3 by default. One more
+    /// such round fails the run with
+    /// [`ConsecutiveFailures`](super::ToolLoopError::ConsecutiveFailures). A round without a
+    /// failure resets the count. Arguments that a tool
+    /// [rejects](crate::ToolOutput::rejected_arguments) count as a failure, because a model can
+    /// repeat rejected arguments without end. Unknown tools, calls that a person rejects, and calls
+    /// over the budget do not count.
     #[must_use]
     pub fn max_failing_rounds(self, rounds: usize) -> Self {
         self.with(|settings| settings.max_failing_rounds = Some(rounds))
@@ -139,8 +140,9 @@ impl ToolLoopLayer {
         self.with(|settings| settings.max_failing_rounds = None)
     }
 
-    /// Sets whether the model receives the text of a tool's error, with its causes. Off by default,
-    /// because errors may contain data that the model must not receive.
+    /// Sets whether the model receives the text of a tool's error, with its causes. By default, the
+    /// model does not receive this text, because errors may contain data that the model must not
+    /// receive.
     #[must_use]
     pub fn include_error_details(self, include: bool) -> Self {
         self.with(|settings| settings.include_error_details = include)

@@ -13,7 +13,7 @@
 //! Failures in another order:
 //!
 //! - `PerServiceCallPersistence` above the loop would see a whole run as one service call, and a
-//!   crash would lose all of it. The loop refuses such a request with
+//!   crash would lose the whole run. The loop refuses such a request with
 //!   [`ToolLoopError::PersisterAbove`].
 //! - `PerRunPersistence` below the loop would treat every service call as a separate run: the
 //!   results of a round would be stored as a new input, and a failed run would leave an incomplete
@@ -23,8 +23,8 @@
 //!   journaled mode. The loop refuses the request before any tool runs and before the model is
 //!   called; see [`MissingPersister`](crate::MissingPersister).
 //! - A retry layer above the loop runs tools again that have already run, unless the request names
-//!   a conversation, whose run it then resumes. Put the retry layer below the loop, where it
-//!   repeats one service call.
+//!   a conversation. A repeated request with a conversation resumes its run. Put the retry layer
+//!   below the loop, where it repeats one service call.
 //! - tower's `Timeout` above the loop limits the time of a whole run until the head of its answer,
 //!   tools included. Below the loop, it limits the time of a service call until the head of its
 //!   answer. An [`IdleTimeoutLayer`](crate::idle_timeout::IdleTimeoutLayer) below detects a stream
@@ -57,9 +57,10 @@
 //! If a call of an answer needs approval, the run ends with that answer, and none of its calls is
 //! run. The calls of tools of this loop become approval requests. Requests for calls that need no
 //! approval are not [`required`](tower_chat_core::ApprovalRequest::required). Calls that the caller
-//! executes (of declared tools, of tools in the request's options, unknown ones that are returned)
-//! remain calls. The deltas of a streamed answer are passed on immediately. The messages that
-//! contain calls follow in order, with these approval requests, after the answer is complete.
+//! executes remain calls. These are the calls of declared tools, of tools in the request's options,
+//! and of unknown tools under [`UnknownTools::Return`]. The deltas of a streamed answer are passed
+//! on immediately. The messages that contain calls follow in order, with these approval requests,
+//! after the answer is complete.
 //!
 //! A later request contains the approvals. The pending calls run after all approval requests of the
 //! answer have a decision, and all calls that the caller executes have their results. If the caller

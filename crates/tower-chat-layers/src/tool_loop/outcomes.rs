@@ -130,7 +130,7 @@ impl Outcome {
         self.terminate || self.failure.as_ref().is_some_and(|failure| failure.fails_run())
     }
 
-    /// Returns the outcome in the form that the run stores, or `None` if there is no `position`.
+    /// Returns the outcome in the form that the run stores, or `None` if `position` is `None`.
     pub(super) fn of(&self, position: Option<CallOfRun>) -> Option<ToolOutcome> {
         Some((position?, self.result.clone(), self.report.clone()))
     }

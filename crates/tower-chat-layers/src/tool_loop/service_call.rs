@@ -149,8 +149,8 @@ impl<S> Rounds<S> {
             call.ordinal = self.counters.service_calls;
         }
         request.extensions = self.extensions.clone();
-        // A persister below needs the policy of the loop, because it stores the next step, or the
-        // end of the run, together with the answer.
+        // A persister below needs the policy of the loop, because the persister stores the next
+        // step, or the end of the run, together with the answer.
         request.extensions.insert(self.loop_policy());
         self.counters.service_calls += 1;
         request

@@ -17,7 +17,7 @@ use crate::{
     tool::{PendingCall, ToolOutput, ToolReport},
 };
 
-/// Returns the output of a future, or `None` if the run is stopped before it is ready.
+/// Returns the output of a future, or `None` if the run is stopped before the future is ready.
 pub(super) async fn unless_stopped<F: Future>(handle: &RunHandle, future: F) -> Option<F::Output> {
     match select(pin!(future), pin!(handle.stopped())).await {
         Either::Left((output, _)) => Some(output),

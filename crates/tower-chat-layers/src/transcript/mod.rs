@@ -25,7 +25,7 @@ use crate::PersistenceError;
 /// The policy of a persistence layer for the request of a new run that contains stored messages without
 /// their ids.
 ///
-/// Set by
+/// The policy is set by
 /// [`PersistencePolicy::with_repeated_transcript`](crate::PersistencePolicy::with_repeated_transcript),
 /// and for one request by a request extension of this type. Messages with the id of a stored
 /// message of an earlier run are always removed. The request of a run that is sent again is

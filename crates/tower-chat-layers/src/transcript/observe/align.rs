@@ -1,4 +1,5 @@
-//! Finds the stored messages that a request repeats.
+//! Finds the stored messages that a request repeats. Compares lists of [atoms](super::atom::Atom),
+//! the smallest parts that a tool loop repeats as a unit.
 
 use super::atom::{Atom, Atoms, Content};
 

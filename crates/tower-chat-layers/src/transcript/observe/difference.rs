@@ -8,7 +8,7 @@ use super::atom::{Atom, Content};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TranscriptDifference {
-    /// The position of the message among the request's own, from 0.
+    /// The position of the message among the request's own messages, from 0.
     pub position: usize,
     /// The kind of the difference.
     pub kind: DifferenceKind,

@@ -72,7 +72,8 @@ fn shorts(messages: &[Arc<Message>]) -> Vec<String> {
     messages.iter().map(|message| short(message)).collect()
 }
 
-/// Asserts the new messages and the step, whether the run is known or not.
+/// Asserts the new messages and the step of a request. Compares the request twice: as a request of
+/// a known run, and as a request of an unknown run.
 #[track_caller]
 fn adds(stored: &Messages, run: RunId, sent: &[Message], step: Step, new: &[&str]) {
     for run in [StoredRun::Unknown, known(run)] {
