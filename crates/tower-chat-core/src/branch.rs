@@ -9,9 +9,9 @@ use crate::{
     store::{Capability, History, HistoryStore, Revision, StoreError},
 };
 
-/// The error of [`ChatRequest::edit`] and [`ChatRequest::regenerate`]. There is no branch, because none
-/// was created or the call has deleted the branch. [`Store`](Self::Store) is an exception: the branch
-/// may exist, for example if the store failed to delete it.
+/// The error of [`ChatRequest::edit`] and [`ChatRequest::regenerate`]. After an error, the branch
+/// does not exist: it was not created, or it was deleted again. After a [`Store`](Self::Store)
+/// error, the branch may exist, for example because the store failed to delete it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum BranchError {
@@ -50,8 +50,8 @@ pub enum BranchError {
         /// The sequence number of the message after the calls.
         sequence: u64,
     },
-    /// A fork cannot end right before the turn of the message, because a result in it answers a call
-    /// of an earlier turn.
+    /// A fork cannot end right before the turn of the message, because a result in this turn
+    /// answers a call of an earlier turn.
     #[error(
         "conversation {key} was not branched before message {sequence}, because a call of an earlier \
          turn has its result in or after this turn: name a message of the turn after message {position}"
@@ -106,8 +106,8 @@ impl ChatRequest {
     ///
     /// # Errors
     ///
-    /// [`BranchError`]; [`StoreError::Exists`] in it, if the branch exists;
-    /// [`StoreError::MissingCapability`] in it, if the store lacks
+    /// Returns a [`BranchError`]. The error contains [`StoreError::Exists`] if the branch exists,
+    /// and [`StoreError::MissingCapability`] if the store lacks
     /// [`Maintenance`](crate::store::Maintenance).
     ///
     /// # Cancellation
@@ -124,11 +124,12 @@ impl ChatRequest {
     }
 
     /// Forks a conversation before the turn of an answer, and returns the request that asks the
-    /// question of this turn again in the branch. If `answer` is `None`, this is the last turn of the
-    /// conversation. Any message of a turn names the turn. The input of a turn ends with the last
-    /// message of a user in its run, also if messages of the assistant precede this message.
+    /// question of this turn again in the branch. `answer` may be the id of any message of the
+    /// turn. `None` selects the last turn of the conversation. The input of a turn ends with the
+    /// last message of a user in its run, even if messages of the assistant precede this message.
     ///
-    /// The original keeps its answer. A turn that waits for an approval can be asked again too.
+    /// The original keeps its answer. The question of a turn that waits for an approval can also be
+    /// asked again.
     ///
     /// ```
     /// # futures_util::FutureExt::now_or_never(async {
@@ -195,7 +196,7 @@ async fn in_branch<S: HistoryStore + ?Sized>(
     match checked {
         Ok(input) => Ok(ChatRequest::new(input).in_conversation(branch)),
         Err(error) => {
-            // This call has created the branch, and nothing else knows it yet.
+            // This call has created the branch, and has not returned a request for the branch yet.
             store.delete(&branch).await?;
             Err(error)
         }

@@ -65,8 +65,8 @@ impl RunId {
         Self(Uuid::now_v7())
     }
 
-    /// Creates a new, unique run id with this creation time. Use it for runs that took place long
-    /// before they are stored, such as the turns of an import.
+    /// Creates a new, unique run id with this creation time. Use this function for runs that took
+    /// place long before they are stored, such as the turns of an import.
     /// [`Keep::Since`](crate::store::Keep::Since) uses this time.
     ///
     /// A time before 1970 is replaced with 1970. A time that the 48 bits in a UUID cannot

@@ -18,7 +18,7 @@ pub enum Role {
     /// The operator who set up the conversation.
     System,
     /// The role that newer wires use instead of [`Role::System`]. It is a separate variant so that
-    /// a message that was received with this role is sent with it again.
+    /// a message that was received with this role is sent with this role again.
     Developer,
     /// The person, or the program that acts for the person.
     User,

@@ -99,7 +99,7 @@ impl RawJson {
     ///
     /// # Errors
     ///
-    /// If the value does not have the shape of `T`.
+    /// Returns an error if the value does not have the shape of `T`.
     pub fn parse<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         serde_json::from_str(self.get())
     }
@@ -108,7 +108,7 @@ impl RawJson {
     ///
     /// # Errors
     ///
-    /// If the value has no JSON form, such as a map whose keys are not strings.
+    /// Returns an error if the value has no JSON form, such as a map whose keys are not strings.
     pub fn from_value(value: &impl Serialize) -> Result<Self, serde_json::Error> {
         serde_json::value::to_raw_value(value).map(|raw| Self(raw.into()))
     }

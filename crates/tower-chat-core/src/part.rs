@@ -136,7 +136,8 @@ impl Reasoning {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct ToolCall {
-    /// The provider's id, unchanged. It may be missing, empty, or equal to that of another call.
+    /// The provider's id, unchanged. The id may be missing, empty, or equal to the id of another
+    /// call.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<String>,
     /// The tool's name.
@@ -200,8 +201,8 @@ impl ToolCall {
     ///
     /// # Errors
     ///
-    /// If the text is not JSON, has an object, at any level, with the same key twice, or does not
-    /// have the shape of `T`.
+    /// Returns an error if the text is not JSON, if an object at any level has the same key twice,
+    /// or if the JSON does not have the shape of `T`.
     pub fn parse_arguments<'a, T: Deserialize<'a>>(&'a self) -> Result<T, serde_json::Error> {
         let text = self.arguments.as_str();
         let text = if text.trim().is_empty() { "{}" } else { text };
@@ -226,22 +227,22 @@ pub struct ToolResult {
     /// Whether the tool failed. The content then describes the failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
-    /// The stored call that the result answers. It is set if the order of the messages does not
-    /// show which call this is. This field takes precedence over `call_id` and is never sent to a
-    /// provider.
+    /// The stored call that the result answers. May be `None` if the order of the messages and the
+    /// call id determine the call. This field takes precedence over `call_id` and is never sent to
+    /// a provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallPosition>,
     /// The provider's item for the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
-    /// Whether the run ended with this result, so that no service call has received it. This field
-    /// shows that the run is complete, whether the result is in a message or in the record of tool
-    /// calls.
+    /// Whether the run ended with this result, so that no service call has sent the result to the
+    /// model. This field shows that the run is complete, whether the result is in a message or in
+    /// the record of tool calls.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ends_run: bool,
     /// The messages that the tool has queued for the next service call. While the result is only in
-    /// the record of tool calls, these messages are stored there too. Once the result is in a
-    /// message, they are stored as separate messages after it.
+    /// the record of tool calls, the record also contains these messages. When a message with the
+    /// result is stored, these messages are stored after that message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queued: Vec<Message>,
 }

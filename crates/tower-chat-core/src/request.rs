@@ -184,9 +184,9 @@ impl ChatRequest {
     ///
     /// # Errors
     ///
-    /// If the request has the sentinel [`HistoryOwner::Local`]: the stack promises a local history,
-    /// but no layer between the tool loop and the model client adds it. Every model client calls
-    /// this method before it sends a request.
+    /// Returns an error if the request has the sentinel [`HistoryOwner::Local`]: the tool loop
+    /// expected a layer below that adds the history, but no layer between the tool loop and the
+    /// model client has added it. Every model client calls this method before it sends a request.
     pub fn service_id(&self) -> Result<Option<&Arc<str>>, SentinelAtClient> {
         match &self.history_owner {
             None => Ok(None),

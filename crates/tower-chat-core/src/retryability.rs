@@ -85,8 +85,9 @@ impl Retryability {
     }
 }
 
-/// The cause of an error together with a [`Retryability`]. It is for a cause that has no verdict of
-/// its own, or a verdict that does not apply here.
+/// The cause of an error together with a [`Retryability`]. Use this type for a cause without a
+/// `Retryability` in its source chain, or for a cause whose `Retryability` does not apply to the
+/// new error.
 ///
 /// The text of this error is the text of the cause, and the source of this error is the cause.
 ///

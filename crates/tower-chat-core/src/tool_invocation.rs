@@ -6,8 +6,8 @@ use crate::{MessageId, ToolResult};
 
 /// The record of one tool call.
 ///
-/// The record contains every call. Replay does not: it may omit a call without a result, and a
-/// result that was never sent to the model, or that is stale.
+/// The record contains every call. In contrast, a replay may omit a call without a result, and a
+/// result that was never sent to the model or that is stale.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ToolInvocation {

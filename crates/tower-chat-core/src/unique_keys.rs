@@ -24,8 +24,8 @@ use serde::de::{
 ///
 /// # Errors
 ///
-/// If an object has a key twice, or [`serde_json::Value`] cannot be parsed from the text. The error
-/// names the repeated key or the syntax error, with its line and column.
+/// Returns an error if an object has a key twice, or if [`serde_json::Value`] cannot be parsed from
+/// the text. The error names the repeated key or the syntax error, with its line and column.
 pub fn check_unique_keys(json: &str) -> Result<(), serde_json::Error> {
     serde_json::from_str::<Checked>(json).map(|Checked| ())
 }

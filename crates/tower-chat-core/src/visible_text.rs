@@ -55,8 +55,8 @@ impl<'k> VisiblePieces<'k> {
         Self { kept, before: Before::Other, undecided: None }
     }
 
-    /// Adds the next piece, and returns the text up to the last character that needs no further
-    /// piece, with its escapes.
+    /// Adds the next piece, and returns the escaped text. The last character is not returned yet if
+    /// the next piece decides whether this character is escaped.
     pub fn push(&mut self, piece: &str) -> String {
         let mut visible = String::with_capacity(piece.len());
         for character in piece.chars() {

@@ -79,7 +79,7 @@ impl Stored {
         let count = usize::try_from(end.position.saturating_sub(pruned)).unwrap_or(usize::MAX);
         let mut fork = Self::new(self.directory.fork(key, &end, SystemTime::now()));
         fork.history.extend(self.history.messages.iter().take(count).cloned());
-        // The numbers of a copy without messages begin with 1.
+        // The sequence numbers of a copy without messages begin with 1.
         if count > 0 {
             fork.history.head.pruned = pruned;
         }

@@ -6,7 +6,7 @@ use super::{AnswerKey, asked_call, given_id};
 use crate::{CallPosition, Message, MessageId, RunId, ToolCall};
 
 /// Returns the ids by which results name the tool calls of a message that is the only message of
-/// its answer. An id of a call itself is borrowed from the message.
+/// its answer. An id that the call already has is borrowed from the message.
 pub fn ids_of_calls(message: &Message) -> Vec<Cow<'_, str>> {
     let calls = message.parts.iter().filter_map(asked_call);
     call_ids(calls, IdBase::of(message, 0), 0, &HashSet::new())
@@ -59,7 +59,7 @@ impl IdBase {
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct AnswerIds {
-    /// The key of the previous message, which is that of the current answer; `None` before the
+    /// The key of the current answer, which is the key of the previous message. `None` before the
     /// first message, and if the previous message is not a message of the model.
     answer: Option<AnswerKey>,
     /// The ids of the calls in the earlier messages of the current answer.

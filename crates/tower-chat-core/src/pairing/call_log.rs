@@ -238,8 +238,8 @@ impl CallLog {
     }
 
     /// Adds the position of a call to a target, if the result answers a call that the rules of the
-    /// open round do not find. This is a call that was approved or rejected directly before the
-    /// result, or a call of an earlier round with the id of the result. Otherwise returns the
+    /// open round do not find. Such a call was approved or rejected directly before the result, or
+    /// belongs to an earlier round and has the id of the result. For any other result, returns the
     /// target unchanged.
     fn named<'t>(
         &self,

@@ -98,8 +98,8 @@ pub struct Matcher<K> {
     ids: Ids,
     /// An index before which every call is answered or hidden.
     first_open: usize,
-    /// The index of the calls. It is built for the first result that does not have the id of the
-    /// first open call.
+    /// The index of the calls. The matcher builds the index for the first result that does not have
+    /// the id of the first open call.
     index: Option<Box<Index<K>>>,
 }
 

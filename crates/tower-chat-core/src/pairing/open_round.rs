@@ -32,7 +32,7 @@ impl OpenRound {
     }
 
     /// Marks the answer as complete, and creates the matcher if there is none. `calls` contains all
-    /// calls of the log, of which the last ones are those of this round.
+    /// calls of the log. The calls of this round are the last calls of the log.
     pub(super) fn begin_results(&mut self, calls: &[LoggedCall]) {
         self.is_answered = true;
         if self.matcher.is_none() {

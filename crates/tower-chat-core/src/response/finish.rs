@@ -99,9 +99,10 @@ impl Finish {
 /// An open run of the conversation that a later request resumed and completed before its own run
 /// began.
 ///
-/// The [`usage`](Finish::usage) of its answer is the usage of the resumed attempt, and is not part
-/// of the usage of the later run. If several runs were resumed, this is the newest of them, and
-/// [`Finish::recovered`] of its answer contains the one before it.
+/// The [`usage`](Finish::usage) in [`answer`](Self::answer) is the usage of the resumed attempt,
+/// and is not part of the usage of the later run. If several runs were resumed, this is the newest
+/// of them. [`Finish::recovered`] of each recovered answer contains the run that was resumed
+/// before.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RecoveredRun {

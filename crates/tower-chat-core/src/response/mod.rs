@@ -96,7 +96,7 @@ impl ChatResponse {
     ///
     /// # Errors
     ///
-    /// The response itself, if it is a stream, or if it was already read to its end.
+    /// Returns the unchanged response if it is a stream, or if it was already read to its end.
     pub fn try_into_answer(self) -> Result<Answer, Self> {
         match self.0 {
             Body::Whole { messages, finish: Some(finish) } => {
@@ -129,7 +129,8 @@ impl ChatResponse {
     ///
     /// # Errors
     ///
-    /// The error that the service or a layer reported inside the stream, or [`TruncatedStream`].
+    /// Returns the error that the service or a layer reported inside the stream, or
+    /// [`TruncatedStream`].
     pub async fn collect(mut self) -> Result<Answer, BoxError> {
         let mut fold = match self.try_into_answer() {
             Ok(answer) => return Ok(answer),

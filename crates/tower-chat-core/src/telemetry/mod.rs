@@ -1,9 +1,9 @@
 //! Telemetry of stores and layers: metrics of the facade [`metrics`](https://docs.rs/metrics) and
 //! events of `tracing`.
 //!
-//! The module [`metric`] contains all metrics. The program installs a recorder for them. Without a
-//! recorder, nothing is measured. [`describe`] registers the units and descriptions of the metrics
-//! with the recorder.
+//! The module [`metric`] contains all metrics. The program installs a recorder for these metrics.
+//! Without a recorder, nothing is measured. [`describe`] registers the units and descriptions of
+//! the metrics with the recorder.
 //!
 //! Events have the target `tower_chat::store` or `tower_chat::run` and the level `debug`. Events
 //! for operators have the level `warn` or `error` and the target of their module. The functions of
