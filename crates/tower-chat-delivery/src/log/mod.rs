@@ -48,8 +48,8 @@ pub trait UpdateLog: Send + Sync + 'static {
     ) -> Result<(), UpdateLogError>;
 
     /// Appends updates and, if `end` is set, closes the run. `first` is the position of the first
-    /// update, which contains the number of the attempt. The log stores all updates and the end, or
-    /// stores nothing.
+    /// update. This position contains the number of the attempt. The log stores all updates and the
+    /// end, or stores nothing.
     ///
     /// The log skips updates that are already stored. Therefore the caller can repeat an append
     /// whose outcome is unknown. If the attempt is already closed, the log does not change its end.

@@ -66,13 +66,13 @@ impl UpdateLogOptions {
         self
     }
 
-    /// Returns the time of the clock. Implementations of a log use it.
+    /// Returns the time of the clock, for implementations of a log.
     pub fn now(&self) -> SystemTime {
         self.clock.now()
     }
 
     /// Returns the current time minus the retention time. A run that ended at this time or earlier
-    /// has expired. Implementations of a log use it.
+    /// has expired. For implementations of a log.
     pub fn expired_at(&self) -> SystemTime {
         self.clock.now().checked_sub(self.retention).unwrap_or(SystemTime::UNIX_EPOCH)
     }

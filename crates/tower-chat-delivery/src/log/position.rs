@@ -58,7 +58,7 @@ impl UpdatePosition {
         i64::from(self.attempt) << 32 | i64::from(self.index)
     }
 
-    /// Converts an integer that [`to_integer`](Self::to_integer) has returned to the position.
+    /// Returns the position for which [`to_integer`](Self::to_integer) returns this integer.
     pub fn from_integer(position: i64) -> Self {
         let half = |bits: i64| u32::try_from(bits & i64::from(u32::MAX)).unwrap_or(u32::MAX);
         Self { attempt: half(position >> 32), index: half(position) }

@@ -13,9 +13,9 @@ use super::{
 /// The state of one run in an update log. Every log stores this record, for example as JSON, and
 /// calls its methods. Therefore all logs follow the same rules.
 ///
-/// If several processes share a log, a process must not overwrite a change that another process has
-/// made to the record after the first process has read it. Use a lock of the database, or replace
-/// the record only if its stored text is still the text that was read.
+/// If several processes share a log, another process may change the record after this process has
+/// read it. This process must not overwrite the change. Use a lock of the database, or replace the
+/// record only if its stored text is still the text that was read.
 ///
 /// ```
 /// use std::time::Duration;
@@ -159,7 +159,7 @@ impl RunRecord {
         Ok(Renewed { stop_requested: self.stop_requested })
     }
 
-    /// Closes the run as interrupted if its lease has expired.
+    /// Closes the run as interrupted if the lease of the run has expired.
     pub fn interrupt(&mut self, options: &UpdateLogOptions) -> RunState {
         let now = options.now();
         if self.end.is_none() && !self.is_leased(now) {

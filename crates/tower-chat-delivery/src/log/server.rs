@@ -196,9 +196,9 @@ fn without_updates<'u, T>(output: T) -> (T, New<'u>) {
     (output, (UpdatePosition::START, &[]))
 }
 
-/// Changes the record of a run with `change`, and adds the updates that `change` returns. Repeats
-/// this if another process changes the record meanwhile. Returns `None` if there is no record or
-/// the run has expired.
+/// Changes the record of a run with `change`, and writes the record and the updates that `change`
+/// returns. Starts again if another process has changed the record in the meantime. Returns `None`
+/// if there is no record or the run has expired.
 async fn change<'u, T>(
     log: &impl ServerLog,
     run: &RunKey,

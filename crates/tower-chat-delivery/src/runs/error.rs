@@ -34,8 +34,8 @@ pub enum DeliveryError {
         /// The run.
         run: RunKey,
     },
-    /// The layer is below `PerRunPersistence` or the pipeline. There it would detach single service
-    /// calls instead of runs.
+    /// The layer is below `PerRunPersistence` or the pipeline. In this position, the layer would
+    /// detach single service calls instead of runs.
     #[error("DetachedRunsLayer is below the persistence of {run}: put it above PerRunPersistence")]
     BelowPersistence {
         /// The run.

@@ -1,8 +1,8 @@
 //! A layer that executes each run in a separate task.
 //!
-//! [`DetachedRunsLayer`] belongs above `PerRunPersistence` and the pipeline. Below them, the layer
-//! would detach single service calls. Therefore the layer refuses requests that come from
-//! `PerRunPersistence`.
+//! [`DetachedRunsLayer`] belongs above `PerRunPersistence` and the pipeline. Below these layers,
+//! `DetachedRunsLayer` would detach single service calls. Therefore `DetachedRunsLayer` refuses
+//! requests that come from `PerRunPersistence`.
 //!
 //! If a layer above `DetachedRunsLayer`, such as a timeout, drops a response, the delivery to the
 //! caller ends, but the run continues. Therefore a deadline that must end the run belongs below
@@ -307,9 +307,9 @@ impl DetachedRunsLayer {
     /// runs are erased too. A run of this conversation that is in progress is stopped when its process next
     /// writes to the log.
     ///
-    /// `transfer::delete_scope` deletes each conversation of a scope through the store. The updates of a
-    /// run that has stored no message remain until they expire, or until
-    /// [`UpdateLog::erase`](crate::UpdateLog::erase) erases those of the scope.
+    /// `transfer::delete_scope` deletes each conversation of a scope through the store. The updates
+    /// of a run that has stored no message remain until they expire, or until
+    /// [`UpdateLog::erase`](crate::UpdateLog::erase) erases the updates of the scope.
     ///
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

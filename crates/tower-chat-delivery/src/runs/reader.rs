@@ -35,8 +35,9 @@ use crate::{DeliveryError, RunEnd, RunKey, RunState, UpdateLogError, UpdatePosit
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum RunEvent {
-    /// An update of the response. If the update is a message, it replaces all messages of the run
-    /// that the reader has received with the same or a later index.
+    /// An update of the response. If the update is a message, the message replaces all messages of
+    /// the run that the reader has received with the same or a later
+    /// [index](tower_chat_layers::MessageId::index).
     ///
     /// If the run is executed in another process, the [`Finish`](tower_chat_layers::Finish)
     /// contains neither the changes of the last request nor the answer of a recovered run.

@@ -100,8 +100,8 @@ where
 /// Returns the response of the current attempt, when the service has responded. If the attempt has
 /// already ended, this function waits for the first item of the response. If this item is an error,
 /// it may be the error of the service call, and becomes the error of this call. Otherwise, or if
-/// another process executes the run, the function does not wait for the first item, which may take
-/// long.
+/// another process executes the run, the function does not wait for the first item, because this
+/// wait may take long.
 async fn follow(
     shared: Arc<Shared>,
     run: RunKey,

@@ -43,7 +43,8 @@ enum Beginning {
     Here { attempt: u32, earlier: Earlier },
     /// Another process executes the run.
     Elsewhere { attempt: u32 },
-    /// The response of the run was complete in this attempt. Its readers do not return.
+    /// The attempt with this number has sent the complete response of the run. The task repeats the
+    /// response, and only its caller receives the repetition.
     Repeated { attempt: u32 },
 }
 
@@ -88,10 +89,10 @@ impl RunTask {
         Phase::Ended { end, error }
     }
 
-    /// Sends the request of a complete run again, for its caller only: the log does not change, and its
-    /// readers do not receive the response. The layers below return the stored answer. If the history
-    /// does not contain the run, for example because the process died before the store was available
-    /// again, they execute the run again.
+    /// Sends the request of a complete run again, for its caller only: the log does not change, and
+    /// its readers do not receive the response. The layers below return the stored answer. If the
+    /// history does not contain the run, for example because the process died before the store was
+    /// available again, the layers below execute the run again.
     async fn repeat<S>(&self, service: S, request: ChatRequest, attempt: u32) -> Phase
     where
         S: Service<ChatRequest, Response = ChatResponse>,
@@ -254,7 +255,7 @@ struct Progress<'t> {
     has_ended: bool,
     /// Whether the log contains the end of the run.
     is_closed: bool,
-    /// Whether the log has refused updates of the run, so that it will lack them.
+    /// Whether the log has refused updates of the run, and therefore does not contain all updates.
     is_truncated: bool,
     /// Whether the task no longer writes to the log, because this attempt does not own the run, or
     /// because the log was unavailable after the end of the run.
@@ -400,8 +401,8 @@ impl<'t> Progress<'t> {
                             self.task.hub.total_bytes() / 2 > max
                         };
                         // A tool loop sends no deltas after a stop, only the message with the text
-                        // before the stop. So the stack has no tool loop, and its response must be
-                        // dropped.
+                        // before the stop. Therefore the stack has no tool loop, and the task must
+                        // drop the response.
                         if was_stopped && is_delta && is_too_large() {
                             self.fail_stopped();
                         }
@@ -452,15 +453,15 @@ impl<'t> Progress<'t> {
     }
 
     /// Sets the end of the run. If the response has not returned its last item after the duration
-    /// of a lease, the task drops it.
+    /// of a lease, the task drops the response.
     fn end_with(&mut self, end: RunEnd, error: Option<SharedError>) {
         self.end = Some((end, error));
         self.failures = 0;
         self.dropped_at = Some(Instant::now() + self.task.shared.settings.lease);
     }
 
-    /// Returns whether the lease of this attempt must be renewed. After the end of the run it must
-    /// not be renewed, because the append that closes the run ends the lease.
+    /// Returns whether the lease of this attempt must be renewed. After the end of the run the
+    /// lease must not be renewed, because the append that closes the run ends the lease.
     fn needs_lease(&self) -> bool {
         !self.is_log_lost && self.end.is_none()
     }
@@ -591,7 +592,8 @@ impl<'t> Progress<'t> {
         self.stop("the run was stopped, because another attempt may execute it");
     }
 
-    /// If the run was stopped, the response must end within the duration of a lease.
+    /// If the run was stopped, sets the time at which the task drops the response if the response
+    /// has not ended: after the duration of a lease.
     fn check_stop(&mut self) {
         self.is_stopped = self.is_stopped || self.task.hub.handle.is_stopped();
         if self.is_stopped && self.dropped_at.is_none() {

@@ -185,7 +185,7 @@ async fn readers_in_the_process_need_no_log() {
     assert_eq!(sketch(&rest(reader).await), ANSWER);
     server.runs.drained().await;
     // The log has refused all updates. A reader that follows the log receives an end that reports
-    // this.
+    // the refusal.
     assert_eq!(sketch(&server.events(&run, UpdatePosition::START).await), ["truncated"]);
 }
 

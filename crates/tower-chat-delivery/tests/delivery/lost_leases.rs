@@ -17,7 +17,7 @@ use crate::{
 
 const LEASE: Duration = Duration::from_secs(15);
 
-/// Returns a model that waits for the gate before the second delta.
+/// Returns a model that sends the second delta after the test has opened `gate`.
 fn model(texts: [&str; 2], gate: &Gate) -> ScriptedModel {
     ScriptedModel::new([Step::updates(deltas(&texts)).waits_after(1, gate)])
 }
@@ -96,14 +96,16 @@ async fn the_lease_of_a_later_attempt_is_renewed_immediately() {
     assert_eq!(runs.state(&run).await.unwrap(), open);
 }
 
-/// Two processes that both execute the run. The first one has lost its lease and does not know it.
+/// Two processes that both execute the run. The first process has lost its lease, and has not
+/// noticed the loss.
 struct Overlap {
     former: Server,
     latter: Server,
     store: MemoryStore,
     request: ChatRequest,
     run: RunKey,
-    /// The first process waits for this gate in the middle of its answer.
+    /// The model of the first process stops in the middle of its answer until the test opens this
+    /// gate.
     gate: Gate,
 }
 

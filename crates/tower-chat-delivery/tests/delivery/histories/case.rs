@@ -186,7 +186,8 @@ impl Case {
         let started = self.start();
         let killed = std::mem::replace(&mut self.processes[process], started);
         let is_executing = killed.server.runs.in_progress() > 0;
-        // Waits for the operations of the log that its threads execute. They may set a lease.
+        // Dropping the runtime waits for the log operations on its threads. These operations may
+        // set a lease, and must therefore end before the clock is advanced.
         drop(killed);
         if is_executing {
             self.clock.advance(LEASE);
