@@ -51,8 +51,8 @@
 //! | `wire` (enabled by every provider) | `wire` | conversion of provider JSON to messages and back, for your own clients and endpoints |
 //! | `macros` | | the attribute `#[tool]` |
 //!
-//! Each of these modules is a separate crate. To write a layer, a store or a model client, you only need
-//! `tower-chat-core`.
+//! Each of these modules is a separate crate. To write a store or a model client, you only need
+//! `tower-chat-core`. To write a layer, you also need `tower-chat-layers`.
 //!
 //! # Modules
 //!
@@ -171,10 +171,10 @@ pub mod tool {
     };
 }
 
-/// Re-exports of crates whose types are in the signatures of this crate's traits. Use them to
-/// implement a [`store`], a [`Tool`], a codec of [`adapt`], a layer or a model client. Their
-/// versions are those that this crate uses. The feature `util` of `tower` is enabled; for other
-/// features, add `tower` to your own dependencies.
+/// Re-exports of crates whose types are in the signatures of this crate's traits. Use these crates
+/// to implement a [`store`], a [`Tool`], a codec of [`adapt`], a layer or a model client. The
+/// re-exports have the versions that this crate uses. The feature `util` of `tower` is enabled; for
+/// other features, add `tower` to your own dependencies.
 #[doc(no_inline)]
 pub use async_trait::async_trait;
 #[doc(no_inline)]
