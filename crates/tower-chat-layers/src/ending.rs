@@ -115,8 +115,8 @@ impl<E: Ending> Streamed<E> {
                     self.more_follows();
                     let has_calls = message.calls().next().is_some();
                     self.messages.push(message);
-                    // Checked after each message with calls, because an answer without an end must
-                    // be refused too.
+                    // The check runs after each message with calls, and not only at the end of the
+                    // answer, because an answer that never ends must also be refused.
                     if has_calls && let Err(error) = self.ending.as_ref()?.check(&self.messages) {
                         return self.failed(error).await;
                     }

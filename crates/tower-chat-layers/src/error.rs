@@ -262,9 +262,9 @@ pub enum PersistenceError {
         /// The error of the store.
         source: StoreError,
     },
-    /// The request has no content that a model can answer. Either both the request and the history
-    /// contain no messages, or a message of the request has no content. The model was not called,
-    /// and nothing is stored.
+    /// The request has no content that a model can answer. Either neither the request nor the
+    /// history contains a message, or a message of the request has no content. The model was not
+    /// called, and nothing is stored.
     EmptyRequest {
         /// The conversation.
         key: ConversationKey,

@@ -1,4 +1,5 @@
-//! Plans how each call of a batch gets its result.
+//! Plans how each call of a batch gets its result. A batch consists of the calls of one answer,
+//! which run together.
 
 use std::sync::Arc;
 

@@ -149,8 +149,8 @@ pub(super) fn resuming(request: &ChatRequest, key: &ConversationKey, run: RunId)
     resuming.extensions = request.extensions.clone();
     resuming.extensions.insert(Conversation { key: key.clone(), run });
     resuming.extensions.insert(ResumesRun::default());
-    // The resumed run has another handle, because messages that are queued through the request's
-    // own handle belong to the new run.
+    // The resumed run gets a separate handle, because messages that are queued through the handle
+    // of `request` belong to the run of `request`.
     resuming.extensions.insert(RunHandle::new());
     resuming
 }

@@ -44,8 +44,8 @@ use crate::{
 pub struct PerRunPersistence {
     pub(super) settings: Settings,
     pub(super) mode: PersistenceMode,
-    /// Whether the layer has logged a warning about rounds that the tool loop of the service below
-    /// has not returned. `None` if the service below has no tool loop of its own.
+    /// Whether the layer has already logged the warning that the answer of the client's own tool
+    /// loop lacks rounds of tool calls. `None` if the client has no tool loop of its own.
     pub(super) own_loop: Option<Arc<AtomicBool>>,
     /// The layers of this crate that the service has found below.
     pub(super) below: Arc<LayersBelow>,
@@ -58,8 +58,9 @@ impl PerRunPersistence {
         Self { settings, mode, own_loop: None, below: Arc::default() }
     }
 
-    /// Sets whether the service below has its own tool loop. If it has one, the layer logs a
-    /// warning for the first run with rounds that no layer of this crate sees.
+    /// Sets whether the client below has its own tool loop. If `true`, the layer logs a warning
+    /// after the first run in which that tool loop had rounds of tool calls that no layer of this
+    /// crate has received.
     pub(crate) fn over_own_loop(mut self, is_over_own_loop: bool) -> Self {
         self.own_loop = is_over_own_loop.then(Arc::default);
         self

@@ -339,8 +339,8 @@ struct RunEnding {
     /// The number of messages of the answer that an earlier attempt has added.
     before: usize,
     handle: Option<RunHandle>,
-    /// Whether the layer has logged a warning about rounds that the tool loop of the service below
-    /// has not returned. `None` if the service below has no tool loop of its own.
+    /// Whether the layer has already logged the warning that the answer of the client's own tool
+    /// loop lacks rounds of tool calls. `None` if the client has no tool loop of its own.
     own_loop: Option<Arc<AtomicBool>>,
     opened: Opened,
 }

@@ -70,7 +70,8 @@ pub(crate) fn withdraw_claims(run: &Run) {
     drop(submission);
 }
 
-/// Submits a write with rows of the record that neither opens nor closes the run.
+/// Submits a write that contains only rows of the record, and that neither opens nor closes the
+/// run.
 pub(super) fn submit_rows(
     run: &Run,
     log: &mut RunLog,

@@ -21,7 +21,7 @@ pub(super) struct CallRecords {
     reports: HashMap<MessageId, ToolReports>,
     /// The messages of this run that contain tool calls and were stored by this attempt.
     pub(super) asking: Vec<Asking>,
-    /// The index of each message in `asking`.
+    /// The index in `asking` of each message, by the id of the message.
     pub(super) asked: HashMap<MessageId, usize>,
     pub(super) stored: StoredMessages,
     pub(super) held: HeldCalls,

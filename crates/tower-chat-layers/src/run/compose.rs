@@ -34,8 +34,8 @@ pub(super) struct Composed {
 }
 
 impl RunLog {
-    /// Builds the contents of a write: first the hooks are applied, then citations are compacted, then
-    /// results are truncated.
+    /// Builds the contents of a write: first applies the [`persist`](crate::Tool::persist) hooks of
+    /// the tools, then compacts citations, then truncates results.
     ///
     /// `citations` is `None` unless the messages are a whole run. `left_out` contains messages at
     /// the end of the run that are not stored. Only the record stores their results.

@@ -153,8 +153,8 @@ fn call_answered(log: &mut RunLog, answered: Answered) -> Effect {
     let ends_run = match &step {
         Some(step) => step.ends_run(),
         // A tool loop of another crate does not report the next step. If calls without results
-        // precede an answer without calls, the answer gets a mark. Without this mark, readers would
-        // treat the answer as a part of the interrupted answer before it.
+        // precede an answer without calls, this answer is marked as the end of the run. Without the
+        // mark, readers would treat the answer as a part of the interrupted answer before it.
         None => {
             follows_open_calls(&log.conversation.added, &messages)
                 && pending_calls(&answer).is_empty()

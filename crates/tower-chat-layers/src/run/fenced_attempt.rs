@@ -1,5 +1,5 @@
-//! Fenced attempts: attempts at a run in the modes without a lease. If several attempts write, only
-//! the writes of one attempt succeed.
+//! Fenced attempts. In the modes without a lease, several attempts at one run may execute at the
+//! same time. The store accepts the writes of only one of them.
 
 use std::time::SystemTime;
 

@@ -55,8 +55,8 @@ fn marked_status(message: &Message, index: u32) -> Option<ToolStatus> {
 }
 
 /// Returns the rows that link calls in the visible history to their staged results. Only the commit
-/// writes these rows, because readers do not see staged results, and could not resolve the rows
-/// before the commit. An attempt that resumes or ends the run must therefore build the rows again.
+/// writes these rows, because the rows refer to staged results, which readers cannot read before
+/// the commit. An attempt that resumes or ends the run must therefore build the rows again.
 ///
 /// # Errors
 ///

@@ -98,8 +98,8 @@ impl Pending {
             && !is_conflict
             && outbox.keep_unsaved(&self.writes).is_ok();
         if !is_retained {
-            // Writes that came from the outbox are added to the outbox again. After a conflict they
-            // are not, because the store would refuse them again.
+            // Writes that came from the outbox are added to the outbox again. After a conflict,
+            // these writes are not added again, because the store would refuse them again.
             let earlier = self.writes.get(..waited).unwrap_or_default();
             if !is_conflict && outbox.keep_unsaved(earlier).is_ok() {
                 self.writes.drain(..waited);

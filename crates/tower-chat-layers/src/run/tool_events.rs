@@ -66,8 +66,8 @@ pub(crate) async fn tool_finished(
     if call.0.run != run.id() {
         run.log().approved_calls.note_outcome(&outcome);
     }
-    // The claim of the next call is a separate write. In the same write, a refused claim would
-    // prevent the outcome from being stored.
+    // The claim of the next call is a separate write. If the same write contained the outcome, a
+    // refused claim would prevent the outcome from being stored.
     let (claim, next): (Vec<_>, Vec<_>) = next.into_iter().partition(|next| next.0.run != run.id());
     let next = next.into_iter().next();
     let mut pending = PendingOutcome {

@@ -313,7 +313,7 @@ impl ToolPanicked {
 pub struct ZeroRounds;
 
 /// Displays an error with its causes on one line. Omits causes that only contain the effect of a
-/// [`ToolError`] or a retry verdict.
+/// [`ToolError`] or a [`Retryability`].
 pub(super) struct Chain<'a>(pub(super) &'a (dyn std::error::Error + 'a));
 
 impl fmt::Display for Chain<'_> {

@@ -102,8 +102,8 @@ where
                 reading.text.clear();
                 reading.messages.push(message.clone());
                 if has_calls {
-                    // Checked after each message with calls, because an answer without an end must
-                    // be refused too.
+                    // The check runs after each message with calls, and not only at the end of the
+                    // answer, because an answer that never ends must also be refused.
                     self.loop_policy().check(&reading.messages, self.context.conversation())?;
                 }
                 self.updates.push_back(ChatUpdate::Message(message));

@@ -39,8 +39,7 @@ pub(in crate::run) struct Journal {
     /// The calls whose starts this attempt has staged.
     started: HashSet<CallOfRun>,
     /// The rows of calls in visible messages whose results are staged. Only the commit writes these
-    /// rows, because readers do not see staged results, and could not resolve the rows before the
-    /// commit.
+    /// rows, because the rows refer to staged results, which readers cannot read before the commit.
     deferred: Vec<ToolRecord>,
     partial_text: PartialText,
     /// The rows of calls of this run whose results are not part of a message yet, by sequence
