@@ -50,7 +50,7 @@ impl Retryability {
         if is_retryable { Self::Retryable } else { Self::Permanent }
     }
 
-    /// Returns this verdict as the [`source`](Error::source) of an error that has no other cause.
+    /// Returns this value as the [`source`](Error::source) of an error that has no other cause.
     ///
     /// ```
     /// use std::{error::Error, fmt};
@@ -109,17 +109,17 @@ pub struct Classified {
 }
 
 impl Classified {
-    /// Adds a verdict to a cause.
+    /// Adds a `Retryability` to a cause.
     pub fn new(retryability: Retryability, cause: impl Into<BoxError>) -> Self {
         Self { retryability, cause: cause.into() }
     }
 
-    /// Adds the verdict to a cause that the same request may succeed later.
+    /// Adds [`Retryability::Retryable`] to a cause.
     pub fn retryable(cause: impl Into<BoxError>) -> Self {
         Self::new(Retryability::Retryable, cause)
     }
 
-    /// Adds the verdict to a cause that the same request would fail again.
+    /// Adds [`Retryability::Permanent`] to a cause.
     pub fn permanent(cause: impl Into<BoxError>) -> Self {
         Self::new(Retryability::Permanent, cause)
     }
@@ -137,18 +137,18 @@ impl Error for Classified {
     }
 }
 
-/// Returns whether an error only contains a verdict: it is a [`Retryability`] or a [`Classified`].
-/// Code that prints a chain of sources for a person skips such an error.
+/// Returns whether an error is a [`Retryability`] or a [`Classified`]. Code that prints a chain of
+/// sources for a person skips such an error.
 pub fn is_verdict(error: &(dyn Error + 'static)) -> bool {
     error.is::<Retryability>() || error.is::<Classified>()
 }
 
 /// Returns whether the request that failed with this error may succeed if it is sent again; `None`
-/// if no error in the source chain has a verdict.
+/// if no error in the source chain decides this.
 ///
 /// The function recognises [`Retryability`], [`Classified`] and the errors of this crate. The other
-/// crates of this workspace add a `Retryability` or a `Classified` to their errors. If the chain
-/// contains several verdicts, the first one applies.
+/// crates of this workspace add a `Retryability` or a `Classified` to their errors. If several
+/// errors in the chain decide this, the first one of them applies.
 ///
 /// ```
 /// use tower_chat_core::{Retryability, is_retryable, store::StoreError};
