@@ -56,9 +56,9 @@ pub trait Notifications: fmt::Debug + Send + Sync + 'static {
 ///
 /// The connection is opened when the first reader waits, and closed some time after the last reader
 /// has stopped waiting. The process sends notifications to itself, as heartbeats, which must arrive
-/// on this connection. If a heartbeat does not arrive, a pooler does not forward notifications, or
-/// the connection was lost without an error. While no heartbeats arrive, waiting readers read their
-/// run every 250 ms.
+/// on this connection. If a heartbeat does not arrive, either a connection pooler between the
+/// process and the server does not forward notifications, or the connection was lost without an
+/// error. While no heartbeats arrive, waiting readers read their run every 250 ms.
 #[derive(Debug)]
 pub struct Wakeups {
     notifications: Arc<dyn Notifications>,

@@ -40,7 +40,7 @@ pub enum DeliveryError {
     BelowPersistence {
         /// The run.
         run: RunKey,
-        /// The verdict that a repeated request fails again.
+        /// States that a repeated request fails again.
         source: Retryability,
     },
     /// The run is in progress in this process with another input.
@@ -48,7 +48,7 @@ pub enum DeliveryError {
     OtherInput {
         /// The run.
         run: RunKey,
-        /// The verdict that a repeated request fails again, as long as the run is in progress.
+        /// States that a repeated request fails again, as long as the run is in progress.
         source: Retryability,
     },
     /// Too many runs are in progress in this process.
@@ -56,7 +56,7 @@ pub enum DeliveryError {
     TooManyRuns {
         /// The limit.
         max_runs: usize,
-        /// The verdict that a repeated request may succeed.
+        /// States that a repeated request may succeed.
         source: Retryability,
     },
     /// The run has failed.
@@ -72,7 +72,7 @@ pub enum DeliveryError {
     Interrupted {
         /// The run.
         run: RunKey,
-        /// The verdict that a repeated request may succeed.
+        /// States that a repeated request may succeed.
         source: Retryability,
     },
     /// The run has ended, but the update log has refused its last updates. The history contains the
@@ -84,7 +84,7 @@ pub enum DeliveryError {
     Truncated {
         /// The run.
         run: RunKey,
-        /// The verdict that a repeated request may succeed.
+        /// States that a repeated request may succeed.
         source: Retryability,
     },
     /// The update log failed.
