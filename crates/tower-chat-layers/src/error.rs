@@ -491,8 +491,9 @@ pub struct NotStored {
     pub key: ConversationKey,
     /// The error of the store.
     pub source: StoreError,
-    /// The messages that neither the store nor its outbox contains. These are the messages of the
-    /// failed write. After a conflict, they include the messages that the outbox contained before.
+    /// The messages that neither the store nor its outbox contains. The list contains the messages
+    /// of the failed write. After a conflict, the list also contains the messages that were in the
+    /// outbox before the write.
     pub unsaved: Vec<Arc<Message>>,
     /// The answer of the model, if the model had answered.
     pub answer: Option<Answer>,

@@ -39,8 +39,8 @@ fn is_refusal(error: &(dyn Error + 'static)) -> Option<bool> {
             return Some(!is_undecided && !error.is_retryable());
         }
         if let Some(error) = error.downcast_ref::<PersistenceError>() {
-            // These errors are permanent. All other errors are failures of the store or the stack, which
-            // do not depend on the request.
+            // These errors are permanent. All other errors are failures of the store or the stack,
+            // and do not depend on the request.
             return Some(matches!(
                 error,
                 PersistenceError::Dangling { .. }

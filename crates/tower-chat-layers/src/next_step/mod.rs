@@ -55,8 +55,8 @@ impl NextStep {
     }
 }
 
-/// The rules by which the next step after a service call is decided. The tool loop adds them to the
-/// request of the service call as an extension. The layer below that stores the answer reads them.
+/// The rules by which the next step after a service call is decided. The tool loop adds this value
+/// to the request of the service call as an extension, for the layer below that stores the answer.
 #[derive(Clone)]
 pub(crate) struct LoopPolicy {
     pub(crate) tools: Tools,

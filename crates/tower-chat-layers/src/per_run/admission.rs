@@ -155,9 +155,8 @@ pub(super) fn resuming(request: &ChatRequest, key: &ConversationKey, run: RunId)
     resuming
 }
 
-/// Removes the options for an answer in the background. A resumed run cannot use them, because its
-/// messages are staged, and the messages of a run with an answer in the background are stored at
-/// the end of the run.
+/// Removes the options for an answer in the background. The messages of a run with such an answer
+/// are stored at the end of the run, but a resumed run has staged messages.
 pub(super) fn to_foreground(request: &mut ChatRequest) {
     if request.options.is_background() {
         let options = Arc::make_mut(&mut request.options);

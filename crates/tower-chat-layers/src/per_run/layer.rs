@@ -31,9 +31,9 @@ use crate::{
 /// A request extension of type [`PersistenceMode`] sets the mode of one request.
 ///
 /// A request must name its conversation with
-/// [`in_conversation`](crate::ChatRequest::in_conversation). If the same request is sent again, it
-/// continues the same run. If the answer of the run is stored, the layer returns that answer and
-/// does not call the model. Otherwise the run continues after the stored messages.
+/// [`in_conversation`](crate::ChatRequest::in_conversation). If the same request is sent again, the
+/// request continues the same run. If the answer of the run is stored, the layer returns that
+/// answer and does not call the model. Otherwise the run continues after the stored messages.
 ///
 /// ```
 /// use tower::{Layer, ServiceBuilder};
@@ -81,7 +81,7 @@ impl PerRunPersistence {
     }
 
     /// Sets the registered tools, for a replay policy that drops calls of unregistered tools. The
-    /// pipeline builder sets them automatically.
+    /// pipeline builder calls this method automatically.
     #[must_use]
     pub fn tools(mut self, tools: impl ToolSource) -> Self {
         self.settings.tools = Some(Arc::new(tools));

@@ -1,4 +1,4 @@
-//! The layer above the tool loop, which begins and ends the run.
+//! The layer above the tool loop. This layer begins and ends the run.
 //!
 //! # Position in a stack
 //!

@@ -45,7 +45,7 @@ use crate::{Clock, PersistencePolicy, ToolSource, run::Settings};
 /// [`HistorySentAgain`](crate::PersistenceError::HistorySentAgain). If the request of a complete
 /// run is sent again, the layer returns the last response of the run. Every service call loads the
 /// history. The layer cannot record when tool calls start and finish. Without
-/// [`tools`](Self::tools), it stores arguments and results unchanged. To call the
+/// [`tools`](Self::tools), the layer stores arguments and results unchanged. To call the
 /// [`persist`](crate::Tool::persist) hooks of the tools, pass the tools to this method.
 ///
 /// ```

@@ -1,4 +1,4 @@
-//! The layer below the tool loop, which makes every service call durable.
+//! The layer below the tool loop. This layer makes every service call durable.
 //!
 //! # Position in a stack
 //!

@@ -126,10 +126,10 @@ pub(super) fn keep_claims_held(run: &Run, log: &mut RunLog) {
     });
 }
 
-/// Renews the claims. Returns whether the task must renew them again later. Returns `false` if
-/// there are no claims, if another attempt has claimed the calls, if the conversation was deleted,
-/// or if each try failed because another write came first. After a write of another run, tries
-/// again at the new revision.
+/// Renews the claims. Returns whether the task must renew the claims again later. Returns `false`
+/// if there are no claims, if another attempt has claimed the calls, if the conversation was
+/// deleted, or if each try failed because another write came first. After a write of another run,
+/// tries again at the new revision.
 async fn renew_claims(run: &Run, lease: Duration) -> bool {
     /// The maximum number of tries.
     const MAX_TRIES: usize = 8;

@@ -61,8 +61,8 @@ pub(super) struct PendingCallNotKept {
 }
 
 impl CallRecords {
-    /// Calls the hooks of those calls in these messages that wait for approval. Stores their
-    /// decisions in `pending` for the write of the messages.
+    /// Calls the hooks of those calls in these messages that wait for approval. Stores the
+    /// decisions of the hooks in `pending`, for the write of the messages.
     ///
     /// # Errors
     ///

@@ -22,7 +22,7 @@ pub(super) enum Attempt {
     /// `step` is the next step of the run, or `None` if the tool loop has not reported its loop
     /// policy. `write` is the write of the answer, or `None` after this write is durable.
     Answered { answer: Answer, step: Option<NextStep>, write: Option<Write> },
-    /// The service call failed. `rest` contains those of its inputs that were not submitted.
+    /// The service call failed. `rest` contains the inputs of the call that were not submitted.
     Unanswered { rest: Vec<Arc<Message>> },
 }
 

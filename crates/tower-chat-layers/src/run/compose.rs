@@ -38,7 +38,8 @@ impl RunLog {
     /// the tools, then compacts citations, then truncates results.
     ///
     /// `citations` is `None` unless the messages are a whole run. `left_out` contains messages at
-    /// the end of the run that are not stored. Only the record stores their results.
+    /// the end of the run that are not stored. The results in `left_out` are stored only in the
+    /// record.
     pub(super) fn compose(
         &mut self,
         messages: &[Arc<Message>],

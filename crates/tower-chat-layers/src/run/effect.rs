@@ -20,8 +20,8 @@ pub(super) enum Effect {
     /// Adds the messages of an answered service call to the run log, from which the write at the
     /// end of the run stores these messages.
     Hold(HeldCall),
-    /// Leaves the run open for a later attempt. The write changes only the end of the lease, to
-    /// this value.
+    /// Leaves the run open for a later attempt. The write adds no messages, and sets the end of the
+    /// lease to this value.
     Leave(LeaseEnd),
 }
 

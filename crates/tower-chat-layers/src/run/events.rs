@@ -1,10 +1,10 @@
 //! Determines which write follows each event of a run in each mode. Implements the table of
 //! `docs/contract.md`.
 //!
-//! Each row of the table is a variant of [`Event`] and a function in this module, whose comment begins
-//! with the name of the row in italics. Each column is an arm of the match in that function. No function
-//! in this module awaits, reads a clock or accesses a store: [`apply`] updates the run log and returns
-//! the write. `docs/run-events.md` lists the event of each row.
+//! Each row of the table is a variant of [`Event`] and a function in this module. The comment of
+//! the function begins with the name of the row in italics. Each column is an arm of the match in
+//! that function. No function in this module awaits, reads a clock or accesses a store: [`apply`]
+//! updates the run log and returns the write. `docs/run-events.md` lists the event of each row.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -62,8 +62,8 @@ pub(crate) enum Event {
     ToolsNotRun { outcomes: Vec<ToolOutcome> },
     /// The tools of these calls were dropped while they were running.
     ToolsDropped { calls: Vec<(CallOfRun, SystemTime)> },
-    /// No service call will send these messages. They contain results of tools, or messages that
-    /// follow results of tools.
+    /// No service call will send these messages, which are messages with results of tools, or
+    /// follow such messages.
     ResultsUnsent { messages: Vec<Arc<Message>> },
     /// The run is stopped. `unsent` contains the messages that no service call has sent. `answer`
     /// contains the received part of the answer to the last service call.
@@ -417,8 +417,9 @@ fn found_complete(
 }
 
 /// *An approval is answered that has its result already*, *an approved call's arguments were
-/// changed by a hook*. Discards the staged messages if they contain no answer of the model. If the
-/// run remained open, each later request would first resume it, and would be refused again.
+/// changed by a hook*. Discards the staged messages if they contain no answer of the model. If such
+/// a run remained open, each later request would first resume the run, and the resumed run would be
+/// refused again.
 fn input_refused(log: &RunLog) -> Option<RunWrite> {
     let journal = log.journal.as_deref().filter(|journal| journal.is_open())?;
     if log.conversation.has_answers() {

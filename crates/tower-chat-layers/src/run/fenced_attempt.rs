@@ -1,5 +1,5 @@
 //! Fenced attempts. In the modes without a lease, several attempts at one run may execute at the
-//! same time. The store accepts the writes of only one of them.
+//! same time. The store accepts the writes of only one attempt.
 
 use std::time::SystemTime;
 
@@ -22,8 +22,9 @@ use tower_chat_core::{
 /// their messages, and the store may treat a write of one attempt as a repetition of a write of the
 /// other attempt.
 ///
-/// The extension has no effect in journaled mode, where the store fences each attempt. It also has
-/// no effect if the store lacks the capability [`Journal`](tower_chat_core::store::Journal).
+/// The extension has no effect in journaled mode, where the store fences each attempt. The
+/// extension also has no effect if the store lacks the capability
+/// [`Journal`](tower_chat_core::store::Journal).
 ///
 /// ```
 /// use tower_chat_core::{ChatRequest, ConversationKey};

@@ -13,8 +13,8 @@ use super::{
 };
 use crate::replay::Replay;
 
-/// The messages of a run in per-run mode that no write has stored yet. One write stores all of them
-/// at the end of the run.
+/// The messages of a run in per-run mode that no write has stored yet. One write stores all these
+/// messages at the end of the run.
 ///
 /// The messages of answered service calls are in `LoadedConversation::added`, so that the request
 /// of a service call is built in the same way in each mode.
@@ -48,8 +48,8 @@ impl LoadedConversation {
 }
 
 impl RunLog {
-    /// Adds the messages of an answered service call to the run. The write at the end of the run stores
-    /// them.
+    /// Adds the messages of an answered service call to the messages that the write at the end of
+    /// the run stores.
     pub(super) fn hold(&mut self, call: HeldCall, now: Option<SystemTime>) {
         let HeldCall { messages, adopted } = call;
         self.conversation.service_id = adopted.service_id;

@@ -127,8 +127,8 @@ fn without_incomplete_responses(messages: &Messages, run: RunId) -> Messages {
 }
 
 /// Returns whether a message is an incomplete response of `run`: a partial response, or a response
-/// whose calls hooks have removed. While the run continues, its incomplete responses are not sent
-/// to the model.
+/// whose calls hooks have removed. While `run` continues, its incomplete responses are not sent to
+/// the model.
 pub(super) fn is_incomplete_response(message: &Message, run: RunId) -> bool {
     let is_of_run = message.id.is_some_and(|id| id.run == run);
     is_of_run && (is_partial_response(message, run) || is_without_calls(message))

@@ -31,7 +31,7 @@ pub(crate) struct IncompleteCommit {
 
 /// Returns the messages and rows that the commit of an incomplete run adds, from the sequence
 /// number `sequence` on. The messages are, in this order: a result for each call of the run without
-/// a result; the results of calls of earlier runs whose approval the run's messages decide; the
+/// a result; the results of calls of earlier runs that the run's messages approve or reject; the
 /// text of an interrupted answer. `tools` are the rows of the run's calls. `id_of` returns the id
 /// of the message with a sequence number.
 pub(crate) fn incomplete_commit<'a>(
@@ -100,7 +100,7 @@ fn missing_results<'a>(
 /// The messages and rows about calls of earlier runs that the commit of an incomplete run adds.
 #[derive(Debug, Default)]
 pub(crate) struct OfPriorCalls {
-    /// The results of calls whose approval the run's messages decide, and the messages that the
+    /// The results of calls that the run's messages approve or reject, and the messages that the
     /// tools of these calls have queued.
     messages: Vec<Arc<Message>>,
     /// The rows of calls of earlier runs whose results are in `messages` or in the staged messages.
@@ -129,10 +129,11 @@ pub(crate) async fn of_prior_calls(
     })
 }
 
-/// Returns a message with the missing results of calls of earlier runs whose approval the staged
-/// messages decide, in the order of the calls. Also returns the messages that the tools of these
-/// calls have queued. Uses the result in the record, if any. Otherwise, a call that was started
-/// gets an error that reports the unknown outcome, and any other call gets a rejection.
+/// Returns a message with the missing results of decided calls, in the order of the calls. A
+/// decided call is a call of an earlier run that the staged messages approve or reject. Also
+/// returns the messages that the tools of these calls have queued. If the record contains the
+/// result of a call, the message contains this result. Otherwise, a call that was started gets an
+/// error that reports the unknown outcome, and any other call gets a rejection.
 ///
 /// If an approved call was not started, all calls of its batch remain pending, and the user can
 /// approve the call again. The results of the other calls in the batch remain in the record.

@@ -18,8 +18,8 @@ const VERSION: &str = "1:";
 /// message.
 ///
 /// The digest covers texts, media, and decisions about approval requests with their arguments. The
-/// digest does not cover system messages, because they may contain the current time. It also does
-/// not cover metadata and the provider-specific data of parts.
+/// digest does not cover system messages, because they may contain the current time. The digest
+/// also does not cover metadata and the provider-specific data of parts.
 pub(super) fn input_digest(input: &[Arc<Message>]) -> Option<String> {
     digest_of_first(usize::MAX, input)
 }

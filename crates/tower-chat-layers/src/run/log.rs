@@ -29,8 +29,8 @@ use crate::{
 /// [`apply`](super::events::apply) uses the log to determine the writes.
 pub(crate) struct RunLog {
     pub(super) run: RunId,
-    /// The mode in which the run is stored, which is the column of the table in `docs/contract.md`
-    /// that applies to the run.
+    /// The mode in which the run is stored. The table in `docs/contract.md` has one column for each
+    /// mode.
     pub(super) mode: PersistenceMode,
     /// Whether no layer above the tool loop has begun the run.
     pub(crate) is_alone: bool,
@@ -69,7 +69,8 @@ pub(crate) struct RunLog {
     /// The history that a layer has put before the input in the request. A tool loop or a persister
     /// below that adds the history to each service call removes these messages from the request.
     pub(super) history_in_request: HistoryInRequest,
-    /// The digest of the user's messages in the input, which is stored with the first message.
+    /// The digest of the user's messages in the input. The digest is stored with the first message
+    /// of the run.
     pub(super) input_digest: Option<String>,
     /// The state of a run in per-run mode.
     pub(super) held: HeldRun,

@@ -146,9 +146,8 @@ struct Storage {
     policy: PersistencePolicy,
     store: Arc<dyn HistoryStore>,
     clock: Clock,
-    /// The mode in which this run is stored, which is the column of the table in `docs/contract.md`
-    /// that applies to the run. Differs from `mode` only if the service makes the answer in the
-    /// background.
+    /// The mode in which this run is stored. The table in `docs/contract.md` has one column for
+    /// each mode. Differs from `mode` only if the service makes the answer in the background.
     stored_as: PersistenceMode,
     /// Whether a tool of another run has sent the request of this run.
     is_nested: bool,

@@ -30,7 +30,7 @@ impl Recording {
         }
     }
 
-    /// Returns the messages to store. `before` is the replay of the messages before them.
+    /// Returns the messages to store. `before` is the replay of the messages before `messages`.
     pub(super) fn select(self, messages: Vec<Arc<Message>>, before: &Replay) -> Vec<Arc<Message>> {
         match self {
             Self::History | Self::RecordOnly | Self::AfterLoss => messages,

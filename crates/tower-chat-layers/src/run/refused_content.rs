@@ -77,8 +77,8 @@ where
             Err(error) => error.into(),
         };
         match (again, content_refused(&*error).cloned()) {
-            // Boxed, because this future is rarely needed. Otherwise, the future of each service
-            // call would contain it.
+            // Boxed, because this future is rarely needed, and the future of each service call
+            // would otherwise reserve memory for this future.
             (Some(again), Some(refusal)) => {
                 Box::pin(after_refusal(service, run, again, (error, refusal))).await
             }

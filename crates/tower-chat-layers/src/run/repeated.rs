@@ -168,8 +168,8 @@ impl RunLog {
         };
         let mut observed = after(before(&self.conversation.history, added));
         if observed.is_err() && !self.history_in_request.history.is_empty() {
-            // The loop may send the history as the layer above has put it before the input, which
-            // can differ from the stored history.
+            // The loop may send the history in the form in which the layer above has put it before
+            // the input. This form can differ from the stored history.
             observed = after(self.history_in_request.history.clone());
         }
         let observed = observed.map_err(|difference| PersistenceError::HistorySentAgain {

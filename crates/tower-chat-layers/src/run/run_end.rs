@@ -22,9 +22,9 @@ use crate::{
     tool::CallOfRun,
 };
 
-/// Returns whether a run is complete. `answer` are its stored messages after the input. A complete run
-/// ends with a final answer, with requests for approval, or with the mark of a run that ended
-/// intentionally in another way.
+/// Returns whether a run is complete. `answer` contains the stored messages of the run after its
+/// input. A complete run ends with a final answer, with requests for approval, or with the mark of
+/// a run that ended intentionally in another way.
 pub(super) fn is_complete(answer: &[Arc<Message>]) -> bool {
     let Some(last) = answer.last() else { return false };
     if last.role == Role::Tool {

@@ -197,9 +197,9 @@ impl RunLog {
         own
     }
 
-    /// Returns whether a message is stored. This is true if the loaded history contains its id, or
-    /// if this run has stored a message with this id and the same content. The content may differ
-    /// if hooks may have changed the stored content.
+    /// Returns whether a message is stored: whether the loaded history contains a message with the
+    /// same id, or this run has stored a message with the same id and the same content. The content
+    /// may differ if hooks may have changed the stored content.
     fn is_stored(&self, message: &Arc<Message>) -> bool {
         let Some(id) = message.id else { return false };
         if id.run != self.run {
@@ -232,7 +232,7 @@ impl RunLog {
         }
         let (messages, history_len) = if self.conversation.service_id.is_some() {
             // The service has the history, so only the request's own messages are sent. A retry
-            // sends all of them again, even if some are already stored.
+            // sends all of these messages again, even if some of them are already stored.
             let mut own = Replay::lenient();
             own_messages(request).iter().for_each(|message| own.push(message));
             (own.view(), prefix.len())

@@ -372,8 +372,8 @@ impl Contents {
 }
 
 impl RunLog {
-    /// Returns the unsettled writes of this run, followed by `write`. The store recognises those of
-    /// these writes that it has already applied, and applies the others.
+    /// Returns the unsettled writes of this run, followed by `write`. The store skips the writes
+    /// that it has already applied, and applies the others.
     pub(super) fn with_unsettled(&self, write: Write) -> Vec<Write> {
         self.unsettled.iter().cloned().chain([write]).collect()
     }

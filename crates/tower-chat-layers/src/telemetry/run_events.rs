@@ -45,9 +45,9 @@ pub(crate) fn lease_renewed(
     );
 }
 
-/// Reports stored calls without a result. The replay sends such a call with an error result, or
-/// omits it. The calls in `new` are logged as warnings. The calls in `known` are logged at the
-/// debug level, because an earlier run has logged them as warnings.
+/// Reports stored calls without a result. The replay either sends such a call with an error result,
+/// or omits the call. The calls in `new` are logged as warnings. The calls in `known` are logged at
+/// the debug level, because an earlier run has logged them as warnings.
 pub(crate) fn repaired(key: &ConversationKey, new: &[DanglingCall], known: &[DanglingCall]) {
     REPAIRED_CALLS.add((new.len() + known.len()) as u64, &[]);
     for (calls, is_new) in [(new, true), (known, false)] {

@@ -50,8 +50,8 @@ impl ToolContext {
     }
 
     /// Returns the id that the call and its result have in the messages that the model receives.
-    /// This is the id from the provider, or a generated id if the provider sent no id. The id is
-    /// not unique in a conversation, because some providers repeat ids.
+    /// The id is from the provider, or generated if the provider sent no id. The id is not unique
+    /// in a conversation, because some providers repeat ids.
     pub fn call_id(&self) -> &str {
         self.pending.id()
     }
@@ -59,7 +59,7 @@ impl ToolContext {
     /// Returns the idempotency key of the call. The key is the same in every attempt to run the
     /// call, and different for every other call, so that an external system can recognise a
     /// repeated call. The key consists of the id of the run and the position of the call in the
-    /// run. All its characters are valid in an HTTP header.
+    /// run. All characters of the key are valid in an HTTP header.
     pub fn idempotency_key(&self) -> String {
         match self.pending.position() {
             Some(position) => idempotency_key(position),

@@ -57,8 +57,8 @@ impl ToolError {
         Self(Effect::FailRun(source.into()))
     }
 
-    /// Returns whether the error fails the run. If it does not, the model receives the text of the
-    /// error.
+    /// Returns whether the error fails the run. An error that does not fail the run is sent to the
+    /// model as a text.
     pub fn fails_run(&self) -> bool {
         matches!(self.0, Effect::FailRun(_))
     }

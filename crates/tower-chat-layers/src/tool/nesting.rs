@@ -7,8 +7,8 @@ use tower_chat_core::{ChatRequest, ConversationKey};
 /// The request extension with the conversations of the outer runs of a nested run.
 ///
 /// [`ToolContext::nest`](super::ToolContext::nest) adds this extension to a request. If a nested
-/// run used the conversation of an outer run, it would write messages between a call and its result
-/// in the outer run. Persistence layers therefore refuse such a run by calling
+/// run used the conversation of an outer run, the nested run would write messages between a call
+/// and its result in the outer run. Persistence layers therefore refuse such a run by calling
 /// [`check`](Self::check).
 ///
 /// ```
@@ -39,7 +39,8 @@ impl RunAncestry {
         Self::default()
     }
 
-    /// Returns the ancestry of a request, which is empty if the request is not for a nested run.
+    /// Returns the ancestry of a request. The ancestry is empty if the request is not for a nested
+    /// run.
     pub fn of(request: &ChatRequest) -> Self {
         request.extensions.get::<Self>().cloned().unwrap_or_default()
     }

@@ -23,8 +23,8 @@ pub struct ToolOutput {
     pub content: Vec<Part>,
     /// Whether the tool failed. The model then receives the content as the description of the failure.
     pub is_error: bool,
-    /// Whether the run ends after this batch of calls. If it does, the caller receives the results,
-    /// and the model does not.
+    /// Whether the run ends after this batch of calls. If the run ends, the caller receives the
+    /// results, and the model does not.
     pub terminate: bool,
     /// The provider's item for the result.
     pub native: Option<Native>,

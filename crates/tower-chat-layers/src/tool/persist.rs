@@ -10,7 +10,8 @@ use tower_chat_core::{BoxError, Part, ToolCall, ToolDefinition, ToolResult};
 
 use super::{Tool, ToolContext, ToolOutput};
 
-/// A call that is about to be stored, which a tool's [`persist`](Tool::persist) hook may change.
+/// A call that is about to be stored. The [`persist`](Tool::persist) hook of the call's tool may
+/// change the call.
 ///
 /// The hook is called twice: without a result when the model's answer is stored, and with the
 /// result when the result is stored. The changes of the hook apply to the stored messages and to
@@ -49,7 +50,7 @@ pub enum Retention {
     ///
     /// A call that waits for approval must be stored, because a later run executes the stored call.
     /// If the hook forgets such a call or fails, the run fails with
-    /// [`PendingCallNotKept`](crate::PersistenceError::PendingCallNotKept) before it requests
+    /// [`PendingCallNotKept`](crate::PersistenceError::PendingCallNotKept), and does not request
     /// approval.
     Forget,
 }
@@ -98,8 +99,8 @@ impl<'a> StoredCall<'a> {
     ///
     /// Two kinds of calls run with the stored arguments: calls that waited for approval, and calls
     /// of an interrupted journaled run. If the hook replaced the arguments of such a call, the call
-    /// does not run, and the model receives an error result. This applies under every policy for
-    /// unknown calls. The call runs only if the tool declares
+    /// does not run, and the model receives an error result. The policy for unknown calls does not
+    /// change this rule. The call runs only if the tool declares
     /// [`accepts_stored_arguments`](ToolDefinition::accepts_stored_arguments). If the call waited
     /// for approval, the first run that approves the call fails with
     /// [`ArgumentsNotKept`](crate::ToolLoopError::ArgumentsNotKept), and the next run continues

@@ -36,7 +36,7 @@ pub(crate) fn check(run: &Run, request: &ChatRequest) -> Result<(), ToolLoopErro
 /// A batch without any decision remains pending. If the caller executes a part of a batch, an
 /// approval request that is not required needs no decision: its call runs with the batch, unless
 /// the caller rejects the call. The executed call is always the call of the approval request. Only
-/// its arguments may come from the decision.
+/// the arguments of the call may come from the decision.
 ///
 /// A decision is old if an answer or a result follows it among the request's messages. An old decision
 /// has an effect only if its call is still pending.

@@ -65,8 +65,8 @@ impl<S> Rounds<S> {
         let Approved { calls: approved, refused } = approved(&request, &run, &transcript, &rules)?;
         let approves = !approved.is_empty() || !refused.is_empty();
         if approves && !has_persister {
-            // Without a persister, no layer would send the history, which contains these calls,
-            // before their results.
+            // Without a persister, no layer would put the history, with the calls of these results,
+            // before the results.
             return Err(PersistenceError::PersisterMissing { key: run.key().clone() }.into());
         }
         let interrupted = run.log().take_interrupted();

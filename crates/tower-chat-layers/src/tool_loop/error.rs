@@ -63,9 +63,10 @@ pub enum ToolLoopError {
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// The approval request that a decision names is neither stored in this conversation nor among the
-    /// messages of the chat request, or it is pending in the conversation from which this one was copied.
-    /// No call was run.
+    /// A decision names an approval request that is not pending in this conversation. The approval
+    /// request is neither stored in this conversation nor among the messages of the chat request,
+    /// or this conversation is a copy and the approval request is pending in the original
+    /// conversation. No call was run.
     ApprovalUnknown {
         /// The id in the decision.
         id: String,
@@ -119,8 +120,8 @@ pub enum ToolLoopError {
         /// The conversation.
         conversation: Option<ConversationKey>,
     },
-    /// An answer of the model contains more calls than the loop allows. None of its calls was run,
-    /// and no message of the answer is stored.
+    /// An answer of the model contains more calls than the loop allows. No call of the answer was
+    /// run, and no message of the answer is stored.
     TooManyCalls {
         /// The number of calls that had arrived when the answer was refused.
         calls: usize,

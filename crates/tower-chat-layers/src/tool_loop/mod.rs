@@ -26,9 +26,9 @@
 //!   a conversation. A repeated request with a conversation resumes its run. Put the retry layer
 //!   below the loop, where it repeats one service call.
 //! - tower's `Timeout` above the loop limits the time of a whole run until the head of its answer,
-//!   tools included. Below the loop, it limits the time of a service call until the head of its
-//!   answer. An [`IdleTimeoutLayer`](crate::idle_timeout::IdleTimeoutLayer) below detects a stream
-//!   that stalls.
+//!   tools included. Below the loop, `Timeout` limits the time of a service call until the head of
+//!   its answer. An [`IdleTimeoutLayer`](crate::idle_timeout::IdleTimeoutLayer) below detects a
+//!   stream that stalls.
 //! - If a second tool loop is below the loop, the inner loop runs the calls, and the outer loop
 //!   receives the calls with their results.
 //!
@@ -49,8 +49,8 @@
 //! The loop returns every message that the run has added, in order: the model's messages, the
 //! results of each batch as one message, and messages that were queued during the run. If the
 //! service streams an answer, the loop passes its updates on immediately. The response of the loop
-//! ends with the [`Finish`](tower_chat_core::Finish) of the last service call, which contains the
-//! usage of all service calls.
+//! ends with the [`Finish`](tower_chat_core::Finish) of the last service call. The usage in this
+//! `Finish` is the sum over all service calls.
 //!
 //! # Calls that wait for approval
 //!
@@ -65,12 +65,12 @@
 //! A later request contains the approvals. The pending calls run after all approval requests of the
 //! answer have a decision, and all calls that the caller executes have their results. If the caller
 //! executes a part of the answer, only required approval requests need a decision. The model then
-//! receives the results of the whole answer. The caller may send its results with the approvals, or
-//! in an earlier request, which the model answers without receiving the pending calls. If the
-//! approvals arrive before the results, the loop refuses them with
-//! [`ToolLoopError::ResultsMissing`]. If the caller decides about only a part of the approval
-//! requests, the loop refuses the decisions with [`ToolLoopError::ApprovalMissing`]. The caller can
-//! send refused approvals again.
+//! receives the results of the whole answer. The caller may send the results of its own calls
+//! together with the approvals, or in an earlier request. The model answers such an earlier request
+//! without receiving the pending calls. If the approvals arrive before the results, the loop
+//! refuses the approvals with [`ToolLoopError::ResultsMissing`]. If the caller decides about only a
+//! part of the approval requests, the loop refuses the decisions with
+//! [`ToolLoopError::ApprovalMissing`]. The caller can send refused approvals again.
 //!
 //! Dropping the response or its future cancels the service call in flight and the running tools.
 //! The loop spawns no tasks.

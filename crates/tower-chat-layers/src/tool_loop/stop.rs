@@ -96,8 +96,9 @@ impl<S> Rounds<S> {
         self.end_stopped(unsent, Vec::new()).await
     }
 
-    /// Stops while a response is read. Stores its complete messages and the text after them. Calls in
-    /// these messages are returned to the caller, or become approval requests.
+    /// Stops while a response is read. Stores the complete messages of the response, and the text
+    /// after these messages. Calls in these messages are returned to the caller, or become approval
+    /// requests.
     pub(super) async fn stop_reading(&mut self, reading: Reading) -> Result<(), BoxError> {
         let Reading { response, mut messages, text, .. } = reading;
         drop(response);

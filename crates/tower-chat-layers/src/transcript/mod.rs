@@ -105,8 +105,8 @@ impl RepeatedTranscript {
         }
     }
 
-    /// Returns the messages of a request that a run uses. `stored` are the messages that were stored
-    /// before the run, and `pruned` is the number of messages that were pruned before them.
+    /// Returns the messages of a request that a run uses. `stored` are the messages that were
+    /// stored before the run, and `pruned` is the number of pruned messages before `stored`.
     ///
     /// # Errors
     ///

@@ -18,9 +18,9 @@ use super::{
 /// each answer as one message without the calls that ran in the stack. The time is linear in the
 /// lengths of both lists.
 ///
-/// `is_retry` marks a request that the client sends again. A request that repeats everything up to the
-/// last question, earlier answers included, is also treated as a retry, because a client that had
-/// received the last answer would repeat it too.
+/// `is_retry` marks a request that the client sends again. A request that repeats everything up to
+/// the last question, earlier answers included, is also treated as a retry, because a client that
+/// had received the last answer would repeat that answer too.
 ///
 /// ```
 /// use tower_chat::{Message, message::Messages, transcript::{Recognised, recognise}};
@@ -45,8 +45,8 @@ pub fn recognise(
 }
 
 /// Like [`recognise`], with the history of a store. If older messages were pruned from the history,
-/// the request may still begin with the pruned messages. They are removed if the rest of the
-/// request begins with the stored messages.
+/// the request may still begin with the pruned messages. The function removes the pruned messages
+/// if the rest of the request begins with the stored messages.
 ///
 /// # Errors
 ///
@@ -190,7 +190,8 @@ impl StoredEnd {
                 _ => false,
             };
         }
-        // Messages may have no ids, for example after an import. Then only the last message decides.
+        // Messages may have no ids, for example after an import. In such a conversation, only the
+        // last message decides.
         let last_is_answer = stored.last().is_some_and(is_answer);
         let before_answer = match answer {
             Some(answer) => first + answer,

@@ -100,7 +100,7 @@ impl<'a> Check<'a> {
             match message.role {
                 Role::Tool => {}
                 // Every request contains these messages, even if the service stores the history.
-                // Results may therefore follow them.
+                // Results may therefore follow these messages.
                 Role::System | Role::Developer if self.may_begin_with_results => {}
                 _ => self.end_round(),
             }

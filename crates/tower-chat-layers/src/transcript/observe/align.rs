@@ -82,9 +82,9 @@ pub(super) fn align(
     alignment
 }
 
-/// Allows the request to contain results whose calls a hook has removed from the stored answer: for
-/// each number of repeated atoms, adds the numbers that also include the next such results of the
-/// request.
+/// Allows the request to contain results whose calls a hook has removed from the stored answer.
+/// `repeated` contains the possible numbers of repeated atoms. If such a result follows that number
+/// of atoms in the request, the function also adds the number that includes this result.
 fn skip_unknown_results(repeated: &mut Vec<usize>, answer: &Atom<'_>, request: &Atoms<'_>) {
     let mut position = 0;
     while let Some(count) = repeated.get(position).copied() {

@@ -39,7 +39,7 @@ pub(super) enum Content<'m> {
     /// The answers to approval requests: the id of each request, whether it was approved, and the
     /// arguments of the answer.
     Approvals(Vec<(&'m str, bool, Option<&'m str>)>),
-    /// The messages of one answer. A loop may have joined them.
+    /// The messages of one answer, which a loop may have joined into one message.
     Answer(Vec<Utterance<'m>>),
     /// One result, identified by the id of its call. A loop may send several results in one
     /// message, or each in a separate message.

@@ -151,7 +151,8 @@ struct Comparison<'c> {
     leading: usize,
     known: Atoms<'c>,
     request: Atoms<'c>,
-    /// Whether older messages were pruned. `known` then begins with the first message after them.
+    /// Whether older messages were pruned. `known` then begins with the first message that was not
+    /// pruned.
     begins_at_cut: bool,
 }
 
