@@ -1,7 +1,7 @@
 //! The stored form of a message: versioned JSON that every later release can read.
 //!
 //! A stored message is one JSON object, `{"v":1,"role":…,"parts":[…]}`. `v` is the version of the
-//! format. Version 1 is the only one so far, and every later release reads it. The
+//! format. Version 1 is the only version so far, and every later release reads this version. The
 //! [`id`](crate::Message::id) of the message is not part of the object: stores use it as the key of
 //! the row.
 //!

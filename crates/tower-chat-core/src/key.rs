@@ -69,9 +69,9 @@ impl RunId {
     /// place long before they are stored, such as the turns of an import.
     /// [`Keep::Since`](crate::store::Keep::Since) uses this time.
     ///
-    /// A time before 1970 is replaced with 1970. A time that the 48 bits in a UUID cannot
-    /// represent, which is after the year 10889, is replaced with the latest time that they can
-    /// represent.
+    /// A time before 1970 is replaced with 1970. A UUID contains 48 bits of time. A time after the
+    /// year 10889, which 48 bits cannot represent, is replaced with the latest time that 48 bits
+    /// can represent.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};

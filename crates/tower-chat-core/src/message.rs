@@ -17,8 +17,8 @@ use crate::{
 pub enum Role {
     /// The operator who set up the conversation.
     System,
-    /// The role that newer wires use instead of [`Role::System`]. It is a separate variant so that
-    /// a message that was received with this role is sent with this role again.
+    /// The role that newer wires use instead of [`Role::System`]. This role is a separate variant
+    /// so that a message that was received with this role is sent with this role again.
     Developer,
     /// The person, or the program that acts for the person.
     User,
@@ -51,7 +51,7 @@ pub struct Message {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub author: Option<String>,
     /// The id of the message in the store. The run that adds the message sets the id. A provider
-    /// never sets it.
+    /// never sets the id.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub id: Option<MessageId>,
     /// The time at which the message was added to its conversation, to the millisecond. The run

@@ -21,7 +21,8 @@ use crate::{ExactNumbers, Native};
 pub struct ChatOptions {
     /// The model's name, for a model client that serves several models.
     pub model: Option<String>,
-    /// Instructions for this request alone. Unlike a system message, they are not stored.
+    /// Instructions for this request alone. Unlike a system message, the instructions are not
+    /// stored.
     pub instructions: Option<String>,
     /// The tools that the model may call.
     pub tools: Vec<ToolDefinition>,

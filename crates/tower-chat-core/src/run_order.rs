@@ -1,4 +1,4 @@
-//! The order of the runs of a history, which records whether the run ids ascend.
+//! Records whether the ids of the runs in a history ascend.
 
 use std::sync::Arc;
 

@@ -8,10 +8,11 @@ use serde::de::{
 
 /// Checks that a text is JSON and that no object in it, at any level, has the same key twice.
 ///
-/// Parsers disagree on which of two equal keys they use. If one parser checks a text and another
-/// acts on it, an attacker can make the two read different values. Call this function for every
-/// text from outside, such as a request body or the arguments of a tool call, before you parse the
-/// text. Keys are compared after their escapes are decoded: `"to"` and `"t\u006f"` are equal.
+/// Parsers disagree on which of two equal keys they use. If one parser checks a text, and a program
+/// acts on the values that another parser reads, an attacker can send a text in which the two
+/// parsers read different values. Call this function for every text from outside, such as a request
+/// body or the arguments of a tool call, before you parse the text. Keys are compared after their
+/// escapes are decoded: `"to"` and `"t\u006f"` are equal.
 ///
 /// The time is linear in the length of the text.
 ///

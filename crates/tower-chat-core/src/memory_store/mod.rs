@@ -32,7 +32,7 @@ const SYSTEM: &str = "memory";
 ///
 /// Clones share the same conversations. The handle of the store is
 /// [exclusive](crate::store::StoreHandle::exclusive), so that journaled runs take no lease. The
-/// cost of loading a history, cloning it and appending to it does not depend on its length.
+/// cost of loading, cloning or extending a history does not depend on its length.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {

@@ -29,7 +29,7 @@ struct OfId {
     unanswered: BTreeSet<usize>,
 }
 
-/// The calls without a result. They may be answered by a result whose id no call has.
+/// The calls without a result. A result whose id no call has may answer one of these calls.
 #[derive(Debug, Clone)]
 struct InOrder<K> {
     all: ByTool<K>,

@@ -70,9 +70,10 @@ pub fn foreign_results(message: &Message) -> BTreeSet<usize> {
 /// [foreign results](foreign_results), and each result that another moved result separates from the
 /// call that it answers.
 ///
-/// If a result is moved out, the parts before and after this result are in different pieces. A result
-/// in one of these two pieces may answer a call in the other piece. It is sufficient to check the
-/// results in the shorter piece, and the results that answer calls in the shorter piece.
+/// If a result is moved out, the parts before and after this result are in different pieces. A
+/// result in one of these two pieces may answer a call in the other piece. Therefore the function
+/// checks only the results in the shorter piece, and the results that answer calls in the shorter
+/// piece.
 fn leaving_results(message: &Message) -> BTreeSet<usize> {
     let mut leaving = foreign_results(message);
     if message.role != Role::Assistant {

@@ -67,9 +67,9 @@ impl Finish {
         Self::new(FinishReason::Stop)
     }
 
-    /// Returns the integers that the JSON values of `metadata` have rounded. The digits are those
-    /// in the body of the answer, if it was not streamed. A writer of the same wire restores all of
-    /// these digits.
+    /// Returns the integers that the JSON values of `metadata` have rounded. The digits are from
+    /// the body of the answer. For a streamed answer, no digits are collected. A writer of the same
+    /// wire restores all of these digits.
     pub fn exact_numbers(&self) -> &ExactNumbers {
         &self.exact_numbers
     }
