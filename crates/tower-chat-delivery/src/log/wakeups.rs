@@ -117,8 +117,8 @@ impl Wakeups {
         Ok(())
     }
 
-    /// Returns whether notifications arrive. Starts the task that receives them if it is not
-    /// running.
+    /// Returns whether notifications arrive. Starts the task that receives notifications, unless
+    /// this task is already running.
     fn listen(&self) -> bool {
         self.shared.is_used.store(true, Ordering::Relaxed);
         let mut task = self.task.lock().unwrap_or_else(PoisonError::into_inner);

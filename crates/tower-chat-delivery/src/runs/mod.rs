@@ -112,7 +112,7 @@ const STATE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 ///
 /// Each run has a lease. If the process that executes the run does not renew the lease in time, any
 /// process may begin the next attempt. When the former owner learns from the log that it has lost
-/// the run, it stops its attempt, and its readers follow the log from then on.
+/// the run, the former owner stops its attempt, and its readers follow the log from then on.
 ///
 /// # The same request again
 ///
@@ -182,7 +182,8 @@ impl DetachedRunsLayer {
 
     /// Delivers updates to readers only after the log has stored them, and sets the batch interval
     /// to 250 ms. Readers then receive no delta that is lost if the process is killed. There is an
-    /// exception: if the log refuses the updates of the run, readers receive them without the log.
+    /// exception: if the log refuses the updates of the run, readers receive updates that the log
+    /// does not contain.
     #[must_use]
     pub fn durable_delivery(mut self) -> Self {
         self.settings.batch_interval = Duration::from_millis(250);
@@ -208,8 +209,8 @@ impl DetachedRunsLayer {
     }
 
     /// Sets the largest size of the updates of a run, 16 MiB by default. If the updates of a run
-    /// exceed this size, the run is stopped. If they reach twice this size, the task of the run
-    /// drops the response, and the run fails.
+    /// exceed this size, the run is stopped. If the updates reach twice this size, the task of the
+    /// run drops the response, and the run fails.
     #[must_use]
     pub fn with_max_bytes_per_run(mut self, max: u64) -> Self {
         self.settings.max_bytes = max;

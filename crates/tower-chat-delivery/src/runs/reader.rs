@@ -51,7 +51,7 @@ pub enum RunEvent {
     /// its lease. The reader must discard the deltas of the unfinished message, because the attempt
     /// sends this message again from its beginning. Complete messages remain valid, and are not
     /// sent again. If the attempt sends the deltas of a complete message again, this event is sent
-    /// after these deltas, so that the reader discards them too.
+    /// after these deltas, so that the reader discards these deltas too.
     ///
     /// In per-run mode, the messages of a run are stored at its end, so that a later attempt
     /// repeats the whole run. Each message of the new attempt replaces the messages of earlier

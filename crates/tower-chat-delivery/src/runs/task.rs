@@ -346,7 +346,7 @@ impl<'t> Progress<'t> {
         deadlines.into_iter().flatten().fold(self.check_at, Instant::min)
     }
 
-    /// Acts on the deadlines that have passed, except `flush_at`, which `start_append` compares.
+    /// Acts on the deadlines that have passed, except `flush_at`, which `start_append` handles.
     fn deadline_passed(&mut self, attempt: u32) {
         let now = Instant::now();
         if self.check_at <= now {
@@ -383,8 +383,8 @@ impl<'t> Progress<'t> {
                 match update {
                     ChatUpdate::Message(message) if self.is_repeated(&message) => {
                         self.push(LoggedUpdate::Repeated(message));
-                        // Readers have already received the message. This update makes them discard
-                        // the deltas, which repeat the text of the message.
+                        // Readers have already received the message. The readers discard the
+                        // repeated deltas of the message when they receive this update.
                         if had_deltas {
                             self.push(LoggedUpdate::Restarted);
                         }

@@ -84,8 +84,8 @@ async fn the_lease_of_a_later_attempt_is_renewed_immediately() {
     let (request, run) = request();
     log.begin(&run, 1, LEASE).await.unwrap();
     clock.advance(LEASE);
-    // Before the task calls the service, it reads the updates of earlier attempts, which takes
-    // almost the whole lease.
+    // Before the task calls the service, the task reads the updates of earlier attempts. This read
+    // takes almost the whole lease.
     log.set_slow_reads(clock.clone(), LEASE - Duration::from_secs(1));
     let runs = DetachedRunsLayer::new(log);
     let stack = runs.layer(model(["Take ", "a coat."], &Gate::closed()));
