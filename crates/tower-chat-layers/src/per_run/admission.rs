@@ -1,4 +1,5 @@
-//! Decides whether a run may begin although its conversation has an active run or an open run.
+//! Decides whether a run may begin although its conversation has an active run, or an open run. An
+//! open run is a journaled run that was neither committed nor discarded.
 
 use std::sync::Arc;
 

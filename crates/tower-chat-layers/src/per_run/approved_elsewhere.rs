@@ -1,4 +1,5 @@
-//! Waits for approved calls that another process runs.
+//! Waits for approved calls that another process runs. A process marks such a call with a claim in
+//! the store before the process runs the tool.
 
 use tower_chat_core::{
     ChatRequest, ConversationKey, ToolStatus,

@@ -1,4 +1,5 @@
-//! Waits for the end of another process's lease.
+//! Waits for the end of another process's lease. A lease is the time until which no other process
+//! may take over an open run.
 
 use std::time::{Duration, SystemTime};
 
@@ -16,8 +17,8 @@ pub(super) struct LeaseWaiting {
 }
 
 impl LeaseWaiting {
-    /// The maximum sleep of a run before it reads the store again, because the other process may return
-    /// or renew its lease at any time.
+    /// The interval at which a waiting run reads the store. The other process may end or renew its
+    /// lease at any time.
     pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
     /// Returns the limit that the request sets, or the limit of the policy if the request sets
@@ -72,8 +73,8 @@ impl LeaseWaiting {
     }
 
     /// Returns whether the run waits for other processes and `error` reports that another process
-    /// has taken over the open run. The caller must then read the head again, which contains the
-    /// new lease.
+    /// has taken over the open run. The caller must then read the
+    /// [head](tower_chat_core::store::Head) again, because the head contains the new lease.
     pub(super) fn is_lost_race(&self, error: &BoxError) -> bool {
         let conflict = match error.downcast_ref::<PersistenceError>() {
             Some(PersistenceError::RunHeld { .. }) => true,

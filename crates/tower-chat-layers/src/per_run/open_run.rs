@@ -1,4 +1,5 @@
-//! Resumes, commits or discards an open run before a new run of the conversation.
+//! Resumes, commits or discards an open run before a new run of the conversation. An open run is a
+//! journaled run that was neither committed nor discarded.
 
 use std::{future::poll_fn, pin::pin, time::SystemTime};
 

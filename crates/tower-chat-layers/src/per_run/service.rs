@@ -142,9 +142,9 @@ fn lacks_persister(below: &LayersBelow) -> bool {
     below.holds(LayerKind::ToolLoop) && !below.holds(LayerKind::PerServiceCallPersistence)
 }
 
-/// Waits for a resource that another run releases at its end. Before the wait, replaces the ready
-/// service by a clone. The drop of the ready service releases its permit, for example the permit of
-/// a concurrency limit, because the other run may need that permit.
+/// Waits for a resource that another run releases at its end. The other run may need the permit of
+/// the ready service, for example the permit of a concurrency limit. Before the wait, this function
+/// therefore replaces the ready service by a clone, which releases the permit.
 pub(super) async fn giving_way<S, T>(
     service: &mut S,
     mut waited_for: Pin<&mut impl Future<Output = Result<T, PersistenceError>>>,
@@ -292,7 +292,8 @@ where
         opened.report(&mut answer);
         return Ok(Beginning::Stored(answer));
     }
-    // If the run was committed before it was complete, this request may still continue the run.
+    // A run that was committed before it was complete is not gone, because the history contains its
+    // messages. This request continues such a run.
     let is_gone = opened.admission.is_none() || !run.log().has_stored();
     if request.extensions.get::<ResumesRun>().is_some() && !run.log().is_resumed() && is_gone {
         let (key, run) = (run.key().clone(), run.id());
@@ -302,8 +303,8 @@ where
     yield_if_large(request.messages().iter_from(request.history_len())).await;
     let (request, input) = open_request(run, request)?;
     yield_if_large(&input).await;
-    // Checked before the input of a journaled run is staged. Otherwise, a run with invalid
-    // decisions would remain open.
+    // The decisions about approval requests are checked before the input of a journaled run is
+    // staged. Otherwise, a run with invalid decisions would remain open.
     check_approvals(run, &request)?;
     // The slot is reserved before the paid request to the model.
     let slot = match run.write_point() {

@@ -1,4 +1,5 @@
-//! The activity of a run, which each write reports to the directory of the store.
+//! The activity of a run, which each write reports to the directory of the store. The directory
+//! contains the description, times, counts and usage of each conversation.
 
 use tower_chat_core::store::RunActivity;
 

@@ -1,4 +1,5 @@
-//! The data about the tool calls of a run that later writes need for the rows of the record.
+//! The data about the tool calls of a run from which later writes build rows of the record of tool
+//! calls.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -13,7 +14,8 @@ use super::{
 };
 use crate::tool::{CallOfRun, NotKept, Retained, ToolReports, retained};
 
-/// The data about the tool calls of a run that later writes need for the rows of the record.
+/// The data about the tool calls of a run from which later writes build rows of the record of tool
+/// calls.
 #[derive(Debug, Default)]
 pub(super) struct CallRecords {
     pub(super) hooks: Hooks,

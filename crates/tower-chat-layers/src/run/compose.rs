@@ -1,5 +1,5 @@
-//! Builds the stored form of a write's messages, and the rows of the record for their calls and
-//! results.
+//! Builds the stored form of a write's messages, and the rows that the write adds to the record of
+//! tool calls for the calls and results in these messages.
 
 use std::{borrow::Cow, sync::Arc};
 

@@ -1,5 +1,6 @@
 //! Loads a conversation for a run: reads the stored history, applies the writes in the outbox, and
-//! builds the replay of the messages.
+//! builds the replay of the messages. The outbox of a store contains writes that have failed and
+//! are submitted again with the next write.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! The recorded state of calls that an earlier attempt may have started.
+//! The state of calls that an earlier attempt may have started, as the record of tool calls
+//! contains it.
 
 use std::{
     collections::{HashMap, HashSet},

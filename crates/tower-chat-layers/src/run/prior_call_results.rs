@@ -1,5 +1,6 @@
-//! Finds the calls in the visible history whose results are staged or in the input of a run, and
-//! builds the rows and reports for these results.
+//! Finds the calls of earlier runs whose results are staged or in the input of a run, and builds
+//! the rows and reports for these results. Readers see the messages with these calls, but do not
+//! see staged messages before the commit.
 
 use std::{collections::HashMap, sync::Arc};
 

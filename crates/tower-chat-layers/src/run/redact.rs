@@ -1,5 +1,5 @@
-//! Applies the decisions of hooks to the calls and results in messages, and marks the messages from
-//! which hooks have removed content.
+//! Applies the decisions of [`persist`](crate::Tool::persist) hooks to the calls and results in
+//! messages, and marks the messages from which hooks have removed content.
 
 use std::sync::Arc;
 

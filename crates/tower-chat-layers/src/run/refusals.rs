@@ -1,4 +1,5 @@
-//! The refusal marks of a run's conversation.
+//! The [refusal marks](RefusalMark) of a run's conversation, for content that services have
+//! refused.
 
 use std::sync::Arc;
 

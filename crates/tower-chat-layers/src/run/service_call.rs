@@ -1,4 +1,5 @@
-//! A service call of a run: stores its new messages and its answer.
+//! A service call of a run: stores its new messages and its answer. A slot is an entry in the
+//! bounded queue of the store, and is reserved before the call.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! Determines the service id of a run when the run begins, and after each answer.
+//! Determines the service id of a run when the run begins, and after each answer. A service that
+//! stores the history itself stores it under the service id.
 
 use std::sync::Arc;
 

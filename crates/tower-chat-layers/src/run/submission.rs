@@ -1,4 +1,5 @@
-//! Submits writes to a store, and handles their failure.
+//! Submits writes to a store, and handles their failure. Depending on the policy, a failed write is
+//! added to the outbox of the store, and submitted again with the next write.
 
 use std::sync::Arc;
 

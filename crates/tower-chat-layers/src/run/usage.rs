@@ -1,4 +1,5 @@
-//! The usage of a run, which the writes of the run report to the directory of the store.
+//! The usage of a run: calls, tokens and cost. The writes of the run report the usage to the
+//! directory of the store.
 
 use tower_chat_core::{
     Answer,

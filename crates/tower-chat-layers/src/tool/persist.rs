@@ -99,10 +99,10 @@ impl<'a> StoredCall<'a> {
     ///
     /// Two kinds of calls run with the stored arguments: calls that waited for approval, and calls
     /// of an interrupted journaled run. If the hook replaced the arguments of such a call, the call
-    /// does not run, and the model receives an error result. The policy for unknown calls does not
-    /// change this rule. The call runs only if the tool declares
-    /// [`accepts_stored_arguments`](ToolDefinition::accepts_stored_arguments). If the call waited
-    /// for approval, the first run that approves the call fails with
+    /// runs only if the tool declares
+    /// [`accepts_stored_arguments`](ToolDefinition::accepts_stored_arguments). Otherwise the call
+    /// does not run, whatever the policy for unknown calls is, and the model receives an error
+    /// result. If the call waited for approval, the first run that approves the call fails with
     /// [`ArgumentsNotKept`](crate::ToolLoopError::ArgumentsNotKept), and the next run continues
     /// with the error result.
     pub fn redact_arguments(&mut self, arguments: impl Into<String>) {

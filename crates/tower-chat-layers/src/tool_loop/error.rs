@@ -42,7 +42,7 @@ pub enum ToolLoopError {
         conversation: Option<ConversationKey>,
     },
     /// A tool failed the run with [`ToolError::fail_run`]. The results of the other calls of the
-    /// round are stored in the same way as after a dropped response.
+    /// round are stored as if the caller had dropped the response.
     ToolFailedRun {
         /// The call and its error.
         failure: ToolFailure,

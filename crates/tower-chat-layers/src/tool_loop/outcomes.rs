@@ -1,4 +1,5 @@
-//! The outcomes of the calls of a round.
+//! The outcomes of the calls of a batch, which consists of the calls that run together in one
+//! round.
 
 use std::{
     collections::{HashMap, HashSet},

@@ -1,4 +1,5 @@
-//! Runs the tools of a round, and handles their results.
+//! Runs the tools of a round, and handles their results: stores the results, adds them to the next
+//! service call, or ends the run.
 
 use tower_chat_core::{
     Answer, BoxError, ChatRequest, ChatResponse, EndedBy, Finish, store::author::Slot,

@@ -1,4 +1,5 @@
-//! The state of a run of the loop.
+//! The state of a run of the loop. A persister is a layer below the loop that stores the messages
+//! of each service call, such as `PerServiceCallPersistence`.
 
 use std::{collections::VecDeque, sync::Arc};
 

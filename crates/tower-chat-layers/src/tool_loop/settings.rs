@@ -21,7 +21,7 @@ pub(super) struct Settings {
     pub(super) max_failing_rounds: Option<usize>,
     /// Whether the model receives the texts of tool errors.
     pub(super) include_error_details: bool,
-    /// Whether the loop assumes that a persister is below, although polling for readiness does not find
-    /// it.
+    /// Whether the loop assumes that a persister is below, although polling for readiness does not
+    /// find a persister.
     pub(super) assumes_persister_below: bool,
 }

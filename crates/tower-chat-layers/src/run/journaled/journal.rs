@@ -1,4 +1,4 @@
-//! The state of a journaled run's staged messages.
+//! The state of a journaled run's staged messages, which are durable, but not yet part of the history.
 
 use std::{
     collections::{BTreeMap, HashSet},
