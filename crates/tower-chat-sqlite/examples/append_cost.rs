@@ -1,5 +1,5 @@
-//! Compares an append with the same statements on a bare connection, group commit with one
-//! transaction per append, and a load with reading and parsing the same rows. Prints medians in
+//! Makes three comparisons: an append, and the same statements on a bare connection; group commit,
+//! and one transaction per append; a load, and reading and parsing the same rows. Prints medians in
 //! microseconds.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a measurement, not part of the crate")]
 
@@ -118,8 +118,8 @@ fn main() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let folder = tempfile::tempdir_in(std::env::current_dir().unwrap()).unwrap();
     let open = |name: &str| runtime.block_on(SqliteStore::open(folder.path().join(name))).unwrap();
-    // The bare connection writes to another file with the same schema, so that both write equal
-    // pages.
+    // The bare connection writes to another file with the same schema, so that it writes the same
+    // pages as the store.
     let floor = folder.path().join("floor.db");
     drop(open("floor.db"));
     let store = open("cost.db");

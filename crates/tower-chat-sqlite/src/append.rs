@@ -36,8 +36,8 @@ pub(crate) struct EncodedWrite {
 /// The reason why a write was not stored.
 #[derive(Debug)]
 pub(crate) enum NotStored {
-    /// The write was refused. No part of the write was stored, except perhaps the mark of sealed
-    /// data ([`crate::seal_mark`]), and the transaction can continue.
+    /// The write was refused, and the transaction can continue. No part of the write was stored,
+    /// except perhaps the mark that the file contains sealed data ([`crate::seal_mark`]).
     Refused(StoreError),
     /// SQLite failed, perhaps in the middle of the write. The transaction must be rolled back.
     Failed(rusqlite::Error),
@@ -49,8 +49,8 @@ impl From<rusqlite::Error> for NotStored {
     }
 }
 
-/// Damaged data lead to a refusal, after which the transaction can continue, because a write reads
-/// all data before it changes the conversation.
+/// Damaged data become a refusal. The transaction can continue after the refusal, because a write
+/// reads all data before it changes the conversation.
 impl From<NotRead> for NotStored {
     fn from(error: NotRead) -> Self {
         match error {
@@ -209,7 +209,7 @@ fn put_open_run(
     Ok(None)
 }
 
-/// The rows of a conversation on which the decision about a write depends.
+/// The rows of a conversation that determine whether a write is stored or refused.
 struct Rows<'a> {
     connection: &'a Connection,
     /// The number of the conversation. `None` if the conversation does not exist.

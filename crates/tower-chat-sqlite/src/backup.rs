@@ -133,7 +133,7 @@ fn copy(
     const COPY: &str = "copy the store";
     let unreadable = |error| BackupError::Store(file.failure(error).store_error(COPY));
     let failed = |error: rusqlite::Error| match error.sqlite_error_code() {
-        // The full disk is the disk of the copy, because this function writes no other file.
+        // The copy is on the full disk, because this function writes no other file.
         Some(ErrorCode::DiskFull) => target.full(error.into()),
         Some(ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase | ErrorCode::DatabaseBusy) => {
             unreadable(error)

@@ -41,9 +41,9 @@ const MAX_COPIED_PAGES: u32 = 2 * LIMIT;
 /// checkpoint.
 const PAGES_BEFORE_WAIT: u32 = 2 * LIMIT;
 
-/// The time that the writer waits for readers, for every [`PAGES_BEFORE_WAIT`] pages in the log. If
-/// a new read always begins before the previous one ends, the log grows until the wait is as long
-/// as the longest read.
+/// The time that the writer waits for readers, multiplied by the number of times that the log
+/// contains [`PAGES_BEFORE_WAIT`] pages. If a new read always begins before the previous one ends,
+/// the log grows until the wait is as long as the longest read.
 const WAIT_FOR_READERS: Duration = Duration::from_millis(50);
 /// The maximum time that the writer waits for readers.
 const MAX_WAIT_FOR_READERS: Duration = Duration::from_secs(1);
@@ -139,7 +139,7 @@ impl Checkpoints {
             return self.changed.notify_all();
         }
         // `begin` waits for a checkpoint that the thread is running. This wait is short, because
-        // the thread has at most as many pages to copy as the writer would have.
+        // the thread copies at most as many pages as the writer itself would copy.
         let _under_way = self.begin(state);
         let reached = if log < PAGES_BEFORE_WAIT {
             run_checkpoint(connection, "PRAGMA wal_checkpoint(PASSIVE)")
@@ -196,8 +196,8 @@ impl Checkpoints {
     pub(crate) fn empty(self: &Arc<Self>, queue: &WriteQueue) -> Result<(), NotRead> {
         let deadline = Instant::now() + LOCK_TIMEOUT;
         {
-            // This checkpoint copies most pages while other threads can write, so that the attempts
-            // below block writes for a short time.
+            // This checkpoint copies most pages while other threads can write. The attempts below
+            // block writes, but have few pages to copy.
             let _under_way = self.begin(self.state());
             self.catch_up(&mut None)?;
         }

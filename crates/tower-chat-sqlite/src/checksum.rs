@@ -2,7 +2,7 @@
 //!
 //! The pages of SQLite have no checksums: after a bit flip on the disk, SQLite may return a
 //! different text without an error. When rows had no checksum, half of all single bit flips were
-//! not detected (measured by the campaign `corruption`, on a file that mostly contains text).
+//! not detected (measured by the test campaign `corruption`, on a file that mostly contains text).
 //!
 //! The checksum is the CRC-32 of the message's sequence number, its id, and its body. The checksum
 //! is stored as a signed integer of four bytes. The checksum does not include the number of the

@@ -118,8 +118,8 @@ pub(crate) fn find(
         .optional()?;
     let Some((mut found, is_its_own)) = found else { return Ok(None) };
     check_own(is_its_own, key)?;
-    // The open run is read with a second statement, because SQLite prepares a statement with this
-    // join again at every use.
+    // The open run is read with a second statement. SQLite would prepare one statement that joins
+    // both tables again at every use.
     checked(found.number, key)?;
     found.open = open_run::find(connection, found.number)?;
     found.head().check_range(key, row_key::LAST_SEQUENCE).map_err(NotRead::Damaged)?;

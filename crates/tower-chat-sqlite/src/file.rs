@@ -38,7 +38,7 @@ const STATEMENTS: usize = 64;
 pub(crate) struct StoreFile {
     path: Arc<Path>,
     /// The path of the write-ahead log, in the folder of the database file. If the path of the
-    /// store is a symbolic link, this is the folder of the link's target.
+    /// store is a symbolic link, the log is in the folder of the link's target.
     log: Arc<Path>,
     index: Arc<Path>,
     durability: Durability,
@@ -46,8 +46,8 @@ pub(crate) struct StoreFile {
     identity: Option<Identity>,
     /// The log and index that the writer has open; `None` while the writer has no connection.
     in_use: Arc<Mutex<Option<LogInUse>>>,
-    /// The state of the file when it was opened, if the file is read without a log, because the
-    /// process cannot create a log in its folder.
+    /// The state of the file when it was opened. `None`, unless the store reads the file without a
+    /// log because the process cannot create a log in the file's folder.
     unwritten: Option<Unwritten>,
 }
 

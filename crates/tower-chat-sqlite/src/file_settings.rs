@@ -20,7 +20,7 @@ pub struct FileSettings {
     pub journal_mode: String,
     /// The size of the file, in bytes.
     pub file_bytes: u64,
-    /// The size of its write-ahead log, in bytes; 0 without a log.
+    /// The size of the file's write-ahead log, in bytes; 0 if the file has no log.
     pub log_bytes: u64,
     /// The number of unused bytes in the file.
     pub free_bytes: u64,

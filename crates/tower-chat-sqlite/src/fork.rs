@@ -18,7 +18,7 @@ use crate::{
     row_key,
 };
 
-/// Copies the visible turns that end before a message, or all of them.
+/// Copies the visible turns that end before a message, or all visible turns.
 pub(crate) fn fork(
     connection: &Connection,
     from: &ConversationKey,
@@ -35,7 +35,7 @@ pub(crate) fn fork(
     check_whole(connection, from, &found)?;
     let end = end(connection, &found, before)?;
     let is_empty = end.position <= found.pruned;
-    // The numbers of a copy without messages begin with 1.
+    // The sequence numbers of a copy without messages begin with 1.
     let sequence = if is_empty { 0 } else { end.position };
     let revision = Revision { incarnation: RunId::new().random_half().max(1), sequence };
     let made = milliseconds::of(SystemTime::now());
@@ -63,7 +63,7 @@ pub(crate) fn fork(
             .execute([number, found.pruned.cast_signed()])?;
     }
     let (first, last) = row_key::range_to(found.number, sequence);
-    // Both numbers are in range, and so are their row keys.
+    // The numbers of both conversations are in range. Therefore the row keys are in range too.
     let (first_of_copy, _) = row_key::range(number);
     let distance = first_of_copy.saturating_sub(first);
     connection
@@ -82,7 +82,7 @@ pub(crate) fn fork(
         )?
         .execute(params![first, last, distance])?;
     let (first, last) = row_key::range_to(number, sequence);
-    // Equivalent to `ToolRecord::in_copy`.
+    // This statement changes rows in the same way as `ToolRecord::in_copy`.
     connection
         .prepare_cached(
             "UPDATE tool_invocations

@@ -17,8 +17,8 @@ use crate::{
 const LIMIT: usize = 512;
 
 /// The heads of conversations that this connection has written. The heads are valid until another
-/// connection, of this process or another, commits. SQLite's data version shows whether this has
-/// happened.
+/// connection commits, in this process or in another process. SQLite's data version shows whether
+/// this has happened.
 #[derive(Debug, Default)]
 pub(crate) struct HeadCache {
     /// The data version after the latest commit on this connection; `None` after the cache was
@@ -44,8 +44,8 @@ impl HeadCache {
         }
     }
 
-    /// Stores the data version after a commit; if it could not be read, clears the cache. The
-    /// writer calls this function after every commit.
+    /// Stores the data version after a commit, or clears the cache if the data version could not be
+    /// read. The writer calls this function after every commit.
     pub(crate) fn committed(&mut self, version: Option<u32>) {
         self.version = version;
         if version.is_none() {

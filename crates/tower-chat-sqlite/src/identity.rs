@@ -106,7 +106,7 @@ pub(crate) struct Found {
 }
 
 /// Identifies a file independently of its name. Two files that exist at the same time have
-/// different identities. A deleted file that is still open exists in this sense.
+/// different identities. A deleted file exists until no process has it open.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Identity {
     #[cfg(unix)]
@@ -120,9 +120,9 @@ impl Identity {
     ///
     /// # Errors
     ///
-    /// Returns an error if the system does not report the file, for example because the process has
-    /// no access to the folder. The caller ignores this error, because the store can still use a
-    /// file that it has open.
+    /// Returns an error if the system does not report the metadata of the file, for example because
+    /// the process has no access to the folder. The caller ignores this error, because the store
+    /// can still use a file that it has open.
     pub(crate) fn at(path: &Path) -> Result<Option<Found>, io::Error> {
         match std::fs::metadata(path) {
             Ok(metadata) => Ok(Some(Found { identity: Self::of(&metadata), size: metadata.len() })),

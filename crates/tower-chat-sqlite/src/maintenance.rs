@@ -125,7 +125,8 @@ pub(crate) fn rewrite(connection: &Connection, rewrite: &Rewrite) -> Result<Revi
     Ok(revision)
 }
 
-/// Replaces counts of the directory with the given counts. Sets negative counts of usage to 0.
+/// Replaces counts of a conversation in the directory with `counts`. Sets negative counts of usage
+/// to 0.
 fn recount(connection: &Connection, number: i64, counts: &DirectoryCounts) -> Result<(), NotRead> {
     let stored = |count: u64| i64::try_from(count.min(UsageSum::LARGEST)).unwrap_or(i64::MAX);
     connection

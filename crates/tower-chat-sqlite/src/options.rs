@@ -11,23 +11,23 @@ use crate::{OpenError, SqliteStore};
 #[non_exhaustive]
 pub enum Durability {
     /// An acknowledged write survives a power loss and a crash of the system. Every commit waits
-    /// until the disk reports that the write is stored (`synchronous=FULL`). The guarantee assumes
-    /// that the disk does not report a write earlier: on macOS, SQLite does not wait until the
-    /// drive has written its own cache.
+    /// until the disk reports that the write is stored (`synchronous=FULL`). There is no such
+    /// guarantee if the disk reports a write before the write is stored. For example on macOS,
+    /// SQLite does not wait until the drive has written its own cache.
     #[default]
     Full,
     /// An acknowledged write survives a crash or a kill of the process. A power loss or a crash of
-    /// the system may remove the last acknowledged writes, but no write that is older than a
-    /// remaining one. The file remains consistent (`synchronous=NORMAL`).
+    /// the system may remove the last acknowledged writes. If a write remains, all earlier writes
+    /// remain too. The file remains consistent (`synchronous=NORMAL`).
     ///
     /// A power loss can remove the writes since the last sync of the write-ahead log. A checkpoint
     /// syncs the log after the transaction with which the log reaches 1,000 pages (4 MB). The
     /// checkpoint comes later, and a power loss can remove more writes, if the disk is full, or if
     /// a new read always begins before the previous one ends. The store also syncs the log in
     /// [`close`](tower_chat_core::store::HistoryStore::close) and
-    /// [`checkpoint`](SqliteStore::checkpoint). The store does not sync the log after a time: a
-    /// power loss can remove the last writes of an idle store until the operating system has
-    /// written them to the disk.
+    /// [`checkpoint`](SqliteStore::checkpoint). The store does not sync the log periodically.
+    /// Therefore a power loss can remove the last writes of an idle store until the operating
+    /// system has written them to the disk.
     Normal,
 }
 

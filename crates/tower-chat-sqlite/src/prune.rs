@@ -8,8 +8,8 @@ use tower_chat_core::{
 
 use crate::{append::NotStored, conversation, row_key};
 
-/// Deletes the oldest runs of a conversation: those before the first run that `keep` retains, and
-/// before the first run with a call that waits for a decision or a result. The caller has begun the
+/// Deletes the runs of a conversation that precede both the first run that `keep` retains and the
+/// first run with a call that waits for a decision or a result. The caller has begun the
 /// transaction.
 pub(crate) fn prune(
     connection: &Connection,

@@ -75,7 +75,7 @@ struct State {
     retiring: bool,
 }
 
-/// A caller that waits for submissions.
+/// A caller that waits until earlier submissions have finished.
 #[derive(Debug)]
 struct Barrier {
     /// The value of `State::finished` at which the barrier is resolved.
@@ -276,8 +276,8 @@ impl WriteQueue {
         let done = caller::block(|| self.write(&mut group, Duration::ZERO).is_ok());
         let [append] = group;
         if done == Some(true) {
-            // The append releases its slot and sets its outcome before the lead ends. Therefore
-            // this happens before any barrier that waits for the append is resolved.
+            // The append releases its slot and sets its outcome before the lead ends. Therefore it
+            // has done both when a barrier that waits for the append is resolved.
             let ticket = append.done();
             drop(lead);
             return ticket;

@@ -72,8 +72,8 @@ pub(crate) const MESSAGES: &str = "SELECT place, run, run_index, body, checksum 
      WHERE place BETWEEN ?1 AND ?2 ORDER BY place";
 
 /// Reads the messages in a range of row keys. Fails if the sequence numbers of the found messages
-/// do not begin after `before`, or have a gap. Adds the number of bytes of the messages in stored
-/// form to `bytes`.
+/// do not begin with `before + 1`, or have a gap. Adds the number of bytes of the messages in
+/// stored form to `bytes`.
 pub(crate) fn messages(
     statement: &mut Statement<'_>,
     key: &ConversationKey,

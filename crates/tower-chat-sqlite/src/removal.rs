@@ -2,11 +2,12 @@
 //!
 //! SQLite overwrites deleted rows with zeros, and writes every changed page to the write-ahead log.
 //! Deleting a large conversation in one transaction would therefore enlarge the log by the size of
-//! the conversation, and a full disk has no space for this. Therefore the first transaction renames
-//! the conversation, so that no reader finds it. The next transactions delete its rows in steps,
-//! with a checkpoint after each step. The row of the conversation itself is deleted last, so that
-//! no new conversation gets the same number before. If a crash interrupts a deletion, the next
-//! process that opens the file for writing continues the deletion.
+//! the conversation, and a full disk has no space for a larger log. Instead, the first transaction
+//! renames the conversation, so that no reader finds it. The next transactions delete its rows in
+//! steps, with a checkpoint after each step. The row of the conversation itself is deleted last, so
+//! that no new conversation gets the same number while other rows with this number remain. If a
+//! crash interrupts a deletion, the next process that opens the file for writing continues the
+//! deletion.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -100,7 +101,7 @@ impl Table {
 }
 
 /// Returns the last row key that the next step deletes from a table. If the step deletes all
-/// remaining rows of the conversation, this is the largest row key that the conversation can have.
+/// remaining rows of the conversation, returns the largest row key that the conversation can have.
 /// Returns `None` if the table contains no rows of the conversation.
 fn end_of_step(
     connection: &Connection,

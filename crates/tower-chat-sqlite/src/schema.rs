@@ -156,9 +156,10 @@ const CHECKSUMS: &str = "
     END;
 ";
 
-/// The properties of the whole file, in one row: whether it contains sealed data
-/// ([`crate::seal_mark`]); and the parent of a conversation that is a branch. Most conversations are
-/// not branches and are not in the partial index.
+/// The table `store_marks` has one row with the properties of the whole file: whether the file
+/// contains sealed data ([`crate::seal_mark`]). The new columns contain the parent of a
+/// conversation that is a branch. The partial index contains only branches, which few conversations
+/// are.
 const MARKS: &str = "
     ALTER TABLE conversations ADD COLUMN parent_scope TEXT;
     ALTER TABLE conversations ADD COLUMN parent_conversation TEXT;

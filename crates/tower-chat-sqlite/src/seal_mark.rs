@@ -1,4 +1,5 @@
-//! The mark of a file that contains sealed (encrypted) data, and the check of changes by this mark.
+//! The mark of a file that contains sealed (encrypted) data, and the function that refuses unsealed
+//! changes to such a file.
 
 use rusqlite::Connection;
 use tower_chat_core::store::StoreError;

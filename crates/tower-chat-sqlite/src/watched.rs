@@ -60,8 +60,8 @@ impl Watched {
     /// transaction that has the write lock.
     ///
     /// The check calls `stat` twice. Both calls together took 3.6 us in the benches on a busy
-    /// machine. These are 1 % of the time of an append with a sync, and 4 % of the time of an
-    /// append without one.
+    /// machine. This is 1 % of the time of an append with a sync, and 4 % of the time of an append
+    /// without a sync.
     pub(crate) fn check(
         &mut self,
         file: &StoreFile,
@@ -87,9 +87,9 @@ impl Watched {
                 let pages = self.pages(file, connection)?;
                 // After a vacuum the file is longer than the database that it contains. A later
                 // checkpoint truncates the file to the size of the database right after the vacuum.
-                // This function does not know that size, and therefore retains the previous
-                // minimum, which is not larger: pages that were added after the vacuum are still in
-                // the log.
+                // This function does not know that size. Therefore it retains the previous minimum,
+                // which is at most that size, because pages that were added after the vacuum are
+                // still in the log.
                 let is_cut_later = found.file > pages;
                 least.filter(|_| is_cut_later).map_or(found.file.min(pages), |least| least.file)
             }

@@ -78,8 +78,8 @@ impl Writer {
     }
 
     /// Continues deletions that an earlier process has not finished. Only the first call has an
-    /// effect. If it fails, the next deletion of a conversation also continues the unfinished
-    /// deletions.
+    /// effect. If the first call fails, the next deletion of a conversation also continues the
+    /// unfinished deletions.
     pub(crate) fn purge_deleted_rows(&mut self) {
         if std::mem::take(&mut self.has_deleted_rows) {
             drop(catch(|| self.remove_deleted()));
@@ -228,8 +228,8 @@ impl Writer {
                 Err((completed, Stopped::AtStatement(failure) | Stopped::AtCommit(failure))) => {
                     submission.fail(completed, &failure);
                 }
-                // All remaining submissions fail too, because each of their transactions would wait
-                // for the whole timeout again before it could not begin.
+                // All remaining submissions fail too. Otherwise each of their transactions would
+                // wait for the whole timeout again, and then probably fail to begin.
                 Err((completed, Stopped::BeforeBegin(failure))) => {
                     submission.fail(completed, &failure);
                     rest.by_ref().for_each(|submission| submission.fail(0, &failure));

@@ -83,8 +83,8 @@ async fn a_store_records_its_queue_its_commits_its_reads_and_its_conflicts() {
             format!("tower_chat.store.commit.size{SYSTEM} 1 values"),
             format!("tower_chat.store.commit.writes{SYSTEM} 1 values"),
             format!("tower_chat.store.conflicts{SYSTEM} 1"),
-            // The three values belong to the submission of the three writes, the refused write and
-            // the deletion.
+            // The three values belong to three submissions: the submission of the three writes,
+            // that of the refused write, and that of the deletion.
             format!("tower_chat.store.queue.duration{SYSTEM} 3 values"),
             format!("tower_chat.store.queue.length{SYSTEM} = 0"),
             format!("tower_chat.store.queue.size{SYSTEM} = 0"),

@@ -47,7 +47,8 @@ pub(crate) fn summary(
 }
 
 /// Returns a page of the conversations that match a query, from one snapshot. In a query of one
-/// scope, SQLite reads the conversations through the index, in descending order of their hours.
+/// scope, SQLite reads the conversations through the index, in descending order of the hour of
+/// their last activity.
 pub(crate) fn conversations(
     connection: &Connection,
     query: &ConversationQuery,
@@ -88,8 +89,8 @@ pub(crate) fn conversations(
 }
 
 /// Returns an SQL statement and its parameters. The statement selects all conversations that may
-/// match the query, in the order of the pages. By the conditions on hours in this statement, SQLite
-/// uses the index to skip conversations.
+/// match the query, in the order of the pages. The statement has conditions on the hour of the last
+/// activity, so that SQLite can use the index to skip conversations.
 fn statement(query: &ConversationQuery) -> (String, Vec<Value>) {
     let mut sql = format!(
         "SELECT {COLUMNS}, {LAST_ACTIVE} AS active FROM conversations c WHERE {NOT_DELETED}"
@@ -129,8 +130,8 @@ struct Entry {
 }
 
 impl Entry {
-    /// Reads a row. The inner error describes a row that cannot be decoded; the caller adds it to
-    /// the page.
+    /// Reads a row. The inner error describes a row that cannot be decoded; the caller adds this
+    /// error to the page.
     fn read(row: &Row<'_>) -> rusqlite::Result<Result<Self, UnreadableConversation>> {
         let key = ConversationKey::new(row.get::<_, Arc<str>>(1)?, row.get::<_, Arc<str>>(2)?);
         let unreadable = |reason: String| Ok(Err(UnreadableConversation::new(key.clone(), reason)));

@@ -95,7 +95,7 @@ impl Activity {
     }
 
     /// Writes the activity into the row of the conversation. Writes nothing if the activity equals
-    /// `before`, or differs from it only by a time within the same hour.
+    /// `before`, or differs from `before` only in a time within the same hour.
     pub(crate) fn store(
         &self,
         connection: &Connection,

@@ -94,8 +94,8 @@ impl StoreFile {
     }
 
     /// Opens a connection that reads only the file itself, without its write-ahead log. The
-    /// connection takes no lock and creates no files. The file must not be read by other means than
-    /// SQLite, because closing the file would release all locks of this process on it.
+    /// connection takes no lock and creates no files. The process must not open the file by other
+    /// means than SQLite, because closing the file would release all locks of the process on it.
     pub(super) fn open_without_log(&self) -> rusqlite::Result<Connection> {
         let mut address = address_of(&self.path);
         address.push_str("?immutable=1");

@@ -16,8 +16,8 @@ impl SqliteStore {
     /// Copies the write-ahead log into the file and truncates the log, so that the log contains no
     /// deleted data ([Deleting](crate#deleting)). With
     /// [`Durability::Normal`](crate::Durability::Normal), this function also makes all acknowledged
-    /// writes survive a power loss. The store bounds the size of the log without calls of this
-    /// function.
+    /// writes survive a power loss. The store also bounds the size of the log if the program never
+    /// calls this function.
     ///
     /// # Errors
     ///

@@ -1,5 +1,5 @@
-//! Changes other than appends. The execution of a change sets its `outcome`, and
-//! `Submission::resolve` sends it with `reply`.
+//! Changes other than appends. The execution of a change sets its field `outcome`, and
+//! `Submission::resolve` sends this outcome to the caller through `reply`.
 
 use tokio::sync::oneshot;
 use tower_chat_core::{

@@ -246,7 +246,8 @@ async fn appends_do_not_meet_the_lock_of_the_stores_own_checkpoint() {
     let commits = fixture.store.statistics().commits - before;
     assert_eq!(begun.load(Ordering::Relaxed), commits, "no transaction had to begin again");
     reader.execute_batch("COMMIT").unwrap();
-    // The checkpoint may only fail by its timeout, for example because the machine was suspended.
+    // A timeout is the only permitted error of the checkpoint; it occurs, for example, if the
+    // machine was suspended.
     if let Err(error) = checkpoint.await.unwrap() {
         assert!(error.is_retryable(), "{error:?}");
         fixture.store.checkpoint().await.unwrap();

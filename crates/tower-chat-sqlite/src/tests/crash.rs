@@ -28,8 +28,8 @@ use crate::{
 const PATH: &str = "TOWER_CHAT_SQLITE_CRASH_PATH";
 const AT: &str = "TOWER_CHAT_SQLITE_CRASH_AT";
 
-/// Makes a connection abort the process at the moment `at`. The number of a moment counts the
-/// beginnings and ends of statements, from 0.
+/// Makes a connection abort the process at the moment `at`. The moments are the beginnings and the
+/// ends of the executed statements, numbered from 0.
 fn abort_at(connection: &mut Connection, at: usize) {
     let seen = AtomicUsize::new(0);
     let events = TraceEventCodes::SQLITE_TRACE_STMT | TraceEventCodes::SQLITE_TRACE_PROFILE;
@@ -63,7 +63,8 @@ fn child() -> Option<(PathBuf, usize)> {
     Some((std::env::var_os(PATH)?.into(), std::env::var(AT).ok()?.parse().unwrap()))
 }
 
-/// Returns two writes to a conversation with one message, and one to a new conversation.
+/// Returns the three writes of one submission: two writes to a conversation that has one message,
+/// and one write to a new conversation.
 fn submission() -> Vec<Write> {
     let before = first("old", &["one"]).result();
     let two = write("old", run(2), before, &["two", "three"])

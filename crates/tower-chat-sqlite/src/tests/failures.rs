@@ -135,8 +135,10 @@ async fn a_failed_commit_acknowledges_nothing_of_its_group() {
     let one = first("a", &["one"]);
     let rival = write("a", run(9), Revision::ABSENT, &["rival"]);
     let held = hold_the_lead(store).await;
-    // In the group, the second submission conflicts with a write of the first submission. When the
-    // group fails and its writes are executed one by one, that write is not stored.
+    // In one transaction, the second submission would conflict with a write of the first
+    // submission. When the transaction of the group fails, each write is executed in its own
+    // transaction. These transactions fail too, so that the write of the first submission is not
+    // stored, and the second submission must not report a conflict.
     let tickets = [vec![one.clone(), first("b", &["b"])], vec![rival]]
         .map(|writes| store.append(unbounded(), writes));
     drop(held);
@@ -322,8 +324,8 @@ async fn writes_tried_one_by_one_do_not_each_wait_for_a_locked_file() {
     let other = fixture.other();
     let begun = Arc::new(AtomicUsize::new(0));
     let counted = begun.clone();
-    // When the group is rolled back, another connection, as of another process, acquires the write
-    // lock.
+    // When the group is rolled back, another connection acquires the write lock, as another process
+    // could.
     let hook = move |event: TraceEvent<'_>| match event {
         TraceEvent::Stmt(_, "BEGIN IMMEDIATE") => {
             counted.fetch_add(1, Ordering::Relaxed);
@@ -356,8 +358,8 @@ async fn a_caller_leaves_it_to_the_thread_to_try_its_writes_one_by_one() {
                   BEGIN SELECT RAISE(ABORT, 'refused by a trigger'); END";
     fixture.other().execute_batch(refuse).unwrap();
     let other = Arc::new(Mutex::new(fixture.other()));
-    // When the caller's write is rolled back, another connection, as of another process, acquires
-    // the write lock.
+    // When the caller's write is rolled back, another connection acquires the write lock, as
+    // another process could.
     let (taking, mut is_taken) = (other.clone(), false);
     let hook = move |event: TraceEvent<'_>| {
         if let TraceEvent::Profile(statement, _) = event

@@ -1,5 +1,5 @@
-//! Tests of open runs in the file: the rows of a run, what other connections read of it, and the
-//! number of changed rows.
+//! Tests of open runs in the file: the rows of a run, the messages that other connections read
+//! during a run, and the number of changed rows.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},
@@ -95,8 +95,8 @@ async fn a_staged_write_touches_the_row_of_its_run_only_when_that_changes() {
     assert_eq!(rows, 3, "a message, another run, and the service id");
 }
 
-/// The deletion in this test is the one of an older release, which had the file open before the
-/// migration.
+/// The test deletes the conversation with the statements of an older release, which had the file
+/// open before the migration.
 #[tokio::test]
 async fn open_runs_go_with_their_conversation_whichever_process_deletes_it() {
     let fixture = Fixture::new().await;

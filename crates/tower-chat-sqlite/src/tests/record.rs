@@ -243,8 +243,8 @@ fn a_question_for_nothing_neither_waits_nor_reads() {
     assert!(fixture.store.invocations(&query).now_or_never().is_none(), "another waits");
 }
 
-/// The deletion in this test is the one of an older release, which had the file open before the
-/// migration.
+/// The test deletes the conversation with the statements of an older release, which had the file
+/// open before the migration.
 #[tokio::test]
 async fn rows_go_with_their_conversation_whichever_process_deletes_it() {
     let fixture = Fixture::new().await;

@@ -296,7 +296,8 @@ fn pruned() -> ConversationKey {
     ConversationKey::new("alice", "years old")
 }
 
-/// Prunes one of two messages of the conversation that is pruned in the fixtures from version 4 on.
+/// Writes two messages to a conversation and prunes the first one. The fixtures from version 4 on
+/// contain this pruned conversation.
 async fn prune_one_message(store: &SqliteStore) {
     let mut at = Revision::ABSENT;
     for (byte, text) in [(5, "old"), (6, "new")] {

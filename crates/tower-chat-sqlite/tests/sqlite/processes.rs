@@ -53,8 +53,8 @@ async fn child() -> Option<(SqliteStore, ConversationKey, String)> {
     Some((store, key(&name), name))
 }
 
-/// Appends, with retries, because the other process may get the lock every time for longer than the
-/// lock timeout.
+/// Appends a write. Repeats the append after a retryable error, because the other process may get
+/// the lock again and again until the lock timeout expires.
 async fn append_patiently(store: &SqliteStore, write: Write) -> Result<Revision, StoreError> {
     loop {
         match append(store, vec![write.clone()]).await {

@@ -123,7 +123,8 @@ fn a_file_system_that_is_full() {
     let mount = "mount -t tmpfs -o size=3m tmpfs \"$TOWER_CHAT_SQLITE_SPACE_FOLDER\" || exit 77;
         exec \"$0\" \"$@\"";
     let output = run_child("child_fills_the_disk", Disk::Small, folder.path(), mount);
-    // If the user must not mount a file system, this test uses the limit on the file size instead.
+    // If the user is not permitted to mount a file system, this test uses the limit on the file
+    // size instead.
     let may_mount = !matches!(output.status.code(), Some(1 | 77) if output.stdout.is_empty());
     if may_mount {
         assert_well(&output);
@@ -241,7 +242,8 @@ fn a_large_conversation_is_deleted_on_a_full_disk() {
     let mount = "mount -t tmpfs -o size=3m tmpfs \"$TOWER_CHAT_SQLITE_SPACE_FOLDER\" || exit 77;
         exec \"$0\" \"$@\"";
     let output = run_child("child_deletes_on_a_full_disk", Disk::Small, folder.path(), mount);
-    // If the user must not mount a file system, this test uses the limit on the file size instead.
+    // If the user is not permitted to mount a file system, this test uses the limit on the file
+    // size instead.
     let may_mount = !matches!(output.status.code(), Some(1 | 77) if output.stdout.is_empty());
     if may_mount {
         assert_well(&output);

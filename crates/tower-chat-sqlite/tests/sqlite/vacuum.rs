@@ -188,7 +188,8 @@ async fn writes_go_through_beside_it_and_readers_see_what_they_saw() {
     }
     assert_eq!(seen(), 1);
     reader.execute_batch("COMMIT").unwrap();
-    // The vacuum may only fail because the reader prevented the truncation of the log.
+    // The only permitted error of the vacuum is that the reader prevented the truncation of the
+    // log.
     if let Err(error) = vacuuming.await.unwrap() {
         assert!(error.is_retryable(), "{error:?}");
     }
