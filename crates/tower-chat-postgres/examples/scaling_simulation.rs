@@ -94,7 +94,7 @@ fn key(number: u32) -> ConversationKey {
     ConversationKey::new(scope, RunId::from_bytes(id(number)).to_string())
 }
 
-/// Returns an id of 36 characters that looks random.
+/// Returns the bytes of an id that looks random. The text of the id has 36 characters.
 fn id(number: u32) -> [u8; 16] {
     let mut bytes = [0; 16];
     for (part, salt) in bytes.chunks_mut(4).zip(1_u32..) {

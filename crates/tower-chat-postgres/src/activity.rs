@@ -22,7 +22,8 @@ pub(crate) struct Activity {
     /// of the conversation.
     pub(crate) began_at: i64,
     pub(crate) mode: Option<&'static str>,
-    /// The usage, with one row for each model. If the write has no usage, one row without a model.
+    /// The usage, with one row for each model. If the write has no usage, the list contains one row
+    /// without a model.
     pub(crate) usage: Vec<UsageRow>,
 }
 

@@ -39,8 +39,8 @@ pub(crate) async fn append(
     let bodies: Vec<String> =
         write.messages().iter().map(|message| format::encode(message)).collect();
     let tools = tool_row::rows(write.tools());
-    // With row-level security, a transaction must first execute a statement that sets its scope. A
-    // plain append consists of one statement, so it cannot be used then.
+    // With row-level security, a transaction must first execute a statement that sets its scope.
+    // Therefore the store does not use plain appends, which consist of one statement.
     let plain_appends = &connections.statements.plain_appends;
     let activity = Activity::of(write);
     let plain = if connections.names_scope { None } else { plain_appends.find(write, &tools) };

@@ -166,8 +166,8 @@ pub(crate) fn text(row: &Row, index: usize, name: &str) -> Result<String, String
     Ok(text.to_owned())
 }
 
-/// Reads a row. The inner error describes a row that cannot be read; the caller adds it to the page
-/// and continues.
+/// Reads a row. The inner error describes a row that cannot be read; the caller adds this error to
+/// the page and continues with the next row.
 fn entry(row: &Row) -> Result<Result<ConversationSummary, UnreadableConversation>, StoreError> {
     let key = key(row)?;
     Ok(read_entry(row, &key).map_err(|reason| UnreadableConversation::new(key, reason)))

@@ -2,8 +2,8 @@
 
 use crate::schema::Layout;
 
-/// The SQL expression for the start of the current transaction, in milliseconds since 1970. In a
-/// column's default, this is the transaction that inserts the row.
+/// The SQL expression for the start of the current transaction, in milliseconds since 1970. In the
+/// default of a column, the current transaction is the transaction that inserts the row.
 const NOW: &str = "floor(extract(epoch FROM now()) * 1000)::bigint";
 
 /// The SQL expression for the creation time of a run. The id of the run contains this time if the
@@ -17,8 +17,8 @@ const MADE: &str = "CASE WHEN get_byte(m.run, 6) >> 4 = 7
 /// Returns the statements that add the directory's columns to the table `conversations`, and the
 /// index for lists of conversations.
 ///
-/// The columns have defaults for conversations without messages, and for conversations that a
-/// process of an older release creates, which does not write the new columns.
+/// The defaults of the columns are for conversations without messages, and for conversations that
+/// are created by a process of an older release. Such a process does not write the new columns.
 pub(crate) fn columns() -> String {
     format!(
         "ALTER TABLE {{schema}}.conversations

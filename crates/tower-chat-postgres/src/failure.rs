@@ -33,8 +33,8 @@ pub(crate) enum Meaning {
     /// The server reports damaged data.
     Damaged,
     /// Nothing was changed: a pooler has sent the name of a prepared statement to a connection that
-    /// has not prepared this statement. On this connection, no statement has the name, or a
-    /// different one.
+    /// has not prepared this statement. On this connection, no statement or a different statement
+    /// has this name.
     NotPrepared,
     /// Nothing was changed, and a retry would fail too.
     Permanent,

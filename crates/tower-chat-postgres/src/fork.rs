@@ -33,8 +33,8 @@ const ACTION: &str = "copy a conversation";
 const MAX_ROWS: usize = 10_000;
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
-/// Copies the visible turns that end before a message, or all of them. Returns [`Fork::ABSENT`] if
-/// there are none.
+/// Copies the visible turns that end before a message, or all visible turns. Returns
+/// [`Fork::ABSENT`] if there is nothing to copy.
 pub(crate) async fn fork(
     connections: &Connections,
     from: &ConversationKey,
@@ -74,7 +74,7 @@ pub(crate) async fn fork(
     let tools = tools.into_iter().filter(|row| row.call.sequence <= end.position);
     let tools = tools.map(ToolRecord::in_copy).collect();
     let count = usize::try_from(end.position.saturating_sub(head.pruned)).unwrap_or(usize::MAX);
-    // The numbers of a copy without messages begin with 1.
+    // The sequence numbers of a copy without messages begin with 1.
     let (pruned, sequence) = if count == 0 { (0, 0) } else { (head.pruned, end.position) };
     let mut described = described.first().map(Described::read).transpose()?.unwrap_or_default();
     let last_run = end.last_run.map(RunId::to_bytes);

@@ -70,9 +70,10 @@ pub(crate) struct PlainAppend {
     messages: usize,
     tools: usize,
     pub(crate) sql: String,
-    /// Whether the store has already stored a write with these numbers. Only the second such write
-    /// uses the statement: preparing it takes a round trip, which would not pay off in a process
-    /// that uses the statement once. The tests in `lost_connections.rs` count the round trips.
+    /// Whether the store has already stored a write with these numbers. The first such write does
+    /// not use the statement: preparing the statement takes a round trip, which would not pay off
+    /// in a process that uses the statement once. The tests in `lost_connections.rs` count the
+    /// round trips.
     was_seen_before: AtomicBool,
 }
 

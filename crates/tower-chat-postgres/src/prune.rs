@@ -18,10 +18,10 @@ use crate::{
 
 const ACTION: &str = "prune a conversation";
 
-/// Deletes the oldest runs of a conversation, in one transaction: those before the first run that
-/// `keep` retains, and before the first run with a call that waits for a decision or a result. The
-/// request is not sent again if it may have been executed, because a second execution would report
-/// that it has deleted nothing.
+/// Deletes, in one transaction, the runs of a conversation that precede both the first run that
+/// `keep` retains and the first run with a call that waits for a decision or a result. The request
+/// is not sent again if it may have been executed, because a second execution would report that it
+/// has deleted nothing.
 pub(crate) async fn prune(
     connections: &Connections,
     key: &ConversationKey,

@@ -208,15 +208,15 @@ fn activity_index(layout: &Layout) -> String {
     )
 }
 
-/// Adds a table with one row, which contains the properties of the whole store: whether the store
-/// contains sealed data. The migration determines this from the existing data.
+/// Adds a table with one row, which records whether the store contains sealed data. The migration
+/// searches the existing data for sealed data.
 ///
-/// The migration disables the policies temporarily, because they also apply to the owner of the
+/// The migration disables the policies temporarily, because policies also apply to the owner of the
 /// tables.
 ///
-/// The function `append` is replaced. From this version on it records the time when the first
-/// request of a run arrived as the start of the run. In older versions it recorded the time of the
-/// first write.
+/// The function `append` is replaced. From this version on, the start of a run is the time when the
+/// first request of the run arrived. Older versions of the function recorded the time of the first
+/// write.
 fn marks(layout: &Layout) -> String {
     let force = |word: &str| {
         if !layout.row_level_security {
@@ -245,8 +245,8 @@ fn marks(layout: &Layout) -> String {
 /// Adds policies to the partitions, because the policy of a table does not apply to a query that
 /// names one of its partitions.
 ///
-/// The function `append` is replaced, because an older release of migration 2 may have created a
-/// version of it that does not name the scope.
+/// The function `append` is replaced, because migration 2 of an older release may have created a
+/// version of the function that does not set the scope.
 fn partition_policies(layout: &Layout) -> String {
     if !layout.row_level_security {
         return String::new();
@@ -299,7 +299,7 @@ fn table_sql(layout: &Layout, table: &str, columns: &str) -> String {
 
 /// Returns the statements that add a policy to a table. The policy also applies to the owner of the
 /// table. A transaction sees only rows of the scope in its setting `tower_chat.scope`, and no rows
-/// if this is not set.
+/// if this setting is missing.
 fn policy(table: &str) -> String {
     format!(
         "ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;
@@ -310,7 +310,7 @@ fn policy(table: &str) -> String {
     )
 }
 
-/// Returns all migrations.
+/// Returns the statements of all migrations.
 #[cfg(test)]
 pub(crate) fn all(layout: &Layout) -> String {
     MIGRATIONS.iter().map(|step| step(layout)).collect()

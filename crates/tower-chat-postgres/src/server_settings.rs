@@ -28,7 +28,7 @@ pub struct ServerSettings {
     /// Whether the server syncs its writes to the disk. If this is false, a power loss may damage
     /// the database.
     pub fsync: bool,
-    /// Whether the server can repair pages that a power loss has written only in part.
+    /// Whether the server can repair pages that were only partly written when the power was lost.
     pub full_page_writes: bool,
     /// The setting `synchronous_commit`.
     pub synchronous_commit: String,
@@ -43,8 +43,8 @@ pub struct ServerSettings {
     pub idle_session_timeout: Option<Duration>,
     /// The maximum number of connections of all roles without special privileges.
     pub max_connections: i64,
-    /// The current number of connections, including the connections of other roles, as far as the
-    /// role of the store may see them.
+    /// The current number of connections, including those connections of other roles that the role
+    /// of the store may see.
     pub connections: i64,
     /// The maximum number of connections of a store with these options.
     pub max_connections_of_store: usize,

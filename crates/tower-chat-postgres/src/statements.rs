@@ -49,7 +49,8 @@ pub(crate) struct Statements {
     pub(crate) copy_tools: String,
     /// Locks the conversation's row before a change of several tables.
     pub(crate) lock_conversation: String,
-    /// Reads the first message after a sequence number that does not belong to a run.
+    /// Reads the first message that has a larger sequence number than the given one and does not
+    /// belong to the given run.
     pub(crate) others_after: String,
     /// Reads the run of each message.
     pub(crate) runs: String,
@@ -64,7 +65,7 @@ pub(crate) struct Statements {
     pub(crate) list_long: String,
     pub(crate) list_long_after: String,
     pub(crate) open_runs: String,
-    /// Reads the mark whether the store contains sealed data.
+    /// Reads the mark that records whether the store contains sealed data.
     pub(crate) holds_sealed: String,
     pub(crate) set_holds_sealed: String,
     pub(crate) directory: DirectoryStatements,
