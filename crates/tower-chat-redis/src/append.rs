@@ -164,8 +164,8 @@ fn service_id(change: Option<&ServiceIdChange>) -> String {
 /// The outcome of a write.
 enum Outcome {
     Done(Result<Revision, StoreError>),
-    /// The script was executed after the deadline and has not created the conversation. The
-    /// conversation must be added to the list again.
+    /// The script was executed after the [deadline](crate::list::Listing::deadline) and has not
+    /// created the conversation. The conversation must be added to the list again.
     Late,
     /// The conversation has no directory entry. The entry must be created before the write can be
     /// stored.

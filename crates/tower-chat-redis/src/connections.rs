@@ -336,8 +336,8 @@ impl Connections {
         outcomes
     }
 
-    /// Waits for a reply, with a timeout that is longer than the one of the client library. The
-    /// second timeout exists because the timeout of the library may have no effect.
+    /// Waits for a reply, with a longer timeout than the timeout of the client library. This second
+    /// timeout exists because the timeout of the library may have no effect.
     async fn in_time<T>(&self, asking: impl Future<Output = RedisResult<T>>) -> Result<T, Failure> {
         let limit = self.response_timeout.saturating_add(2 * TRANSFER_TIME);
         match tokio::time::timeout(limit, asking).await {

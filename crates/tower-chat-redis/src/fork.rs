@@ -41,8 +41,8 @@ const PART_ITEMS: usize = 5_000;
 /// written during the reading.
 const ATTEMPTS: usize = 64;
 
-/// Copies the visible turns that end before a message, or all of them. Returns [`Fork::ABSENT`] if
-/// there are none.
+/// Copies the visible turns that end before a message, or all visible turns. Returns
+/// [`Fork::ABSENT`] if there is nothing to copy.
 pub(crate) async fn fork(
     settings: &Settings,
     from: &ConversationKey,
@@ -70,8 +70,7 @@ pub(crate) async fn fork(
 }
 
 struct Original {
-    /// The sequence number of the last pruned message. The remaining messages have the numbers
-    /// after it.
+    /// The sequence number of the last pruned message. The remaining messages have larger numbers.
     pruned: u64,
     messages: Vec<Vec<u8>>,
     tools: Vec<ToolRecord>,
@@ -129,7 +128,7 @@ async fn original(
         let count = end.position.saturating_sub(head.pruned);
         messages.truncate(usize::try_from(count).unwrap_or(usize::MAX));
         return Ok(Some(Original {
-            // The numbers of a copy without messages begin with 1.
+            // The sequence numbers of a copy without messages begin with 1.
             pruned: if messages.is_empty() { 0 } else { head.pruned },
             messages,
             tools,
@@ -148,8 +147,8 @@ async fn original(
 struct Copy<'a> {
     settings: &'a Settings,
     to: &'a ConversationKey,
-    /// A random text, which is part of the names of the temporary keys, and is also the life of the
-    /// copy.
+    /// A random text, which is part of the names of the temporary keys, and is also the
+    /// [life](crate::conversation::Fields::life) of the copy.
     name: String,
     revision: Revision,
 }

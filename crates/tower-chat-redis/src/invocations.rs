@@ -92,7 +92,7 @@ pub(crate) async fn tool_totals(
 pub(crate) struct Rows {
     rows: Vec<(SequencePosition, Vec<u8>)>,
     messages: HashMap<u64, Vec<u8>>,
-    /// The life of the conversation when the rows were read.
+    /// The [life](crate::conversation::Fields::life) of the conversation when the rows were read.
     pub(crate) life: String,
     pub(crate) writes: Option<String>,
 }

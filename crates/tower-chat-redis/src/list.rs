@@ -30,8 +30,8 @@ use crate::{
 /// list.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The maximum number of times that a write adds its conversation to the list. The write adds it
-/// again if it could not create the conversation in time.
+/// The maximum number of times that a write adds its conversation to the list. The write adds the
+/// conversation again if it could not create the conversation in time.
 pub(crate) const ATTEMPTS: usize = 3;
 
 /// The number of conversations that a reader of the list checks concurrently.
@@ -70,9 +70,9 @@ pub(crate) fn late(action: &'static str) -> StoreError {
     StoreError::backend(action, true, reason)
 }
 
-/// Removes the id of a deleted conversation from the list, unless the token of another process
-/// shows that this process may create the conversation again. `token` is the token with which the
-/// deleted conversation was created; empty if it is not known.
+/// Removes the id of a deleted conversation from the list, unless a token shows that another
+/// process may create the conversation again. `token` is the token with which the deleted
+/// conversation was created; empty if it is not known.
 ///
 /// An error is ignored, because the next reader of the list removes the id.
 pub(crate) async fn remove_from_list(settings: &Settings, key: &ConversationKey, token: &str) {

@@ -160,9 +160,9 @@ fn stored(count: u64) -> String {
     count.min(UsageSum::LARGEST).to_string()
 }
 
-/// Executes a rewrite, which changes the life of the conversation. If the store sends the request
-/// again, the script recognises by the new life that the rewrite was executed. Concurrent readers
-/// detect the new life and begin again.
+/// Executes a rewrite, which changes the [life](crate::conversation::Fields::life) of the
+/// conversation. If the store sends the request again, the script recognises by the new life that
+/// the rewrite was executed. Concurrent readers detect the new life and begin again.
 pub(crate) async fn rewrite(
     settings: &Settings,
     rewrite: &Rewrite,

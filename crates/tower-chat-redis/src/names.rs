@@ -168,7 +168,7 @@ impl ConversationNames {
         [self.head(), self.messages(), self.tools(), self.calls(), pending, self.directory()]
     }
 
-    /// Returns the names of the temporary keys of a copy, which replace all keys of a conversation
+    /// Returns the names of the temporary keys of a copy: one for each key of a conversation,
     /// except the head and the directory entry.
     pub(crate) fn copy(&self, copy: &str) -> [String; 4] {
         ["messages", "tools", "calls", "pending"]

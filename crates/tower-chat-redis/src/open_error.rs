@@ -23,7 +23,8 @@ pub enum OpenError {
         /// The cause.
         source: Classified,
     },
-    /// The server refuses the user or the password, or the user has not the required permissions.
+    /// The server refuses the user or the password, or the user does not have the required
+    /// permissions.
     #[error(
         "the Redis server refused the connection: check the user, password, database and permissions"
     )]

@@ -1,9 +1,10 @@
 //! Pruning: deleting the oldest runs of a conversation.
 //!
 //! The store reads the conversation in pages. One script then deletes the oldest runs, if the
-//! conversation was not written since the first page was read. The script changes the life of the
-//! conversation. If the store sends the request again, the script recognises by the new life that
-//! the prune was executed. Concurrent readers detect the new life and begin again.
+//! conversation was not written since the first page was read. The script changes the
+//! [life](crate::conversation::Fields::life) of the conversation. If the store sends the request
+//! again, the script recognises by the new life that the prune was executed. Concurrent readers
+//! detect the new life and begin again.
 
 use tower_chat_core::{
     ConversationKey, RunId, ToolStatus,
@@ -30,8 +31,8 @@ const ACTION: &str = "prune a conversation";
 /// written during the reading.
 const ATTEMPTS: usize = 64;
 
-/// Deletes the oldest runs of a conversation: those before the first run that `keep` retains, and
-/// before the first run with a call that waits for a decision or a result.
+/// Deletes the runs of a conversation that precede both the first run that `keep` retains and the
+/// first run with a call that waits for a decision or a result.
 pub(crate) async fn prune(
     settings: &Settings,
     key: &ConversationKey,

@@ -88,9 +88,9 @@ pub(crate) struct StoredMessages {
     pub(crate) writes: Option<String>,
 }
 
-/// Reads the messages in pages. As long as the life of the conversation does not change, writers
-/// can only append messages, so that all pages together are one history. If the life changes
-/// between two pages, this function begins again.
+/// Reads the messages in pages. As long as the [life](crate::conversation::Fields::life) of the
+/// conversation does not change, writers can only append messages, so that all pages together are
+/// one history. If the life changes between two pages, this function begins again.
 pub(crate) async fn stored_messages(
     settings: &Settings,
     key: &ConversationKey,

@@ -371,8 +371,8 @@ impl ToolCallQueries for RedisStore {
 }
 
 /// Checks whether a change other than a write is permitted: refuses a change that is not sealed if
-/// the store contains sealed data. If an older release, which wrote no mark of sealed data, has
-/// sealed the conversation, this function recognises it by its head.
+/// the store contains sealed data. An older release, which wrote no mark of sealed data, may have
+/// sealed the conversation. This function detects this by reading the head of the conversation.
 async fn admit(
     settings: &Settings,
     key: &ConversationKey,

@@ -1,5 +1,5 @@
-//! Derives directory entries from messages. An older release, which had no directory, has created
-//! these conversations without an entry.
+//! Derives directory entries from messages, for conversations without an entry. Such conversations
+//! were created by an older release, which had no directory.
 
 use std::{collections::BTreeSet, time::SystemTime};
 
@@ -26,13 +26,14 @@ const ACTION: &str = "describe a conversation of an older release";
 /// A directory entry that was derived from the messages of a conversation.
 pub(super) struct Derived {
     pub(super) entry: BytePairs,
-    /// The life of the conversation when the entry was derived.
+    /// The [life](crate::conversation::Fields::life) of the conversation when the entry was
+    /// derived.
     life: String,
     /// The number of writes of the conversation when the entry was derived.
     writes: String,
 }
 
-/// Adds a directory entry to a conversation, unless the conversation has an entry.
+/// Adds a directory entry to a conversation, unless the conversation already has an entry.
 pub(crate) async fn adopt(settings: &Settings, key: &ConversationKey) -> Result<(), StoreError> {
     for _ in 0..ATTEMPTS {
         let Some(derived) = derive(settings, key).await? else { return Ok(()) };

@@ -11,7 +11,7 @@ use super::{run_row::RunRow, time, unreadable};
 use crate::{answer::BytePairs, conversation::Fields};
 
 /// The number of bytes of a run id. The names of fields for runs begin with the id of the run. The
-/// names of all other fields are shorter than this.
+/// names of all other fields are shorter than a run id.
 const RUN: usize = 16;
 
 /// The fields of an entry, including the fields of runs if these were requested.
@@ -127,7 +127,7 @@ impl Entry {
         match &self.without_open_run {
             Some((runs, last)) if is_open => (*runs, last),
             // If no run is open, `without_open_run` is ignored, because an older release does not
-            // remove it when a run ends.
+            // remove this field when a run ends.
             Some(_) | None => (self.runs, &self.last_run),
         }
     }

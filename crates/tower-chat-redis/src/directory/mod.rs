@@ -70,7 +70,7 @@ struct Conversation {
 impl Conversation {
     fn summary(&self, key: &ConversationKey) -> Result<ConversationSummary, StoreError> {
         let entry = self.entry.read(key)?;
-        // The entry may be readable even if the numbers of the conversation are not.
+        // The entry may be readable even if the numbers of the conversation are out of range.
         let head = self.head.unchecked_head(key);
         let is_damaged = head.is_err() || !self.is_whole;
         let head = head.unwrap_or_else(|_| Head::new(Revision::ABSENT));

@@ -225,7 +225,7 @@ async fn room_can_be_made_on_a_server_without_memory() {
     let id = MessageId { run: opening.run(), index: 1 };
     let at = append(&store, opening).await.unwrap();
 
-    // Without the mark of sealed data, this is a conversation of an older release.
+    // Without the mark of sealed data, the conversation is like one of an older release.
     ask::<()>(&mut connection, &["DEL", &format!("{prefix}:sealed")]).await.unwrap();
     ask::<()>(&mut connection, &["CONFIG", "SET", "maxmemory", "1"]).await.unwrap();
     let store = options.connect(&server.address(0)).await.unwrap();

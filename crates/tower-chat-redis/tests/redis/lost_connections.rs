@@ -142,7 +142,8 @@ async fn a_question_whose_answer_was_lost_is_asked_again() {
     assert_eq!(proxy.lost(), 1);
 }
 
-/// The test runs on one thread, because tokio's clock can be paused only there.
+/// The test runs on one thread, because tokio's clock can be paused only on a current-thread
+/// runtime.
 #[tokio::test]
 async fn connections_that_fell_silent_are_given_up_for_a_new_one() {
     let options = options().with_max_connections(2);

@@ -62,7 +62,7 @@ async fn messages_of_the_first_sealed_format_are_found_by_the_first_plain_change
         let mark = format!("{prefix}:sealed");
         let found: String = ask(&mut connection, &["GET", &mark]).await.unwrap();
         assert_eq!(found, "0", "nothing was sealed before the first write");
-        // Without the mark, these are conversations of an older release.
+        // Without the mark, the conversations are like those of an older release.
         ask::<()>(&mut connection, &["DEL", &mark]).await.unwrap();
         let later = open(options.clone()).await;
         let written = append(&later, write(&key("new"), Revision::ABSENT, &["plain"])).await;
