@@ -19,21 +19,22 @@ pub(crate) struct CacheEntry {
     /// The maximum size of the content, in bytes. The weight of the entry in the cache is this size
     /// plus the length of the key.
     pub(crate) max_bytes: u64,
-    /// The guards that count the entry in the gauges. Their lock is not one of shuttle's, because
-    /// moka calls [`removed`](Self::removed) while it holds one of its own locks.
+    /// The guards that count the entry in the gauges. The lock is always one of the standard
+    /// library, never one of shuttle, because moka calls [`removed`](Self::removed) while moka
+    /// holds one of its own locks.
     counted: sync::Mutex<Vec<GaugeGuard>>,
 }
 
-/// The growth of a conversation for which its entry has space. A conversation that grows further
-/// gets a new entry with a larger weight. The growth is an eighth of the conversation's bytes, but
-/// at least `1 / SMALL_PARTS` and at most `1 / LARGE_PARTS` of the cache's bound, and at most the
-/// conversation's bytes.
+/// An entry has space for some growth of its conversation. A conversation that grows further gets a
+/// new entry with a larger weight. The space for growth is an eighth of the conversation's bytes,
+/// but at least `1 / SMALL_PARTS` and at most `1 / LARGE_PARTS` of the cache's bound, and at most
+/// the conversation's bytes.
 const SMALL_PARTS: u64 = 1 << 15;
 const LARGE_PARTS: u64 = 1 << 10;
 
 impl CacheEntry {
-    /// Creates an entry with space for a conversation and for some growth. Without the growth, each
-    /// write would replace the entry. `max_bytes` is the bound of the cache.
+    /// Creates an entry with space for a conversation and for its growth. Without the space for
+    /// growth, each write would replace the entry. `max_bytes` is the bound of the cache.
     pub(crate) fn new(cached: Arc<Cached>, max_bytes: u64) -> Self {
         let bytes = cached.bytes();
         let more = (bytes / 8).clamp(max_bytes / SMALL_PARTS, max_bytes / LARGE_PARTS);
@@ -43,7 +44,7 @@ impl CacheEntry {
     }
 
     /// Stops counting the entry in the gauges. moka calls this method when it removes an entry from
-    /// the cache, because it frees the entry only later.
+    /// the cache. Dropping the entry would not be sufficient, because moka drops it only later.
     pub(crate) fn removed(&self) {
         self.counted.lock().unwrap_or_else(PoisonError::into_inner).clear();
     }

@@ -19,8 +19,8 @@ pub(crate) struct Cached {
     head: Head,
     /// Whether the head contains the pending approvals.
     knows_approvals: bool,
-    /// The visible history, if it is known. The head in the history is outdated; the current one is
-    /// `head`.
+    /// The visible history, if it is known. The head inside the history may be outdated; the
+    /// current head is in the field `head`.
     history: Option<History>,
     /// The staged messages of the open run, if all of them are known.
     staged: Option<StagedMessages>,
@@ -30,7 +30,7 @@ pub(crate) struct Cached {
     pub(crate) read: ReadAt,
 }
 
-/// The time of a read of the inner store. It is taken before the read begins.
+/// The time of a read of the inner store, measured before the read begins.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct ReadAt {
     /// The number of reads and lookups in the whole cache before this one.
@@ -155,8 +155,9 @@ impl Cached {
         Some(())
     }
 
-    /// Marks the pending approvals as unknown if the rows of a write may change them. They cannot
-    /// change if no call waits before the write and none waits after it.
+    /// Marks the pending approvals as unknown if the rows of a write may change them. A write
+    /// cannot change the pending approvals if no call waits for approval before the write, and no
+    /// call waits after the write.
     fn notice_rows(&mut self, write: &Write) {
         if write.tools().is_empty() {
             return;

@@ -237,7 +237,7 @@ impl Conversations {
         let more = new.max_bytes.saturating_sub(before);
         self.entries.insert(key.clone(), new);
         // moka enforces its bound in batches. With large entries, the cache would exceed the bound
-        // by too much in between.
+        // by too much between two batches.
         let since = self.inserted_bytes.fetch_add(more, Ordering::Relaxed).saturating_add(more);
         if since > self.max_bytes / 64 {
             self.inserted_bytes.store(0, Ordering::Relaxed);

@@ -76,7 +76,7 @@ pub(crate) struct InFlight {
     /// The number of submissions without an outcome.
     pub(crate) unsettled: usize,
     /// Whether one of the submissions without an outcome does not change the revision. The inner
-    /// store may then have executed the submissions in another order.
+    /// store may then have executed the submissions in another order than that of their submission.
     pub(crate) may_be_reordered: bool,
     /// The state of the conversation if the inner store stores all submissions without an outcome;
     /// `None` if this state is unknown.

@@ -26,8 +26,8 @@ fn a_cache_offers_the_capabilities_of_the_store_inside() {
     let store = CachingStore::new(MemoryStore::new());
     assert!(store.journal().is_some() && store.directory().is_some());
     assert!(store.tool_calls().is_some());
-    // If the cache returned the maintenance of the inner store, a copy, a prune or a rewrite would
-    // leave an outdated entry in the cache.
+    // If the cache returned the `Maintenance` capability of the inner store, a copy, a prune or a
+    // rewrite would not update the entry in the cache.
     let own = store.maintenance().map(std::ptr::from_ref).map(<*const _>::cast::<()>);
     assert_eq!(own, Some(std::ptr::from_ref(&store).cast()));
 }

@@ -27,7 +27,7 @@ fn keys() -> [ConversationKey; 2] {
     ["a", "b"].map(|id| ConversationKey::new("alice", id))
 }
 
-/// Returns a message with a call that waits for approval, or without one.
+/// Returns a message with a call that waits for approval, or a user message.
 fn message(dice: &mut Dice) -> Arc<Message> {
     let number = dice.roll(1_000_000).to_string();
     Arc::new(match dice.roll(3) {
