@@ -2,8 +2,9 @@
 //! it.
 //!
 //! Each sealed message contains the digest of the previous message, which covers all earlier
-//! messages. A message therefore opens only if the same messages are before it as when it was
-//! written. Messages of two states of a conversation, or of two of its lives, cannot be combined.
+//! messages. A message therefore [opens](crate#what-is-encrypted) only after the same messages as
+//! when it was written. Messages of two states of a conversation, or of two
+//! [lives](crate::seal::Life) of a conversation, cannot be combined.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -67,8 +68,8 @@ pub(crate) enum Kind {
     Visible,
     /// The message was staged, and becomes visible when its run is committed.
     Staged,
-    /// The message was written by the write that committed its run. It shows that the staged
-    /// messages before it are committed.
+    /// The message was written by the write that committed its run. Such a message shows that the
+    /// staged messages before it are committed.
     Committed,
 }
 
@@ -175,7 +176,7 @@ impl Chain {
 
     /// Checks that a visible conversation does not end with a staged message. The only exception is
     /// the message with the digest `committed`: it is the final staged message of a run that was
-    /// committed without a message.
+    /// committed by a write without messages.
     pub(crate) fn check_end(&self, committed: Option<Digest>) -> Result<(), &'static str> {
         let is_committed = committed.is_some() && committed == self.at;
         if self.staged.is_some() && !is_committed { Err(NOT_COMMITTED) } else { Ok(()) }

@@ -20,9 +20,9 @@ use crate::{
 
 pub(crate) const BODY: &str = "body";
 const CALL: &str = "call";
-/// The index of the first call that the provider executed itself. The record does not contain these
-/// calls. Their indices are greater than those of all other calls, so that the indices of the other
-/// calls are those in the record.
+/// The index of the first call that the provider executed itself. The record does not contain the
+/// calls that the provider executed. All other calls of a message are numbered from 0, so that they
+/// have the same indices as in the record.
 const PROVIDER_CALLS: u64 = 1 << 32;
 pub(crate) const RESULT: &str = "result";
 

@@ -7,8 +7,7 @@ use tower_chat_core::{ConversationKey, SharedError, store::StoreError};
 use crate::KeyError;
 
 /// A value cannot be sealed or opened. This error is the source of a [`StoreError::Unreadable`] or
-/// a [`StoreError::Backend`]; [`in_store_error`](Self::in_store_error) returns it from a store's
-/// error.
+/// a [`StoreError::Backend`]; [`in_store_error`](Self::in_store_error) finds it in a store's error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncryptionError {

@@ -39,10 +39,10 @@
 //! from a deleted one with the same key. A row of the record is authenticated as a whole: call,
 //! tool, status, times, error, and the location of its result. Instead of the service id, the inner
 //! store contains a sealed head. The sealed head contains the life, the number of pruned messages,
-//! the service id, and the digest of the final message of the newest run that was committed without
-//! a message. A description is authenticated with its conversation and its version, but not with
-//! the life. A value that was moved to another position, or that belongs to another life, does not
-//! open.
+//! the service id, and the digest of the final message of the newest run that was committed by a
+//! write without messages. A description is authenticated with its conversation and its version,
+//! but not with the life. A value that was moved to another position, or that belongs to another
+//! life, does not open.
 //!
 //! Each message also contains a digest of the messages before it, and states whether it was staged.
 //! A message therefore opens only after the same messages as when it was written. Staged messages

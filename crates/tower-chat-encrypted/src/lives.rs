@@ -36,7 +36,8 @@ pub(crate) struct SealedHead {
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct HeadContent {
-    /// The sequence number of the last message that may have the first format.
+    /// The sequence number of the last message that may have the [first
+    /// format](crate#the-former-formats).
     pub(crate) former: u64,
     /// The sequence number of the last message that may have one of the former formats, which have
     /// no digests; `None` if all messages may have such a format.
@@ -48,9 +49,9 @@ pub(crate) struct HeadContent {
     pub(crate) service_id: Option<Arc<str>>,
     /// Whether the service id changes with the commit of the open run.
     pub(crate) is_change: bool,
-    /// The digest of the final message of the newest run that was committed without a message. No
-    /// message shows that this run is committed: the link of its final message marks that message
-    /// as staged.
+    /// The digest of the final message of the newest run that was committed by a write without
+    /// messages. No message shows that this run is committed: the link of the final message marks
+    /// that message as staged.
     #[serde(default)]
     pub(crate) committed: Option<Digest>,
 }

@@ -45,7 +45,7 @@ impl Found {
         Self { sequence: Some(sequence), index: None }
     }
 
-    /// Creates a position in the conversation of which nothing else is known.
+    /// Creates a position of which only the conversation is known.
     pub(crate) fn somewhere() -> Self {
         Self { sequence: None, index: None }
     }
@@ -57,8 +57,8 @@ impl From<Position> for Found {
     }
 }
 
-/// Distinguishes a conversation from a deleted one with the same key. The value is random. In the
-/// second format it is the id of the run that created the conversation.
+/// Distinguishes a conversation from a deleted one with the same key. The life is a random value.
+/// In the second format, the life is the id of the run that created the conversation.
 pub(crate) type Life = RunId;
 
 /// Creates a new life.
@@ -114,7 +114,8 @@ pub(crate) struct ExpectedLife {
     /// Messages up to this sequence number may have the second format. If this is `None`, all
     /// messages may have the second format, and none may have the third.
     pub(crate) second_format: Option<u64>,
-    /// The digest of the final message of the newest run that was committed without a message.
+    /// The digest of the final message of the newest run that was committed by a write without
+    /// messages.
     pub(crate) committed: Option<Digest>,
 }
 
@@ -184,8 +185,8 @@ impl<'a> Opener<'a> {
         self.expected = expected;
     }
 
-    /// Returns the digest of the final message of the newest run that was committed without a
-    /// message, if it is known.
+    /// Returns the digest of the final message of the newest run that was committed by a write
+    /// without messages, if this digest is known.
     pub(crate) fn committed(&self) -> Option<Digest> {
         match self.expected {
             Expected::Life(expected) => expected.committed,

@@ -89,7 +89,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         since: Moment,
     ) -> Result<(Head, [Expected; 2]), EncryptionError> {
         // A former format is accepted at this point. `check_head` reports a more precise error for
-        // it.
+        // a former format.
         let mut opener = self.opener(key, Expected::Any).accepting_former(true);
         let sealed = opener.head(head.service_id.as_deref()).await?;
         self.check_head(key, &head, sealed.as_ref())?;

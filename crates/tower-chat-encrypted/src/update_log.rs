@@ -121,7 +121,8 @@ impl<L: UpdateLog> EncryptedUpdateLog<L> {
         RunState::Closed { attempt, end: RunEnd::Failed { message } }
     }
 
-    /// Opens the state that is contained in the error of an attempt that may no longer write.
+    /// Opens the state of the run in the error that an attempt may no longer write. Returns any
+    /// other error unchanged.
     async fn opened_error(&self, error: UpdateLogError) -> UpdateLogError {
         match error {
             UpdateLogError::NotOwner { run, attempt, found } => {

@@ -286,8 +286,8 @@ async fn a_commit_without_a_message_that_failed_can_be_sent_again() {
     assert_eq!(texts(&store).await.unwrap(), ["seen", "staged 1", "staged 2"]);
 }
 
-/// The head records that one run was committed without a message. This record must not commit a
-/// later run.
+/// The head records that one run was committed by a write without messages. This record must not
+/// commit a later run.
 #[tokio::test]
 async fn a_run_behind_a_commit_without_a_message_is_not_committed_without_the_key() {
     let store = empty_store();
