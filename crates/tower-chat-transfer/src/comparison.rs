@@ -136,9 +136,9 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Returns the rows of the source that are missing or different at the target, of those that
-    /// were passed to [`row`](Self::row) since the previous call. The whole conversation of the
-    /// target must have been read.
+    /// Returns the rows that were passed to [`row`](Self::row) since the previous call and are
+    /// missing or different at the target. The whole conversation of the target must have been
+    /// read.
     pub(crate) fn missing_rows(&mut self) -> Vec<ToolRecord> {
         let asked = std::mem::take(&mut self.asked).into_iter();
         asked.filter(|row| self.rows.get(&row.call) != Some(row)).collect()

@@ -133,7 +133,8 @@ pub(crate) struct ToolLine {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ResultLine {
-    /// The sequence number of a message, and the index of the result among its results, from 0.
+    /// The sequence number of a message, and the index of the result among the results of the
+    /// message, from 0.
     InMessage { message: u64, index: u32 },
     /// The content of the result, because no message contains it.
     Apart(Box<ToolResult>),

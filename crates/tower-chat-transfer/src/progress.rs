@@ -1,4 +1,4 @@
-//! The events of a transfer, which it passes to a callback.
+//! The events that a transfer passes to its callback.
 
 use tower_chat_core::{BoxError, ConversationKey};
 

@@ -11,9 +11,9 @@ use tower_chat_core::{ConversationKey, store::author::milliseconds};
 
 use crate::{Counts, Event, Operation, Receipt, Selection, TransferOutcome, TransferStep};
 
-/// A file with the receipt of a transfer, which includes all attempts at the transfer. A line is
-/// written when the transfer of a conversation begins, and another one when it is finished. The
-/// transfer continues when the line was written.
+/// A file with the receipt of a transfer, which includes all attempts at the transfer. One line is
+/// written when the transfer of a conversation begins, and another line when the transfer of the
+/// conversation is finished. The transfer waits until each line was written.
 ///
 /// Each line is a JSON object: `{"transfer":…}` at the beginning of every attempt, `{"begins":…}`
 /// and `{"done":…}` for each conversation, and `{"receipt":…}` with the sums of all attempts when
@@ -232,8 +232,8 @@ impl ReceiptLog {
     }
 
     /// Writes an event to the file. Call this method in the callback of the transfer. When the
-    /// method returns, the line was written to the operating system. A line for the beginning of a
-    /// deletion was also synced to the disk. The method writes nothing for [`Event::Total`].
+    /// method returns, the line has been written to the file, and a line for the beginning of a
+    /// deletion has also been synced to the disk. The method writes nothing for [`Event::Total`].
     ///
     /// # Errors
     ///

@@ -55,8 +55,8 @@ async fn stop_after<T>(polls: usize, future: impl Future<Output = T>) -> Option<
     None
 }
 
-/// Checks that the target has, of every conversation of the source, nothing, its beginning or all
-/// of it.
+/// Checks for every conversation of the source that the target has nothing, the beginning or the
+/// whole of the conversation.
 async fn assert_beginnings(source: &MemoryStore, target: &MemoryStore) {
     for name in KEYS {
         let (all, some) = (

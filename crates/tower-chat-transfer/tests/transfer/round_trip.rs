@@ -146,8 +146,8 @@ async fn all_scopes_are_taken_in_order_and_continued_after_any_conversation() {
     }
 }
 
-/// Returns pairs of a source and a target. Every kind of store is a target and a source, with the
-/// store in memory as the other one.
+/// Returns pairs of a source and a target. Every kind of store is the target of the store in memory
+/// in one pair, and its source in another pair. In one further pair, both stores are encrypted.
 fn pairs() -> Vec<(Kind, Kind)> {
     let all = Kind::all();
     let targets = all.iter().map(|kind| (Kind::Memory, *kind));
