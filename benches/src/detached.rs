@@ -8,8 +8,8 @@
 //!   with the default settings and with `durable_delivery`. Bounds: 1.1 and 4.1. The last message
 //!   and the end of a run are appended immediately, which adds at most 2 appends to each run.
 //! - `update`: the processor time of the process for each update, minus the processor time for the
-//!   same runs in the same pipeline without the layer. The model sends its tokens without a pause.
-//!   Bound: 2 us.
+//!   same runs in the same pipeline without the layer for detached runs. The model sends its tokens
+//!   without a pause. Bound: 2 us.
 //! - `update_paced`: the same as `update`, but the model sends 50 tokens a second, so that each
 //!   append contains 50 updates.
 //! - `commits`: the median time of a commit while the runs are in progress, divided by the median
@@ -73,7 +73,7 @@ struct Tokens {
     count: usize,
     /// The time between two tokens.
     interval: Duration,
-    /// Ends all responses before their last token.
+    /// If this is true, all responses end before their last token.
     is_ended: Arc<AtomicBool>,
 }
 
@@ -123,7 +123,8 @@ async fn appends(seconds: usize, is_durable: bool) -> Result<f64, BoxError> {
     Ok(appends.load(Ordering::Relaxed) as f64 / (RUNS * seconds) as f64)
 }
 
-/// Returns the median processor time that the layer adds to an update, in microseconds.
+/// Returns the median processor time that the layer for detached runs adds to an update, in
+/// microseconds.
 async fn update(tokens: Tokens, repetitions: usize) -> Result<f64, BoxError> {
     let folder = tempfile::tempdir_in(files::build_folder()?)?;
     let runs = DetachedRunsLayer::new(CountingLog::open(folder.path()).await?);

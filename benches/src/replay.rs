@@ -5,8 +5,8 @@
 //!   not cited, and the oldest turns are outside the window. Floor: a deep clone of the messages.
 //!   Bound: at most 4 times the floor.
 //! - `replay_off`: a later run replays the same conversation without any step, and continues from
-//!   the fold of the earlier messages. Floor: the same with 10 stored messages. Bound: at most 1.3
-//!   times the floor, or at most 1 us more than the floor.
+//!   the `Replay` that the earlier run has computed. Floor: the same with 10 stored messages.
+//!   Bound: at most 1.3 times the floor, or at most 1 us more than the floor.
 
 use std::{
     hint::black_box,
@@ -106,7 +106,7 @@ pub(crate) fn all_steps() -> ReplayPolicy {
 }
 
 /// Returns stored turns with ids. Every second result is a list of sources, and every eighth call
-/// is of a tool that no longer exists.
+/// names a tool that no longer exists.
 pub(crate) fn conversation(count: usize) -> Messages {
     let run = RunId::from_bytes([1; 16]);
     let stored = workload::stored_messages(count);

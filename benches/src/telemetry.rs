@@ -2,9 +2,9 @@
 //! a store in memory. The stack has the layers for telemetry and a traced store, but no subscriber
 //! and no recorder is installed. The time of the complete run is divided by its service calls.
 //!
-//! Floor: the same stack without these layers and the traced store. The two stacks are measured
-//! alternately, so that the load of the machine affects both equally. The field `history` is the
-//! number of service calls.
+//! Floor: the same stack without these layers and with a store that is not traced. The two stacks
+//! are measured alternately, so that the load of the machine affects both equally. The field
+//! `history` is the number of service calls.
 
 use std::{sync::Arc, time::Instant};
 

@@ -7,8 +7,8 @@
 //!
 //! The syncs are counted during the measurement of the times. A commit syncs the log once with
 //! [`Durability::Full`], and not at all with [`Durability::Normal`]. A checkpoint syncs the log and
-//! the file, and SQLite syncs the header of the log when it starts again at the beginning. The
-//! header contains the number of these restarts. If the checkpoint thread of the store needs
+//! the file, and SQLite syncs the header of the log when SQLite restarts the log at its beginning.
+//! The header contains the number of these restarts. If the checkpoint thread of the store needs
 //! several steps for a checkpoint, there are slightly more syncs than this module counts.
 
 use std::{
