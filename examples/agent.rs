@@ -47,7 +47,7 @@ async fn main() -> Result<(), BoxError> {
 
 /// Calls both tools, and then repeats their results.
 async fn stand_in_model(request: ChatRequest) -> Result<ChatResponse, BoxError> {
-    request.service_id()?; // as every model client: checks the history owner
+    request.service_id()?; // like every model client, checks the history owner
     let results = request.messages().last().filter(|message| message.role == Role::Tool);
     let message = match results {
         None => Message::tool_calls([

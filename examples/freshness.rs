@@ -6,9 +6,10 @@
 //!
 //! The program asks the same question three times, with a simulated clock: at minute 0, within the
 //! freshness window of the first result, and after the window. Then a tool returns private content.
-//! The current run receives the content, but a hook replaces the content before it is stored, so
-//! that later runs do not receive it. The function that replaces the model answers from the results
-//! in the request, and calls a tool only if the request contains no result.
+//! The current run receives this content. A hook replaces the content before the result is stored,
+//! so that later runs do not receive the private content. The function that replaces the model
+//! answers from the results in the request, and calls a tool only if the request contains no
+//! result.
 
 use std::{
     sync::{
@@ -101,7 +102,7 @@ fn card() -> impl Tool {
 /// Answers with the newest result of the tool in the request. If the request contains no result of
 /// this tool, calls the tool.
 async fn stand_in_model(request: ChatRequest) -> Result<ChatResponse, BoxError> {
-    request.service_id()?; // as every model client: checks the history owner
+    request.service_id()?; // like every model client, checks the history owner
     let question = request.messages().iter().rev().find(|message| message.role == Role::User);
     let tool = match question.map(|message| message.text()) {
         Some(question) if question == CARD => "card",

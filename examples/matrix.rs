@@ -77,7 +77,7 @@ async fn play(story: &Story, as_is: bool, mode: PersistenceMode) -> Result<Strin
     };
     let key = ConversationKey::new("alice", "matrix");
     let request = ChatRequest::user("Please work.").in_conversation(key.clone());
-    let _outcome = client.ready().await?.call(request).await; // one of the stories ends with an error
+    let _outcome = client.ready().await?.call(request).await; // one of the runs ends with an error
     let stored = store.load(&key).await?.messages;
     let sketch: Vec<&str> = stored.iter().map(|message| name_of(message)).collect();
     Ok(if sketch.is_empty() { "nothing".to_owned() } else { sketch.join(", ") })

@@ -40,8 +40,9 @@ async fn main() -> Result<(), Failure> {
         None => println!("a new conversation"),
     }
 
-    // The service stores the history, as intended. With this policy, the run does not report that
-    // as a conflict, and the store does not record the messages a second time.
+    // The service stores the history, as intended. With this policy, the run does not report the
+    // history of the service as a conflict, and the store does not record the messages a second
+    // time.
     let service_keeps = ConflictPolicy::StopRecording;
     let mut agent = ChatPipeline::builder(model().await?)
         .tools(Tools::new().with(order_status()))

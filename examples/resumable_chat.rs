@@ -37,7 +37,7 @@ async fn main() -> Result<(), Failure> {
 
     let store = SqliteStore::open(&database).await?;
     // A run whose process died can be resumed only after its lease has expired. The request that
-    // resumes the run waits for this.
+    // resumes the run waits until the lease has expired.
     let policy =
         PersistencePolicy::default().with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 1 });
     let pipeline = ChatPipeline::builder(service_fn(model))
