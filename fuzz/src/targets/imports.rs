@@ -133,7 +133,7 @@ fn databases() -> Made {
     let seeds = [AGENT_MESSAGES, CHECKPOINTS].map(|tables| {
         let path = folder.path().join("whole.db");
         let connection = Connection::open(&path).expect("a database");
-        // Small pages, so that most changed bytes are content and not unused space.
+        // The pages are small, so that most changed bytes are content and not unused space.
         connection.pragma_update(None, "page_size", 512).expect("a setting");
         connection.execute_batch(tables).expect("its tables");
         drop(connection);

@@ -26,8 +26,8 @@ fn accepts(bytes: &[u8], plant: Option<Plant>) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
     let Ok(message) = format::decode(text) else { return false };
     assert_storable(&message, plant);
-    // A stored message may contain an item of a provider that is nested more deeply than in any
-    // answer. `render` then returns `None`, which is no failure of this target.
+    // A stored message may contain an item of a provider that is nested more deeply than the items
+    // of any answer. `render` then returns `None`, which is no failure of this target.
     let request = ChatRequest::new(vec![Message::user("Go on."), message]);
     let mut sent = request.clone();
     sent.set_new_messages(replayed(request.messages()));
