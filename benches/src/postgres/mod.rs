@@ -40,8 +40,8 @@ const HISTORIES: [usize; 4] = [0, 1000, 10_000, 100_000];
 /// The number of runs whose syncs are counted.
 const COUNTED_RUNS: usize = 2;
 
-/// The runs of the benchmark add at most one message to a conversation for this number of messages
-/// in its history, so that its length hardly changes.
+/// The runs in one conversation add at most one message for this number of messages in its history,
+/// unless a single run adds more.
 const MAX_GROWTH: usize = 10;
 
 /// The durabilities with their names in the output, and the settings of their connections.
