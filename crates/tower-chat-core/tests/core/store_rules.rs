@@ -58,8 +58,8 @@ fn a_new_incarnation_is_never_the_old_one_and_never_none() {
     let mut seen = Vec::new();
     for incarnation in [1, 2, 1 << 63, u64::MAX, 0x1234_5678] {
         let revision = Revision { incarnation, sequence: 4 };
-        // For the last two holders, a plain XOR would yield the incarnation 0, or the incarnation
-        // from before.
+        // If the new incarnation were a plain XOR of two numbers, the last two holders would result
+        // in the incarnation 0 and in the previous incarnation.
         let holders = [0, 5, incarnation.rotate_left(1), incarnation.rotate_left(1) ^ incarnation];
         let taken = holders.map(|holder| revision.taken_by(holder));
         for next in taken.into_iter().chain([revision.pruned(), revision.rewritten()]) {
@@ -128,7 +128,8 @@ fn what_waits_holds_its_run_and_those_after_it_back_and_is_named() {
         pruning.see_call(waiting, ToolStatus::PendingApproval, None);
         let cut = pruning.cut().expect("it is whole");
         assert_eq!((cut.last_sequence, cut.pruned.runs, cut.pruned.messages), (last, runs, last));
-        // The cut reports the call only if the prune would delete its run without this call.
+        // The cut reports the waiting call only if the prune would otherwise delete the run of this
+        // call.
         assert_eq!(cut.pruned.held_back_by, (sequence <= 4).then_some(waiting));
     }
 }

@@ -127,8 +127,8 @@ fn every_other_stored_type_looks_as_it_always_did() {
     insta::assert_snapshot!(lines.map(|line| sorted(line).to_string()).join("\n"));
 }
 
-/// Sorts the fields of all objects. Another crate of the program may have enabled `preserve_order`
-/// of serde_json.
+/// Sorts the fields of all objects. The order of unsorted fields depends on serde_json's feature
+/// `preserve_order`, which another crate of the program may have enabled.
 fn sorted(value: Value) -> Value {
     match value {
         Value::Array(items) => items.into_iter().map(sorted).collect(),

@@ -147,9 +147,10 @@ async fn a_request_that_is_sent_again_adds_nothing() {
     }
 }
 
-/// The mode decides which usage of a failed run is recorded. Per-run mode records no usage,
-/// per-service-call mode the usage of the stored service calls, and journaled mode the usage of the
-/// staged service calls. The usage of the attempt that resumes the run is added.
+/// The mode decides which usage of a failed run is recorded. Per-run mode records no usage.
+/// Per-service-call mode records the usage of the stored service calls, and journaled mode records
+/// the usage of the staged service calls. The attempt that resumes the run adds the usage of its
+/// own service calls.
 #[tokio::test]
 async fn a_run_that_fails_and_continues_tells_what_its_mode_keeps() {
     for (mode, streamed) in every_mode() {
@@ -220,8 +221,9 @@ async fn what_waits_in_the_outbox_is_reported_once_it_is_stored() {
     }
 }
 
-/// Without the layer below the tool loop, the tool loop records the usage of all answers. Without
-/// both, `PerRunPersistence` records the usage of the last answer of the run.
+/// In a stack without `PerServiceCallPersistence`, the tool loop records the usage of all answers.
+/// In a stack that also has no tool loop of this crate, `PerRunPersistence` records the usage of
+/// the last answer of the run.
 #[tokio::test]
 async fn runs_are_reported_whatever_layers_there_are() {
     for streamed in BOTH_WAYS {

@@ -25,7 +25,8 @@ use tower_chat::{
 struct Prompt {
     user: String,
     lines: Vec<String>,
-    /// Whether the request is part of a run. In other request types, an extension contains this.
+    /// Whether the request is part of a run. A request type with extensions would contain the
+    /// [`Run`] itself.
     has_run: bool,
 }
 

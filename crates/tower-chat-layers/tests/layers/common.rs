@@ -27,7 +27,8 @@ pub(crate) use crate::case::{
 pub(crate) use tower_chat::PersistenceMode::{Journaled, PerRun, PerServiceCall};
 
 pub(crate) const BOTH_MODES: [PersistenceMode; 2] = [PerRun, PerServiceCall];
-/// Whether a response is streamed: `false` for a whole response, `true` for a streamed one.
+/// The two values of a parameter `streamed`: `false` for a whole response, and `true` for a
+/// streamed response.
 pub(crate) const BOTH_WAYS: [bool; 2] = [false, true];
 
 pub(crate) type Store = FaultyStore<Arc<dyn HistoryStore>>;
@@ -246,7 +247,7 @@ pub(crate) fn label_of(context: &ToolContext) -> String {
     label(context.arguments()).unwrap_or_else(|| context.call_id().to_owned())
 }
 
-/// Returns the tools of these tests and a tool `wait`, which waits at a gate.
+/// Returns the tools of these tests and a tool `wait`, which waits at `gate`.
 pub(crate) fn tools_with_gate(tool_log: &ToolLog, gate: &Gate) -> Tools {
     let gate = gate.clone();
     tools(tool_log).with(tool_fn(definition("wait"), move |context: ToolContext| {

@@ -2,9 +2,9 @@
 //!
 //! A [`Case`] consists of a persistence mode, whether answers are whole or streamed, a store, and
 //! the kind of ids that the model sets for its calls. [`every_case`] runs a scenario in each mode,
-//! whole and streamed, in memory and in SQLite. [`every_id`] also runs it with each kind of ids. A
-//! test excludes cases from [`Cases`], with a reason. If a case fails, the other cases still run,
-//! and the failure message contains the names of all failed cases. If the environment variable
+//! whole and streamed, in memory and in SQLite. [`every_id`] also varies the kind of ids. A test
+//! excludes cases from [`Cases`], with a reason. If a case fails, the other cases still run, and
+//! the failure message contains the names of all failed cases. If the environment variable
 //! `TOWER_CHAT_CASE` is set, only the cases run whose names contain its value, such as `journaled,
 //! streamed`.
 
@@ -50,7 +50,7 @@ impl Ids {
     }
 }
 
-/// One cell of the matrix.
+/// One case of the matrix, which is a combination of the four parameters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Case {
     pub(crate) mode: PersistenceMode,

@@ -40,7 +40,7 @@ pub(crate) fn shorts_after<'a, 'b>(
 #[derive(Debug, Default)]
 struct Unanswered {
     batches: Vec<Vec<Open>>,
-    /// Whether the last message contained calls. If it did, calls of the next message belong to the
+    /// Whether the previous message contained calls. Calls of the next message then belong to the
     /// same batch.
     in_batch: bool,
 }
@@ -53,9 +53,10 @@ struct Open {
 }
 
 impl Open {
-    /// Returns whether a replay generates this id for the call, because the call has no id or
-    /// shares its id with another call. A generated id ends with the index of the message in its
-    /// run and the index of the call in its message.
+    /// Returns whether this id is the id that replay generates for this call. Replay generates an
+    /// id for a call without an id, and for a call that shares its id with another call. A
+    /// generated id ends with the index of the message in its run and the index of the call in its
+    /// message.
     fn is_named(&self, id: Option<&str>) -> bool {
         let (Some(id), Some(position)) = (id, self.position) else { return false };
         let suffix = format!("_{}_{}", position.message.index, position.index);

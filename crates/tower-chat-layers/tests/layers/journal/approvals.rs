@@ -27,7 +27,7 @@ fn approving(request: &ApprovalRequest, streamed: bool) -> ChatRequest {
     request_with([Message::new(Role::User, vec![request.approve().into()])], streamed)
 }
 
-/// Returns a tool `pay` that needs approval. The tool logs each call, and then waits at a gate.
+/// Returns a tool `pay` that needs approval. The tool logs each call, and then waits at `gate`.
 fn paying(tool_log: &ToolLog, gate: &Gate) -> tower_chat::Tools {
     let (tool_log, gate) = (tool_log.clone(), gate.clone());
     tower_chat::Tools::new().with(tool_fn(definition("pay").needs_approval(), move |context| {
@@ -170,7 +170,8 @@ async fn approved_calls_of_a_resumed_run_stay_charged_to_its_budget() {
     let cuts = [None, Some("the call"), Some("the round")];
     for (streamed, mode, is_cut_off_in) in cases!(BOTH_WAYS, ALL_MODES, cuts) {
         if is_cut_off_in == Some("the round") && mode != JOURNALED {
-            continue; // The resumed run sends the service call of the round again.
+            // In the other modes, the resumed run makes the service call of the round again.
+            continue;
         }
         let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let setup = Setup::new(&store).mode(mode);
@@ -281,8 +282,9 @@ async fn a_refused_decision_takes_back_nothing_of_a_run_that_has_an_answer() {
         let mut expected = durable(&store).await;
         assert_eq!(expected.last().unwrap(), "tool c3=looked c3");
         let decision = Message::new(Role::User, vec![further[0].approve().into()]);
-        // The store identifies the messages of a run by their numbers. The first two of these
-        // messages have the numbers of staged messages, and replace them.
+        // The store identifies each message of a run by its index in the run. The first two of
+        // these messages have the indices of staged messages, so that only the decision is a new
+        // message.
         let further = [Message::user("paid"), Message::user("looked"), decision];
         further.into_iter().for_each(|message| request.push(message));
         let error = send(&client, request).await.unwrap_err();

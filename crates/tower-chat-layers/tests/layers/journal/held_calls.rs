@@ -20,7 +20,7 @@ use crate::common::*;
 const LEASE: u64 = 15;
 const MODES: [tower_chat::PersistenceMode; 2] = [PerRun, PerServiceCall];
 
-/// Returns a tool `pay` that needs approval. The tool logs each call, and then waits at a gate.
+/// Returns a tool `pay` that needs approval. The tool logs each call, and then waits at `gate`.
 fn paying(tool_log: &ToolLog, gate: &Gate) -> Tools {
     let (tool_log, gate) = (tool_log.clone(), gate.clone());
     Tools::new().with(tool_fn(definition("pay").needs_approval(), move |context| {

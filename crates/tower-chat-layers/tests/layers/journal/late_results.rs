@@ -1,5 +1,6 @@
-//! Tests requests with late results, after a history that ends with an open round. Every mode sends
-//! the same messages, even if the call of the open round has the id of an earlier interrupted call.
+//! Tests requests with late results, after a history that ends with an open round, which is a round
+//! with a call that has no result yet. Every mode sends the same messages, even if the call of the
+//! open round has the id of an earlier interrupted call.
 
 use tower_chat::{
     ChatRequest, HistoryStore, Message, PersistenceMode, ToolResult, Tools,

@@ -1,5 +1,5 @@
-//! Tests that only content which may be stored is staged. Hooks and truncation change messages
-//! before the messages are staged.
+//! Tests that hooks and truncation change messages before the messages are staged, so that a run
+//! stages only content that may be stored.
 
 use std::sync::{
     Arc,
@@ -21,7 +21,7 @@ use super::booking_tools::*;
 use crate::common::*;
 
 /// Returns three tools. `pin` returns a secret that its hook redacts, the hook of `whisper` returns
-/// [`Retention::Forget`], and `wait` waits at a gate.
+/// [`Retention::Forget`], and `wait` waits at `gate`.
 fn discreet(tool_log: &ToolLog, gate: &Gate) -> Tools {
     let (note, whispers, gate) = (tool_log.clone(), tool_log.clone(), gate.clone());
     let pin = tool_fn(definition("pin"), move |_| {
@@ -115,7 +115,7 @@ async fn an_outcome_of_which_nothing_is_kept_is_no_write() {
 }
 
 /// Returns a tool `whisper` whose calls are not stored, because its hook forgets the call, fails or
-/// panics, and a tool `wait`, which waits at a gate.
+/// panics, and a tool `wait`, which waits at `gate`.
 fn secretive(tool_log: &ToolLog, gate: &Gate, hook: fn(&mut StoredCall<'_>) -> Hooked) -> Tools {
     let (whispers, gate) = (tool_log.clone(), gate.clone());
     let whisper = tool_fn(definition("whisper"), move |_| {

@@ -91,7 +91,8 @@ async fn take_up(
         assert_eq!(answer.finish.saved.unwrap().messages, expected.len(), "{case_name}");
     }
     assert!(open(store).await.is_none(), "{case_name}");
-    // The numbers of answered and finished calls are known only if a run was open.
+    // The numbers of answered service calls and of finished tool calls are read from the open run,
+    // so they are known only if a run was open.
     if is_open {
         let own = model.requests().len() - asked - usize::from(way == NewMessage);
         assert_eq!(own, SERVICE_CALLS - answered, "service calls: {case_name}");
@@ -284,8 +285,8 @@ async fn after_a_write_that_failed_before_or_after_its_effect() {
         );
         let error = error.downcast::<tower_chat::PersistenceError>();
         assert!(error.is_ok(), "{case_name}: {error:?}");
-        // The failed attempt could not write, and therefore has not released its lease. The lease
-        // must expire first.
+        // The failed attempt could not write, and therefore has not released its lease. The next
+        // attempt can begin only after this lease has expired.
         clock.advance(16);
         take_up(way, &setup, &model, &booking_tools, &request, &case_name).await;
     }

@@ -8,7 +8,7 @@ use super::booking_tools::*;
 use crate::common::*;
 
 /// Returns the data that readers see: the history, the number of listed conversations, the number
-/// of recorded calls, and the number of rows in the totals.
+/// of recorded calls, and the number of tools in the totals of tool calls.
 async fn seen_by_readers(store: &Store) -> (Vec<String>, usize, usize, usize) {
     let store = store.in_another_process();
     let inner = store.inner();

@@ -20,7 +20,7 @@ use tower_chat_testkit::{Gate, ScriptedModel, Step};
 use crate::common::*;
 
 /// Returns the tools of these tests, with a tool `pay` that needs approval, logs each call, and
-/// then waits at a gate.
+/// then waits at `gate`.
 fn paying(tool_log: &ToolLog, gate: &Gate) -> Tools {
     let (tool_log, gate) = (tool_log.clone(), gate.clone());
     tools(&tool_log.clone()).with(tool_fn(

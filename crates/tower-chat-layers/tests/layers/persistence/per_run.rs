@@ -55,7 +55,8 @@ async fn a_run_is_loaded_once_and_appended_once_at_its_end() {
         .await;
 }
 
-/// Whether a layer is below another one, and whether the layer above can detect it.
+/// Whether `PerServiceCallPersistence` is below the tool loop, and whether the tool loop can detect
+/// this layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Below {
     Nothing,
@@ -63,7 +64,8 @@ enum Below {
     Hidden,
 }
 
-/// A layer that hides the layers below it, because it polls them for readiness in a task of its own.
+/// Wraps a client in a buffer. The layers above the buffer cannot detect the layers below the
+/// buffer, because the buffer polls the readiness of `below` in a separate task.
 fn hidden(below: Client) -> Client {
     boxed(BufferLayer::<ChatRequest>::new(4).layer(below))
 }
@@ -73,8 +75,8 @@ async fn a_run_is_the_same_wherever_its_persister_is_and_whether_it_is_found() {
     Cases::all()
         .modes([PerRun], "the other modes need a persister that is found or declared")
         .check(async |case| {
-            // The messages of the first service call, by the length of the input. They are the same in
-            // every stack.
+            // The messages of the first service call for each length of the input. Every stack must
+            // send the same messages.
             let mut expected = HashMap::new();
             let answered =
                 [Message::tool_results([ToolResult::new("c1", "blue")]), Message::user("where?")];

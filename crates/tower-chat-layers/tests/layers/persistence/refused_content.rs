@@ -57,8 +57,8 @@ fn policy_of(refused: RefusedContent) -> tower_chat::PersistencePolicy {
     policy().on_refused_content(refused)
 }
 
-/// Returns the short form of the message and the kind of content for each mark of refused content
-/// in a request.
+/// Returns for each [`RefusalMark`] of a request the short form of the marked message and the kind
+/// of the refused content.
 fn left_out(request: &ChatRequest) -> Vec<(String, ContentKind)> {
     let Some(marks) = request.extensions.get::<RefusalMarks>() else { return Vec::new() };
     let marks: Vec<&RefusalMark> = marks.of_issuer(ISSUER).collect();

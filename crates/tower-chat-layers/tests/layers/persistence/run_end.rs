@@ -99,8 +99,9 @@ async fn a_dangling_call_is_no_answer_in_any_mode() {
     {
         let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let model = looking_with(0, calls([("wait", "c1")]));
-        // If the run is journaled and committed in its current state, the interrupted call has a
-        // stored error result, and is not dangling.
+        // If `is_committed` is set, the first run is journaled, and is then committed without being
+        // resumed. The commit stores an error result for the interrupted call, so the call is not
+        // dangling.
         let first = if is_committed { JOURNALED } else { PerServiceCall };
         let client =
             stack(model.clone(), &store, first, policy(), tools_with_gate(&tool_log, &gate));

@@ -291,8 +291,9 @@ async fn what_was_queued_for_the_call_under_way_is_kept() {
         let answered = ["assistant look#c1", "tool c1=looked c1", "user quick"];
         assert_eq!(shorts(&answer.messages), answered);
         let all = ["user where?", answered[0], answered[1], answered[2]];
-        // The last message of the run is a queued message, which cannot contain the mark. The end
-        // of the run is marked by an empty message after it.
+        // The last message of the run is a queued message of the user, which cannot contain the
+        // mark of the end of a run. An empty message of the model after the queued message
+        // therefore contains this mark.
         assert_eq!(stored(&store).await, [&all[..], &["assistant"]].concat());
         let again = send(&client, request).await.unwrap();
         assert_eq!(shorts(&again.messages), answered, "the same request returns the same answer");

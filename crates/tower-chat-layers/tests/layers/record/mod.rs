@@ -34,7 +34,8 @@ use crate::case::{Case, Cases, every_case};
 
 const MODES: [PersistenceMode; 3] =
     [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
-/// Whether a response is streamed: `false` for a whole response, `true` for a streamed one.
+/// The two values of a parameter `streamed`: `false` for a whole response, and `true` for a
+/// streamed response.
 const BOTH_WAYS: [bool; 2] = [false, true];
 
 fn key() -> ConversationKey {
