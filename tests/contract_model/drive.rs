@@ -381,7 +381,7 @@ impl<'a> Driver<'a> {
     async fn compare_store(&mut self) -> Result<(), String> {
         let history = self.store.load(&key()).await.map_err(|it| it.to_string())?;
         // If the request first resumed another run, the caller does not receive the answer of that
-        // run. Its calls are read from the store.
+        // run. The calls of that answer are therefore read from the store.
         self.note(history.messages.iter());
         let messages = history.messages.iter().map(|message| &**message);
         same("the store", &observe::texts(messages, &self.tokens), &self.model.stored())?;

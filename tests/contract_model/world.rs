@@ -40,7 +40,7 @@ struct State {
     /// The set of tools that becomes registered while the next tool runs.
     tools_then: Option<ToolMask>,
     seen: Seen,
-    /// The model of the newest stack.
+    /// The scripted model below the newest stack.
     model: Option<ScriptedModel>,
 }
 

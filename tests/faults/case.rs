@@ -41,7 +41,7 @@ pub(crate) struct Attempt {
 /// The behaviour of a caller while it waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) enum Caller {
-    /// Waits for the answer, for at most a long time.
+    /// Waits for the answer until a timeout that is longer than any operation that does not hang.
     #[default]
     Patient,
     /// Drops the future or the stream after this number of polls.

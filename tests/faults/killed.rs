@@ -131,8 +131,8 @@ fn killed_at_every_step(mode: PersistenceMode, streamed: bool) {
             append_kill(folder, &status);
             check(&task, folder, false, &context);
             if step % 3 == 0 {
-                // This child process is killed as well, while it continues the run of the first
-                // one.
+                // This child process continues the run of the first child process, and is killed
+                // too.
                 let again = ChildTask { kill_at: Some(step / 2 + 1), ..task.clone() };
                 let status = again.begin(folder).wait().unwrap();
                 if !status.success() {

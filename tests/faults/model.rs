@@ -25,8 +25,7 @@ enum Entry {
     Answer(u32),
     /// A message with the results of the calls that these service calls returned.
     Results(Vec<u32>),
-    /// A message with the results of those calls of these service calls that had finished when the
-    /// run was cut off.
+    /// As `Results`, but without the calls that had not finished when the run was cut off.
     Finished(Vec<u32>),
 }
 

@@ -13,7 +13,8 @@ pub(crate) enum Event {
     /// A caller sends the request of a run. `answers` contains the numbers of the service calls that
     /// returned the tool calls that the request approves or rejects.
     Began { run: usize, answers: Vec<u32> },
-    /// The model was called with these messages.
+    /// The model was called with these messages. `serial` is the number of the service call, which
+    /// is unique in the case.
     Asked { run: usize, serial: u32, shown: Vec<String> },
     /// The model has sent the end of its answer.
     Answered { run: usize, serial: u32, calls: Vec<Call>, waits: bool },

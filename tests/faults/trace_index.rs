@@ -119,8 +119,9 @@ impl<'a> TraceIndex<'a> {
         closes.collect()
     }
 
-    /// Returns whether the run was committed without being resumed. An explicit operation can do
-    /// this, and so can the request of another run, if the caller of this run had disconnected.
+    /// Returns whether the run was committed without being resumed. A run is committed in this way
+    /// by an explicit operation, or by the request of another run if the caller of this run had
+    /// disconnected.
     pub(crate) fn is_closed_as_it_was(&self, of: usize) -> bool {
         let is_told = |event: &Event| matches!(event, Event::Closing { run } if *run == of);
         self.trace.iter().any(is_told) || self.is_committed_by_another(of)

@@ -160,7 +160,7 @@ impl World {
         format!("{call}#{count}")
     }
 
-    /// Sets the faults of the next attempt. The default is none.
+    /// Sets the faults of the next attempt. A default [`FaultPlan`] has no faults.
     pub(crate) fn begin(&self, fault_plan: FaultPlan) {
         let mut state = self.state();
         state.fault_plan = fault_plan;

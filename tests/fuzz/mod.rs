@@ -29,9 +29,9 @@ use crate::search::variable;
 const SEED: u64 = 20_261_123;
 const FEW: u64 = 400;
 const MANY: u64 = 1_000_000;
-/// The limit on the time of a release build, in microseconds for each byte of an input.
-/// `US_PER_INPUT` is added for each input. Work that is quadratic in the length of the input takes
-/// a thousand times as long.
+/// The maximum time that a release build may take for an input, in microseconds for each byte of
+/// the input. The limit of each input is longer by `US_PER_INPUT`. An algorithm that is quadratic
+/// in the length of the input would take a thousand times as long.
 const US_PER_BYTE: f64 = 5.0;
 const US_PER_INPUT: f64 = 20_000.0;
 

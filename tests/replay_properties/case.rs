@@ -22,7 +22,8 @@ const MAX_MESSAGES: usize = 48;
 pub(crate) struct Case {
     pub(crate) messages: Vec<Message>,
     pub(crate) plan: Plan,
-    /// The index of the message before which the fold is interrupted and read.
+    /// The number of messages after which the test reads the incomplete replay, before it adds the
+    /// remaining messages.
     pub(crate) pause: usize,
 }
 

@@ -248,7 +248,7 @@ fn truncate_results(rng: &mut Rng, messages: &mut Vec<Message>) {
     }
 }
 
-/// Marks a round, and sometimes the messages after the round, as parts of one aggregate row.
+/// Merges the messages of a round, and sometimes the text after the round, into one message.
 fn aggregate_rows(rng: &mut Rng, messages: &mut Vec<Message>) {
     let Some(position) = any_asking(rng, messages) else { return };
     let following = messages.iter().skip(position + 1);

@@ -160,7 +160,7 @@ fn a_history_of_each_wire_continues_with_each_other() {
     assert_eq!(counts.values().sum::<usize>(), (WIRES.len() - 1) * bodies.len());
 }
 
-/// Continues a history that already contains two wires with each provider.
+/// Joins the histories of two wires, and encodes the joined history for each wire.
 #[test]
 fn a_history_of_two_wires_continues_with_each() {
     let bodies = data::accepted();

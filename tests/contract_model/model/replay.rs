@@ -90,9 +90,10 @@ impl Replay<'_> {
         }
     }
 
-    /// Moves the messages of the model that follow its last answered call before the message with
-    /// this call, since the results must follow the calls directly. A message with an interrupted
-    /// call is not moved.
+    /// Ends the round. Results must directly follow the message with their calls. If the model has
+    /// sent further messages after the last message with an answered call, this function therefore
+    /// moves these messages to a position before that message. A message with an interrupted call
+    /// is not moved.
     fn close_round(&mut self) {
         let messages = std::mem::take(&mut self.messages);
         let is_answered = |item: &Item| matches!(item, Item::Pair { result: Some(_), .. });

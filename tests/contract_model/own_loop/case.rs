@@ -7,7 +7,7 @@ use tower_chat_testkit::{Rng, Step};
 
 use super::words;
 
-/// Which messages of its list the loop sends with each service call.
+/// The part of the loop's list of messages that the loop sends with each service call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Sends {
     All,
@@ -51,8 +51,8 @@ pub(super) struct Turn {
     /// The round in which a tool queues a message of the user.
     pub(super) queues: Option<usize>,
     /// If set, the loop stops the turn in its last round, and makes no further service call. The
-    /// value is the number of tools of this round that have finished. If it is 0, the calls wait
-    /// for approval.
+    /// value is the number of tools of this round that have finished. If the value is 0, the calls
+    /// of the round wait for approval.
     pub(super) stops: Option<usize>,
     /// The index of the service call that fails once and is repeated.
     fails: Option<usize>,

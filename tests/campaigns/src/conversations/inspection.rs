@@ -97,10 +97,10 @@ impl ConversationModel {
         Ok(Inspected { seen, pruned })
     }
 
-    /// Removes the answers that a crash of the server has lost from the model, if the server may
-    /// lose its last writes. All runs before the last stored run must be stored. A run that was in
-    /// flight at the crash may have read the history after the loss and continued it, so it does
-    /// not count as the last stored run. Returns the acknowledged runs with missing messages.
+    /// Removes from the model the answers that were lost in a crash of a server which may lose its
+    /// last writes. All runs before the last stored run must be stored. A run that was in flight at
+    /// the crash may have continued the history after the loss, so this function does not consider
+    /// such a run as the last stored run. Returns the acknowledged runs with missing messages.
     pub(crate) fn remove_lost_end(
         &mut self,
         history: &History,
@@ -124,7 +124,8 @@ impl ConversationModel {
         Ok(lost)
     }
 
-    /// Stores the inspected messages in the model. Later inspections are compared with them.
+    /// Stores the inspected messages in the model, with which later inspections compare the
+    /// history.
     pub(crate) fn remember(&mut self, inspected: Inspected) {
         let Inspected { seen, pruned } = inspected;
         if let Some((first, _)) = seen.values().next()
@@ -133,7 +134,7 @@ impl ConversationModel {
             let first = *first;
             self.turns.retain(|turn| turn.turn.number >= first);
         }
-        // If a run is not visible when a later run has been acknowledged, it never becomes visible.
+        // A run that is not visible when a later run has been acknowledged never becomes visible.
         let last = self.last_acknowledged();
         self.turns.retain(|turn| {
             Some(turn.turn.number) >= last

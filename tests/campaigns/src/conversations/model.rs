@@ -20,7 +20,8 @@ pub(crate) struct ConversationModel {
     /// The messages that were visible at the last inspection, by their numbers.
     pub(super) seen: BTreeMap<u64, (u32, Entry)>,
     pub(super) pruned: u64,
-    /// The minimum number of messages that the last prune had to retain, until the next inspection.
+    /// The minimum number of messages that the last prune had to retain. `None` after the first
+    /// inspection that follows the prune.
     pub(super) kept: Option<u64>,
     next_turn: u32,
     /// The number of turns that were acknowledged since the last prune.

@@ -34,8 +34,8 @@ use super::{
     turn::TurnEvent,
 };
 
-/// A limit on service calls that no request reaches. A request makes the calls of its own run, and
-/// the calls of an open run if the request resumes one first.
+/// A limit on service calls that no request reaches. A request makes the service calls of its own
+/// run. If the request first resumes an open run, it also makes the service calls of that run.
 const MAX_SERVICE_CALLS: usize = 40;
 
 /// The duration of the leases of journaled runs. After a process was killed, other attempts wait for up to
@@ -292,7 +292,8 @@ fn shown(request: &ChatRequest) -> Vec<String> {
     texts.filter_map(|text| token_of(&text).map(str::to_owned)).collect()
 }
 
-/// Returns the next round of the plan, derived from the arguments of the calls of earlier rounds.
+/// Returns the index of the next round of the run. The arguments of each call in the request
+/// contain the index of the round of the call.
 fn next_round(request: &ChatRequest, turn: Turn) -> usize {
     let calls = request.messages().iter().flat_map(|message| message.calls());
     let rounds = calls.filter_map(|call| {

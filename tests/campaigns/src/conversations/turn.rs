@@ -13,9 +13,11 @@ use super::{
 pub(crate) enum TurnEvent {
     /// The model client received a request with the tokens of these inputs and answers.
     Asked { shown: Vec<String> },
-    /// The model client returned an answer with the text of this token and with these calls.
+    /// The model client returned an answer with these calls and with the text that is generated
+    /// from this token.
     Answered { token: String, calls: Vec<String> },
-    /// The execution of a tool for this call ended; its result has the text of this token.
+    /// A tool execution for this call ended, with the text that is generated from this token as its
+    /// result.
     Ran { call: String, token: String },
 }
 
@@ -33,8 +35,8 @@ pub(crate) struct TurnModel {
     executions: Vec<(String, String)>,
     /// The tokens of answers that must be stored.
     durable: Vec<String>,
-    /// The tokens of answers of the current attempt that may not be stored yet, because no later
-    /// event has been reported.
+    /// The tokens of the last answers of the current attempt. The store possibly does not contain
+    /// these answers yet, because no later event has been reported.
     last_answers: Vec<String>,
     /// The final answer, if the caller received it.
     pub(crate) acknowledged: Option<String>,

@@ -35,7 +35,8 @@ const MAX_KILLS: u64 = 2;
 /// A run or a client that needs more time counts as a hang.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// The outcome of a step. The inner error is the description of a broken rule.
+/// The outcome of a step. The outer error means that the campaign cannot continue, and the inner
+/// error describes a broken rule.
 type Step = Result<Result<(), String>, Failure>;
 
 pub(super) struct Case {
@@ -46,7 +47,8 @@ pub(super) struct Case {
     processes: [Process; 2],
     /// The number of requests to the model.
     asked: Arc<AtomicU64>,
-    /// The layer of the process of the clients, which executes no run.
+    /// The layer through which the clients attach to the run. The process of the clients executes
+    /// no run.
     runs: DetachedRunsLayer,
     clients: Vec<Client>,
     /// The readers of connected clients, by the index of the client.
@@ -195,8 +197,9 @@ impl Case {
         self.runs.state(&self.run).await.map_err(Failure::cannot_run)
     }
 
-    /// Sends the request again, unless a process executes the run. Rarely also after the end of the run, as a
-    /// client does that has not received the end.
+    /// Sends the request again, unless a process executes the run. If the run is complete, sends
+    /// the request again with a probability of one in four, as a client does that has not received
+    /// the end of the run.
     async fn resume(&mut self, process: usize) -> Result<(), Failure> {
         let sends = match self.state().await? {
             RunState::Open { .. } => false,

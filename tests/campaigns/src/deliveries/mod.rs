@@ -2,11 +2,11 @@
 //! a run, and the campaign kills processes during the run.
 //!
 //! The clients of the run are in the process of the campaign. The clients connect, read slowly,
-//! disconnect and reconnect after the last event that they have received. A process stops the run,
-//! even if the other process executes it. After a kill, the request is sent again. At the end,
-//! every client must have received each update once and in order, and exactly the messages of the
-//! history. No process may still execute the run, and no stored message may have been requested
-//! from the model again.
+//! disconnect and reconnect after the last event that they have received. Either process may
+//! receive the command to stop the run, whichever process executes the run. After a kill, the
+//! request is sent again. At the end, every client must have received each update once and in
+//! order, and exactly the messages of the history. No process may still execute the run, and no
+//! stored message may have been requested from the model again.
 //!
 //! The rules for a client, and the planted faults, are those of the generated histories in the tests of
 //! `tower-chat-delivery`, where both processes are simulated.

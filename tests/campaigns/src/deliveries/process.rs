@@ -42,7 +42,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts a process. Each request to the model is added to `asked`.
+    /// Starts a process. Each request of the process to the model increments `asked`.
     pub(super) fn start(settings: &Settings, asked: &Arc<AtomicU64>) -> Result<Self, Failure> {
         let mode = settings.mode.to_possible_value();
         let mode = mode.map(|value| value.get_name().to_owned()).unwrap_or_default();
@@ -84,8 +84,8 @@ impl Process {
         self.reader.await.map_err(Failure::cannot_run)
     }
 
-    /// Waits for at most this time until the process executes no run. Returns whether it executes
-    /// none.
+    /// Waits for at most this time until the process executes no run. Returns `false` if the
+    /// process still executes a run after this time.
     pub(super) async fn is_drained(&mut self, time: Duration) -> Result<bool, Failure> {
         self.send("drain").await?;
         let drained = timeout(time, self.is_idle.wait_for(|is_idle| *is_idle)).await;

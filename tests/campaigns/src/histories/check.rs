@@ -16,7 +16,8 @@ use super::{
 /// The first answer of a history that no order of its operations explains.
 #[derive(Debug)]
 pub(super) struct Unexplained {
-    /// The last answer of the shortest prefix of the history that has no order.
+    /// The last answer of the shortest prefix of the history whose answers no order of the
+    /// operations explains.
     pub(super) answer: Event,
     /// The request that received this answer, with its client.
     pub(super) asked: Option<Event>,
@@ -28,8 +29,8 @@ pub(super) fn check(events: &[Event]) -> Result<(), Box<Unexplained>> {
     if is_explained(events) {
         return Ok(());
     }
-    // If a history has an order, then each of its prefixes has an order. The first unexplained
-    // answer is therefore found by bisection.
+    // If an order explains all answers of a history, then an order also explains all answers of
+    // each prefix of this history. The first unexplained answer is therefore found by bisection.
     let answers: Vec<usize> = (0..events.len())
         .filter(|index| matches!(events.get(*index), Some(Event::Return { .. })))
         .collect();
@@ -51,10 +52,11 @@ fn is_explained(events: &[Event]) -> bool {
     actions.is_empty() || WGLChecker::<Store>::is_linearizable(History::from_actions(actions))
 }
 
-/// Returns the events in the form of the checker, with each step of an operation as its own
-/// process. A change with an unknown outcome ends after all other operations. The checker can
-/// therefore place its effect at any time after its begin, or after all reads, which means that it
-/// had no visible effect. A read with an unknown outcome is omitted, since it constrains nothing.
+/// Converts the events to the actions of the checker. Each step of an operation has its own process
+/// number, because the two steps of a fork overlap. A change with an unknown outcome ends after all
+/// other operations. The checker can therefore place the effect of the change at any time after its
+/// begin. If the checker places the effect after all reads, the change had no visible effect. A
+/// read with an unknown outcome does not restrict the order, and is omitted.
 fn actions(events: &[Event]) -> Vec<(usize, Action<Arc<Operation>>)> {
     let mut responses = HashMap::new();
     for event in events {
@@ -89,7 +91,8 @@ fn actions(events: &[Event]) -> Vec<(usize, Action<Arc<Operation>>)> {
                 }
             }
             Event::Return { operation, .. } => {
-                // If the operation failed, its outcome is unknown, and `begun` does not contain it.
+                // If the operation failed, its outcome is unknown, and `begun` does not contain the
+                // operation.
                 actions.extend(ends(begun.remove(operation).unwrap_or_default()));
             }
         }

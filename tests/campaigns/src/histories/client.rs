@@ -28,8 +28,8 @@ pub(super) struct Client {
     rng: Rng,
     name: String,
     holder: u64,
-    /// The duration by which the clock of the client is fast. `slow_by` is the duration by which it
-    /// is slow. At least one of them is zero.
+    /// The duration by which the clock of the client is fast. `slow_by` is the duration by which
+    /// the clock is slow. At least one of the two durations is zero.
     fast_by: Duration,
     slow_by: Duration,
     texts: u32,
@@ -161,7 +161,8 @@ impl Client {
         self.submit(write).await;
     }
 
-    /// Stages more messages of a run, renews its lease, or ends it.
+    /// Submits a write of the open run, which stages a message, only renews the lease, or ends the
+    /// run.
     async fn continue_run(&mut self, journal: Journal) {
         let (count, close) = match self.rng.below(8) {
             0..3 => (1, None),

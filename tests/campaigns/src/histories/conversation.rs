@@ -34,7 +34,8 @@ pub(super) struct Open {
 }
 
 impl Incarnation {
-    /// Returns the number of the incarnation, or the excluded number if the incarnation is unknown.
+    /// Returns the number of a known incarnation, or the number that an unknown incarnation cannot
+    /// have.
     pub(super) fn number(self) -> u64 {
         match self {
             Self::Known(number) | Self::Unknown { not: number } => number,

@@ -47,8 +47,7 @@ impl Plant {
     }
 }
 
-/// A fault that does not occur at every opportunity occurs at every opportunity with a multiple of this
-/// number.
+/// Some faults do not occur at every opportunity, but only at every `ONCE_IN`th opportunity.
 const ONCE_IN: usize = 2;
 
 /// A store with a planted fault.

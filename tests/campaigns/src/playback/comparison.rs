@@ -6,9 +6,10 @@ use serde_json::{Map, Value};
 
 use super::{divergence::Difference, expected_messages::ExpectedMessage};
 
-/// Returns every difference between two lists of messages from a position on, each with its position in the
-/// second list. The messages before this position are known to be equal. Messages are matched from both
-/// ends: a missing or additional message is one difference, and not a difference of all later messages.
+/// Returns every difference between two lists of messages, each with the position of the difference
+/// in the second list. The messages before the position `from` are known to be equal. Messages are
+/// matched from both ends: a missing or additional message is one difference, and not a difference
+/// of all later messages.
 pub(super) fn differences(
     expected: &[ExpectedMessage],
     found: &[Value],

@@ -289,7 +289,8 @@ impl Player {
         // No other process uses the store during a play, so a resumed run need not wait for a
         // lease.
         let journal = JournalPolicy::default().with_lease(Duration::ZERO);
-        // Replay must not add results, because the recording does not contain them.
+        // Replay must not add results for calls without a result, because the recording does not
+        // contain such results.
         let policy = PersistencePolicy::default()
             .on_store_failure(StoreFailure::FailCall)
             .with_journal(journal)

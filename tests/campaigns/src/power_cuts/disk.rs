@@ -55,7 +55,7 @@ pub(super) struct DiskImage {
     pub(super) unsynced: usize,
     /// The number of unsynced changes that are lost, completely or partly.
     pub(super) lost: usize,
-    /// The number of torn writes.
+    /// The number of torn writes, of which only some sectors are on the disk.
     pub(super) torn: usize,
 }
 

@@ -197,8 +197,9 @@ async fn maintain(
     Ok(())
 }
 
-/// Returns an error that cannot be retried as the outer error. Other errors, such as a checkpoint
-/// while readers are active, are noted as refused operations.
+/// Returns an error that is not retryable as the outer error, which ends the workload. A retryable
+/// error, such as the error of a checkpoint while readers are active, is the inner error, which the
+/// workload notes as a refused operation.
 fn retryable(outcome: Result<(), StoreError>) -> Result<Result<u64, StoreError>, StoreError> {
     match outcome {
         Err(error) if !error.is_retryable() => Err(error),

@@ -133,8 +133,8 @@ async fn measure<S: HistoryStore + Clone + 'static>(
     Ok(made.load(Ordering::SeqCst))
 }
 
-/// Returns the rate per second at which all writers together perform an operation. `next` numbers
-/// the operations.
+/// Returns the number of operations per second that all writers together perform. `next` is the
+/// number of the next operation, which is passed to `act`.
 async fn rate<Done>(
     search: Search,
     act: impl Fn(usize) -> Done,

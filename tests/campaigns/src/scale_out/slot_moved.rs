@@ -19,7 +19,8 @@ pub(super) async fn run(search: Search, figures: &mut Figures) -> Result<(), Fai
     let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
     let opened = RedisStore::options().connect_cluster(&addresses).await;
     let store = opened.map_err(|error| failed("open the store", error))?;
-    // Every other conversation is in a slot that is moved.
+    // The conversations of the writers with even numbers are in slots that are moved. The other
+    // conversations are not.
     let key = |number: usize| {
         let mut keys = (0..).map(|id| ConversationKey::new("slots", format!("w{number}-{id}")));
         let is_moved = number.is_multiple_of(2);

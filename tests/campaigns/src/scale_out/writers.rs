@@ -181,7 +181,8 @@ impl<S: HistoryStore> Writer<S> {
     }
 
     /// Loads the conversation after a conflict, and continues at the loaded revision. No other
-    /// writer uses the conversation, so a conflict means that the server has lost its last writes.
+    /// writer uses the conversation, so a conflict means that the server has lost the last writes
+    /// of this writer.
     async fn after_conflict(
         &mut self,
         refused: &[Entry],

@@ -16,8 +16,8 @@ impl Bound {
         Self { what: "bytes of memory", percent: 25, and: 16 << 20 }
     }
 
-    /// Returns the bound for open files: a quarter plus 16 files. Two leaked stores have more open
-    /// files than this.
+    /// Returns the bound for open files: a quarter plus 16 files. Two leaked stores exceed this
+    /// bound.
     pub(super) fn files() -> Self {
         Self { what: "open files", percent: 25, and: 16 }
     }

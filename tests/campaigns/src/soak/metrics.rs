@@ -73,7 +73,8 @@ impl Durations {
         self.0.iter().map(|(_, count)| count).sum()
     }
 
-    /// Returns the percentile in milliseconds: this share of the durations is at most as long.
+    /// Returns a percentile of the durations in milliseconds. `part` is the share of the durations
+    /// that are not longer than the percentile, such as 0.99.
     pub(super) fn percentile(&self, part: f64) -> f64 {
         let mut buckets = self.0.clone();
         buckets.sort_unstable();
