@@ -130,8 +130,8 @@ impl<S: HistoryStore> FaultyStore<S> {
         }
     }
 
-    /// Sets the number of slots that can be reserved at the same time. Further reservations wait
-    /// until a slot is released.
+    /// Sets the number of slots that can be [reserved](HistoryStore::reserve) at the same time.
+    /// Further reservations wait until a slot is released.
     #[must_use]
     pub fn with_queue_capacity(mut self, permits: usize) -> Self {
         self.permits = Some(Arc::new(Semaphore::new(permits)));
@@ -234,8 +234,8 @@ impl<S: HistoryStore> FaultyStore<S> {
     }
 
     /// Delays submissions until [`release_appends`](Self::release_appends) is called, as if the
-    /// store were slow. A delayed submission is not lost if its ticket is dropped. Loads of its
-    /// conversation, and `flush`, wait for the submission.
+    /// store were slow. A delayed submission is not lost if its ticket is dropped. `flush`, and
+    /// loads of the conversations of the submission, wait for the submission.
     pub fn hold_appends(&self) {
         self.state().is_holding = true;
     }

@@ -29,9 +29,9 @@ impl<S: HistoryStore> FaultyStore<S> {
         self.shared.is_dead.load(Ordering::Acquire)
     }
 
-    /// Executes an operation other than a submission. The operation first waits for delayed writes:
-    /// with an injector for all of them, otherwise for those to conversations for which `concerns`
-    /// returns `true`.
+    /// Executes an operation other than a submission. In a store with an injector, the operation
+    /// first waits for all delayed writes. In any other store, the operation first waits for the
+    /// delayed writes to the conversations for which `concerns` returns `true`.
     pub(super) async fn perform<T>(
         &self,
         operation: Operation,
@@ -147,7 +147,7 @@ impl<S: HistoryStore> FaultyStore<S> {
     }
 }
 
-/// Returns a ticket that resolves `yields` yields after `ticket`.
+/// Returns a ticket that waits for `ticket`, and then yields `yields` times before it completes.
 pub(super) fn delayed(ticket: Ticket, yields: usize) -> Ticket {
     if yields == 0 {
         return ticket;

@@ -86,8 +86,9 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
         let (ticket, receiver) = oneshot::channel::<Ticket>();
         state.held.push_back(Held { slot, writes, fault, ticket });
         self.shared.unreleased.send_modify(|unreleased| unreleased.keys.extend(keys));
-        // A thread without a runtime can submit only at the end of the simulated process. The
-        // submission is then lost.
+        // With an injector, a submission on a thread without a runtime can occur only at the end of
+        // the simulated process. No task passes this submission to the inner store, so the
+        // submission is lost.
         if self.injector.is_some()
             && !is_dead
             && let Ok(runtime) = tokio::runtime::Handle::try_current()

@@ -353,8 +353,8 @@ impl Found<'_> {
             matches!(text(block, "type"), "thinking" | "redacted_thinking")
                 || block["reasoningContent"].is_object()
         };
-        // The blocks that follow the most recent content of the user other than results, each with
-        // the role of its message.
+        // The blocks after the most recent block of the user that is not a result, each with the
+        // role of its message.
         let mut answer: Vec<(&str, &Value)> = Vec::new();
         for message in list(&body["messages"]) {
             let role = text(message, "role");

@@ -90,10 +90,11 @@ const ISSUERS: [(&str, &[Option<&str>]); 7] = [
 
 /// Generates a conversation of a few turns that ends with a user message.
 ///
-/// The texts contain tokens, by which a test can find them in a request body. Each text of the user
-/// or the model that is not blank contains a token `t1`, `t2` and so on. The arguments of each call
-/// contain a token `c1.`, `c2.` and so on, and the result of the call contains the token `r1.`,
-/// `r2.` and so on with the same number. Calls that the provider executed have no token.
+/// The texts, the calls and the results contain tokens, by which a test can find them in a request
+/// body. Each text of the user or the model that is not blank contains a token `t1`, `t2` and so
+/// on. The arguments of each call contain a token `c1.`, `c2.` and so on, and the result of the
+/// call contains the token `r1.`, `r2.` and so on with the same number. Calls that the provider
+/// executed have no token.
 pub fn history(rng: &mut Rng) -> Vec<Message> {
     let mut making = Making { rng, texts: 0, calls: 0 };
     let mut messages = Vec::new();

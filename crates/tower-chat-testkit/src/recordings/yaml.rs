@@ -18,7 +18,7 @@ pub(super) fn documents(text: &str) -> Result<Vec<Value>, String> {
 pub(super) const BINARY: &str = "!binary";
 
 /// Replaces the tag `!!binary` by the local tag `!binary`. The deserializer does not report
-/// `!!binary`, and the value would be taken for a string.
+/// `!!binary`, and would return the value as a string.
 fn with_local_tags(text: &str) -> String {
     let mut local = String::with_capacity(text.len());
     for line in text.split_inclusive('\n') {

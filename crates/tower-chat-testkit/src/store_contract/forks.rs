@@ -69,8 +69,8 @@ pub async fn a_fork_has_what_readers_see_and_a_life_of_its_own(store: Store) {
     assert_eq!((texts(&store, &to).await.len(), recorded(&store, &to).await.len()), (4, 2));
 }
 
-/// If a call of the original waits for approval, the call in the copy does not wait, whatever its
-/// row contains.
+/// A call that waits for approval in the original does not wait in the copy. The copy records the
+/// call as rejected, even if the row of the original contains a result.
 pub async fn a_fork_does_not_wait_for_approvals(store: Store) {
     let (from, to) = (key("original"), key("copy"));
     let result = Box::new(ToolResult::new("id 1", "paid"));
@@ -163,8 +163,8 @@ pub async fn a_fork_sees_what_was_submitted_before_it(store: Store) {
     assert_eq!(texts(&store, &to).await, ["0", "1"]);
 }
 
-/// Returns a write of a run that asks a tool and gets its result, and whose first message has this
-/// text.
+/// Returns a write of a run that calls a tool and receives its result. The first message of the run
+/// has this text.
 fn turn(key: &ConversationKey, at: Revision, text: &str) -> Write {
     let [_, call, result] = [1, 2, 3].map(|index| at.sequence + index);
     let row = with_outcome(
@@ -178,8 +178,8 @@ fn turn(key: &ConversationKey, at: Revision, text: &str) -> Write {
     write_messages(key, at, messages).with_tools(vec![row])
 }
 
-/// A copy ends between two turns, at or before the message that the caller names, and has the record
-/// of the copied calls only.
+/// A copy ends between two turns. A copy contains the turns that end before the message that the
+/// caller names, and the record of only the calls in these turns.
 pub async fn a_fork_ends_between_turns(store: Store) {
     let from = key("original");
     let mut at = Revision::ABSENT;
@@ -270,7 +270,8 @@ pub async fn a_fork_of_a_pruned_conversation_ends_between_turns(store: Store) {
     }
 }
 
-/// An open run is not copied, and messages of an open run cannot be copied by their numbers.
+/// A copy contains neither an open run nor its messages, even if the caller names one of these
+/// messages.
 pub async fn a_fork_ends_before_an_open_run(store: Store) {
     if lacks(&store, &[Capability::Journal]) {
         return;

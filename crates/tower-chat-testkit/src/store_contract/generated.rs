@@ -52,8 +52,9 @@ pub async fn generated_writes_are_decided_as_in_memory(store: Store) {
 fn outcome(write: &Write, of: Result<Revision, AppendError>) -> String {
     match of.map_err(|error| error.source) {
         Ok(revision) => format!("{revision:?}"),
-        // A write may have several reasons for a refusal, and a store that wraps another one may
-        // detect another of them first.
+        // A write may be invalid for several reasons, and a store that wraps another store may
+        // detect these reasons in another order. Therefore the returned error is ignored if a
+        // number of the write is out of range.
         Err(_) if write.check_range(LAST_SEQUENCE).is_err() => "out of range".to_owned(),
         Err(StoreError::Conflict(conflict)) => {
             format!("conflict with {:?}, open run {:?}", conflict.found, conflict.open_run)

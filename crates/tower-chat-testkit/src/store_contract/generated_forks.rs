@@ -66,7 +66,8 @@ async fn copied(
     (fork.position, texts(store, to).await, recorded(store, to).await)
 }
 
-/// Checks that a copy up to this position divides no run of the original, and no call from its result.
+/// Checks that a copy up to this position ends before the message `before`, and contains all
+/// messages or no message of each run of the original.
 async fn check(store: &Store, from: &ConversationKey, before: Option<u64>, position: u64) {
     assert!(before.is_none_or(|before| position < before.max(1)));
     let history = store.load(from).await.expect("the history is loaded");

@@ -164,7 +164,7 @@ pub async fn a_run_in_one_write_is_its_own(store: Store) {
     }
 }
 
-/// Several attempts may each open and commit the same run in one write, even one without messages.
+/// Several attempts may each open and commit the same run in one write, which may have no messages.
 /// Each of these writes follows the write of the attempt before. The store then refuses further
 /// writes of the earlier attempts.
 pub async fn attempts_in_one_write_follow_each_other(store: Store) {

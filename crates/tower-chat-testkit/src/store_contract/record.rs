@@ -317,7 +317,7 @@ pub async fn a_question_sees_what_was_submitted_before_it(store: Store) {
 pub async fn a_deleted_conversation_takes_its_record_along(store: Store) {
     let (key, other) = (key("deleted record"), key("kept record"));
     // The deleted conversation is the newest one. A store that numbers its conversations may assign
-    // its number again.
+    // the number of the deleted conversation to the next new conversation.
     for key in [&other, &key] {
         let write = write_messages(key, Revision::ABSENT, [asking(&["a", "b"])])
             .with_tools(vec![pending(1, 0, "a"), pending(1, 1, "b")]);

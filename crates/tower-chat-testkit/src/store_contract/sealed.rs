@@ -15,10 +15,11 @@ use super::{
     summaries::{add, assert_summaries, summary},
 };
 
-/// After a sealed write, a store refuses every change that is not sealed. The rule applies to the
-/// value through which the write was made, to a value that another process has opened before, and
-/// to a value that is opened later. `open` opens the same store each time. The store must have a
-/// directory, must be empty at first, and must keep its data after the process has ended.
+/// After a [sealed](Write::sealed) write, a store refuses every change that is not sealed. The rule
+/// applies to the [`Store`] through which the write was made, to a [`Store`] that another process
+/// has opened before, and to a [`Store`] that is opened later. Each call of `open` opens the same
+/// data. The store must have a directory, must be empty at first, and must keep its data after the
+/// process has ended.
 pub async fn plain_changes_are_refused_once_a_sealed_write_is_stored(
     open: impl AsyncFn() -> Store,
 ) {

@@ -46,8 +46,8 @@ fn long(service: Chat, texts: &mut Texts) -> Vec<Value> {
     service.messages(&texts.dialogue(items))
 }
 
-/// Returns conversations whose call ids are not unique: one repeats the ids in every round, even
-/// those of parallel calls, and another has no ids.
+/// Returns two conversations whose call ids are not unique. In the first conversation, all calls of
+/// the same tool have the same id. In the second conversation, all ids are empty.
 fn ids(texts: &mut Texts) -> Vec<Conversation> {
     let by_name = Chat { id: |call| format!("call_{}", call.tool.name), ..chat::OPENAI };
     let mut found = vec![("the same in later rounds".to_owned(), by_name_only(by_name, texts))];

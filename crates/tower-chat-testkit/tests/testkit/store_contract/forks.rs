@@ -1,4 +1,4 @@
-//! Copies with faults.
+//! Faulty copies of conversations.
 
 use tower_chat_core::{
     ConversationKey, MessageId, RunId,
@@ -10,7 +10,8 @@ use tower_chat_core::{
 
 use super::Broken;
 
-/// Copies all messages before a message, without their record, regardless of turns.
+/// Copies all messages before a message, without their record, even if the copy then ends within a
+/// turn.
 pub(super) async fn in_the_middle(
     store: &Broken,
     from: &ConversationKey,

@@ -146,8 +146,8 @@ enum Fault {
     ForksSummaries,
 }
 
-/// Returns whether a staged write is the first write of its attempt. Only the incarnation of the
-/// resulting revision contains this information.
+/// Returns whether a staged write is the first write of its attempt. Such a write results in
+/// another incarnation than an equal write that does not begin an attempt.
 fn begins_attempt(write: &Write) -> bool {
     let messages = write.messages().iter().cloned();
     let plain = Write::new(write.key().clone(), write.id(), write.expected(), messages);

@@ -19,8 +19,8 @@ pub(crate) enum Mutation {
     UserMessageBetweenResults,
     EmptyCallId,
     EmptyResultId,
-    /// Removes the ids of a call and of its result. A body without any id is accepted, so that this
-    /// is a fault only if another call has an id.
+    /// Removes the ids of a call and of its result. A body without any id is accepted, so the
+    /// missing ids are a fault only if another call has an id.
     EmptyIds,
     /// Moves reasoning after the item that it belongs to.
     ReasoningLast,
@@ -29,7 +29,7 @@ pub(crate) enum Mutation {
 /// What the documentation of a wire says about a mutation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
-    /// The provider refuses every mutant, because it breaks at least one of these rules.
+    /// The provider refuses every mutant, because every mutant breaks at least one of these rules.
     Forbidden(&'static [Rule]),
     /// The provider accepts every mutant.
     Allowed,
@@ -55,10 +55,10 @@ impl Mutation {
 
     /// Returns what the documentation of a wire says about this mutation.
     ///
-    /// If the verdict contains several rules, the rest of the round determines which of them a
-    /// mutant breaks. After a call was removed, its result is a second result of another call if
-    /// the round has more calls or if the previous round has a call with the same id. Otherwise the
-    /// result answers no call.
+    /// If the verdict contains several rules, the other calls of the conversation determine which
+    /// of these rules a mutant breaks. After a call was removed, its result is a second result of
+    /// another call if the round has more calls or if the previous round has a call with the same
+    /// id. Otherwise the result answers no call.
     pub(crate) fn verdict(self, wire: Wire) -> Verdict {
         use Verdict::{Allowed, Forbidden, NotPossible};
         let is_flat = block_list(wire).is_none() && wire != Wire::OpenAiResponses;
