@@ -6,7 +6,7 @@ use std::time::Duration;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Age(pub(crate) Duration);
 
-/// The error of a text that is not an age.
+/// The error of parsing a text that is not an age.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("an age has a unit: 30d, 12h, 15m or 45s")]
 pub(crate) struct NoAge;

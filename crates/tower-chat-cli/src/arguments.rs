@@ -196,7 +196,8 @@ pub(crate) enum Command {
     /// to the first address that they open. A reader can read every conversation of the scopes that
     /// the pages show.
     ///
-    /// Ctrl-C ends the server, which then waits up to 3 seconds for responses that are being sent.
+    /// On Ctrl-C, the server accepts no more requests, waits up to 3 seconds for responses that are
+    /// being sent, and exits.
     ///
     /// Exit codes: 0, ended by Ctrl-C; 2, the store or the address cannot be used.
     Serve(ServeArguments),
@@ -212,8 +213,8 @@ pub(crate) enum Command {
     ///
     /// A call without a result receives the result that the record of tool calls assigns to it. If
     /// there is no such result, the call receives a result with the text that the call may or may
-    /// not have taken effect. A result that answers no call, or that answers a call with another
-    /// result, is moved into the metadata of its message. Rows of the record whose call does not
+    /// not have taken effect. A result is moved into the metadata of its message if it answers no
+    /// call, or if its call already has another result. Rows of the record whose call does not
     /// exist are deleted. Calls that wait for approval are not changed. A conversation that
     /// contains an unreadable message is not changed, apart from an unreadable description. Each
     /// conversation is changed as a whole or not at all. If a run is in flight in a changed
@@ -262,10 +263,10 @@ pub(crate) enum Command {
     Migrate(MigrateArguments),
     /// Rewrite a store's file, so that the file contains no remains of deleted data
     ///
-    /// A store overwrites deleted and pruned data, but copies may remain at positions from which
-    /// SQLite had moved rows before. The new file is as small as possible. The command needs free
-    /// disk space of twice the size of the file. Writes of other programs may be refused while the
-    /// command runs.
+    /// A store overwrites deleted and pruned data, but earlier copies of this data may remain in
+    /// parts of the file from which SQLite has moved rows. The new file is as small as possible.
+    /// The command needs free disk space of twice the size of the file. Writes of other programs
+    /// may be refused while the command runs.
     Vacuum(VacuumArguments),
     /// Print a script that completes the command in a shell
     ///

@@ -59,7 +59,7 @@ fn main() -> ExitCode {
         Err(error) => error.exit(),
     };
     let level = match arguments.command {
-        // The chat itself prints the errors of tools and models.
+        // Warnings are not logged, because the chat itself prints the errors of tools and models.
         Command::Chat(_) => tracing::Level::ERROR,
         _ => tracing::Level::WARN,
     };

@@ -174,8 +174,8 @@ async fn planned(
     if let Some(open) = rows.head.open_run {
         return Err(StoreError::UnderWay { key: key.clone(), run: open.run });
     }
-    // The run of an unreadable message is unknown. If a message is unreadable, `load` fails, and so
-    // does the command for this conversation.
+    // An unreadable message cannot be assigned to a run. If the conversation contains such a
+    // message, `load` fails, and the command skips the conversation.
     let history = store.load(key).await?;
     let mut pruning = Pruning::new(key, &history.head, keep);
     for (sequence, message) in history.numbered() {

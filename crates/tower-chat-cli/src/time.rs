@@ -26,7 +26,7 @@ impl FromStr for PointInTime {
 
     fn from_str(text: &str) -> Result<Self, NoTime> {
         if let Ok(Age(age)) = text.parse() {
-            // An age that would result in a time before 1970 is replaced by the beginning of 1970.
+            // If the age would result in a time before 1970, the beginning of 1970 is used instead.
             let (first, since) = (SystemTime::UNIX_EPOCH, SystemTime::now().checked_sub(age));
             return Ok(Self(since.map_or(first, |since| since.max(first))));
         }

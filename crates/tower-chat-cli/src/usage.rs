@@ -126,7 +126,8 @@ struct UsageLine {
     id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     run: Option<String>,
-    /// `Some(None)` is an unknown model.
+    /// The model of the group. `None` if usage is not added up by model, and `Some(None)` for an
+    /// unknown model.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<Option<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]

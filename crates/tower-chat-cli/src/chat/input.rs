@@ -119,7 +119,7 @@ impl Input {
                 }
             }
         }
-        // Before the thread has answered the request, it may have sent further lines, which are
+        // The thread may have sent further lines before it answered the request. These lines are
         // still in the channel.
         self.drop_read() || had_lines
     }

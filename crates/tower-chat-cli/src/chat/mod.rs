@@ -77,7 +77,8 @@ pub(crate) struct ChatArguments {
     /// The model, by the name that the provider uses
     #[arg(long, value_name = "MODEL")]
     pub(crate) model: Option<String>,
-    /// Follow a run of an application in the conversation NAME instead of chatting; the id of the run
+    /// Instead of chatting, follow the run with this id, which an application executes in the
+    /// conversation NAME
     #[arg(
         long,
         value_name = "RUN",
@@ -202,13 +203,15 @@ fn pipeline(
         // An interrupted run is committed immediately, because the user, who is present, decides
         // how to continue.
         .on_disconnect(OnDisconnect::Commit)
-        // After a failed run, the next message follows the messages that the run has stored.
+        // A run that has failed remains open. When the user sends the next message, this run is
+        // committed, and the message follows the messages of this run.
         .on_open_run(OnOpenRun::Commit);
     let policy = PersistencePolicy::default()
         .on_store_failure(StoreFailure::FailCall)
         .with_partial_text(true)
         .with_journal(journal)
-        // Waits for the open run of another process, because this process may have died.
+        // If another process has the lease of an open run, the chat waits for the end of the lease,
+        // because that process may have died.
         .with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 1 });
     ChatPipeline::builder(client)
         .tool_loop(ToolLoopLayer::new(tools).include_error_details(true))

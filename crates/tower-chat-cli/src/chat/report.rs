@@ -60,6 +60,7 @@ impl Session {
     /// Returns a description of the stored messages of a run.
     async fn stored_of(&self, run: RunId) -> Result<Option<String>, ChatError> {
         // If the response of a run is dropped, the run submits its writes without waiting for them.
+        // `flush` waits for these writes.
         self.store.flush().await.map_err(ChatError::Flush)?;
         let history = self.store.load(&self.settings.key).await;
         let history = history.map_err(|source| self.not_read(source))?;

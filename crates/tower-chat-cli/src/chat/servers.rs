@@ -32,14 +32,14 @@ use super::{
 };
 use crate::output::EscapedStderr;
 
-/// The maximum time in which a server must begin a session.
+/// The time within which a server must begin a session.
 const SESSION_TIME: Duration = Duration::from_secs(30);
 
 /// The maximum number of bytes of a server's standard error that an error message contains. The
 /// first bytes are used.
 const OUTPUT_LIMIT: usize = 4096;
 
-/// Determines which tool calls run without asking the user.
+/// The tool calls that run without asking the user.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Approve {
     /// Calls of tools that their server declares as read-only. The command asks you about other calls

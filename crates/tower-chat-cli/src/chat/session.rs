@@ -149,7 +149,8 @@ impl Session {
         }
     }
 
-    /// Returns the step that continues an open run, which another process has not finished.
+    /// Returns the step that continues an open run, which an earlier process began and did not
+    /// finish.
     fn resume(&mut self, report: &OpenRunReport) -> Step {
         let messages = match report.messages.len() {
             1 => "1 message".to_owned(),

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tower_chat::{Message, Part, Role, run::RunId};
 
-/// The maximum number of characters that are printed of a text.
+/// The number of characters of a text after which the printed line is cut off.
 const SHOWN_CHARACTERS: usize = 200;
 
 /// The maximum number of characters of a title.

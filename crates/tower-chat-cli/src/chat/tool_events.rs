@@ -31,8 +31,8 @@ pub(crate) enum ToolOutcome {
 
 /// A tool that wraps another tool, and sends an event at the beginning and at the end of each call.
 ///
-/// The stream of an answer is not sufficient, because it contains the results of a batch only after
-/// all calls of the batch have ended, and contains no times.
+/// The chat cannot take these events from the stream of an answer. The stream contains the results
+/// of a batch only after all calls of the batch have ended, and contains no times.
 #[derive(Debug)]
 pub(crate) struct ReportingTool<T> {
     tool: T,
@@ -58,7 +58,7 @@ impl<T: Tool> Tool for ReportingTool<T> {
             tool: tool.clone(),
             arguments: context.arguments().to_owned(),
         };
-        // Sending fails only after the chat has ended, which then no longer needs the event.
+        // Sending fails only after the chat has ended. The event is then not needed.
         let _ = self.events.send(began);
         let mut report =
             Report { tool, began: Instant::now(), events: &self.events, outcome: None };

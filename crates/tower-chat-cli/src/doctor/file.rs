@@ -94,7 +94,7 @@ fn check_folder(_: &Path, _: u64, _: &mut Findings) {}
 /// not work between machines.
 #[cfg(target_os = "linux")]
 fn check_file_system(folder: &Path, findings: &mut Findings) {
-    // The numbers identify file systems, and are defined in `linux/magic.h`.
+    // The magic numbers of network file systems, as defined in `linux/magic.h`.
     const OF_A_NETWORK: [(u32, &str); 6] = [
         (0x6969, "NFS"),
         (0x517b, "SMB"),

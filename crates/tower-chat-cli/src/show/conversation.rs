@@ -86,9 +86,9 @@ impl StoredResult {
 }
 
 impl StoredConversation {
-    /// Reads a page of a conversation. Returns the page and a list of errors. If calls, results or
-    /// the form that the model receives cannot be determined, the list contains the errors, and the
-    /// page lacks this data.
+    /// Reads a page of a conversation. Returns the page and a list of errors. If the calls, the
+    /// results, or the form that the model receives cannot be read, the page lacks this data, and
+    /// the list contains the error.
     pub(super) async fn read(
         store: &dyn HistoryStore,
         key: &ConversationKey,
@@ -245,8 +245,8 @@ async fn calls_of_page(
     calls.into_iter().filter(|call| numbers.contains(&call.call.sequence)).collect()
 }
 
-/// Returns a result of a message, and the index of its part. `index` counts only the results of the
-/// message.
+/// Returns the result with this index among the results of a message, and the index of its part
+/// among all parts.
 fn result_at(message: &Message, index: u32) -> Option<(usize, &ToolResult)> {
     let parts = message.parts.iter().enumerate();
     let mut results = parts.filter_map(|(part, it)| Some((part, it.as_tool_result()?)));

@@ -2,13 +2,13 @@
 
 use crate::output::{count_of, counted};
 
-/// The maximum number of lines, and the maximum number of characters, that are printed of a text
-/// without `--full`.
+/// Without `--full`, at most this number of lines and this number of characters of a text are
+/// printed.
 const LINES: usize = 12;
 const CHARACTERS: usize = 800;
 
-/// The lines to print of a text. Of a long text, these are the first lines and a note with its
-/// size.
+/// The lines of a text that are printed. If the text is long, `lines` contains only its beginning,
+/// and `note` contains its size.
 pub(super) struct CutText<'a> {
     pub(super) lines: Vec<&'a str>,
     pub(super) note: Option<String>,

@@ -190,8 +190,8 @@ fn a_wrong_key_of_an_encrypted_store_is_a_problem() {
     assert!(!stdout(&output).contains("2e2e"), "{}", stdout(&output));
 }
 
-/// With the default setting of the server, a part of a transaction may be stored after a power
-/// loss: see `docs/scaling.md`.
+/// With `aof-load-truncated yes`, the default of Redis, only a part of a transaction may be stored
+/// after a power loss: see `docs/scaling.md`.
 #[test]
 fn an_append_only_file_that_is_loaded_cut_off_is_warned_of_where_the_server_tells_it() {
     const CHECK: &str = "aof-load-truncated";

@@ -96,8 +96,8 @@ fn what_is_stored_is_read_and_changed_on_every_store() {
     });
 }
 
-/// The pooler has a single connection. Each command therefore uses the same server connection as
-/// the command before, with the statements that this command has prepared.
+/// The pooler has a single connection to the server. Each command therefore uses the connection of
+/// the previous command, on which the statements that the previous command prepared still exist.
 #[test]
 fn a_store_behind_a_pooler_of_transactions_is_used_with_whole_statements() {
     if TestStore::is_missing(Kind::Postgres) {

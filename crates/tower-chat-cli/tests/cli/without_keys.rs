@@ -268,8 +268,8 @@ fn encrypted_conversations_are_deleted_without_keys_if_that_is_asked_for() {
     assert!(left.iter().all(|row| row.starts_with("store_marks")), "{left:?}");
 }
 
-/// A release that does not know the mark of sealed data, or an attacker, could delete the message
-/// in this way.
+/// The test deletes the first message with SQL, as an attacker could, or an older release that does
+/// not refuse to prune an encrypted store without its keys.
 #[test]
 fn what_was_pruned_without_the_keys_becomes_readable_by_a_repair() {
     let store = TestStore::new(Kind::Encrypted);

@@ -21,7 +21,8 @@ use super::typed::{TypedLine, TypedLines};
 #[derive(Debug)]
 pub(super) struct Control {
     requests: channel::Sender<Settle>,
-    /// The thread polls the other end. A byte that is written to this socket wakes the thread.
+    /// One end of a socket pair, whose other end the thread polls. A byte that is written to this
+    /// end wakes the thread.
     wakes: UnixStream,
 }
 

@@ -52,7 +52,8 @@ impl TypedLines {
         lines
     }
 
-    /// Returns the last line at the end of the input, which has no line feed.
+    /// Ends the input. Returns the text after the last line feed as a line, or `None` if this text
+    /// is empty.
     pub(super) fn end(&mut self) -> Option<io::Result<TypedLine>> {
         self.read_markers();
         self.is_in_paste = false;
@@ -116,8 +117,8 @@ impl TypedLines {
 mod tests {
     use super::*;
 
-    /// Returns the lines that result from reading these pieces of input, each with whether it was
-    /// pasted.
+    /// Returns the lines that result from reading these pieces of input. The flag of a line is set
+    /// if a part of the line was pasted.
     fn lines(pieces: &[&str]) -> Vec<(String, bool)> {
         let mut typed = TypedLines::default();
         let mut lines: Vec<_> =

@@ -226,7 +226,8 @@ fn updates_are_erased_with_their_conversation() {
     }
 }
 
-/// An earlier command has deleted the conversation, and could not erase its updates.
+/// The test removes the conversation in the way of an earlier command that deleted the conversation
+/// but failed to erase its updates.
 #[test]
 fn updates_of_a_conversation_that_is_already_deleted_are_erased() {
     let store = TestStore::new(Kind::Sqlite);

@@ -19,7 +19,7 @@ impl Printed {
     fn read(self, mut from: impl Read + Send + 'static) -> JoinHandle<()> {
         thread::spawn(move || {
             let mut buffer = [0; 4096];
-            // A read of a terminal fails after the process has exited, and then ends the loop.
+            // The loop ends when the process has exited, because a read of its terminal then fails.
             while let Ok(count @ 1..) = from.read(&mut buffer) {
                 self.0.0.lock().unwrap().extend(&buffer[..count]);
                 self.0.1.notify_all();
