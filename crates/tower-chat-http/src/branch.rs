@@ -10,13 +10,14 @@ use tower_chat_layers::{
 
 use crate::conversation::header_of;
 
-/// The number of turns that each search for a common beginning compares. The first search begins
-/// before the difference, and compares more than one turn only if the client does not repeat all of
-/// its own messages. The second search begins at the end of the conversation.
+/// The maximum number of turns that each of the two searches in [`common_beginning`] compares. The
+/// first search begins at the last turn before the difference. It compares more than one turn only
+/// if the client does not repeat all of its own messages. The second search begins at the last turn
+/// of the conversation.
 const MAX_TURNS: usize = 8;
 
-/// Returns whether a request differs from the stored conversation, or asks for another answer to its
-/// last question.
+/// Returns whether a request differs from the stored conversation, or asks for another answer to
+/// the last question of the conversation.
 pub(crate) fn is_rewritten(
     recognised: &Result<Recognised, TranscriptError>,
     tries_again: bool,
@@ -32,8 +33,8 @@ pub(crate) fn is_rewritten(
 /// `None` if no common beginning is found, if the store cannot fork conversations, or if the client
 /// could not send the id of the branch back, because the header of the response cannot contain it.
 ///
-/// The key of the branch contains the run. A client that names its run and sends the request again
-/// therefore continues in the same branch.
+/// The key of the branch contains the run id. A client that names its run and sends the request
+/// again therefore continues in the same branch.
 pub(crate) async fn branch(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -65,8 +66,9 @@ pub(crate) async fn branch(
 /// Returns the number of stored messages in the whole turns that a request repeats, up to the first
 /// difference. `repeated` has the messages of the request before the difference.
 ///
-/// Returns 0 only if the request repeats no answer of the stored conversation. A request that repeats
-/// an answer may omit older messages, and a branch without these messages would lose them.
+/// If no such turn is found, returns 0 if the request repeats no answer of the stored conversation,
+/// and `None` otherwise. A request that repeats an answer may omit older messages, and a branch
+/// from the beginning of the conversation would lose these messages.
 fn common_beginning(stored: &History, sent: &Messages, repeated: &Messages) -> Option<usize> {
     let questions =
         |messages: &Messages| messages.iter().filter(|message| message.role == Role::User).count();

@@ -176,8 +176,8 @@ fn refuse_choices(body: &Map<String, Value>) -> Result<(), ErrorResponse> {
 /// Adds the conversation id to the headers of a response.
 fn with_conversation(response: impl IntoResponse, key: &ConversationKey) -> Response {
     let mut response = response.into_response();
-    // Otherwise, the client has sent the id in the body, or the host's rule has derived it. The header
-    // can always contain the id of a branch or of a new conversation.
+    // An id that the header cannot contain was sent in the body, or was derived by the rule of the
+    // host. The header can always contain the id of a branch or of a new conversation.
     if let Some(id) = header_of(key.id()) {
         response.headers_mut().insert(CONVERSATION_HEADER, id);
     }

@@ -12,9 +12,9 @@ use crate::ErrorResponse;
 /// The header of requests and responses that contains the conversation id.
 pub const CONVERSATION_HEADER: &str = "x-conversation-id";
 
-/// Returns the value of [`CONVERSATION_HEADER`] for a conversation id. Returns `None` if a client that
-/// sends the header back would send another value, or a value that [`single_header`] refuses: for an id
-/// that is not plain text, or that begins or ends with a space.
+/// Returns the value of [`CONVERSATION_HEADER`] for a conversation id. Returns `None` if the id
+/// begins or ends with white space, or contains characters other than visible ASCII, spaces and
+/// tabs, because a client could not send this id back in the header.
 pub(crate) fn header_of(id: &str) -> Option<HeaderValue> {
     let value = HeaderValue::from_str(id).ok().filter(|value| value.to_str().is_ok());
     value.filter(|_| id.trim_ascii() == id)

@@ -39,8 +39,9 @@ type UpstreamRule = dyn Fn(&(dyn Error + 'static)) -> Option<ErrorResponse> + Se
 
 impl ChatEndpoint {
     /// Creates an endpoint for a stack. `store` must be the store in which the stack stores its
-    /// histories. The endpoint reads this store, in order to find the messages of a request that
-    /// are stored already. It writes to the store only with [`with_branches`](Self::with_branches). The scope of a request is the [`Scope`] in its extensions.
+    /// histories. The endpoint reads this store to find the messages of a request that are stored
+    /// already, and writes to the store only with [`with_branches`](Self::with_branches). The scope
+    /// of a request is the [`Scope`] in its extensions.
     pub fn new<S>(stack: S, store: impl HistoryStore) -> Self
     where
         S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
@@ -63,8 +64,8 @@ impl ChatEndpoint {
     }
 
     /// Uses one scope for the conversations of all clients. Every client that knows the id of a
-    /// conversation can then continue it. Use this setting for a server with one user, or behind a
-    /// proxy that separates users.
+    /// conversation can then continue the conversation. Use this setting for a server with one
+    /// user, or behind a proxy that separates users.
     #[must_use]
     pub fn in_one_scope(self, scope: impl Into<Arc<str>>) -> Self {
         let scope = scope.into();
@@ -163,8 +164,10 @@ impl ChatEndpoint {
     ///   without this header should name the run (`x-run-id`): the same request with the same run
     ///   continues in the same branch.
     /// - A retry of an edited request whose run the client did not name creates another branch.
-    /// - A request without a message of the model cannot be compared. Its messages are new.
-    /// - A fork copies the common turns. The host should limit the requests of a client.
+    /// - A request without a message of the model cannot be compared with the stored conversation.
+    ///   All messages of such a request are treated as new.
+    /// - A fork copies the common turns. The host should therefore limit the number of requests of
+    ///   a client.
     ///
     /// - Branches remain if the original is deleted. To delete them too, delete the conversations that
     ///   [`branches_of`](tower_chat_layers::store::ConversationQuery::branches_of) finds before the
@@ -174,8 +177,8 @@ impl ChatEndpoint {
     ///
     /// - The request repeats an answer of the conversation, or calls a tool that the conversation calls,
     ///   and no turn is found at which it can continue. The search compares only a few turns.
-    /// - The id of the conversation is not valid in a header. The client could not learn the id of the
-    ///   branch.
+    /// - The id of the conversation is not valid in a header, so that no response could contain the
+    ///   id of the branch.
     /// - The store lacks the capability `Maintenance`.
     #[must_use]
     pub fn with_branches(mut self) -> Self {

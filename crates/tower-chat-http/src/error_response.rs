@@ -225,8 +225,9 @@ impl ErrorResponse {
         None
     }
 
-    /// Converts an error of the layer that detaches runs. Returns `None` if the run is unknown, and
-    /// if the run itself failed. The error of the run is then the source of this error.
+    /// Converts an error of the layer that detaches runs. Returns `None` if the run is unknown.
+    /// Also returns `None` if the run itself failed, because the error of the run is then a source
+    /// of this error, and determines the response.
     pub(crate) fn of_delivery(error: &DeliveryError) -> Option<Self> {
         match error {
             DeliveryError::TooManyRuns { .. } => {

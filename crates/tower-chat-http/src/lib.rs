@@ -116,7 +116,7 @@
 //! connection, it may begin a second run.
 //!
 //! The paths below contain the ids of the conversation and the run. The scope is that of the
-//! request, as for a completion, so that a client can only access runs of its own scope.
+//! request, as for a completion. A client can therefore only access runs of its own scope.
 //!
 //! - `GET /v1/conversations/{conversation}/runs/{run}/events` streams the run from its beginning,
 //!   as server-sent events. The event `text` contains the next piece of the current message's text

@@ -4,7 +4,8 @@ use tower_chat_layers::{RunId, store::History, transcript::TranscriptError};
 
 use crate::ErrorResponse;
 
-/// Returns the refusal of a request that contradicts the stored conversation, or has nothing to answer.
+/// Returns the error response for a request that differs from the stored conversation, or contains
+/// no new message.
 pub(crate) fn refusal(error: &TranscriptError) -> ErrorResponse {
     match error {
         TranscriptError::Diverged { .. } => ErrorResponse::diverged(),

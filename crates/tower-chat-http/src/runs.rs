@@ -119,8 +119,8 @@ fn after(request: &Request) -> Result<UpdatePosition, ErrorResponse> {
     }
 }
 
-/// Reads the next event of a run, and returns it with the reader. The event is `None` if clients do
-/// not receive it. The result is `None` at the end of the stream.
+/// Reads the next event of a run, and returns it with the reader. The event is `None` for an event
+/// that clients do not receive. The result is `None` at the end of the stream.
 async fn next(mut reader: RunReader) -> Option<(Option<Event>, RunReader)> {
     // After an error, the stream ends without the event `end`. The client then reconnects.
     let event = reader.next().await?.ok()?;

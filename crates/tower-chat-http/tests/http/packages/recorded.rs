@@ -1,6 +1,7 @@
 //! Sends recorded requests with OpenAI's Python and JavaScript packages, once to the endpoint, and
 //! once directly to a server that replays OpenAI's recorded answers. The model client of the
-//! endpoint uses the same server, so that the package must receive equal answers from both.
+//! endpoint sends its requests to the same server. The package must therefore receive equal answers
+//! in both cases.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -108,8 +109,8 @@ fn reason_to_leave_out(exchange: &Exchange) -> Option<&'static str> {
         return Some("declares functions in place of tools");
     }
     if is_cut_off_in_a_call(exchange) {
-        // The stack adds an error result for an incomplete call and calls the model again, so that
-        // the answers would differ.
+        // The answers would differ, because the stack adds an error result for an incomplete call
+        // and calls the model again.
         return Some("cut off inside of a call");
     }
     (request["n"].as_u64().unwrap_or(1) > 1).then_some("asks for several choices")
