@@ -44,10 +44,10 @@
 //!   [`Inspector::with_hosts`]. This check prevents DNS rebinding, in which the page of an attacker
 //!   sends requests after the host name of the page was changed to resolve to the inspector's
 //!   address.
-//! - A request that a page of another origin has caused is refused, as reported by the headers
-//!   `Origin` and `Sec-Fetch-Site`. A link on a page of another origin therefore does not work:
-//!   readers type the address, or open it from a bookmark or a terminal. A page of another origin
-//!   can neither embed the pages nor use a reference to their window.
+//! - A request is refused if the header `Origin` or `Sec-Fetch-Site` reports that a page of another
+//!   origin has caused the request. A link on such a page therefore does not work: readers type the
+//!   address, or open it from a bookmark or a terminal. A page of another origin can neither embed
+//!   the pages nor use a reference to their window.
 //! - With [`Inspector::with_token`], each request must contain the token in the header
 //!   `Authorization: Bearer TOKEN`, or a cookie. A reader obtains the cookie by opening a page once
 //!   with the query parameter `token`. A browser sends the cookies of a host to all ports of the
@@ -72,8 +72,8 @@
 //! A page reads and shows a limited number of messages and calls, and a limited number of bytes of
 //! each of them. Links lead to the remaining data. The store computes the statistics of tools and
 //! of usage. Some pages read more: the page of a single message reads the whole message, the page
-//! of the next request reads the whole conversation, and and a page that shows an open run reads
-//! all staged messages of the run.
+//! of the next request reads the whole conversation, and a page that shows an open run reads all
+//! staged messages of the run.
 //!
 //! At most 64 pages receive live updates at the same time, and at most 16 from one network address.
 //! If an application serves the router, the address is that of axum's `ConnectInfo`. Behind a

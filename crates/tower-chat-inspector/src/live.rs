@@ -49,8 +49,8 @@ const MAX_STREAM_TIME: Duration = Duration::from_secs(300);
 
 /// Returns a stream of events for a conversation. The first event is `changed`. The stream then
 /// contains an event `changed` after each change of the [state](state_of), and an event `text`
-/// after each change of the [live text](LiveText). The stream ends after 5 minutes, and when the
-/// store fails, the conversation is deleted, or the server shuts down.
+/// after each change of the [live text](LiveText). The stream ends after 5 minutes, or earlier if
+/// the store fails, the conversation is deleted, or the server shuts down.
 pub(crate) async fn changes(
     State(inspector): State<Arc<Inspector>>,
     Query(asked): Query<Asked>,

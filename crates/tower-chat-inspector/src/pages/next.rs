@@ -75,8 +75,9 @@ pub(crate) async fn next(
     let (name, policy) =
         chosen.ok_or_else(|| Failure::missing("There is no such replay policy."))?;
     let store = &inspector.store;
-    // Every stored message may affect the next request, so that the whole conversation must be
-    // read. The permit limits the number of requests that do this at the same time.
+    // The whole conversation must be read, because every stored message may affect the next
+    // request. The permit limits the number of requests that read a whole conversation at the same
+    // time.
     let _turn = inspector.page_permits.acquire().await.ok();
     let context = ReplayContext::at(SystemTime::now());
     let explained = explain_stored(&**store, &key, policy, &context).await?;

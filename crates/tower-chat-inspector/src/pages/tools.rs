@@ -11,8 +11,8 @@ use tower_chat_layers::store::{DayTotals, InvocationQuery, ToolCallQueries, Tool
 use super::{Answer, Failure, Frame, State, html};
 use crate::view::{Excerpt, counted, duration};
 
-/// The number of days, including today, of the chart of calls by day. The page calls these days,
-/// and the calls in them, recent.
+/// The number of days, including today, in the chart of calls by day and in the statistics of
+/// [`Recent`].
 const DAYS: u64 = 30;
 
 /// The maximum number of tools in a page. The number of names has no limit, because a model can
@@ -70,7 +70,7 @@ struct Column {
     bad: u64,
 }
 
-/// Returns the page. The store computes the statistics, so that the page reads no single calls.
+/// Returns the page. The store computes the statistics. The page therefore reads no single calls.
 pub(crate) async fn tools(inspector: State, Query(wanted): Query<Wanted>) -> Answer {
     let scope = inspector.scope(wanted.scope.as_deref())?.ok_or_else(Failure::no_scope)?;
     let totals = inspector.store.tool_totals(&InvocationQuery::in_scope(scope.as_str())).await?;

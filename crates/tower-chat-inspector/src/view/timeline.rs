@@ -14,7 +14,8 @@ use tower_chat_layers::{
 
 use super::{Excerpt, PageBudget, counted, duration, moment, visible};
 
-/// The maximum number of parts that the page shows of one message, and the maximum number of calls.
+/// The maximum number of parts, and the maximum number of calls, of one message that the page
+/// shows.
 const OF_MESSAGE: usize = 100;
 
 /// The maximum number of models for which the page shows the usage of a run.
@@ -488,8 +489,8 @@ mod tests {
 
     #[test]
     fn requests_for_approval_in_messages_of_their_own_are_shown_in_linear_time() {
-        // The messages contain only requests for approval and no calls, so that the results of each
-        // request may be in any later message. A separate search for each request would take
+        // The messages contain only requests for approval and no calls. The results of each request
+        // may therefore be in any later message, and a separate search for each request would take
         // quadratic time.
         let request = |number: usize| {
             let call = ToolCall::new(format!("c{number}"), "pay", "{}");
