@@ -121,8 +121,8 @@ fn part(content: &Object) -> Result<Read, WrongValue> {
     Ok(Read::Part(part))
 }
 
-/// Returns the signature of reasoning by OpenAI, which is recognised by the prefix `rs_` of its id.
-/// For other reasoning, the file does not name the provider.
+/// Returns the signature of reasoning by OpenAI, which has an id with the prefix `rs_`. For
+/// reasoning without such an id, the file does not name the provider.
 fn signature(content: &Object) -> Result<Signature, WrongValue> {
     let id = content.text("id")?.filter(|id| id.starts_with("rs_"));
     let encrypted = content.text("protected_data")?;

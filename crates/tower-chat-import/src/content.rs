@@ -79,7 +79,7 @@ pub(crate) fn reasoning(text: String, signature: Signature) -> Part {
 }
 
 /// Joins consecutive reasoning parts with the same OpenAI item id to one part. An item of OpenAI
-/// contains a list of summaries, and frameworks store each summary as a part of its own.
+/// contains a list of summaries, and frameworks store each summary as a separate part.
 pub(crate) fn join_reasoning(parts: Vec<Part>) -> Vec<Part> {
     let mut joined: Vec<Part> = Vec::with_capacity(parts.len());
     // The item of the last part in `joined`, and whether summaries of other parts were added to
@@ -110,8 +110,8 @@ fn close(parts: &mut [Part], open: Option<(Value, bool)>) {
     }
 }
 
-/// Adds the summaries of `item` to `whole`, which has the same id. If `item` has encrypted content,
-/// it replaces that of `whole`.
+/// Adds the summaries of `item` to `whole`, which has the same id. The encrypted content of `item`,
+/// if any, replaces that of `whole`.
 fn append(whole: &mut Value, mut item: Value) {
     let more = item.get_mut("summary").map(Value::take);
     if let (Some(Value::Array(summary)), Some(Value::Array(more))) =

@@ -80,7 +80,8 @@ fn may_be_of(format: Format, object: &Object) -> bool {
 }
 
 /// Returns whether an item of OpenAI Responses may have this type. The types of tool calls and of
-/// their results end with `_call` or `_output`, which should also apply to future tools of OpenAI.
+/// their results end with `_call` or `_output`. The function therefore probably also accepts the
+/// items of future tools of OpenAI.
 fn is_type_of_item(kind: &str) -> bool {
     const OTHERS: [&str; 9] = [
         "message",

@@ -8,7 +8,7 @@ use crate::{
     node::{Node, Object},
 };
 
-/// A conversation in a file: a list of messages, which may have any of the formats.
+/// A conversation in a file: a list of messages in any of the JSON formats.
 #[derive(Debug)]
 pub(crate) struct Document {
     /// The JSON of the list.
@@ -42,8 +42,8 @@ impl Document {
     }
 
     /// Creates a conversation without messages, with the id and the title of the document. If the
-    /// document has no id, the id consists of `stem`, the name of the file without its extension,
-    /// and, if the document has a number, of `-` and this number.
+    /// document has no id, the id is `stem`, the name of the file without its extension. If the
+    /// document has a number, `-` and this number are appended to `stem`.
     pub(crate) fn conversation(&self, stem: &str) -> Result<ImportedConversation, ContentError> {
         let of_line = || self.line.map_or_else(|| stem.to_owned(), |line| format!("{stem}-{line}"));
         let Some(object) = &self.object else { return Ok(ImportedConversation::new(of_line())) };
@@ -139,8 +139,8 @@ fn empty_list() -> RawJson {
 }
 
 fn of_object(node: &Node, names: &[&str], line: Option<usize>) -> Option<Document> {
-    // An object with a role is a message and not a conversation, even if it has a field with such a
-    // name: messages of Agent Framework have the list `contents`.
+    // An object with a role is a message and not a conversation, even if it has a field with one of
+    // these names. An example is the list `contents` in messages of Agent Framework.
     let object = node.is_object().then(|| node.object().ok())??;
     if object.has("role") {
         return None;

@@ -6,7 +6,7 @@ use tower_chat_core::BoxError;
 
 use crate::Format;
 
-/// Reading a file failed. An import that reads the file imports nothing.
+/// Reading a file failed. No conversation of the file was returned.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum ReadError {

@@ -1,8 +1,8 @@
 //! JSON values whose fields are read one by one. An error names the field.
 //!
-//! A value is the text in the file, and is parsed only when it is read. The arguments of a call
-//! therefore keep the form of their numbers and the order of their keys. Deeply nested values that
-//! are not read cannot overflow the stack.
+//! A value is stored as its JSON text in the file. The text is parsed when the value is read. The
+//! arguments of a call therefore keep the form of their numbers and the order of their keys. Deeply
+//! nested values that are not read cannot overflow the stack.
 
 use std::collections::BTreeMap;
 

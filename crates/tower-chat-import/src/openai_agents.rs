@@ -44,8 +44,8 @@ fn conversation(session: String, items: &[Item]) -> Result<ImportedConversation,
     let mut conversation = ImportedConversation::new(session);
     let (mut parts, mut times) = (Vec::new(), Vec::new());
     for item in items {
-        // The items are parsed twice. Here each item is parsed separately, in order to name the row
-        // in an error, and to count the parts from which `add_times` finds the message of the item.
+        // The items are parsed twice. In this loop, each item is parsed separately, because an
+        // error must name the row, and `add_times` needs the number of parts of each item.
         let alone = item.parse();
         let alone = alone.map_err(|error| ContentError::at(item.position(), within(error)))?;
         parts.push(alone.iter().map(|message| message.parts.len()).sum());

@@ -20,8 +20,8 @@ use crate::{Format, ReadError};
 /// called.
 const STEPS: u32 = 1_000;
 
-/// The numbers of virtual machine instructions and of bytes that reading any file may use, even a
-/// small one.
+/// The number of instructions, and the number of bytes that may be read, for an empty file. Both
+/// limits increase with the size of the file.
 const MIN_STEPS: u64 = 20_000_000;
 const MIN_BYTES: u64 = 1 << 24;
 

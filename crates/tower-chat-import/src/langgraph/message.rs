@@ -211,7 +211,7 @@ fn unwrapped(object: Object) -> Result<Object, WrongValue> {
 fn kind(object: &Object) -> Result<String, WrongValue> {
     match object.text("type")? {
         Some(kind) => Ok(kind),
-        // The message is a dictionary that the program itself has added to the state.
+        // The message is a dictionary that the program that uses LangGraph has added to the state.
         None => object.need_text("role"),
     }
 }
@@ -300,8 +300,8 @@ fn reasoning(parts: &mut Vec<Part>, block: &Object) -> Result<(), WrongValue> {
     Ok(())
 }
 
-/// Returns the media of a block: one of LangChain's standard blocks, in each of their versions, or
-/// one of Anthropic's blocks.
+/// Returns the media of a block. The block is a standard block of LangChain, in any version of
+/// these blocks, or a block of Anthropic.
 fn media(block: &Object) -> Result<Option<Media>, WrongValue> {
     let source = block.get("source").filter(Node::is_object);
     let source = source.map(|source| source.object()).transpose()?;

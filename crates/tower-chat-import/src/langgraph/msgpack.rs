@@ -10,10 +10,10 @@ use tower_chat_core::{BoxError, RawJson};
 /// The maximum depth of nested values, including extensions.
 const MAX_DEPTH: usize = 120;
 
-/// The extension types for instances of classes. The types differ in how the instance is
-/// constructed: with one argument, a list of arguments, named arguments, a method, or by one of two
-/// versions of Pydantic. The content is always a list that begins with the module, the class and
-/// the arguments.
+/// The extension types for instances of classes. The type determines how the instance is
+/// constructed: from one argument, from a list of arguments, from named arguments, by a method, or
+/// by one of two versions of Pydantic. The content is always a list that begins with the module,
+/// the class and the arguments.
 const CONSTRUCTORS: std::ops::RangeInclusive<i8> = 0..=5;
 
 /// The extension type for the snapshot of a `DeltaChannel`, which contains the value of the
@@ -96,8 +96,8 @@ impl Json<'_> {
             return self.inner(&value).serialize(serializer);
         }
         if !CONSTRUCTORS.contains(&kind) {
-            // Messages contain neither NumPy arrays nor extensions of later releases. These become
-            // `null`.
+            // The extension is a NumPy array, or an extension of a later release. Messages contain
+            // neither of them, and both become `null`.
             return serializer.serialize_unit();
         }
         let items = value.as_array().map(Vec::as_slice).unwrap_or_default();

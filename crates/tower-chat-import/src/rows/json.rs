@@ -25,8 +25,8 @@ pub(super) struct StoredCall(Stored);
 #[serde(transparent)]
 pub(super) struct StoredResult(Stored);
 
-/// Fields of the calls and results of laravel/ai that are ignored. These fields contain second ids,
-/// and summaries of reasoning, which later requests do not need.
+/// Fields of the calls and results of laravel/ai that are ignored. These fields contain additional
+/// ids and summaries of reasoning. Later requests need neither of them.
 const WITHOUT_MEANING: [&str; 4] = ["type", "result_id", "reasoning_id", "reasoning_summary"];
 
 impl Stored {

@@ -89,8 +89,8 @@ fn what_is_beside_the_tables_of_a_database_is_not_run() {
     assert_eq!(read[0].messages[0].text(), "Is it cold?");
 }
 
-/// The pages of the B-tree refer 60 times to the same page below, on each of 8 levels. A small file
-/// therefore represents more rows than can be read.
+/// The B-tree has 8 levels of interior pages, and each interior page refers 60 times to the same
+/// page of the level below. A small file therefore represents more rows than can be read.
 #[test]
 fn a_database_of_pages_that_repeat_each_other_ends_in_bounded_time_and_memory() {
     let text = "x".repeat(40);

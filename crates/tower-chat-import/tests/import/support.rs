@@ -90,8 +90,8 @@ pub(crate) struct Expected {
     pub(crate) calls: Vec<(&'static str, ToolStatus)>,
 }
 
-/// The files that one system has written: `short`, a later state of the same conversations in
-/// `long`, and `other`, whose first conversation differs from that of `short`.
+/// The files that one system has written. `long` contains a later state of the conversations in
+/// `short`. The first conversation in `other` differs from that in `short`.
 pub(crate) struct Files<'a> {
     /// The first state. A system that writes a file for each conversation has several of these
     /// files.
