@@ -113,9 +113,8 @@ pub(crate) fn counts(rows: &ConversationRows) -> Option<Counts> {
 ///
 /// A store increments its number of runs when the run of a write differs from the run of the
 /// previous write. The number in the directory is therefore at least the number of runs in the
-/// messages. That number is greater only if a run has no messages, or if messages were pruned. The
-/// number of tool calls of a run is wrong if it is too low although the store counted all answers
-/// of the run.
+/// messages. The number in the directory is greater only if a run has no messages, or if messages
+/// were pruned. [`has_other_calls`] decides whether the number of tool calls of a run is wrong.
 fn differing(
     summary: &ConversationSummary,
     rows: &ConversationRows,
@@ -153,12 +152,13 @@ fn counted_calls(run: &RunSummary) -> u64 {
     run.usage.iter().map(|usage| usage.sum.tool_calls).sum()
 }
 
-/// Returns whether the number of tool calls in the directory contradicts the messages of a run,
-/// which contain `calls` calls in `answers` answers of the model.
+/// Returns whether the number of tool calls in the directory contradicts the messages of a run. The
+/// messages contain `calls` calls in `answers` answers of the model. If the directory has counted
+/// fewer service calls than `answers`, its number of tool calls may be too low.
 fn has_other_calls(run: &RunSummary, calls: u64, answers: u64) -> bool {
     match run.usage.iter().map(|usage| usage.sum.service_calls).sum::<u64>() {
         // The store has recorded no service call for this run. In this case a store counts the
-        // calls in the messages that it writes, so that the two numbers must be equal.
+        // calls in the messages that it writes. The two numbers must therefore be equal.
         0 => counted_calls(run) != calls,
         asked => asked >= answers && counted_calls(run) < calls,
     }

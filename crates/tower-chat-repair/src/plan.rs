@@ -24,8 +24,8 @@ pub(super) struct Plan {
 
 impl Plan {
     /// Plans the repairs of a conversation. The plan is empty if a message is missing or
-    /// unreadable, because calls and results that have no match may match the content of this
-    /// message.
+    /// unreadable, because this message may contain the missing results of calls, and the calls of
+    /// results without a call.
     pub(super) fn new(key: &ConversationKey, rows: &ConversationRows) -> Self {
         let mut rewrite = Rewrite::new(key.clone(), rows.head.revision);
         let Some(stored) = whole(rows) else { return Self { rewrite, repairs: Vec::new() } };
@@ -88,8 +88,8 @@ pub(super) fn apply(rewrite: &Rewrite, rows: &mut ConversationRows) {
     }
 }
 
-/// Returns the results that the record of tool calls assigns to a call although neither their id
-/// nor their order matches the call. The key is the position of the call.
+/// Returns each result that the record of tool calls assigns to a call although neither the id nor
+/// the order of the result matches the call. The key is the position of the call.
 fn recorded_results(
     rows: &ConversationRows,
     found: &[Mismatch],

@@ -203,7 +203,7 @@ async fn repair_directory(
         rewrite.counts = Some(counted);
         match target.history().rewrite(rewrite).await {
             Ok(revision) => rows.head.revision = revision,
-            // Another process has written to the conversation, so that `rows` are outdated.
+            // `rows` are outdated, because another process has written to the conversation.
             Err(StoreError::Conflict(_)) => break,
             Err(source) => return Err(RepairError::Repair { key: key.clone(), source }),
         }

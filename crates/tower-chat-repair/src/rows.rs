@@ -129,7 +129,7 @@ pub(crate) async fn damaged_open_runs(target: &Target) -> Result<Vec<Finding>, R
     for key in runs {
         let open = match target.history().head(&key).await {
             Ok(head) => head.open_run,
-            // The check of this conversation has reported the damage.
+            // The damage was reported when the rows of this conversation were checked.
             Err(error) if error.is_damage() => continue,
             Err(source) => return Err(RepairError::OpenRun { key, source }),
         };

@@ -75,10 +75,10 @@ pub fn mismatches(messages: &Messages, first: u64) -> Vec<Mismatch> {
     mismatches_of_readable((first..).zip(messages.iter().map(Some)))
 }
 
-/// Returns the mismatches of a conversation of which some messages are unreadable. The items of
-/// `messages` are the number of a message and the message itself, or `None` if the message is
-/// unreadable. A call is not reported if an unreadable message may contain its result, and a result
-/// is not reported if an unreadable message may contain its call.
+/// Returns the mismatches of a conversation of which some messages are unreadable. Each item of
+/// `messages` is the number of a message, together with the message, or with `None` if the message
+/// is unreadable. A call is not reported if an unreadable message may contain its result, and a
+/// result is not reported if an unreadable message may contain its call.
 pub fn mismatches_of_readable<'a>(
     messages: impl IntoIterator<Item = (u64, Option<&'a Arc<Message>>)>,
 ) -> Vec<Mismatch> {
