@@ -95,8 +95,8 @@ fn completed_as(part: &Part, is_interrupted: Option<bool>) -> Option<ReasonKind>
     })
 }
 
-/// Adds the reasons for content that was not stored or was changed before it was stored. Hooks and
-/// truncation have left marks for such content in the stored message.
+/// Adds the reasons for content that was not stored or was changed before it was stored. The hook
+/// or the truncation that changed the content has added a mark to the stored message.
 fn explain_stored_marks(message: &Message, position: usize, reasons: &mut Reasons) {
     let not_kept = NotKept::in_message(message);
     if not_kept.calls || not_kept.results.is_some() {

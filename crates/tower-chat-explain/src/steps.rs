@@ -55,9 +55,9 @@ impl Steps<'_, '_> {
             self.take(&fresh, ReasonKind::Stale);
         }
         if policy.outdated_calls != OutdatedCalls::keep() {
-            // Both settings together determine which calls of an open round are removed. Therefore
-            // this edit applies both settings to the messages before the edit above, whose only
-            // purpose is to find the parts that are too old.
+            // The two settings together determine which calls of an open round are removed. This
+            // step therefore applies both of them to the original messages. The previous step was
+            // only necessary to find the parts that are too old.
             *self.replay = before;
             let both = fresh.with_outdated_calls(policy.outdated_calls);
             self.take(&both, ReasonKind::Outdated);

@@ -17,8 +17,8 @@ const TAG: &str = "tower-chat.explained";
 pub(crate) type Position = (usize, usize);
 
 /// Returns a copy of a message with marks on its calls and results. The mark replaces the native
-/// item of the part. A replay of the copy has the same result, because a replay does not read
-/// native items.
+/// item of the part. A replay sends the same parts of the copy as of the message, because a replay
+/// does not read native items.
 pub(crate) fn tagged_parts(message: &Message, position: usize) -> Message {
     let mut tagged = message.clone();
     for (index, part) in tagged.parts.iter_mut().enumerate() {
