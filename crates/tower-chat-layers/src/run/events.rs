@@ -174,9 +174,9 @@ fn call_answered(log: &mut RunLog, answered: Answered) -> Effect {
     }))
 }
 
-/// *A service call fails*, *the caller drops the response*, *its task is aborted*, *a timeout
-/// fires*; *an answer is cut off*. Writes nothing if a retry of the same service call was already
-/// answered.
+/// *A service call fails*, *the caller drops the response*, *the task of the caller is aborted*, *a
+/// timeout fires*; *an answer is cut off*. Writes nothing if a retry of the same service call was
+/// already answered.
 fn unanswered(
     log: &mut RunLog,
     ordinal: Option<u32>,
@@ -416,10 +416,10 @@ fn found_complete(
     }
 }
 
-/// *An approval is answered that has its result already*, *an approved call's arguments were
-/// changed by a hook*. Discards the staged messages if they contain no answer of the model. If such
-/// a run remained open, each later request would first resume the run, and the resumed run would be
-/// refused again.
+/// *A decision is sent about a call that already has a result, or about an unknown call*, *an
+/// approved call's arguments were changed by a hook*. Discards the staged messages if they contain
+/// no answer of the model. If such a run remained open, each later request would first resume the
+/// run, and the resumed run would be refused again.
 fn input_refused(log: &RunLog) -> Option<RunWrite> {
     let journal = log.journal.as_deref().filter(|journal| journal.is_open())?;
     if log.conversation.has_answers() {
@@ -447,8 +447,8 @@ fn ended(log: &mut RunLog, end: RunEnd, of_prior_calls: OfPriorCalls) -> Option<
     Some(RunWrite { rows, close, is_as_stored, ..RunWrite::messages(messages) })
 }
 
-/// *The caller drops the response*, *its task is aborted*, *a timeout fires*, *a service call fails*,
-/// *an answer is cut off, and `with_partial_text` is set*.
+/// *The caller drops the response*, *the task of the caller is aborted*, *a timeout fires*, *a
+/// service call fails*, *an answer is cut off, and `with_partial_text` is set*.
 fn left(log: &mut RunLog, policy: &PersistencePolicy, cause: LeaveCause) -> Effect {
     let write = match log.mode {
         PersistenceMode::PerRun => None,
