@@ -5,7 +5,7 @@ use std::{sync::Arc, time::Instant};
 use tower_chat_core::{
     Message, Messages, ToolStatus,
     store::{
-        Head, History,
+        Head, History, HistorySummary,
         author::{Changes, Write},
     },
 };
@@ -19,6 +19,11 @@ pub(crate) struct Cached {
     head: Head,
     /// Whether the head contains the pending approvals.
     knows_approvals: bool,
+    /// Whether the summary in the head is current. It is unknown after a summary was added or
+    /// removed.
+    knows_summary: bool,
+    /// The summary in force, if it was read.
+    summary: Option<Arc<HistorySummary>>,
     /// The visible history, if it is known. The head inside the history may be outdated; the
     /// current head is in the field `head`.
     history: Option<History>,
@@ -53,6 +58,8 @@ impl Cached {
         Self {
             head: head.clone(),
             knows_approvals: true,
+            knows_summary: true,
+            summary: None,
             history,
             staged: None,
             bytes: weight::CONVERSATION,
@@ -66,6 +73,8 @@ impl Cached {
         Self {
             head: history.head.clone(),
             knows_approvals: false,
+            knows_summary: true,
+            summary: None,
             history: Some(history.clone()),
             staged: None,
             bytes: weight::CONVERSATION + weight::of_messages(history.messages.iter()),
@@ -77,14 +86,26 @@ impl Cached {
         self.bytes
     }
 
-    /// Returns the head, if its pending approvals are known.
+    /// Returns the head, if its pending approvals and its summary are known.
     pub(crate) fn head(&self) -> Option<Head> {
-        self.knows_approvals.then(|| self.head.clone())
+        (self.knows_approvals && self.knows_summary).then(|| self.head.clone())
     }
 
-    /// Returns the history, if it is known.
+    /// Returns whether the visible messages are known.
+    pub(crate) fn has_messages(&self) -> bool {
+        self.history.is_some()
+    }
+
+    /// Returns the history, if it and the summary in its head are known.
     pub(crate) fn history(&self) -> Option<History> {
-        self.history.as_ref().map(|history| with_head(history, &self.head))
+        let history = self.history.as_ref().filter(|_| self.knows_summary);
+        history.map(|history| with_head(history, &self.head))
+    }
+
+    /// Returns the summary in force, if it was read and has this id.
+    pub(crate) fn summary(&self, id: u64) -> Option<&HistorySummary> {
+        let summary = self.summary.as_deref().filter(|_| self.knows_summary);
+        summary.filter(|summary| summary.id == id)
     }
 
     /// Returns the history with a head that was just read, if the visible messages have not
@@ -103,14 +124,42 @@ impl Cached {
             return Self::of_head(head, read);
         }
         let stays_open = self.head.revision == head.revision && self.head.open_run == head.open_run;
-        Self {
+        let read_again = Self {
             head: head.clone(),
             knows_approvals: true,
+            knows_summary: true,
+            summary: None,
             history: self.history.clone(),
             staged: self.staged.clone().filter(|_| stays_open),
-            bytes: self.bytes,
+            bytes: self.bytes_without_summary(),
             read,
+        };
+        read_again.with_summary(self.summary.as_ref())
+    }
+
+    /// Returns the cached state after the summary in force was read. If another summary is in force,
+    /// the state does not change.
+    pub(crate) fn with_summary(mut self, summary: Option<&Arc<HistorySummary>>) -> Self {
+        let in_force = self.head.summary.filter(|_| self.knows_summary);
+        if let Some(summary) = summary.filter(|it| Some(it.in_force()) == in_force) {
+            self.bytes = self.bytes_without_summary() + weight::of_summary(summary);
+            self.summary = Some(summary.clone());
         }
+        self
+    }
+
+    /// Returns the cached state after the summary in force has perhaps changed. The next lookup
+    /// reads the head.
+    pub(crate) fn without_summary(mut self) -> Self {
+        self.bytes = self.bytes_without_summary();
+        self.summary = None;
+        self.knows_summary = false;
+        self
+    }
+
+    fn bytes_without_summary(&self) -> u64 {
+        let summary = self.summary.as_deref().map_or(0, weight::of_summary);
+        self.bytes.saturating_sub(summary)
     }
 
     /// Returns the cached state after a history was loaded. If the head has not changed, the new
@@ -122,7 +171,7 @@ impl Cached {
             loaded.knows_approvals = self.knows_approvals;
             loaded.head.pending_approvals.clone_from(&self.head.pending_approvals);
         }
-        loaded
+        loaded.with_summary(self.summary.as_ref())
     }
 
     /// Applies writes. Returns false if the state after the writes cannot be computed. The caller

@@ -171,14 +171,26 @@ impl Conversations {
         self.find(key, &mut in_flight.entry)?.take()
     }
 
+    /// Begins the addition or removal of a summary. The cached messages stay known, because only the
+    /// summary in the head changes.
+    pub(crate) fn change_summary(self: &Arc<Self>, key: &ConversationKey) -> Submission {
+        let mut all = self.in_flight();
+        let in_flight = all.of(key);
+        let known = self.known(in_flight, key);
+        in_flight.begin();
+        in_flight.after_writes =
+            known.map(|known| Arc::new(Arc::unwrap_or_clone(known).without_summary()));
+        Submission::new(self.clone(), Keys::from_iter([key.clone()]))
+    }
+
     /// Caches the result of a read, unless the cache has newer state or a write was submitted since
-    /// the read began.
+    /// the read began. If `learned` returns `None`, the cached state does not change.
     pub(crate) fn learn(
         &self,
         key: &ConversationKey,
         generation: Option<u64>,
         read: ReadAt,
-        learned: impl FnOnce(Option<&Cached>) -> Cached,
+        learned: impl FnOnce(Option<&Cached>) -> Option<Cached>,
     ) {
         let mut all = self.in_flight();
         let Some(in_flight) = all.get_mut(key) else { return };
@@ -188,17 +200,19 @@ impl Conversations {
         if in_flight.unsettled > 0 {
             let is_newer =
                 in_flight.after_writes.as_ref().is_none_or(|known| known.read.tick < read.tick);
-            if is_newer {
-                in_flight.after_writes = Some(Arc::new(learned(in_flight.after_writes.as_deref())));
+            if is_newer && let Some(learned) = learned(in_flight.after_writes.as_deref()) {
+                in_flight.after_writes = Some(Arc::new(learned));
             }
             return;
         }
         let known = self.get(key);
-        if known.as_ref().is_none_or(|known| known.read.tick < read.tick) {
+        if known.as_ref().is_none_or(|known| known.read.tick < read.tick)
+            && let Some(learned) = learned(known.as_deref())
+        {
             // moka frees an evicted entry later, so the weak reference may still refer to an entry
             // that is no longer in the cache.
             in_flight.entry = Weak::new();
-            self.keep(key, &mut in_flight.entry, Arc::new(learned(known.as_deref())));
+            self.keep(key, &mut in_flight.entry, Arc::new(learned));
         }
     }
 

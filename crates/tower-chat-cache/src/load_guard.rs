@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     ConversationKey,
-    store::{Head, History},
+    store::{Head, History, HistorySummary},
 };
 
 use crate::{
@@ -28,15 +28,22 @@ pub(crate) struct LoadGuard {
 impl LoadGuard {
     pub(crate) fn record_head(self, head: &Head) {
         self.conversations.learn(&self.key, self.generation, self.read, |known| match known {
-            Some(known) => known.with_head(head, self.read),
-            None => Cached::of_head(head, self.read),
+            Some(known) => Some(known.with_head(head, self.read)),
+            None => Some(Cached::of_head(head, self.read)),
         });
     }
 
     pub(crate) fn record_history(self, history: &History) {
         self.conversations.learn(&self.key, self.generation, self.read, |known| match known {
-            Some(known) => known.with_history(history, self.read),
-            None => Cached::of_history(history, self.read),
+            Some(known) => Some(known.with_history(history, self.read)),
+            None => Some(Cached::of_history(history, self.read)),
+        });
+    }
+
+    pub(crate) fn record_summary(self, summary: HistorySummary) {
+        let summary = Arc::new(summary);
+        self.conversations.learn(&self.key, self.generation, self.read, |known| {
+            known.map(|known| known.clone().with_summary(Some(&summary)))
         });
     }
 }

@@ -7,8 +7,9 @@ use futures_util::FutureExt;
 use tower_chat_core::{
     ConversationKey,
     store::{
-        ConversationRows, Directory, Fork, Head, History, HistoryStore, Journal, Keep, Maintenance,
-        Pruned, Revision, Rewrite, StoreError, ToolCallQueries,
+        AddedSummary, ConversationRows, Directory, Fork, Head, History, HistoryStore,
+        HistorySummary, Journal, Keep, Maintenance, Pruned, Revision, Rewrite, StoreError,
+        Summaries, ToolCallQueries,
         author::{AppendError, Slot, StoreWrapper, Ticket, Write},
     },
 };
@@ -112,8 +113,12 @@ impl<S: HistoryStore> CachingStore<S> {
         now: ReadAt,
     ) -> Result<Option<History>, StoreError> {
         let Some(cached) = self.0.conversations.get(key) else { return Ok(None) };
-        let Some(history) = cached.history() else { return Ok(None) };
-        if self.is_fresh(cached.read, now) {
+        if !cached.has_messages() {
+            return Ok(None);
+        }
+        if self.is_fresh(cached.read, now)
+            && let Some(history) = cached.history()
+        {
             self.0.counters.hit();
             return Ok(Some(history));
         }
@@ -222,6 +227,59 @@ impl<S: HistoryStore> StoreWrapper for CachingStore<S> {
     fn maintenance(&self) -> Option<&dyn Maintenance> {
         self.inner().maintenance()?;
         Some(self)
+    }
+
+    fn summaries(&self) -> Option<&dyn Summaries> {
+        self.inner().summaries()?;
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl<S: HistoryStore> Summaries for CachingStore<S> {
+    async fn history_summaries(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Vec<HistorySummary>, StoreError> {
+        self.inner_store().history_summaries(key).await
+    }
+
+    /// Returns the summary with an id. The summary in force is cached. The cache returns it without
+    /// reading the inner store if the cached head names it, because a summary never changes.
+    async fn history_summary(
+        &self,
+        key: &ConversationKey,
+        id: u64,
+    ) -> Result<Option<HistorySummary>, StoreError> {
+        let cached = self.0.conversations.get(key);
+        if let Some(summary) = cached.as_ref().and_then(|cached| cached.summary(id)) {
+            return Ok(Some(summary.clone()));
+        }
+        let load_guard = self.0.conversations.read(key, self.now());
+        let summary = self.inner_store().history_summary(key, id).await?;
+        if let Some(summary) = &summary {
+            load_guard.record_summary(summary.clone());
+        }
+        Ok(summary)
+    }
+
+    async fn add_summary(
+        &self,
+        key: &ConversationKey,
+        summary: &HistorySummary,
+        rewrites: u64,
+    ) -> Result<AddedSummary, StoreError> {
+        let submission = self.0.conversations.change_summary(key);
+        let outcome = self.inner_store().add_summary(key, summary, rewrites).await;
+        submission.settled(outcome.is_ok());
+        outcome
+    }
+
+    async fn remove_summary(&self, key: &ConversationKey, id: u64) -> Result<bool, StoreError> {
+        let submission = self.0.conversations.change_summary(key);
+        let outcome = self.inner_store().remove_summary(key, id).await;
+        submission.settled(outcome.is_ok());
+        outcome
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Map, Value};
-use tower_chat_core::{MediaSource, Message, Native, Part, ToolCall};
+use tower_chat_core::{MediaSource, Message, Native, Part, ToolCall, store::HistorySummary};
 
 /// The estimated size of a cache entry without its messages, in bytes.
 pub(crate) const CONVERSATION: u64 = 512;
@@ -17,6 +17,10 @@ const PART: u64 = 96;
 
 pub(crate) fn of_messages<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> u64 {
     messages.into_iter().map(|message| of_message(message)).sum()
+}
+
+pub(crate) fn of_summary(summary: &HistorySummary) -> u64 {
+    MESSAGE + length(&summary.text) + summary.made_by.as_deref().map_or(0, length)
 }
 
 fn of_message(message: &Message) -> u64 {

@@ -41,8 +41,9 @@
 //! store contains a sealed head. The sealed head contains the life, the number of pruned messages,
 //! the service id, and the digest of the final message of the newest run that was committed by a
 //! write without messages. A description is authenticated with its conversation and its version,
-//! but not with the life. A value that was moved to another position, or that belongs to another
-//! life, does not open.
+//! but not with the life. The text of a summary is authenticated with its conversation, its range,
+//! its id, and the id of the last message that it covers. A value that was moved to another
+//! position, or that belongs to another life, does not open.
 //!
 //! Each message also contains a digest of the messages before it, and states whether it was staged.
 //! A message therefore opens only after the same messages as when it was written. Staged messages
@@ -53,7 +54,7 @@
 //! Scopes and ids of conversations; ids, roles, order and number of messages; names, ids, number,
 //! statuses and times of tool calls; ids of approval requests, and whether their tools need
 //! approval; the times, models, tokens and cost in the directory, the parents of branches, and
-//! whether there is a description; and the size of every value, which grows by a third.
+//! whether there is a description; the ranges, times, models, tokens and cost of summaries; and the size of every value, which grows by a third.
 //!
 //! # What a writer without the key can still do
 //!
@@ -63,6 +64,7 @@
 //! - delete a conversation, hide it from lists, or remove messages from its end, up to the boundary
 //!   of a write or of a staged run; delete rows of the record;
 //! - restore a whole older state of a conversation, or a life that was deleted;
+//! - remove a summary, or restore one that was removed or deleted by a rewrite;
 //! - restore an older head, with an older service id, or an older row of the record, such as the
 //!   row of a call that was still waiting for approval;
 //! - make queries of the record return a call and its row from an older state, by replacing the

@@ -3,6 +3,7 @@
 mod directory;
 mod maintenance;
 mod pruned;
+mod summaries;
 
 use std::{collections::HashMap, fmt, sync::Arc};
 
@@ -11,11 +12,12 @@ use futures_util::FutureExt;
 use tower_chat_core::{
     ConversationKey, Message, RunId,
     store::{
-        CallSelection, Conflict, ConversationPage, ConversationQuery, ConversationRows,
-        ConversationSummary, Description, Directory, Fork, Head, History, HistoryStore,
-        InvocationQuery, Invocations, Journal, Keep, Maintenance, MessagePage, OpenRun, Parent,
-        Pruned, Revision, Rewrite, RunSummary, ServiceIdChange, StoreError, ToolCallQueries,
-        ToolTotals, UnreadableInvocation, UsageQuery, UsageTotals,
+        AddedSummary, CallSelection, Conflict, ConversationPage, ConversationQuery,
+        ConversationRows, ConversationSummary, Description, Directory, Fork, Head, History,
+        HistoryStore, HistorySummary, InvocationQuery, Invocations, Journal, Keep, Maintenance,
+        MessagePage, OpenRun, Parent, Pruned, Revision, Rewrite, RunSummary, ServiceIdChange,
+        StoreError, Summaries, ToolCallQueries, ToolTotals, UnreadableInvocation, UsageQuery,
+        UsageTotals,
         author::{
             AppendError, Forking, OpenRunContent, RecordedResult, Slot, StoreWrapper, Ticket,
             ToolRecord, Write,
@@ -470,6 +472,50 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
     fn maintenance(&self) -> Option<&dyn Maintenance> {
         self.inner().maintenance()?;
         Some(self)
+    }
+
+    fn summaries(&self) -> Option<&dyn Summaries> {
+        self.inner().summaries()?;
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl<S: HistoryStore> Summaries for EncryptedStore<S> {
+    async fn history_summaries(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Vec<HistorySummary>, StoreError> {
+        let mut opened = Vec::new();
+        for sealed in self.inner_store().history_summaries(key).await? {
+            opened.push(self.opened_history_summary(key, sealed).await?);
+        }
+        Ok(opened)
+    }
+
+    async fn history_summary(
+        &self,
+        key: &ConversationKey,
+        id: u64,
+    ) -> Result<Option<HistorySummary>, StoreError> {
+        match self.inner_store().history_summary(key, id).await? {
+            Some(sealed) => self.opened_history_summary(key, sealed).await.map(Some),
+            None => Ok(None),
+        }
+    }
+
+    async fn add_summary(
+        &self,
+        key: &ConversationKey,
+        summary: &HistorySummary,
+        rewrites: u64,
+    ) -> Result<AddedSummary, StoreError> {
+        let sealed = self.sealed_history_summary(key, summary).await?;
+        self.inner_store().add_summary(key, &sealed, rewrites).await
+    }
+
+    async fn remove_summary(&self, key: &ConversationKey, id: u64) -> Result<bool, StoreError> {
+        self.inner_store().remove_summary(key, id).await
     }
 }
 

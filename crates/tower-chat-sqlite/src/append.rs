@@ -133,8 +133,17 @@ impl EncodedWrite {
         let mut after = head.clone();
         after.advance(&changes);
         let open = put_open_run(connection, number, head.open_run.as_ref(), changes)?;
-        let Head { revision, pruned, service_id, .. } = after;
-        let conversation = Conversation { number, revision, pruned, service_id, open, activity };
+        let Head { revision, pruned, service_id, summary, rewrites, .. } = after;
+        let conversation = Conversation {
+            number,
+            revision,
+            pruned,
+            service_id,
+            open,
+            summary,
+            rewrites,
+            activity,
+        };
         heads.keep(self.key(), conversation);
         Ok(revision)
     }
@@ -216,6 +225,21 @@ struct Rows<'a> {
     number: Option<i64>,
 }
 
+/// Returns the id of a message, visible or staged.
+pub(crate) fn message_id(
+    connection: &Connection,
+    number: i64,
+    sequence: u64,
+) -> rusqlite::Result<Option<MessageId>> {
+    let Some(row_key) = row_key::of_message(number, sequence) else { return Ok(None) };
+    connection
+        .prepare_cached("SELECT run, run_index FROM messages WHERE place = ?1")?
+        .query_row([row_key], |row| {
+            Ok(MessageId { run: RunId::from_bytes(row.get(0)?), index: row.get(1)? })
+        })
+        .optional()
+}
+
 impl Rows<'_> {
     fn row_key(&self, sequence: u64) -> Option<i64> {
         row_key::of_message(self.number?, sequence)
@@ -226,13 +250,10 @@ impl Lookup for Rows<'_> {
     type Error = rusqlite::Error;
 
     fn message_id(&mut self, sequence: u64) -> rusqlite::Result<Option<MessageId>> {
-        let Some(row_key) = self.row_key(sequence) else { return Ok(None) };
-        self.connection
-            .prepare_cached("SELECT run, run_index FROM messages WHERE place = ?1")?
-            .query_row([row_key], |row| {
-                Ok(MessageId { run: RunId::from_bytes(row.get(0)?), index: row.get(1)? })
-            })
-            .optional()
+        match self.number {
+            Some(number) => message_id(self.connection, number, sequence),
+            None => Ok(None),
+        }
     }
 
     fn call(&mut self, call: SequencePosition) -> rusqlite::Result<Option<CallState>> {

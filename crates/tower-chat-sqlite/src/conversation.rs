@@ -5,12 +5,12 @@ use std::sync::{Arc, LazyLock};
 use rusqlite::{Connection, OptionalExtension, Row};
 use tower_chat_core::{
     ConversationKey, RunId,
-    store::{Head, OpenRun, Revision, StoreError},
+    store::{Head, OpenRun, Revision, StoreError, SummaryInForce},
 };
 
 use crate::{
     directory::{Activity, LAST_ACTIVE, RunCount},
-    open_run,
+    history_summary, open_run,
     read::NotRead,
     row_key,
 };
@@ -27,6 +27,10 @@ pub(crate) struct Conversation {
     /// contains the new id.
     pub(crate) service_id: Option<Arc<str>>,
     pub(crate) open: Option<OpenRun>,
+    /// The summary in force.
+    pub(crate) summary: Option<SummaryInForce>,
+    /// The number of rewrites that changed messages.
+    pub(crate) rewrites: u64,
     pub(crate) activity: Activity,
 }
 
@@ -41,6 +45,8 @@ impl Conversation {
             .with_pruned(self.pruned)
             .with_service_id(self.service_id.clone())
             .with_open_run(self.open.clone())
+            .with_summary(self.summary)
+            .with_rewrites(self.rewrites)
     }
 }
 
@@ -111,6 +117,8 @@ pub(crate) fn find(
                 pruned: unsigned(row, 4)?,
                 service_id: row.get(2)?,
                 open: None,
+                summary: None,
+                rewrites: unsigned(row, 12)?,
                 activity: activity(row)?,
             };
             Ok((found, is_its_own == Some(true)))
@@ -118,10 +126,11 @@ pub(crate) fn find(
         .optional()?;
     let Some((mut found, is_its_own)) = found else { return Ok(None) };
     check_own(is_its_own, key)?;
-    // The open run is read with a second statement. SQLite would prepare one statement that joins
-    // both tables again at every use.
+    // The open run and the summary are read with further statements. SQLite would prepare one
+    // statement that joins the tables again at every use.
     checked(found.number, key)?;
     found.open = open_run::find(connection, found.number)?;
+    found.summary = history_summary::in_force(connection, found.number)?;
     found.head().check_range(key, row_key::LAST_SEQUENCE).map_err(NotRead::Damaged)?;
     Ok(Some(found))
 }
@@ -133,7 +142,7 @@ static FIND: LazyLock<String> = LazyLock::new(|| {
              WHERE place BETWEEN id << 32 AND (id << 32) + 4294967295
              ORDER BY place DESC LIMIT 1
          ), pruned, {LAST_ACTIVE}, runs, last_run, mode, runs_without_open, last_run_without_open,
-             (SELECT scope = ?1 AND conversation = ?2 FROM conversations WHERE id = c.id)
+             (SELECT scope = ?1 AND conversation = ?2 FROM conversations WHERE id = c.id), rewrites
          FROM conversations c WHERE scope = ?1 AND conversation = ?2"
     )
 });

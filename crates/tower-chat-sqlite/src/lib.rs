@@ -160,6 +160,7 @@ mod file_settings;
 mod fork;
 mod group;
 mod head_cache;
+mod history_summary;
 mod identity;
 mod invocations;
 mod maintenance;

@@ -13,7 +13,7 @@ use tower_chat_core::{
 
 use crate::{
     append::NotStored,
-    checksum, conversation,
+    checksum, conversation, history_summary,
     read::{self, NotRead},
     row_key, tool_row,
 };
@@ -110,6 +110,9 @@ pub(crate) fn rewrite(connection: &Connection, rewrite: &Rewrite) -> Result<Revi
         if let Some(row_key) = row_key::of_message(number, *sequence) {
             checksum::replace_body(connection, row_key, &format::encode(message))?;
         }
+    }
+    if let Some(first) = rewrite.first_message() {
+        history_summary::rewrite(connection, number, first)?;
     }
     let rows: Vec<_> = rewrite.tools_of(&head).map(ToolRecord::columns).collect();
     tool_row::put(connection, number, &rows)?;

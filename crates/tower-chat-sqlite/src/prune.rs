@@ -6,7 +6,7 @@ use tower_chat_core::{
     store::{Keep, Pruned, SequencePosition, StoreError, author::Pruning},
 };
 
-use crate::{append::NotStored, conversation, row_key};
+use crate::{append::NotStored, conversation, history_summary, row_key};
 
 /// Deletes the runs of a conversation that precede both the first run that `keep` retains and the
 /// first run with a call that waits for a decision or a result. The caller has begun the
@@ -35,6 +35,7 @@ pub(crate) fn prune(
     ] {
         connection.prepare_cached(sql)?.execute([first, last])?;
     }
+    history_summary::prune(connection, found.number, cut.last_sequence, found.summary)?;
     conversation::set_incarnation(connection, found.number, found.revision.pruned().incarnation)?;
     connection
         .prepare_cached("UPDATE conversations SET pruned = ?2 WHERE id = ?1")?

@@ -11,7 +11,7 @@
 
 use rusqlite::{Connection, OptionalExtension, params};
 
-use crate::row_key;
+use crate::{history_summary, row_key};
 
 /// The maximum number of bytes that one step deletes, unless a single row is larger.
 pub(crate) const STEP: u64 = 1 << 20;
@@ -33,7 +33,7 @@ pub(crate) fn is_one_step(connection: &Connection, number: i64) -> rusqlite::Res
 }
 
 /// Begins a deletion: gives the conversation a random name in the empty scope, so that it is
-/// invisible to readers, and deletes its open run and its description.
+/// invisible to readers, and deletes its open run, its summaries and its description.
 pub(crate) fn begin(connection: &Connection, number: i64) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
@@ -43,6 +43,7 @@ pub(crate) fn begin(connection: &Connection, number: i64) -> rusqlite::Result<()
         )?
         .execute([number])?;
     connection.prepare_cached("DELETE FROM open_runs WHERE number = ?1")?.execute([number])?;
+    history_summary::delete(connection, row_key::range(number))?;
     Ok(())
 }
 

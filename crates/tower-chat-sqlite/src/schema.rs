@@ -158,8 +158,9 @@ const CHECKSUMS: &str = "
 
 /// The table `store_marks` has one row with the properties of the whole file: whether the file
 /// contains sealed data ([`crate::seal_mark`]). The new columns contain the parent of a
-/// conversation that is a branch. The partial index contains only branches, which few conversations
-/// are.
+/// conversation that is a branch, and the number of rewrites of its messages. The partial index
+/// contains only branches, which few conversations are. The table `history_summaries` contains the
+/// summaries of conversations ([`crate::history_summary`]).
 const MARKS: &str = "
     ALTER TABLE conversations ADD COLUMN parent_scope TEXT;
     ALTER TABLE conversations ADD COLUMN parent_conversation TEXT;
@@ -171,6 +172,17 @@ const MARKS: &str = "
         holds_sealed INTEGER NOT NULL
     ) STRICT;
     INSERT INTO store_marks VALUES (1, 0);
+    ALTER TABLE conversations ADD COLUMN rewrites INTEGER NOT NULL DEFAULT 0;
+    CREATE TABLE history_summaries (
+        place INTEGER PRIMARY KEY, -- of the last message that the summary covers
+        id INTEGER NOT NULL,
+        body TEXT NOT NULL, -- JSON
+        checksum INTEGER NOT NULL
+    ) STRICT;
+    CREATE TRIGGER conversation_with_summaries_deleted AFTER DELETE ON conversations BEGIN
+        DELETE FROM history_summaries
+        WHERE place BETWEEN old.id << 32 AND (old.id << 32) + 4294967295;
+    END;
 ";
 
 /// The version of the schema that this release writes.

@@ -11,10 +11,11 @@ use tokio::runtime::Handle;
 use tower_chat_core::{
     BoxError, Classified, ConversationKey, RunId,
     store::{
-        CallSelection, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
-        Description, Directory, Fork, Head, History, HistoryStore, InvocationQuery, Invocations,
-        Journal, Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
-        StoreHandle, ToolCallQueries, ToolTotals, UsageQuery, UsageTotals,
+        AddedSummary, CallSelection, ConversationPage, ConversationQuery, ConversationRows,
+        ConversationSummary, Description, Directory, Fork, Head, History, HistoryStore,
+        HistorySummary, InvocationQuery, Invocations, Journal, Keep, Maintenance, MessagePage,
+        Pruned, Revision, Rewrite, RunSummary, StoreError, StoreHandle, Summaries, ToolCallQueries,
+        ToolTotals, UsageQuery, UsageTotals,
         author::{AppendError, OpenRunContent, Slot, Ticket, Write},
     },
 };
@@ -23,7 +24,7 @@ use self::writing::Writing;
 use crate::{
     OpenError, SqliteOptions, directory,
     file::StoreFile,
-    invocations, open_run,
+    history_summary, invocations, open_run,
     read::{self, NotRead},
     readers::Readers,
     submission::Submission,
@@ -265,6 +266,51 @@ impl HistoryStore for SqliteStore {
 
     fn maintenance(&self) -> Option<&dyn Maintenance> {
         Some(self)
+    }
+
+    fn summaries(&self) -> Option<&dyn Summaries> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Summaries for SqliteStore {
+    async fn history_summaries(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Vec<HistorySummary>, StoreError> {
+        self.settle(Some(key)).await?;
+        let key = key.clone();
+        let summaries = move |connection: &_| history_summary::list(connection, &key);
+        self.0.readers.read("read the summaries of a conversation", summaries).await
+    }
+
+    async fn history_summary(
+        &self,
+        key: &ConversationKey,
+        id: u64,
+    ) -> Result<Option<HistorySummary>, StoreError> {
+        self.settle(Some(key)).await?;
+        let key = key.clone();
+        let summary = move |connection: &_| history_summary::find(connection, &key, id);
+        self.0.readers.read_few("read a summary of a conversation", summary).await
+    }
+
+    async fn add_summary(
+        &self,
+        key: &ConversationKey,
+        summary: &HistorySummary,
+        rewrites: u64,
+    ) -> Result<AddedSummary, StoreError> {
+        let (submission, outcome) = Submission::add_summary(key.clone(), summary.clone(), rewrites);
+        self.writing()?.queue.submit(submission);
+        outcome.await.unwrap_or(Err(StoreError::Closed))
+    }
+
+    async fn remove_summary(&self, key: &ConversationKey, id: u64) -> Result<bool, StoreError> {
+        let (submission, outcome) = Submission::remove_summary(key.clone(), id);
+        self.writing()?.queue.submit(submission);
+        outcome.await.unwrap_or(Err(StoreError::Closed))
     }
 }
 

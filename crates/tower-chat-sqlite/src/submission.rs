@@ -10,13 +10,13 @@ use rusqlite::Connection;
 use tower_chat_core::{
     ConversationKey,
     store::{
-        Fork, Pruned, Revision, StoreError,
+        AddedSummary, Fork, Pruned, Revision, StoreError,
         author::{AppendError, Slot, Ticket, TicketSender, Write},
     },
     telemetry::Queued as Queuing,
 };
 
-use self::changes::{Delete, Describe, ForkAt, Prune, RewriteRows};
+use self::changes::{AddSummary, Delete, Describe, ForkAt, Prune, RemoveSummary, RewriteRows};
 use crate::{
     append::{self as statements, EncodedWrite, NotStored},
     byte_budget::{BudgetGuard, ByteBudget},
@@ -24,7 +24,7 @@ use crate::{
     failure::Failure,
     fork,
     head_cache::HeadCache,
-    maintenance, prune, seal_mark,
+    history_summary, maintenance, prune, seal_mark,
     telemetry::TELEMETRY,
 };
 
@@ -74,6 +74,8 @@ pub(crate) enum Queued {
     Prune(Prune),
     Describe(Describe),
     Rewrite(RewriteRows),
+    AddSummary(AddSummary),
+    RemoveSummary(RemoveSummary),
 }
 
 #[derive(Debug)]
@@ -168,6 +170,8 @@ impl Submission {
             Queued::Prune(prune) => prune.outcome = Err(StoreError::Closed),
             Queued::Describe(describe) => describe.outcome = Err(StoreError::Closed),
             Queued::Rewrite(rewrite) => rewrite.outcome = Err(StoreError::Closed),
+            Queued::AddSummary(add) => add.outcome = Err(StoreError::Closed),
+            Queued::RemoveSummary(remove) => remove.outcome = Err(StoreError::Closed),
         }
     }
 
@@ -186,6 +190,8 @@ impl Submission {
             Queued::Prune(prune) => drop(prune.reply.send(prune.outcome)),
             Queued::Describe(describe) => drop(describe.reply.send(describe.outcome)),
             Queued::Rewrite(rewrite) => drop(rewrite.reply.send(rewrite.outcome)),
+            Queued::AddSummary(add) => drop(add.reply.send(add.outcome)),
+            Queued::RemoveSummary(remove) => drop(remove.reply.send(remove.outcome)),
         }
     }
 }
@@ -225,6 +231,8 @@ impl Queued {
             Self::Prune(prune) => [prune.key.clone()].into_iter().collect(),
             Self::Describe(describe) => [describe.key.clone()].into_iter().collect(),
             Self::Rewrite(rewrite) => [rewrite.rewrite.key.clone()].into_iter().collect(),
+            Self::AddSummary(add) => [add.key.clone()].into_iter().collect(),
+            Self::RemoveSummary(remove) => [remove.key.clone()].into_iter().collect(),
         }
     }
 }
@@ -241,6 +249,8 @@ impl Work for Queued {
             Self::Prune(prune) if prune.reply.is_closed() => Ok(Next::Done),
             Self::Describe(describe) if describe.reply.is_closed() => Ok(Next::Done),
             Self::Rewrite(rewrite) if rewrite.reply.is_closed() => Ok(Next::Done),
+            Self::AddSummary(add) if add.reply.is_closed() => Ok(Next::Done),
+            Self::RemoveSummary(remove) if remove.reply.is_closed() => Ok(Next::Done),
             Self::Delete(delete) => {
                 heads.forget();
                 delete.outcome = refused(statements::delete(connection, &delete.key))?;
@@ -278,6 +288,16 @@ impl Work for Queued {
                 )?;
                 Ok(Next::Done)
             }
+            // These changes update the cached head of their conversation.
+            Self::AddSummary(AddSummary { key, summary, rewrites, outcome, .. }) => {
+                let added = history_summary::add(connection, heads, key, summary, *rewrites);
+                *outcome = refused(added)?;
+                Ok(Next::Done)
+            }
+            Self::RemoveSummary(RemoveSummary { key, id, outcome, .. }) => {
+                *outcome = refused(history_summary::remove(connection, heads, key, *id))?;
+                Ok(Next::Done)
+            }
         }
     }
 
@@ -289,6 +309,8 @@ impl Work for Queued {
             Self::Prune(prune) => prune.outcome = Ok(Pruned::default()),
             Self::Describe(describe) => describe.outcome = Ok(0),
             Self::Rewrite(rewrite) => rewrite.outcome = Ok(Revision::ABSENT),
+            Self::AddSummary(add) => add.outcome = Ok(AddedSummary::NoSuchMessage),
+            Self::RemoveSummary(remove) => remove.outcome = Ok(false),
         }
     }
 
@@ -308,6 +330,10 @@ impl Work for Queued {
             Self::Rewrite(rewrite) => {
                 rewrite.outcome = Err(failure.store_error("rewrite a conversation"));
             }
+            Self::AddSummary(add) => add.outcome = Err(failure.store_error("add a summary")),
+            Self::RemoveSummary(remove) => {
+                remove.outcome = Err(failure.store_error("remove a summary"));
+            }
         }
     }
 
@@ -318,7 +344,9 @@ impl Work for Queued {
             | Self::Fork(_)
             | Self::Prune(_)
             | Self::Describe(_)
-            | Self::Rewrite(_) => 0,
+            | Self::Rewrite(_)
+            | Self::AddSummary(_)
+            | Self::RemoveSummary(_) => 0,
         }
     }
 
@@ -329,7 +357,9 @@ impl Work for Queued {
             | Self::Fork(_)
             | Self::Prune(_)
             | Self::Describe(_)
-            | Self::Rewrite(_) => true,
+            | Self::Rewrite(_)
+            | Self::AddSummary(_)
+            | Self::RemoveSummary(_) => true,
         }
     }
 
@@ -340,7 +370,9 @@ impl Work for Queued {
             | Self::Fork(_)
             | Self::Prune(_)
             | Self::Describe(_)
-            | Self::Rewrite(_) => false,
+            | Self::Rewrite(_)
+            | Self::AddSummary(_)
+            | Self::RemoveSummary(_) => false,
         }
     }
 }

@@ -22,6 +22,7 @@ fn a_cache_offers_the_capabilities_of_the_store_inside() {
     let store = CachingStore::new(Bare(MemoryStore::new()));
     assert!(store.journal().is_none() && store.directory().is_none());
     assert!(store.tool_calls().is_none() && store.maintenance().is_none());
+    assert!(store.summaries().is_none());
 
     let store = CachingStore::new(MemoryStore::new());
     assert!(store.journal().is_some() && store.directory().is_some());
@@ -29,5 +30,7 @@ fn a_cache_offers_the_capabilities_of_the_store_inside() {
     // If the cache returned the `Maintenance` capability of the inner store, a copy, a prune or a
     // rewrite would not update the entry in the cache.
     let own = store.maintenance().map(std::ptr::from_ref).map(<*const _>::cast::<()>);
+    assert_eq!(own, Some(std::ptr::from_ref(&store).cast()));
+    let own = store.summaries().map(std::ptr::from_ref).map(<*const _>::cast::<()>);
     assert_eq!(own, Some(std::ptr::from_ref(&store).cast()));
 }

@@ -5,7 +5,8 @@ use std::sync::Arc;
 use tower_chat_core::{
     ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolStatus,
     store::{
-        Head, HistoryStore, Maintenance, SequencePosition, ServiceIdChange,
+        Head, HistoryStore, HistorySummary, Maintenance, SequencePosition, ServiceIdChange,
+        Summaries,
         author::{Close, Ticket, ToolRecord, Write},
     },
 };
@@ -104,12 +105,17 @@ async fn compare(store: &Cache, key: &ConversationKey, seed: u64) {
     let head = loaded.head.with_pending_approvals(expected.pending_approvals.clone());
     assert_eq!(head, expected, "seed {seed}");
     assert_eq!(store.head(key).await.unwrap(), expected, "seed {seed}");
+    if let Some(summary) = expected.summary {
+        let found = store.history_summary(key, summary.id).await.unwrap();
+        assert_eq!(found, stored.history_summary(key, summary.id).await.unwrap(), "seed {seed}");
+        assert!(found.is_some(), "seed {seed}");
+    }
 }
 
 async fn step(store: &Cache, dice: &mut Dice, tickets: &mut Vec<Ticket>) {
     let [key, other] = keys();
     let (key, other) = if dice.roll(4) == 0 { (other, key) } else { (key, other) };
-    match dice.roll(20) {
+    match dice.roll(24) {
         0 => drop(store.delete(&key).await.unwrap()),
         1 => drop(store.fork_at(&key, None, &other).await),
         2 => tickets.clear(),
@@ -122,6 +128,22 @@ async fn step(store: &Cache, dice: &mut Dice, tickets: &mut Vec<Ticket>) {
         5 => drop(store.head(&key).await.unwrap()),
         6 => store.inner().fail_next_append(broken()),
         7 => store.inner().fail_next_append_after_storing(broken()),
+        8..11 => {
+            let stored = store.inner().inner();
+            let history = stored.load(&key).await.unwrap();
+            let covers_to = dice.roll(6);
+            let Some(id) = history.message(covers_to).and_then(|message| message.id) else {
+                return;
+            };
+            let summary = HistorySummary::new(covers_to, id, "short");
+            store.add_summary(&key, &summary, history.head.rewrites).await.unwrap();
+        }
+        11 => {
+            let in_force = store.inner().inner().head(&key).await.unwrap().summary;
+            if let Some(summary) = in_force {
+                assert!(store.remove_summary(&key, summary.id).await.unwrap());
+            }
+        }
         _ => {
             let holds = dice.roll(4) == 0;
             let mut head = store.inner().inner().head(&key).await.unwrap();

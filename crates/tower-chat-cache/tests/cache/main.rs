@@ -10,4 +10,5 @@ mod revalidation;
 mod runs;
 mod single_flight;
 mod store_contract;
+mod summaries;
 mod what_is_kept;

@@ -47,6 +47,13 @@ macro_rules! promises_of_an_entry {
             the_directory_sees_what_was_submitted_before
             readings_dropped_at_any_await_change_nothing
             a_prune_dropped_at_any_await_is_done_or_not
+            an_added_summary_is_in_force
+            the_summary_in_force_is_removed
+            a_rewrite_deletes_the_summaries_of_its_messages
+            staged_messages_are_not_covered
+            writes_and_summaries_do_not_disturb_each_other
+            an_addition_dropped_at_any_await_is_done_or_not
+            generated_summaries_are_decided_as_in_memory
         );
     };
 }
@@ -56,8 +63,7 @@ mod revalidated_always {
 
     tower_chat_testkit::store_contract!(
         CachingStore::new(MemoryStore::new());
-        one_runtime: "a cache starts no task";
-        summaries: "the store has no summaries yet"
+        one_runtime: "a cache starts no task"
     );
 }
 
@@ -67,8 +73,7 @@ mod revalidated_never {
     tower_chat_testkit::store_contract!(
         CachingStore::with_options(MemoryStore::new(), never());
         one_runtime: "a cache starts no task";
-        heavy: "revalidated_always shows it";
-        summaries: "the store has no summaries yet"
+        heavy: "revalidated_always shows it"
     );
 }
 

@@ -28,6 +28,7 @@ fn an_encrypted_store_offers_no_capability_that_the_store_inside_lacks() {
     let store = EncryptedStore::new(Bare(MemoryStore::new()), keys());
     assert!(store.journal().is_none() && store.directory().is_none());
     assert!(store.tool_calls().is_none() && store.maintenance().is_none());
+    assert!(store.summaries().is_none());
 }
 
 #[test]
@@ -40,4 +41,5 @@ fn an_encrypted_store_implements_every_capability_itself() {
     assert_eq!(store.directory().map(address), own);
     assert_eq!(store.tool_calls().map(address), own);
     assert_eq!(store.maintenance().map(address), own);
+    assert_eq!(store.summaries().map(address), own);
 }

@@ -13,5 +13,6 @@ mod mixed_states;
 mod plaintext;
 mod positions;
 mod store_contract;
+mod summaries;
 mod tampering;
 mod update_log;

@@ -25,6 +25,5 @@ tower_chat_testkit::store_contract!(
             }
         }
     };
-    one_runtime: "the wrapper starts no task";
-    summaries: "the store has no summaries yet"
+    one_runtime: "the wrapper starts no task"
 );

@@ -4,7 +4,10 @@
 use tokio::sync::oneshot;
 use tower_chat_core::{
     ConversationKey,
-    store::{Description, Fork, Keep, Pruned, Revision, Rewrite, StoreError, author::Slot},
+    store::{
+        AddedSummary, Description, Fork, HistorySummary, Keep, Pruned, Revision, Rewrite,
+        StoreError, author::Slot,
+    },
 };
 
 use super::{Queued, Submission};
@@ -47,6 +50,23 @@ pub(crate) struct RewriteRows {
     pub(super) rewrite: Box<Rewrite>,
     pub(super) outcome: Result<Revision, StoreError>,
     pub(super) reply: oneshot::Sender<Result<Revision, StoreError>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct AddSummary {
+    pub(super) key: ConversationKey,
+    pub(super) summary: Box<HistorySummary>,
+    pub(super) rewrites: u64,
+    pub(super) outcome: Result<AddedSummary, StoreError>,
+    pub(super) reply: oneshot::Sender<Result<AddedSummary, StoreError>>,
+}
+
+#[derive(Debug)]
+pub(crate) struct RemoveSummary {
+    pub(super) key: ConversationKey,
+    pub(super) id: u64,
+    pub(super) outcome: Result<bool, StoreError>,
+    pub(super) reply: oneshot::Sender<Result<bool, StoreError>>,
 }
 
 impl Submission {
@@ -99,5 +119,29 @@ impl Submission {
         let rewrite =
             RewriteRows { rewrite: Box::new(rewrite), outcome: Ok(Revision::ABSENT), reply };
         (Self::without_writes(slot, Queued::Rewrite(rewrite)), outcome)
+    }
+
+    /// Creates the addition of a summary. It needs no slot of the queue, because runs that wait for
+    /// this addition may have all slots.
+    pub(crate) fn add_summary(
+        key: ConversationKey,
+        summary: HistorySummary,
+        rewrites: u64,
+    ) -> (Self, oneshot::Receiver<Result<AddedSummary, StoreError>>) {
+        let (reply, outcome) = oneshot::channel();
+        let summary = Box::new(summary);
+        let add =
+            AddSummary { key, summary, rewrites, outcome: Ok(AddedSummary::NoSuchMessage), reply };
+        (Self::without_writes(Slot::unbounded(), Queued::AddSummary(add)), outcome)
+    }
+
+    /// Creates the removal of a summary, which needs no slot of the queue either.
+    pub(crate) fn remove_summary(
+        key: ConversationKey,
+        id: u64,
+    ) -> (Self, oneshot::Receiver<Result<bool, StoreError>>) {
+        let (reply, outcome) = oneshot::channel();
+        let remove = RemoveSummary { key, id, outcome: Ok(false), reply };
+        (Self::without_writes(Slot::unbounded(), Queued::RemoveSummary(remove)), outcome)
     }
 }

@@ -47,6 +47,9 @@ fn make_older(path: &Path) {
     let connection = Connection::open(path).unwrap();
     let to_version_6 = "
         DROP TABLE store_marks;
+        DROP TRIGGER conversation_with_summaries_deleted;
+        DROP TABLE history_summaries;
+        ALTER TABLE conversations DROP COLUMN rewrites;
         DROP INDEX branches;
         ALTER TABLE conversations DROP COLUMN parent_position;
         ALTER TABLE conversations DROP COLUMN parent_conversation;

@@ -15,6 +15,5 @@ tower_chat_testkit::store_contract!(
                 files.flat_map(|file| std::fs::read(file.unwrap().path()).unwrap()).collect()
             }
         }
-    };
-    summaries: "the store has no summaries yet"
+    }
 );
