@@ -6,7 +6,7 @@ use tokio_postgres::Row;
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{
-        Head, Lease, LeaseEnd, OpenRun, Revision, ServiceIdChange, StoreError,
+        Head, Lease, LeaseEnd, OpenRun, Revision, ServiceIdChange, StoreError, SummaryInForce,
         author::{LAST_SEQUENCE, milliseconds},
     },
 };
@@ -15,8 +15,8 @@ use tower_chat_core::{
 /// If there are no rows, returns the head of a conversation that does not exist.
 pub(crate) fn head(key: &ConversationKey, rows: &[Row]) -> Result<Head, StoreError> {
     let Some(row) = rows.first() else { return Ok(Head::new(Revision::ABSENT)) };
-    let head =
-        read_head(row).map_err(|reason| corrupt(&format!("conversation {key}: {reason}")))?;
+    let head = read_head(row).and_then(|head| with_summary(row, head));
+    let head = head.map_err(|reason| corrupt(&format!("conversation {key}: {reason}")))?;
     head.check_range(key, LAST_SEQUENCE)?;
     Ok(head)
 }
@@ -32,6 +32,16 @@ pub(crate) fn read_head(row: &Row) -> Result<Head, String> {
     let open = if is_open { Some(open_run(row, 4)?) } else { None };
     let head = Head::new(revision).with_pruned(pruned);
     Ok(head.with_service_id(text(row, 2)?).with_open_run(open))
+}
+
+/// Adds the number of rewrites and the summary in force to a head. The columns follow those of the
+/// head.
+fn with_summary(row: &Row, head: Head) -> Result<Head, String> {
+    let summary = match column::<Option<i64>>(row, 15)? {
+        Some(id) => Some(SummaryInForce::new(id.cast_unsigned(), unsigned(row, 16)?)),
+        None => None,
+    };
+    Ok(head.with_rewrites(unsigned(row, 14)?).with_summary(summary))
 }
 
 /// Reads an open run from a row. `first` is the index of the first column of the open run.

@@ -268,6 +268,8 @@ BEGIN
     WHERE o.scope = p_scope AND o.conversation = p_conversation;
     DELETE FROM {schema}.run_usage AS u
     WHERE u.scope = p_scope AND u.conversation = p_conversation;
+    DELETE FROM {schema}.history_summaries AS s
+    WHERE s.scope = p_scope AND s.conversation = p_conversation;
     RETURN true;
 END
 $delete$;
@@ -293,4 +295,70 @@ BEGIN
     RETURN v_found;
 END
 $describe$;
+";
+
+/// Adds a summary, and returns the outcome. If a summary with this id is stored, changes nothing.
+///
+/// The lock on the conversation's row serializes the changes of one conversation.
+pub(crate) const ADD_SUMMARY: &str = "
+CREATE OR REPLACE FUNCTION {schema}.add_summary(
+    p_scope bytea, p_conversation bytea, p_covers_to bigint, p_id bigint, p_run bytea,
+    p_index bigint, p_body text, p_rewrites bigint
+) RETURNS text LANGUAGE plpgsql AS $add_summary$
+DECLARE
+    v_found {schema}.conversations%ROWTYPE;
+BEGIN
+    {name_scope}
+    SELECT c.* INTO v_found FROM {schema}.conversations AS c
+    WHERE c.scope = p_scope AND c.conversation = p_conversation FOR UPDATE;
+    IF EXISTS (
+        SELECT 1 FROM {schema}.history_summaries AS s
+        WHERE s.scope = p_scope AND s.conversation = p_conversation AND s.id = p_id
+    ) THEN
+        RETURN 'stored';
+    END IF;
+    IF NOT EXISTS (
+        SELECT 1 FROM {schema}.messages AS m
+        WHERE m.scope = p_scope AND m.conversation = p_conversation
+            AND m.sequence = p_covers_to AND m.run = p_run AND m.run_index = p_index
+            AND m.sequence > v_found.pruned
+            AND m.sequence <= coalesce(v_found.visible, v_found.last_sequence)
+    ) THEN
+        RETURN 'no such message';
+    END IF;
+    IF v_found.rewrites <> p_rewrites THEN
+        RETURN 'rewritten';
+    END IF;
+    IF EXISTS (
+        SELECT 1 FROM {schema}.history_summaries AS s
+        WHERE s.scope = p_scope AND s.conversation = p_conversation
+            AND s.covers_to >= p_covers_to
+    ) THEN
+        RETURN 'superseded';
+    END IF;
+    INSERT INTO {schema}.history_summaries (scope, conversation, covers_to, id, body)
+    VALUES (p_scope, p_conversation, p_covers_to, p_id, p_body);
+    RETURN 'stored';
+END
+$add_summary$;
+";
+
+/// Removes the summary in force if it has an id, and returns whether it was removed.
+pub(crate) const REMOVE_SUMMARY: &str = "
+CREATE OR REPLACE FUNCTION {schema}.remove_summary(
+    p_scope bytea, p_conversation bytea, p_id bigint
+) RETURNS boolean LANGUAGE plpgsql AS $remove_summary$
+BEGIN
+    {name_scope}
+    PERFORM 1 FROM {schema}.conversations AS c
+    WHERE c.scope = p_scope AND c.conversation = p_conversation FOR UPDATE;
+    DELETE FROM {schema}.history_summaries AS s
+    WHERE s.scope = p_scope AND s.conversation = p_conversation AND s.id = p_id
+        AND s.covers_to = (
+            SELECT max(f.covers_to) FROM {schema}.history_summaries AS f
+            WHERE f.scope = p_scope AND f.conversation = p_conversation
+        );
+    RETURN FOUND;
+END
+$remove_summary$;
 ";

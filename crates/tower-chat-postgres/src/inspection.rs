@@ -6,7 +6,7 @@ use std::{fs, path::Path};
 
 use crate::{
     functions,
-    schema::{Layout, RUN_USAGE, TABLES},
+    schema::{HISTORY_SUMMARIES, Layout, RUN_USAGE, TABLES},
     statements::{Scope, Statements},
 };
 
@@ -24,7 +24,7 @@ fn words(sql: &str) -> String {
 fn faults(sql: &str, scope: Scope) -> Vec<String> {
     let sql = words(sql);
     let mut faults = Vec::new();
-    for (table, _) in TABLES.iter().chain([&RUN_USAGE]) {
+    for (table, _) in TABLES.iter().chain([&RUN_USAGE, &HISTORY_SUMMARIES]) {
         for (at, found) in sql.match_indices(&format!("\"s\".{table} ")) {
             let before = &sql[..at];
             let after = &sql[at + found.len()..];
@@ -73,7 +73,13 @@ fn every_statement_is_limited_to_one_conversation() {
     let scopes = ["scopes", "scopes_long"];
     let questions = ["invocations", "tool_totals", "invocations", "tool_totals"];
     assert_eq!(of_scopes, [exceptions.as_slice(), &directory, &scopes, &questions].concat());
-    for function in [&functions::append(), functions::DELETE, functions::DESCRIBE] {
+    for function in [
+        &functions::append(),
+        functions::DELETE,
+        functions::DESCRIBE,
+        functions::ADD_SUMMARY,
+        functions::REMOVE_SUMMARY,
+    ] {
         let sql = layout().with_schema(function);
         for statement in sql.split(';') {
             let found = faults(statement, Scope::Conversation);
@@ -103,7 +109,7 @@ fn the_inspection_notices_what_reaches_further() {
 #[test]
 fn the_key_leads_every_primary_key_and_index_and_the_database_numbers_nothing() {
     let sql = words(&crate::schema::all(&layout()));
-    let tables = TABLES.len() + 1;
+    let tables = TABLES.len() + 2;
     assert_eq!(sql.matches("PRIMARY KEY (scope, conversation").count(), tables);
     assert_eq!(sql.matches("PRIMARY KEY").count(), tables);
     for index in sql.split("CREATE INDEX").skip(1) {
@@ -134,8 +140,8 @@ fn statements_stand_nowhere_else() {
         "statements.rs",
         "update_log.rs",
     ];
-    let tables: Vec<_> =
-        TABLES.iter().chain([&RUN_USAGE]).map(|(table, _)| format!("}}.{table}")).collect();
+    let tables = TABLES.iter().chain([&RUN_USAGE, &HISTORY_SUMMARIES]);
+    let tables: Vec<_> = tables.map(|(table, _)| format!("}}.{table}")).collect();
     for entry in fs::read_dir(folder).unwrap() {
         let path = entry.unwrap().path();
         let name = path.file_name().unwrap().to_string_lossy().into_owned();

@@ -122,6 +122,7 @@ mod directory_usage;
 mod failure;
 mod fork;
 mod functions;
+mod history_summary;
 mod invocations;
 mod list;
 mod maintenance;

@@ -142,6 +142,11 @@ impl Work<'_> {
                 return Ok(Err(rewrite.missing(*sequence)));
             }
         }
+        if let Some(first) = rewrite.first_message() {
+            let summaries = &statements.maintenance;
+            execute(&summaries.rewrite_summaries, &[scope, id, &number(first)]).await?;
+            execute(&summaries.count_rewrite, &[scope, id]).await?;
+        }
         let rows: Vec<ToolRecord> = rewrite.tools_of(&head).cloned().collect();
         let replaced = rows.iter().map(|row| row.call);
         for call in replaced.chain(rewrite.removed_tools.iter().copied()) {

@@ -14,6 +14,8 @@ pub(crate) struct MaintenanceStatements {
     pub(crate) scopes_long: String,
     pub(crate) rewrite_message: String,
     pub(crate) remove_tool: String,
+    pub(crate) rewrite_summaries: String,
+    pub(crate) count_rewrite: String,
     pub(crate) set_incarnation: String,
     pub(crate) recount_runs: String,
     /// Replaces negative counts of usage with 0.
@@ -43,6 +45,16 @@ impl MaintenanceStatements {
                 "DELETE FROM {schema}.tool_invocations AS t
                  WHERE t.scope = $1 AND t.conversation = $2 AND t.sequence = $3
                      AND t.call_index = $4"
+                    .to_owned(),
+            ),
+            rewrite_summaries: named(
+                "DELETE FROM {schema}.history_summaries AS s
+                 WHERE s.scope = $1 AND s.conversation = $2 AND s.covers_to >= $3"
+                    .to_owned(),
+            ),
+            count_rewrite: named(
+                "UPDATE {schema}.conversations AS c SET rewrites = c.rewrites + 1
+                 WHERE c.scope = $1 AND c.conversation = $2"
                     .to_owned(),
             ),
             set_incarnation: named(
@@ -85,6 +97,8 @@ impl MaintenanceStatements {
         vec![
             ("rewrite_message", Scope::Conversation, self.rewrite_message.clone()),
             ("remove_tool", Scope::Conversation, self.remove_tool.clone()),
+            ("rewrite_summaries", Scope::Conversation, self.rewrite_summaries.clone()),
+            ("count_rewrite", Scope::Conversation, self.count_rewrite.clone()),
             ("set_incarnation", Scope::Conversation, self.set_incarnation.clone()),
             ("recount_runs", Scope::Conversation, self.recount_runs.clone()),
             ("recount_usage", Scope::Conversation, self.recount_usage.clone()),

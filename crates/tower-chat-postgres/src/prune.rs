@@ -91,7 +91,9 @@ impl Work<'_> {
         let last = number(cut.last_sequence);
         let incarnation = revision.pruned().incarnation.cast_signed();
         let [scope, conversation] = key;
-        for sql in [&statements.prune_messages, &statements.prune_tools] {
+        for sql in
+            [&statements.prune_messages, &statements.prune_tools, &statements.prune_summaries]
+        {
             execute(sql, &[scope, conversation, &last]).await?;
         }
         let values: Values<'_> = &[scope, conversation, &last, &incarnation];

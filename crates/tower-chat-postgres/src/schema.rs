@@ -137,6 +137,17 @@ pub(crate) const RUN_USAGE: (&str, &str) = (
     PRIMARY KEY (scope, conversation, run, model)",
 );
 
+/// The table of the summaries of conversations, since version 7.
+pub(crate) const HISTORY_SUMMARIES: (&str, &str) = (
+    "history_summaries",
+    "scope bytea NOT NULL,
+    conversation bytea NOT NULL,
+    covers_to bigint NOT NULL, -- the sequence of the last message that the summary covers
+    id bigint NOT NULL,
+    body text NOT NULL, -- JSON
+    PRIMARY KEY (scope, conversation, covers_to)",
+);
+
 /// A partial index of the calls that wait for approval. With this index, the cost of finding these
 /// calls does not depend on the length of the record.
 const PENDING_APPROVALS: &str = "
@@ -182,9 +193,7 @@ fn directory(layout: &Layout) -> String {
     sql.push_str(&table_sql(layout, table, columns));
     sql.push_str(&directory_migration::fill(layout));
     if layout.row_level_security {
-        for table in [table.to_owned()].into_iter().chain(layout.partitions_of(table)) {
-            sql.push_str(&policy(&format!("{{schema}}.{table}")));
-        }
+        sql.push_str(&policies(layout, table));
         sql.push_str(&directory_migration::policies());
     }
     let name_scope = if layout.row_level_security { functions::NAME_SCOPE } else { "" };
@@ -209,7 +218,8 @@ fn activity_index(layout: &Layout) -> String {
 }
 
 /// Adds a table with one row, which records whether the store contains sealed data. The migration
-/// searches the existing data for sealed data.
+/// searches the existing data for sealed data. Also adds the parents of branches, and the summaries
+/// of conversations.
 ///
 /// The migration disables the policies temporarily, because policies also apply to the owner of the
 /// tables.
@@ -228,7 +238,9 @@ fn marks(layout: &Layout) -> String {
     let sql = "ALTER TABLE {schema}.conversations
             ADD COLUMN parent_scope bytea, -- of the original, if the conversation is a branch
             ADD COLUMN parent_conversation bytea,
-            ADD COLUMN parent_position bigint;
+            ADD COLUMN parent_position bigint,
+            -- The number of rewrites that changed messages.
+            ADD COLUMN rewrites bigint NOT NULL DEFAULT 0;
         CREATE TABLE {schema}.store_marks (holds_sealed boolean NOT NULL);
         INSERT INTO {schema}.store_marks SELECT EXISTS (
             SELECT 1 FROM {schema}.conversations AS c
@@ -238,8 +250,17 @@ fn marks(layout: &Layout) -> String {
             WHERE m.body LIKE '%{\"wire\":\"tower-chat-encrypted\",%'
         );\n";
     let name_scope = if layout.row_level_security { functions::NAME_SCOPE } else { "" };
-    let append = functions::append().replace("{name_scope}", name_scope);
-    layout.with_schema(&[force("NO FORCE").as_str(), sql, &force("FORCE"), &append].concat())
+    let (table, columns) = HISTORY_SUMMARIES;
+    let mut summaries = table_sql(layout, table, columns);
+    if layout.row_level_security {
+        summaries.push_str(&policies(layout, table));
+    }
+    let append = functions::append();
+    let functions =
+        [&append, functions::DELETE, functions::ADD_SUMMARY, functions::REMOVE_SUMMARY].concat();
+    let functions = functions.replace("{name_scope}", name_scope);
+    let marks = [force("NO FORCE").as_str(), sql, &force("FORCE")].concat();
+    layout.with_schema(&[marks, summaries, functions].concat())
 }
 
 /// Adds policies to the partitions, because the policy of a table does not apply to a query that
@@ -295,6 +316,12 @@ fn table_sql(layout: &Layout, table: &str, columns: &str) -> String {
         ));
     }
     sql
+}
+
+/// Returns the statements that add a policy to a table and to each of its partitions.
+fn policies(layout: &Layout, table: &str) -> String {
+    let tables = [table.to_owned()].into_iter().chain(layout.partitions_of(table));
+    tables.map(|table| policy(&format!("{{schema}}.{table}"))).collect()
 }
 
 /// Returns the statements that add a policy to a table. The policy also applies to the owner of the

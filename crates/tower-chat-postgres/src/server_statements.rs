@@ -32,7 +32,8 @@ pub(crate) const RIGHTS: &str = "
             SELECT bool_and(has_table_privilege(t.oid, p.privilege))
             FROM pg_class AS t, (VALUES ('SELECT'), ('INSERT'), ('UPDATE'), ('DELETE')) AS p (privilege)
             WHERE t.relnamespace = to_regnamespace($2) AND t.relkind IN ('r', 'p')
-                AND t.relname IN ('conversations', 'messages', 'tool_invocations', 'open_runs', 'run_usage')
+                AND t.relname IN ('conversations', 'messages', 'tool_invocations', 'open_runs', 'run_usage',
+                    'history_summaries')
         )
         WHEN to_regnamespace($2) IS NOT NULL THEN
             has_schema_privilege(to_regnamespace($2)::oid, 'CREATE')

@@ -34,8 +34,14 @@ pub(crate) struct Statements {
     /// The statements for plain appends.
     pub(crate) plain_appends: PlainAppends,
     pub(crate) delete: String,
-    /// Reads the row of a conversation, with its open run.
+    /// Reads the row of a conversation, with its open run and its summary in force.
     pub(crate) conversation: String,
+    /// Reads all summaries of a conversation.
+    pub(crate) summaries: String,
+    /// Reads the summary with an id.
+    pub(crate) summary: String,
+    pub(crate) add_summary: String,
+    pub(crate) remove_summary: String,
     /// Reads the visible messages.
     pub(crate) messages: String,
     /// Reads the staged messages.
@@ -58,6 +64,7 @@ pub(crate) struct Statements {
     pub(crate) calls: String,
     pub(crate) prune_messages: String,
     pub(crate) prune_tools: String,
+    pub(crate) prune_summaries: String,
     pub(crate) prune_conversation: String,
     pub(crate) list: String,
     pub(crate) list_after: String,
@@ -115,11 +122,31 @@ impl Statements {
             plain_appends: PlainAppends::new(layout),
             delete: named("SELECT {schema}.delete($1, $2)".to_owned()),
             conversation: named(format!(
-                "SELECT c.incarnation, c.last_sequence, c.service_id, c.pruned, {OPEN_RUN}
+                "SELECT c.incarnation, c.last_sequence, c.service_id, c.pruned, {OPEN_RUN},
+                     c.rewrites, f.id, f.covers_to
                  FROM {{schema}}.conversations AS c
                  LEFT JOIN {{schema}}.open_runs AS o ON o.scope = $1 AND o.conversation = $2
+                 LEFT JOIN LATERAL (
+                     SELECT s.id, s.covers_to FROM {{schema}}.history_summaries AS s
+                     WHERE s.scope = $1 AND s.conversation = $2
+                     ORDER BY s.covers_to DESC LIMIT 1
+                 ) AS f ON true
                  WHERE c.scope = $1 AND c.conversation = $2"
             )),
+            summaries: named(
+                "SELECT s.covers_to, s.id, s.body FROM {schema}.history_summaries AS s
+                 WHERE s.scope = $1 AND s.conversation = $2 ORDER BY s.covers_to"
+                    .to_owned(),
+            ),
+            summary: named(
+                "SELECT s.covers_to, s.id, s.body FROM {schema}.history_summaries AS s
+                 WHERE s.scope = $1 AND s.conversation = $2 AND s.id = $3"
+                    .to_owned(),
+            ),
+            add_summary: named(
+                "SELECT {schema}.add_summary($1, $2, $3, $4, $5, $6, $7, $8)".to_owned(),
+            ),
+            remove_summary: named("SELECT {schema}.remove_summary($1, $2, $3)".to_owned()),
             messages: named(messages(seen("m"))),
             staged_messages: named(messages(staged("m"))),
             staged_tools: named(tools(staged("t"))),
@@ -186,6 +213,14 @@ impl Statements {
             ),
             prune_messages: named(prune("messages", "m")),
             prune_tools: named(prune("tool_invocations", "t")),
+            prune_summaries: named(
+                "DELETE FROM {schema}.history_summaries AS s
+                 WHERE s.scope = $1 AND s.conversation = $2 AND s.covers_to <= $3
+                     AND s.covers_to < (
+                         SELECT max(f.covers_to) FROM {schema}.history_summaries AS f
+                         WHERE f.scope = $1 AND f.conversation = $2)"
+                    .to_owned(),
+            ),
             prune_conversation: named(
                 "UPDATE {schema}.conversations AS c SET pruned = $3, incarnation = $4
                  WHERE c.scope = $1 AND c.conversation = $2"
@@ -291,6 +326,10 @@ impl Statements {
             ("append", Scope::Conversation, self.append.clone()),
             ("delete", Scope::Conversation, self.delete.clone()),
             ("conversation", Scope::Conversation, self.conversation.clone()),
+            ("summaries", Scope::Conversation, self.summaries.clone()),
+            ("summary", Scope::Conversation, self.summary.clone()),
+            ("add_summary", Scope::Conversation, self.add_summary.clone()),
+            ("remove_summary", Scope::Conversation, self.remove_summary.clone()),
             ("messages", Scope::Conversation, self.messages.clone()),
             ("staged_messages", Scope::Conversation, self.staged_messages.clone()),
             ("staged_tools", Scope::Conversation, self.staged_tools.clone()),
@@ -305,6 +344,7 @@ impl Statements {
             ("calls", Scope::Conversation, self.calls.clone()),
             ("prune_messages", Scope::Conversation, self.prune_messages.clone()),
             ("prune_tools", Scope::Conversation, self.prune_tools.clone()),
+            ("prune_summaries", Scope::Conversation, self.prune_summaries.clone()),
             ("prune_conversation", Scope::Conversation, self.prune_conversation.clone()),
             ("list", Scope::One, self.list.clone()),
             ("list_after", Scope::One, self.list_after.clone()),

@@ -7,10 +7,11 @@ use tokio_postgres::Config;
 use tower_chat_core::{
     Classified, ConversationKey, RunId,
     store::{
-        CallSelection, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
-        Description, Directory, Fork, Head, History, HistoryStore, InvocationQuery, Invocations,
-        Journal, Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
-        StoreHandle, ToolCallQueries, ToolTotals, UsageQuery, UsageTotals,
+        AddedSummary, CallSelection, ConversationPage, ConversationQuery, ConversationRows,
+        ConversationSummary, Description, Directory, Fork, Head, History, HistoryStore,
+        HistorySummary, InvocationQuery, Invocations, Journal, Keep, Maintenance, MessagePage,
+        Pruned, Revision, Rewrite, RunSummary, StoreError, StoreHandle, Summaries, ToolCallQueries,
+        ToolTotals, UsageQuery, UsageTotals,
         author::{OpenRunContent, SealedChange, Slot, TaskQueue, Ticket, Write},
     },
 };
@@ -20,7 +21,7 @@ use crate::{
     connections::{Connections, Query},
     directory, directory_usage,
     failure::Failure,
-    fork, invocations, list, maintenance, prune, read,
+    fork, history_summary, invocations, list, maintenance, prune, read,
     schema::{self, Found, Layout},
     statements::Statements,
     stored_key::StoredKey,
@@ -158,6 +159,51 @@ impl HistoryStore for PostgresStore {
 
     fn maintenance(&self) -> Option<&dyn Maintenance> {
         Some(self)
+    }
+
+    fn summaries(&self) -> Option<&dyn Summaries> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Summaries for PostgresStore {
+    async fn history_summaries(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Vec<HistorySummary>, StoreError> {
+        self.0.tasks.settle(Some(key)).await;
+        history_summary::list(&self.0.connections, key).await
+    }
+
+    async fn history_summary(
+        &self,
+        key: &ConversationKey,
+        id: u64,
+    ) -> Result<Option<HistorySummary>, StoreError> {
+        self.0.tasks.settle(Some(key)).await;
+        history_summary::find(&self.0.connections, key, id).await
+    }
+
+    async fn add_summary(
+        &self,
+        key: &ConversationKey,
+        summary: &HistorySummary,
+        rewrites: u64,
+    ) -> Result<AddedSummary, StoreError> {
+        let (connections, summarized) = (self.0.connections.clone(), key.clone());
+        let summary = summary.clone();
+        let add = async move {
+            connections.admit(SealedChange::other(summary.is_sealed)).await?;
+            history_summary::add(&connections, &summarized, &summary, rewrites).await
+        };
+        self.0.tasks.change_without_slot(vec![key.clone()], add).await
+    }
+
+    async fn remove_summary(&self, key: &ConversationKey, id: u64) -> Result<bool, StoreError> {
+        let (connections, summarized) = (self.0.connections.clone(), key.clone());
+        let remove = async move { history_summary::remove(&connections, &summarized, id).await };
+        self.0.tasks.change_without_slot(vec![key.clone()], remove).await
     }
 }
 

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc, time::SystemTime};
 use tower_chat_core::{
     ConversationKey, RunId,
     store::{
-        Head, Lease, LeaseEnd, OpenRun, Revision, ServiceIdChange, StoreError,
+        Head, Lease, LeaseEnd, OpenRun, Revision, ServiceIdChange, StoreError, SummaryInForce,
         author::{LAST_SEQUENCE, milliseconds},
     },
 };
@@ -78,7 +78,14 @@ impl Fields {
         };
         let open = if self.0.contains_key("run") { Some(self.open_run()?) } else { None };
         let pruned = if self.0.contains_key("pruned") { self.number("pruned")? } else { 0 };
+        let rewrites = if self.0.contains_key("rewrites") { self.number("rewrites")? } else { 0 };
+        let summary = match self.0.contains_key("summary") {
+            true => Some(SummaryInForce::new(self.number("summary")?, self.number("summary_to")?)),
+            false => None,
+        };
         Ok(Head::new(revision)
+            .with_summary(summary)
+            .with_rewrites(rewrites)
             .with_pruned(pruned)
             .with_service_id(self.optional("service_id")?)
             .with_open_run(open))

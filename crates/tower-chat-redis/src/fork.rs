@@ -215,7 +215,7 @@ impl Copy<'_> {
     /// the copy exists.
     async fn rename_to_copy(&self, original: &Original) -> Result<Revision, StoreError> {
         let names = self.settings.names.conversation(self.to);
-        let [head, messages, tools, calls, pending, directory] = names.all();
+        let [head, messages, tools, calls, pending, directory, _] = names.all();
         let [temporary_messages, temporary_tools, temporary_calls, temporary_pending] =
             names.copy(&self.name);
         let keys = [

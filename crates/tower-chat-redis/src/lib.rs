@@ -67,9 +67,9 @@
 //!
 //! # The keys
 //!
-//! A conversation has up to six keys: `tower-chat:{alice/support}:head`, and five keys whose names
-//! end with `messages`, `tools`, `calls`, `pending` and `directory` instead of `head`. Because of
-//! the hash tag, the part in braces, all keys of a conversation are on one server of a cluster.
+//! A conversation has up to seven keys: `tower-chat:{alice/support}:head`, and six keys whose names
+//! end with `messages`, `tools`, `calls`, `pending`, `directory` and `summaries` instead of `head`.
+//! Because of the hash tag, the part in braces, all keys of a conversation are on one server of a cluster.
 //! Braces in a scope or an id are escaped. A scope or an id longer than 128 bytes is replaced with
 //! its beginning and its SHA-256. Each scope has a list of its conversations,
 //! `tower-chat:{alice/*}:list`, which may be on another server. A reader of the list checks that
@@ -137,6 +137,7 @@ mod conversation;
 mod directory;
 mod failure;
 mod fork;
+mod history_summary;
 mod invocations;
 mod list;
 mod maintenance;

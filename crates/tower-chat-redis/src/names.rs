@@ -162,14 +162,26 @@ impl ConversationNames {
         self.part("directory")
     }
 
+    /// Returns the name of the hash with the summaries.
+    pub(crate) fn summaries(&self) -> String {
+        self.part("summaries")
+    }
+
     /// Returns the names of all keys of a conversation.
-    pub(crate) fn all(&self) -> [String; 6] {
-        let pending = self.pending();
-        [self.head(), self.messages(), self.tools(), self.calls(), pending, self.directory()]
+    pub(crate) fn all(&self) -> [String; 7] {
+        [
+            self.head(),
+            self.messages(),
+            self.tools(),
+            self.calls(),
+            self.pending(),
+            self.directory(),
+            self.summaries(),
+        ]
     }
 
     /// Returns the names of the temporary keys of a copy: one for each key of a conversation,
-    /// except the head and the directory entry.
+    /// except the head, the directory entry and the summaries.
     pub(crate) fn copy(&self, copy: &str) -> [String; 4] {
         ["messages", "tools", "calls", "pending"]
             .map(|part| self.part(&format!("copy:{copy}:{part}")))

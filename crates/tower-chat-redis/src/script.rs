@@ -106,6 +106,13 @@ pub(crate) static MESSAGES: Script = counting!(" flags=no-writes", "scripts/mess
 pub(crate) static OPEN_RUN: Script = counting!(" flags=no-writes", "scripts/open_run.lua");
 pub(crate) static INVOCATIONS: Script = counting!(" flags=no-writes", "scripts/invocations.lua");
 pub(crate) static RUNS: Script = counting!(" flags=no-writes", "scripts/runs.lua");
+pub(crate) static HISTORY_SUMMARIES: Script =
+    counting!(" flags=no-writes", "scripts/history_summaries.lua");
+pub(crate) static ADD_SUMMARY: Script =
+    counting!("", "scripts/in_force.lua", "scripts/add_summary.lua");
+/// The server executes this script even if the memory is full, because a removal frees memory.
+pub(crate) static REMOVE_SUMMARY: Script =
+    counting!(" flags=allow-oom", "scripts/in_force.lua", "scripts/remove_summary.lua");
 pub(crate) static PRUNE: Script = counting!(" flags=allow-oom", "scripts/prune.lua");
 pub(crate) static SUMMARY: Script = counting!(" flags=no-writes", "scripts/summary.lua");
 pub(crate) static DESCRIBE: Script = counting!("", "scripts/describe.lua");
@@ -114,7 +121,8 @@ pub(crate) static DESCRIBE: Script = counting!("", "scripts/describe.lua");
 pub(crate) static ADOPT: Script = counting!(" flags=allow-oom", "scripts/adopt.lua");
 pub(crate) static ROWS: Script = counting!(" flags=no-writes", "scripts/rows.lua");
 pub(crate) static ROW_VALUES: Script = counting!(" flags=no-writes", "scripts/row_values.lua");
-pub(crate) static REWRITE: Script = counting!("", "scripts/recount.lua", "scripts/rewrite.lua");
+pub(crate) static REWRITE: Script =
+    counting!("", "scripts/recount.lua", "scripts/in_force.lua", "scripts/rewrite.lua");
 pub(crate) static DELETE: Script = Script::new(include_str!("scripts/delete.lua"));
 pub(crate) static COPY_PART: Script = Script::new(include_str!("scripts/copy_part.lua"));
 pub(crate) static COPY_END: Script = Script::new(include_str!("scripts/copy_end.lua"));

@@ -7,10 +7,11 @@ use redis::{Client, cmd};
 use tower_chat_core::{
     Classified, ConversationKey, RunId,
     store::{
-        CallSelection, ConversationPage, ConversationQuery, ConversationRows, ConversationSummary,
-        Description, Directory, Fork, Head, History, HistoryStore, InvocationQuery, Invocations,
-        Journal, Keep, Maintenance, MessagePage, Pruned, Revision, Rewrite, RunSummary, StoreError,
-        StoreHandle, ToolCallQueries, ToolTotals, UsageQuery, UsageTotals,
+        AddedSummary, CallSelection, ConversationPage, ConversationQuery, ConversationRows,
+        ConversationSummary, Description, Directory, Fork, Head, History, HistoryStore,
+        HistorySummary, InvocationQuery, Invocations, Journal, Keep, Maintenance, MessagePage,
+        Pruned, Revision, Rewrite, RunSummary, StoreError, StoreHandle, Summaries, ToolCallQueries,
+        ToolTotals, UsageQuery, UsageTotals,
         author::{OpenRunContent, SealMark, SealedChange, Slot, TaskQueue, Ticket, Write},
     },
 };
@@ -22,7 +23,7 @@ use crate::{
     connections::{Connections, Target},
     directory,
     failure::{Failure, Meaning, foreign},
-    fork, invocations, list, maintenance,
+    fork, history_summary, invocations, list, maintenance,
     names::Names,
     prune, read,
     script::{DELETE, FREQUENT},
@@ -213,6 +214,51 @@ impl HistoryStore for RedisStore {
 
     fn maintenance(&self) -> Option<&dyn Maintenance> {
         Some(self)
+    }
+
+    fn summaries(&self) -> Option<&dyn Summaries> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Summaries for RedisStore {
+    async fn history_summaries(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Vec<HistorySummary>, StoreError> {
+        self.0.tasks.settle(Some(key)).await;
+        history_summary::list(&self.0.settings, key).await
+    }
+
+    async fn history_summary(
+        &self,
+        key: &ConversationKey,
+        id: u64,
+    ) -> Result<Option<HistorySummary>, StoreError> {
+        self.0.tasks.settle(Some(key)).await;
+        history_summary::find(&self.0.settings, key, id).await
+    }
+
+    async fn add_summary(
+        &self,
+        key: &ConversationKey,
+        summary: &HistorySummary,
+        rewrites: u64,
+    ) -> Result<AddedSummary, StoreError> {
+        let (settings, summarized) = (self.0.settings.clone(), key.clone());
+        let summary = summary.clone();
+        let add = async move {
+            admit(&settings, &summarized, summary.is_sealed).await?;
+            history_summary::add(&settings, &summarized, &summary, rewrites).await
+        };
+        self.0.tasks.change_without_slot(vec![key.clone()], add).await
+    }
+
+    async fn remove_summary(&self, key: &ConversationKey, id: u64) -> Result<bool, StoreError> {
+        let (settings, summarized) = (self.0.settings.clone(), key.clone());
+        let remove = async move { history_summary::remove(&settings, &summarized, id).await };
+        self.0.tasks.change_without_slot(vec![key.clone()], remove).await
     }
 }
 

@@ -153,6 +153,29 @@ impl TaskQueue {
         change: impl Future<Output = Result<T, StoreError>> + Send + 'static,
     ) -> Result<T, StoreError> {
         let slot = self.reserve().await?;
+        self.change_in_order(slot, keys, change).await
+    }
+
+    /// Submits a change as [`change`](Self::change) does, without waiting for a slot. A store uses
+    /// this method for a change for which a caller with a slot may wait.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`change`](Self::change).
+    pub async fn change_without_slot<T: Send + 'static>(
+        &self,
+        keys: Vec<ConversationKey>,
+        change: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        self.change_in_order(Slot::unbounded(), keys, change).await
+    }
+
+    async fn change_in_order<T: Send + 'static>(
+        &self,
+        slot: Slot,
+        keys: Vec<ConversationKey>,
+        change: impl Future<Output = Result<T, StoreError>> + Send + 'static,
+    ) -> Result<T, StoreError> {
         let mut guard = self.queue.enqueue(keys).ok_or(StoreError::Closed)?;
         let (reply, outcome) = oneshot::channel();
         self.runtime.spawn(async move {

@@ -22,6 +22,9 @@ const NAME_SCOPE: &str =
 const WITHOUT_DIRECTORY: &str = "
     DROP TABLE {schema}.store_marks;
     DROP TABLE {schema}.run_usage;
+    DROP TABLE {schema}.history_summaries;
+    DROP FUNCTION {schema}.add_summary;
+    DROP FUNCTION {schema}.remove_summary;
     DROP FUNCTION {schema}.describe;
     DROP POLICY IF EXISTS all_scopes ON {schema}.conversations;
     DROP POLICY IF EXISTS all_scopes ON {schema}.tool_invocations;
@@ -30,7 +33,8 @@ const WITHOUT_DIRECTORY: &str = "
         DROP COLUMN created, DROP COLUMN runs, DROP COLUMN last_run,
         DROP COLUMN runs_without_open, DROP COLUMN last_run_without_open, DROP COLUMN mode,
         DROP COLUMN title, DROP COLUMN metadata, DROP COLUMN description_version,
-        DROP COLUMN parent_scope, DROP COLUMN parent_conversation, DROP COLUMN parent_position;";
+        DROP COLUMN parent_scope, DROP COLUMN parent_conversation, DROP COLUMN parent_position,
+        DROP COLUMN rewrites;";
 
 const REVISION: Revision = Revision { incarnation: 7, sequence: 1 };
 

@@ -38,8 +38,7 @@ mod contract {
                 move |_: &PostgresStore| rows(schema.clone())
             };
             one_runtime: "the tests with plain tables cover it";
-            heavy: "the tests with plain tables cover it";
-            summaries: "the store has no summaries yet"
+            heavy: "the tests with plain tables cover it"
     );
 }
 

@@ -48,8 +48,10 @@ async fn tables_of_an_older_version_are_marked_if_they_hold_sealed_data() {
                 .with_service_id(change.clone());
             append(&store, first).await.unwrap();
             let sql = "DROP TABLE {schema}.store_marks;
+                DROP TABLE {schema}.history_summaries;
                 ALTER TABLE {schema}.conversations DROP COLUMN parent_scope,
-                    DROP COLUMN parent_conversation, DROP COLUMN parent_position;
+                    DROP COLUMN parent_conversation, DROP COLUMN parent_position,
+                    DROP COLUMN rewrites;
                 UPDATE {schema}.schema_version SET version = 6";
             let client = raw(&address).await;
             client.batch_execute(&sql.replace("{schema}", &quoted(&schema))).await.unwrap();

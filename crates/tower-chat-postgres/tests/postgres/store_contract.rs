@@ -11,8 +11,7 @@ mod plain {
             residual_data: {
                 let schema = schema.clone();
                 move |_: &PostgresStore| rows(schema.clone())
-            };
-            summaries: "the store has no summaries yet"
+            }
     );
 }
 
@@ -32,8 +31,7 @@ mod divided_with_row_level_security {
                 move |_: &PostgresStore| rows(schema.clone())
             };
             one_runtime: "the tests with plain tables cover it";
-            heavy: "the tests with plain tables cover it";
-            summaries: "the store has no summaries yet"
+            heavy: "the tests with plain tables cover it"
     );
 }
 

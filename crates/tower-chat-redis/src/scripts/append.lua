@@ -1,7 +1,7 @@
 -- Stores a write, or returns the reason for a refusal. All checks precede the first change, because
 -- the server does not undo the changes of a script that fails.
 local head, messages, tools, calls, pending = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local directory = KEYS[6]
+local directory, summaries = KEYS[6], KEYS[7]
 
 local at = 0
 local function take()
@@ -166,6 +166,9 @@ if is_there and (#rows > 0 or kind == 'discard') then
     redis.call('ZCARD', calls)
     redis.call('ZCARD', pending)
 end
+if not is_there then
+    redis.call('HLEN', summaries)
+end
 -- A discard must remove only messages of its own run.
 if kind == 'discard' then
     for staged = last + 1, found_last do
@@ -213,7 +216,7 @@ all('ZADD', pending, waiting)
 all('ZREM', pending, answered)
 
 if not is_there then
-    redis.call('UNLINK', directory)
+    redis.call('UNLINK', directory, summaries)
     redis.call('HSET', directory, 'of', token, 'created', began_at)
     if parent ~= '' then
         redis.call('HSET', directory, 'parent', parent)

@@ -1,10 +1,10 @@
 -- Removes all messages up to and including a given message, with the rows of their calls, unless
 -- the conversation was written after the caller has read it.
 local head, messages, tools, calls, pending = KEYS[1], KEYS[2], KEYS[3], KEYS[4], KEYS[5]
-local directory = KEYS[6]
+local directory, summaries = KEYS[6], KEYS[7]
 local life, writes, cut, incarnation, next_life = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local found = redis.call('HMGET', head, 'format', 'life', 'writes', 'pruned', 'run', 'sequence',
-    'token')
+    'token', 'summary_to')
 if found[2] == next_life then
     return { 'pruned' }
 end
@@ -23,6 +23,13 @@ if not last or not to or to > last then
 end
 redis.call('HLEN', tools)
 redis.call('ZCARD', pending)
+-- The summary in force remains, although its messages may all be pruned.
+local covered = {}
+for _, covers_to in ipairs(redis.call('HKEYS', summaries)) do
+    if (whole(covers_to) or LAST) <= to and covers_to ~= found[8] then
+        covered[#covered + 1] = covers_to
+    end
+end
 local members = redis.call('ZRANGEBYSCORE', calls, '-inf', cut)
 
 local CHUNK = 1000
@@ -37,6 +44,7 @@ for sequence = pruned + 1, to do
 end
 remove(messages, gone)
 remove(tools, members)
+remove(summaries, covered)
 redis.call('ZREMRANGEBYSCORE', calls, '-inf', cut)
 redis.call('ZREMRANGEBYSCORE', pending, '-inf', cut)
 redis.call('HSET', head, 'pruned', cut, 'incarnation', incarnation, 'life', next_life,

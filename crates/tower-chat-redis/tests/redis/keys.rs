@@ -228,6 +228,7 @@ async fn foreign_data_under_the_names_of_a_store_are_left_alone() {
         ("pending", &["SET", "foreign"]),
         ("directory", &["SET", "foreign"]),
         ("directory", &["HSET", "foreign", "yes"]),
+        ("summaries", &["SET", "foreign"]),
     ] {
         let (store, mut connection, name) = with_foreign(part, words).await;
         let before: Vec<u8> =

@@ -11,8 +11,7 @@ mod for_ever {
             residual_data: {
                 let prefix = prefix.clone();
                 move |_: &RedisStore| values(prefix.clone())
-            };
-            summaries: "the store has no summaries yet"
+            }
     );
 }
 
@@ -24,7 +23,6 @@ mod for_an_hour_over_one_connection {
     tower_chat_testkit::store_contract!(
             open(options().with_max_connections(1).with_time_to_live(Duration::from_secs(3600))).await;
             one_runtime: "the tests without a time to live cover it";
-            heavy: "the tests without a time to live cover it";
-            summaries: "the store has no summaries yet"
+            heavy: "the tests without a time to live cover it"
     );
 }

@@ -78,7 +78,15 @@ pub async fn rows(schema: String) -> Vec<u8> {
     let client = raw(&server().address("postgres")).await;
     let schema = quoted(&schema);
     let mut all = Vec::new();
-    for table in ["conversations", "messages", "tool_invocations", "open_runs", "run_usage"] {
+    let tables = [
+        "conversations",
+        "messages",
+        "tool_invocations",
+        "open_runs",
+        "run_usage",
+        "history_summaries",
+    ];
+    for table in tables {
         let sql = format!("SELECT it::text FROM {schema}.{table} AS it");
         for row in client.query(&sql, &[]).await.unwrap() {
             all.extend(row.get::<_, String>(0).into_bytes());

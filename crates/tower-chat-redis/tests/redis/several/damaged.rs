@@ -7,9 +7,9 @@ use redis::aio::MultiplexedConnection;
 use tower_chat_core::{
     MessageId, RunId, ToolStatus,
     store::{
-        ConversationQuery, Directory, HistoryStore, InvocationQuery, Journal, Keep, Lease,
-        LeaseEnd, Maintenance, Revision, SequencePosition, StoreError, ToolCallQueries,
-        UsageGrouping, UsageQuery,
+        AddedSummary, ConversationQuery, Directory, HistoryStore, HistorySummary, InvocationQuery,
+        Journal, Keep, Lease, LeaseEnd, Maintenance, Revision, SequencePosition, StoreError,
+        Summaries, ToolCallQueries, UsageGrouping, UsageQuery,
         author::{Close, Staged, ToolRecord, Write},
     },
 };
@@ -69,6 +69,16 @@ const DAMAGES: &[&[&str]] = &[
     &["HSET", "{directory}", "0123456789abcdefmodel", "1 2 3"],
     &["HSET", "{directory}", "of", "another"],
     &["HDEL", "{directory}", "created"],
+    &["HSET", "{head}", "rewrites", "-1"],
+    &["HSET", "{head}", "rewrites", "9007199254740992"],
+    &["HSET", "{head}", "summary", "x"],
+    &["HSET", "{head}", "summary_to", "7"],
+    &["HSET", "{head}", "summary_to", "99999999999999999999"],
+    &["HDEL", "{head}", "summary_to"],
+    &["HSET", "{summaries}", "2", "x"],
+    &["HSET", "{summaries}", "2", "7 {}"],
+    &["HSET", "{summaries}", "-1", "7 {}"],
+    &["DEL", "{summaries}"],
 ];
 
 struct Fixture {
@@ -94,6 +104,9 @@ impl Fixture {
             let tools = if at == Revision::ABSENT { vec![record] } else { Vec::new() };
             at = append(&store, write(&key("c"), at, &texts).with_tools(tools)).await.unwrap();
         }
+        let last = store.load(&key("c")).await.unwrap().message(2).unwrap().id.unwrap();
+        let summary = HistorySummary::new(2, last, "one to two");
+        store.add_summary(&key("c"), &summary, 0).await.unwrap();
         if is_open {
             let staged = write(&key("c"), at, &["staged"]).staged(staged(&store, None));
             at = append(&store, staged).await.unwrap();
@@ -103,7 +116,7 @@ impl Fixture {
 
     async fn damage(&mut self, words: &[&str]) {
         let base = format!("{}:{{scope/c}}", self.prefix);
-        let names = ["head", "messages", "tools", "calls", "pending", "directory"];
+        let names = ["head", "messages", "tools", "calls", "pending", "directory", "summaries"];
         let words: Vec<String> = words
             .iter()
             .map(|word| {
@@ -171,6 +184,11 @@ async fn exercise(address: &str, number: usize, damage: &[&str], is_open: bool) 
     drop(check(&format!("{what}: page"), store.messages_before(&c, None, 9)).await);
     let query = UsageQuery::in_scope("scope", UsageGrouping::Run);
     drop(check(&format!("{what}: usage"), store.usage(&query)).await);
+    drop(check(&format!("{what}: summaries"), store.history_summaries(&c)).await);
+    let last = MessageId { run: RunId::new(), index: 0 };
+    let other = HistorySummary::new(4, last, "of other messages");
+    let added = check(&format!("{what}: add"), store.add_summary(&c, &other, 0)).await;
+    assert!(!added.is_ok_and(|added| added == AddedSummary::Stored), "{what}");
     let page = store.conversations(&ConversationQuery::in_scope("scope")).await.unwrap();
     assert_eq!(page.conversations.len() + page.unreadable.len(), 2, "{what}");
     for keep in [Keep::Messages(0), Keep::Since(std::time::SystemTime::now())] {
@@ -180,6 +198,10 @@ async fn exercise(address: &str, number: usize, damage: &[&str], is_open: bool) 
         }
     }
     drop(check(&format!("{what}: fork"), store.fork_at(&c, None, &key("copy"))).await);
+    if let Some(summary) = head.as_ref().ok().and_then(|head| head.summary) {
+        let removal = store.remove_summary(&c, summary.id);
+        drop(check(&format!("{what}: remove"), removal).await);
+    }
     let found = head.map_or(fixture.at, |head| head.revision);
     for expected in [fixture.at, found] {
         let id = MessageId { run: RunId::new(), index: 9 };
