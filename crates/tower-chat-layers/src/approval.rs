@@ -86,7 +86,7 @@ pub(crate) fn decisions_by_request<'m>(
     decisions.collect()
 }
 
-/// Returns the result of an approved call, if the model has not answered since the result. The run
+/// Returns the result of an approved call, if no answer of the model follows the result. The run
 /// that executed the call is then incomplete. Returns `None` if the run that executed the call was
 /// stopped, because a stopped run is complete. `call` is the position of the call, if the message
 /// of the call has an id. `messages` are in reverse order.

@@ -148,8 +148,8 @@ fn messages_of_answers_with(history: &History, calls: &[(MessageId, usize)]) -> 
     }
     let mut found = HashSet::new();
     let mut last: Option<&Arc<Message>> = None;
-    // The ids of the current answer that are not in `found` yet, and whether one of the messages of
-    // this answer contains one of the calls.
+    // `answer` contains the message ids of the current answer that are not in `found` yet.
+    // `is_asking` is `true` if one of the messages of this answer contains one of the calls.
     let (mut answer, mut is_asking) = (Vec::new(), false);
     for message in history.messages.iter() {
         if !last.is_some_and(|last| AnswerKey::is_shared(last, message)) {

@@ -13,7 +13,7 @@ use crate::{
     Clock, PersistenceMode, PersistencePolicy, ToolSource, layers_below::LayersBelow, run::Settings,
 };
 
-/// Begins a run for every request, and in per-run mode writes it at its end.
+/// Begins a run for every request, and in per-run mode stores the run at its end.
 ///
 /// The layer loads the history once, puts a [`Run`](crate::run::Run) in the request's extensions,
 /// and continues depending on the [`PersistenceMode`]:

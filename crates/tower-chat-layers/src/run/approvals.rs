@@ -36,9 +36,9 @@ impl Run {
     }
 }
 
-/// Checks that the hooks allow all calls in these messages that wait for approval to be stored,
-/// because only a stored call can run after its approval. Stores the decisions of the hooks in the
-/// run log for the write of these messages.
+/// Checks the calls in these messages that wait for approval: the hooks must allow each of these
+/// calls to be stored, because only a stored call can run after its approval. Stores the decisions
+/// of the hooks in the run log for the write of these messages.
 ///
 /// # Errors
 ///
@@ -119,8 +119,8 @@ impl RunLog {
         replay.pending_batches()
     }
 
-    /// Returns the recorded outcome that a call that waits for approval had when the run began.
-    /// `None` if the tool was not started and there was no result.
+    /// Returns the outcome that the record contained, when the run began, for a call that waits for
+    /// approval. Returns `None` if the tool was not started and there was no result.
     pub(crate) fn known_approved(&self, call: CallOfRun) -> Option<CallOutcome> {
         self.prior_attempts.call(call)
     }
@@ -140,8 +140,8 @@ impl RunLog {
             Recording::History | Recording::RecordOnly | Recording::AfterLoss => {
                 trailing_result_of(self.conversation.history.iter().rev(), Some(call), &request)
             }
-            // Answers of the model are not stored, so only results that this run itself has stored
-            // can be unanswered.
+            // In this case, the store contains no answers of the model. Only a result that this run
+            // has stored is therefore known to have no answer.
             Recording::Approvals => {
                 trailing_result_of(self.conversation.added.iter().rev(), Some(call), &request)
             }

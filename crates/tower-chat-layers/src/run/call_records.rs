@@ -54,8 +54,8 @@ pub(super) struct StoredPosition {
     pub(super) round_index: u32,
 }
 
-/// The reason why an answer is refused: a hook does not allow a call that waits for approval to be
-/// stored.
+/// The reason why an answer is refused: a call waits for approval, but a hook does not allow the
+/// call to be stored.
 pub(super) struct PendingCallNotKept {
     pub(super) tool: String,
     pub(super) call_id: String,
@@ -98,8 +98,8 @@ impl CallRecords {
         Ok(())
     }
 
-    /// Returns which parts of a call the hook of its tool allows to be stored, without regard to
-    /// the result. Returns `Retained::Whole` if the call has no tool.
+    /// Returns the parts of a call that the hook of its tool allows to be stored. The hook receives
+    /// no result. Returns `Retained::Whole` if the call has no tool.
     pub(super) fn retained_call(&self, of_run: CallOfRun, call: &ToolCall) -> Retained {
         let tool = self.hooks.tool(of_run, call).filter(|_| !self.hooks.had_no_tool(of_run));
         tool.map_or(Retained::Whole, |tool| retained(tool, call, None, None))

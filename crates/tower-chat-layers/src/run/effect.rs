@@ -35,8 +35,8 @@ pub(super) struct HeldCall {
 #[derive(Default)]
 pub(super) struct RunWrite {
     pub(super) messages: Vec<Arc<Message>>,
-    /// The messages at the end of the run whose results no service call has sent. The record stores
-    /// these results. The messages are not stored.
+    /// The messages at the end of the run whose results no service call has sent. The write stores
+    /// these results in the record, but does not store the messages.
     pub(super) left_out: Vec<Arc<Message>>,
     /// The history owner after the write's answer. `None` if the write contains no answer.
     pub(super) adopted: Option<Adopted>,

@@ -66,8 +66,8 @@ async fn load_stored(
 }
 
 /// Applies the writes `unsaved` of the outbox to a history, and returns the history and its replay.
-/// If the policy needs the record, completes dangling calls from the record. A call whose result is
-/// in the request's own messages `own` is not completed.
+/// If the replay policy needs the record of tool calls, adds recorded results of dangling calls. A
+/// call whose result is in the request's own messages `own` is not completed.
 async fn replay_of(
     settings: &Settings,
     key: &ConversationKey,

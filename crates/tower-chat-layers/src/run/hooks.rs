@@ -17,7 +17,7 @@ use crate::tool::{CallOfRun, Tool, ToolSource, Tools};
 /// a call is no longer registered, the result of the call must not be stored unchanged.
 pub(super) const HOOKED_CALLS: &str = "hooked_calls";
 
-/// The tools of a run, whose hooks the run calls.
+/// The tools whose hooks a run calls.
 ///
 /// The set of tools may change during a run. Each call uses the hook of the tool that was
 /// registered when the call was planned, until the result of the call is stored. If a tool is

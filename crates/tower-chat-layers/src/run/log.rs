@@ -298,7 +298,7 @@ impl RunLog {
         self.conversation.assigned_ids
     }
 
-    /// Stores the tools of the next service call, whose hooks the run calls.
+    /// Stores the tools of the next service call. The run calls the hooks of these tools.
     pub(crate) fn use_tools(&mut self, tools: &Tools) {
         self.call_records.hooks.use_tools(tools);
     }

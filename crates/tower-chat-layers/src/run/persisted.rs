@@ -53,7 +53,7 @@ where
 
 impl Ending for Box<OpenCall> {
     /// Returns `true` if the run is stored at its end, because the tool loop need not wait until
-    /// its messages are durable. The loop receives each message as soon as the message is complete,
+    /// the messages are durable. The loop receives each message as soon as the message is complete,
     /// and can refuse an endless answer.
     fn passes_messages_early(&self) -> bool {
         self.run().write_point() == WritePoint::End

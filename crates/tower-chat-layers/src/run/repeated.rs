@@ -54,8 +54,8 @@ pub(super) struct ObservedAlone {
 }
 
 /// Compares a service call of a tool loop of another crate with the stored messages. Returns `None`
-/// if the call repeats no stored message, or if [`RepeatedTranscript`] determines how the request
-/// is compared.
+/// if the call repeats no stored message, or if the comparison by [`RepeatedTranscript`] must
+/// decide instead.
 ///
 /// # Errors
 ///
@@ -89,8 +89,8 @@ pub(super) fn observe_alone(
     };
     let mut observed = match observe(&stored, &own) {
         Ok(observed) => observed,
-        // The later comparison by the policy may recognise stored messages that a client has
-        // changed.
+        // The difference is not an error yet, because the later comparison by the policy may
+        // recognise stored messages that a client has changed.
         Err(_) if !is_known && choice == RepeatedTranscript::Recognise => return Ok(None),
         Err(difference) => {
             return Err(PersistenceError::HistorySentAgain { key: key.clone(), difference });

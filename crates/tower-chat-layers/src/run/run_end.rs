@@ -110,7 +110,8 @@ impl RunLog {
     }
 
     /// Records in the run log that the end of the run is stored, if one of these rows contains the
-    /// result that has ended the run. Later writes may contain results of concurrent calls.
+    /// result that has ended the run. Later writes, which may contain results of concurrent calls,
+    /// then do not mark the end again.
     pub(super) fn note_end(&mut self, records: &[ToolRecord]) {
         self.is_end_stored |= ends_in_record(records);
     }

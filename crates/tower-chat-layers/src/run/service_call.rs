@@ -40,7 +40,8 @@ pub(crate) struct OpenCall {
     /// The new messages of the service call, with their ids.
     inputs: Vec<Arc<Message>>,
     options: Arc<ChatOptions>,
-    /// The rules by which the tool loop decides the next step, if it has reported its policy.
+    /// The rules by which the tool loop decides the next step. `None` if the tool loop has not
+    /// reported its policy.
     loop_policy: Option<LoopPolicy>,
     /// The streamed text of the answer, if the policy stores partial responses.
     streamed: Option<StreamedText>,
@@ -141,9 +142,9 @@ impl OpenCall {
     ///
     /// Returns an error if the answer lacks the run's service id, or has a service id that the
     /// policy does not allow. The answer is then not stored, and results of tools among the inputs
-    /// are stored only in the record. Returns an error if a hook does not allow a call that waits
-    /// for approval to be stored. The inputs are then stored as for a failed call. Returns
-    /// [`PersistenceError::NotStored`] with the answer if the write fails.
+    /// are stored only in the record. Returns an error if a call waits for approval, but a hook
+    /// does not allow the call to be stored. The inputs are then stored as for a failed call.
+    /// Returns [`PersistenceError::NotStored`] with the answer if the write fails.
     pub(crate) async fn complete(
         self: Box<Self>,
         answer: Answer,

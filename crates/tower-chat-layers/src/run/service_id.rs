@@ -1,5 +1,5 @@
-//! Determines the service id of a run when the run begins, and after each answer. A service that
-//! stores the history itself stores it under the service id.
+//! Determines the service id of a run when the run begins, and after each answer. The service id is
+//! the id under which a service itself stores the history.
 
 use std::sync::Arc;
 

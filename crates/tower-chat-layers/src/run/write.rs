@@ -133,8 +133,8 @@ impl Run {
 ///
 /// Returns [`PersistenceError::NotStored`], with the answer. For a run that is stored at its end,
 /// also returns an error with the answer if the answer lacks the run's service id or has a service
-/// id that the policy does not allow, or if a hook does not allow a call that waits for approval to
-/// be stored.
+/// id that the policy does not allow, or if a call waits for approval, but a hook does not allow
+/// the call to be stored.
 pub(crate) async fn complete_run(
     run: &Run,
     slot: Result<Slot, StoreError>,

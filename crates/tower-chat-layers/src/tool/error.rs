@@ -4,8 +4,8 @@ use std::{error::Error, fmt};
 
 use tower_chat_core::BoxError;
 
-/// The error type by which a tool selects what follows: the model receives a text, or the run
-/// fails.
+/// An error with which a tool selects the effect of its failure: the model receives a text, or the
+/// run fails.
 ///
 /// If a tool returns an error of another type, the run continues, and the model receives an error
 /// result. This result does not contain the text of the error, unless

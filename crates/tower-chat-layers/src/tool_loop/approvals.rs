@@ -77,8 +77,8 @@ pub(super) fn decide(
     let (mut missing, mut missing_results) = (Vec::new(), Vec::new());
     let stored = run.store().map(|_| run.log().pending_batches(own())).unwrap_or_default();
     for PendingBatch { waiting, returned, has_returned } in stored.into_iter().chain(sent) {
-        // Removed, so that a decision is applied once if its approval request is both stored and
-        // among the messages of this request.
+        // The decision is removed, so that the function applies the decision only once if its
+        // approval request is both stored and among the messages of this request.
         let take = |waiting: PendingApproval| {
             let decision = decisions.remove(waiting.request.id.as_str());
             (waiting, decision)
@@ -254,8 +254,8 @@ pub(super) struct Approved {
     pub(super) refused: Vec<PlannedCall>,
 }
 
-/// Returns the pending calls that the request's own messages decide about. These calls are stored,
-/// or among these messages. Calls with a known outcome do not run again.
+/// Returns the pending calls that the request's own messages decide about. Each of these calls is
+/// stored, or is in one of the request's own messages. Calls with a known outcome do not run again.
 pub(super) fn approved(
     request: &ChatRequest,
     run: &Run,

@@ -79,8 +79,8 @@ impl Executor<'_> {
         if self.settings.concurrent {
             return self.execute_at_once(calls, not_run, outcomes).await;
         }
-        // The start of a call is stored in the same write as the outcome of the previous call, or after
-        // it.
+        // The start of a call is stored in the same write as the outcome of the previous call, or
+        // in a later write.
         let nexts: Vec<_> = calls.iter().skip(1).map(|call| call.pending.position()).collect();
         let mut nexts = nexts.into_iter();
         for CallToRun { sequence_index, pending, tool } in calls {
@@ -105,8 +105,8 @@ impl Executor<'_> {
                 }
                 None => None,
             };
-            // Added before the outcome is durable. If the run is stopped before that,
-            // [`Outcomes::stop`] must find the outcome.
+            // The outcome is added before its write is durable, because [`Outcomes::stop`]
+            // must find the outcome if the run is stopped in the meantime.
             outcomes.add(sequence_index, outcome);
             if let Some(noted) = noted {
                 noted.await?;
@@ -162,8 +162,8 @@ impl Executor<'_> {
                     let (index, position, outcome) = *ran;
                     ended += 1;
                     let of_call = outcome.of(self.noted(position));
-                    // Added before the outcome is durable. If the run is stopped before that,
-                    // [`Outcomes::stop`] must find the outcome.
+                    // The outcome is added before its write is durable, because [`Outcomes::stop`]
+                    // must find the outcome if the run is stopped in the meantime.
                     outcomes.add(index, outcome);
                     let Some(of_call) = of_call else { continue };
                     // Ends the run in this write only if all other outcomes are durable. Otherwise

@@ -101,9 +101,9 @@ impl ToolLoopLayer {
     }
 
     /// Sets the maximum number of calls in one answer of the model, 1,000 by default. The largest
-    /// recorded answer has 8. An answer with more calls fails the run with
-    /// [`TooManyCalls`](super::ToolLoopError::TooManyCalls): none of its tools runs, and no message
-    /// of the answer is stored.
+    /// answer in the recordings of this project has 8 calls. An answer with more calls fails the
+    /// run with [`TooManyCalls`](super::ToolLoopError::TooManyCalls): none of its tools runs, and
+    /// no message of the answer is stored.
     #[must_use]
     pub fn max_calls_per_answer(self, calls: Option<usize>) -> Self {
         self.with(|settings| settings.max_calls_per_answer = calls)

@@ -123,7 +123,7 @@ impl Transcript {
     }
 
     /// Returns the batches that wait for approval in the request's own messages. If the loop sends
-    /// the whole history, also returns those that wait at the end of the history.
+    /// the whole history, also returns the batches that wait at the end of the history.
     pub(super) fn pending_batches(&self, request: &ChatRequest) -> Vec<PendingBatch> {
         if let Some(history) = &self.history {
             return history.replay.pending_batches();

@@ -49,12 +49,12 @@ pub enum RepeatedTranscript {
     /// [`recognise`]. A request that repeats all messages except the final answer receives the
     /// stored answer.
     ///
-    /// A request with a different history fails with [`PersistenceError::TranscriptDiverged`], and a
-    /// request without a new message with [`PersistenceError::NothingNew`]. The model is not called
-    /// then.
+    /// A request with a different history fails with [`PersistenceError::TranscriptDiverged`], and
+    /// a request without a new message with [`PersistenceError::NothingNew`]. In both cases, the
+    /// model is not called.
     Recognise,
-    /// A request with an assistant message that has the content of a stored one fails with
-    /// [`PersistenceError::TranscriptRepeated`]. The model is not called then. Requests without
+    /// A request with an assistant message that has the content of a stored assistant message fails
+    /// with [`PersistenceError::TranscriptRepeated`], and the model is not called. Requests without
     /// assistant messages are not compared.
     #[default]
     Refuse,

@@ -14,9 +14,9 @@ use super::{
 ///
 /// The request repeats messages if its first messages are equal to the last messages of the stored
 /// conversation. Messages are compared by their content, and calls and results by their ids if they
-/// have ids. Two forms are compared: message by message, and the form of a client that receives
-/// each answer as one message without the calls that ran in the stack. The time is linear in the
-/// lengths of both lists.
+/// have ids. The comparison uses two forms: the unchanged messages, and the messages in the form of
+/// a client that receives each answer as one message, without the calls that ran in the stack. The
+/// time is linear in the lengths of both lists.
 ///
 /// `is_retry` marks a request that the client sends again. A request that repeats everything up to
 /// the last question, earlier answers included, is also treated as a retry, because a client that

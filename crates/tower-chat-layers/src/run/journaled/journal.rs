@@ -1,4 +1,5 @@
-//! The state of a journaled run's staged messages, which are durable, but not yet part of the history.
+//! The state of a journaled run's staged messages, which are durable, but not yet part of the
+//! history.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -163,7 +164,7 @@ impl Journal {
         self.stage == Stage::Open
     }
 
-    /// Returns whether the run is open in the store, whether or not this attempt still works on the
+    /// Returns whether the run is open in the store, even if this attempt no longer works on the
     /// run.
     pub(in crate::run) fn is_in_store(&self) -> bool {
         matches!(self.stage, Stage::Open | Stage::Left)
