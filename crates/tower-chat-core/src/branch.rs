@@ -264,7 +264,8 @@ fn is_answer(message: &Message) -> bool {
     message.role == Role::Assistant && !message.parts.iter().any(|part| asked_call(part).is_some())
 }
 
-/// Returns whether a message can be the input of a turn, and not only continue an earlier one.
+/// Returns whether a message can be the input of a turn. A message with results or decisions about
+/// approval requests only continues an earlier turn.
 fn is_input(message: &Message) -> bool {
     let continues = |part: &Part| matches!(part, Part::ToolResult(_) | Part::ApprovalResponse(_));
     match message.role {

@@ -68,7 +68,8 @@ pub enum ToolStatus {
     SkippedBudget,
     /// The run was stopped before the call began.
     Stopped,
-    /// The call has no result, and no other status without a result applies.
+    /// The call has no result. The call does not wait for approval, was not interrupted, and was
+    /// not returned to the caller.
     Pending,
     /// The call waits for approval.
     PendingApproval,

@@ -179,7 +179,7 @@ impl Before {
         }
     }
 
-    /// Returns the class of a character, for the character after it.
+    /// Returns the class that a character has for the next character.
     fn then(self, character: char) -> Self {
         match (character, self) {
             ('\u{fe0e}' | '\u{fe0f}', Self::Emoji) => Self::ShapedEmoji,

@@ -137,7 +137,7 @@ impl Stored {
         ConversationRows::new(self.history.head.clone(), messages.collect(), tools.collect())
     }
 
-    /// Makes all changes of a rewrite, or none if it is refused.
+    /// Makes all changes of a rewrite. If the rewrite is refused, makes no change.
     pub(super) fn rewrite(&mut self, rewrite: &Rewrite) -> Result<Revision, StoreError> {
         let revision = rewrite.check(&self.history.head)?;
         let mut messages: Vec<Arc<Message>> = self.history.messages.iter().cloned().collect();

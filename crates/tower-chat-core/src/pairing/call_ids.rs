@@ -133,7 +133,7 @@ fn call_ids<'a>(
 
 /// Returns whether every call has an id, and all ids are different.
 pub fn have_distinct_ids<'a>(calls: impl Iterator<Item = &'a ToolCall> + Clone) -> bool {
-    /// Up to this number of calls are compared without a hash set, because few messages have more
+    /// The maximum number of calls that are compared without a hash set. Few messages have more
     /// calls.
     const MANY: usize = 16;
     let mut rest = calls.clone();

@@ -140,8 +140,8 @@ impl ProviderCalls {
         }
     }
 
-    /// Returns whether `result` remains in the message, and for each call that it may answer, a result
-    /// in `leaving` is between this call and `result`.
+    /// Returns whether `result` is not in `leaving`, and a result in `leaving` separates `result`
+    /// from each call that `result` may answer.
     fn is_parted(&self, result: usize, leaving: &BTreeSet<usize>) -> bool {
         let is_between = |call: usize| {
             let between = call.min(result)..call.max(result);
