@@ -80,7 +80,7 @@ pub trait UpdateLog: Send + Sync + 'static {
 
     /// Reads at most `limit` updates after a position, not including the update at this position,
     /// and the state of the run. The updates are in order. If `limit` is not 0 and the page
-    /// contains no update, no updates after the position were stored before the state was read.
+    /// contains no update, the log contained no update after the position when the state was read.
     ///
     /// # Errors
     ///

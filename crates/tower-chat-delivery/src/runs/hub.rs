@@ -308,8 +308,8 @@ impl State {
         self.first + u32::try_from(self.window.len()).unwrap_or(u32::MAX)
     }
 
-    /// Returns the answer for a reader that has received all visible updates: whether the run has
-    /// ended.
+    /// Returns the value of [`available`](Hub::available) for a reader that has received all
+    /// visible updates. The value depends on whether the run has ended.
     fn nothing(&self) -> Available {
         match &self.phase {
             Phase::Ended { end, error } => {

@@ -181,9 +181,9 @@ impl DetachedRunsLayer {
     }
 
     /// Delivers updates to readers only after the log has stored them, and sets the batch interval
-    /// to 250 ms. Readers then receive no delta that is lost if the process is killed. There is an
-    /// exception: if the log refuses the updates of the run, readers receive updates that the log
-    /// does not contain.
+    /// to 250 ms. If the process is then killed, the log contains each delta that a reader has
+    /// received. There is an exception: if the log refuses the updates of the run, readers receive
+    /// updates that the log does not contain.
     #[must_use]
     pub fn durable_delivery(mut self) -> Self {
         self.settings.batch_interval = Duration::from_millis(250);

@@ -163,7 +163,7 @@ async fn another_input_does_not_join_a_run_in_progress() {
     let error = server.call(other).await.unwrap_err();
     assert!(matches!(error.downcast_ref(), Some(DeliveryError::OtherInput { .. })), "{error:?}");
     assert_eq!(is_retryable(&*error), Some(false));
-    // The request has no messages, as the request of a recovery, and continues the run.
+    // The request has no messages and continues the run, like the request of a recovery.
     let mut recovery = ChatRequest::default();
     recovery.extensions = request.extensions.clone();
     let joined = server.call(recovery).await.unwrap();
@@ -182,7 +182,7 @@ async fn the_same_request_after_the_end_returns_the_stored_answer() {
     }
     let events = server.events(&run, UpdatePosition::START).await;
     assert_eq!(sketch(&events), ["message: Take a coat.", "finish", "completed"]);
-    // A reader that has received the finish receives nothing again.
+    // A reader that has received the finish does not receive any update again.
     let events = server.events(&run, UpdatePosition::new(1, 1)).await;
     assert_eq!(sketch(&events), ["completed"]);
 }
