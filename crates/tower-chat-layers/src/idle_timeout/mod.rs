@@ -21,7 +21,7 @@
 //! does not repeat a call that stalled during the stream of its answer. If the caller sends the
 //! same request again, the run continues after the stored messages.
 //!
-//! If this layer is above `PerServiceCallPersistence`, the persister handles a timeout as a caller
+//! If this layer is above `PerServiceCallPersistence`, that layer handles a timeout as a caller
 //! that has disconnected, and not as a failed service call. If this layer is above the tool loop,
 //! the time in which tools run is also limited.
 

@@ -77,7 +77,8 @@ impl CallRules<'_> {
     ) -> NextStep {
         let calls = pending_calls(answer);
         if calls.is_empty() {
-            // If the answer contains approval requests, a persister below has replaced the calls.
+            // If the answer contains approval requests, a persistence layer below the tool loop has
+            // replaced the calls.
             let is_asking = answer.iter().any(|message| asks_for_approval(message));
             return match (is_asking, is_paused(answer)) {
                 (true, _) => NextStep::ReturnCalls,

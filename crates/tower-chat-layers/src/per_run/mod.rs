@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Below the tool loop, the layer would treat every service call as a separate run. Each round
-//! would be stored as a conversation turn, and the rounds before a failed one would remain in the
+//! would be stored as a complete run, and the rounds before a failed round would remain in the
 //! history. A retry layer may be above this layer, where a repeated request continues the same run,
 //! or below the loop. A retry layer must not be between this layer and the loop.
 

@@ -134,10 +134,11 @@ fn check(
     Ok(conversation)
 }
 
-/// Returns whether this layer detects a tool loop below it, but no persister. If another layer,
-/// such as tower's `Buffer`, hides only the persister, the application must configure the tool loop
-/// with `ToolLoopLayer::assume_persister_below`. If another layer hides both, the result is
-/// `false`. Must be called before the input of a journaled run is staged.
+/// Returns whether this layer detects a tool loop below it, but no `PerServiceCallPersistence`. If
+/// another layer, such as tower's `Buffer`, hides only the `PerServiceCallPersistence`, the
+/// application must configure the tool loop with `ToolLoopLayer::assume_persister_below`. If
+/// another layer hides both, the result is `false`. Must be called before the input of a journaled
+/// run is staged.
 fn lacks_persister(below: &LayersBelow) -> bool {
     below.holds(LayerKind::ToolLoop) && !below.holds(LayerKind::PerServiceCallPersistence)
 }
@@ -461,8 +462,8 @@ async fn completed(
     mut answer: Answer,
 ) -> Result<Answer, PersistenceError> {
     strip_sentinel(&mut answer);
-    // Checked here too, because a tool loop of another crate does not check for a persister after
-    // its first service call.
+    // Checked here too, because a tool loop of another crate does not check, after its first
+    // service call, that the stack contains a `PerServiceCallPersistence`.
     let mut now = answer.messages.iter().skip(before);
     if now.any(|message| message.role == Role::Assistant) {
         run.check_persister()?;

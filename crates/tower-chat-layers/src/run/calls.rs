@@ -36,8 +36,9 @@ pub(crate) struct ServiceCalls {
     /// The number of the most recent service call whose answer the run or the store has refused. No
     /// message of this service call is stored.
     pub(super) refused: Option<u32>,
-    /// The messages that a layer above the tool loop has put before the run's input. The persister
-    /// puts these messages first in every service call, because the tool loop sends them only once.
+    /// The messages that a layer above the tool loop has put before the run's input. The layer that
+    /// stores the service calls puts these messages first in every service call, because the tool
+    /// loop sends them only once.
     pub(super) above: Messages,
     pub(super) unreported_usage: UnreportedUsage,
 }
@@ -76,7 +77,7 @@ impl ServiceCalls {
 
     /// Returns how many messages at the end of a service call's inputs were not submitted. Returns
     /// `usize::MAX`, which stands for all inputs, if the answer of the service call was refused.
-    /// Returns `None` if no persister has received the service call.
+    /// Returns `None` if no persistence layer below the tool loop has received the service call.
     pub(crate) fn unsubmitted_inputs(&self, ordinal: u32) -> Option<usize> {
         if self.refused == Some(ordinal) {
             return Some(usize::MAX);

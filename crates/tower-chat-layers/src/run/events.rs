@@ -317,7 +317,8 @@ fn tools_dropped(log: &RunLog, calls: Vec<(CallOfRun, SystemTime)>) -> Option<Ru
 fn results_unsent(log: &RunLog, messages: Vec<Arc<Message>>) -> Option<RunWrite> {
     match log.mode {
         PersistenceMode::PerRun => None,
-        // Without a persister, the calls are not stored, and their results are not stored either.
+        // Without a persistence layer below the tool loop, neither the calls nor their results are
+        // stored.
         _ if log.is_persister_missed || messages.is_empty() => None,
         PersistenceMode::PerServiceCall | PersistenceMode::Journaled => {
             Some(RunWrite::messages(messages))
@@ -335,7 +336,8 @@ fn stopped(
     let close = match log.mode {
         // [`completed`] writes these messages together with the run.
         PersistenceMode::PerRun => return None,
-        // Without a persister, the calls are not stored, and their results are not stored either.
+        // Without a persistence layer below the tool loop, neither the calls nor their results are
+        // stored.
         _ if log.is_persister_missed => return None,
         PersistenceMode::PerServiceCall => None,
         PersistenceMode::Journaled => Some(Close::Commit),

@@ -5,7 +5,9 @@
 //! the messages that the run has added, and the revision that the next write expects. The history
 //! is therefore loaded only once per run. If no layer above the tool loop has begun a run, the tool
 //! loop creates a run without a store. Events of this run have no effect until
-//! `PerServiceCallPersistence` begins the run.
+//! `PerServiceCallPersistence` begins the run. The persister of a run is the layer that stores its
+//! service calls: `PerServiceCallPersistence`, or the tool loop itself if the run is stored at its
+//! end.
 
 mod activity;
 mod answered_calls;

@@ -12,12 +12,13 @@ use super::{Run, Shared, log::RunLog};
 use crate::PersistenceError;
 
 /// A request extension with the run that a tool loop has created, because no layer above the loop
-/// has begun a run. The persister below the loop begins this run with the first service call.
+/// has begun a run. `PerServiceCallPersistence` below the loop begins this run with the first
+/// service call.
 #[derive(Clone)]
 pub(crate) struct RunOfLoop(pub(crate) Run);
 
-/// Returns a run without a store. Events of the run have no effect until a persister begins the
-/// run.
+/// Returns a run without a store. Events of the run have no effect until
+/// `PerServiceCallPersistence` begins the run.
 pub(crate) fn run_without_store(conversation: Conversation) -> Run {
     let log = Mutex::new(RunLog::without_store(conversation.run));
     Run(Arc::new(Shared { conversation, log, stored: OnceCell::new() }))

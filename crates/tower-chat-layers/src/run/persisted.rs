@@ -1,6 +1,6 @@
 //! Makes one service call of a run and stores its messages. `PerServiceCallPersistence` makes
 //! service calls with this module. The tool loop also makes service calls with this module, if a
-//! run is stored at its end and no persister is below the loop.
+//! run is stored at its end and no `PerServiceCallPersistence` is below the loop.
 
 use std::sync::Arc;
 

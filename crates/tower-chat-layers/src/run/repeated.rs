@@ -18,7 +18,7 @@ use crate::{
     transcript::{NewInput, Observed, Step, StoredRun, StoredTranscript, leading_system, observe},
 };
 
-/// Which layer begins a run, and with which request.
+/// The layer that begins a run, and the request with which the layer begins the run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Caller {
     /// The layer above the tool loop, with the caller's request.
@@ -108,7 +108,7 @@ pub(super) fn observe_alone(
         (Step::Begin | Step::Continue | Step::Repeat, ..) => *run,
     };
     if observed.step == Step::Begin {
-        // The call begins a turn, so its instructions are stored as part of the new messages.
+        // The call begins a run, so its instructions are stored as part of the new messages.
         let instructions = std::mem::take(&mut observed.instructions);
         observed.new.splice(..0, instructions);
         if observed.new.len() == own.len() {
@@ -145,7 +145,7 @@ impl RunLog {
     ) -> Result<Observed, PersistenceError> {
         let mut own = own_messages(request);
         if request.history_len() == 0 {
-            // Skip the messages that a layer above the loop has put before the input.
+            // Skips the messages that a layer above the loop has put before the input.
             let is_above = |(own, above): &(&Arc<Message>, &Arc<Message>)| {
                 own.role == above.role && own.parts == above.parts
             };

@@ -216,14 +216,14 @@ impl RunLog {
 }
 
 impl RunLog {
-    /// Removes from a request the history that a layer above has put before the input, because the
-    /// persister adds the history to each service call.
+    /// Removes from a request the history that a layer above has put before the input, because this
+    /// module adds the history to each service call.
     pub(crate) fn remove_history(&self, request: &mut ChatRequest) {
         self.history_in_request.remove_from(request);
     }
 
-    /// Builds the request for the model client: puts the history first, and marks the request as
-    /// handled by a persister. `unsent` is the number of the run's messages, stored or not, that no
+    /// Builds the request for the model client: puts the history first, and marks the request with
+    /// [`PersisterAbove`]. `unsent` is the number of the run's messages, stored or not, that no
     /// service call has sent yet.
     pub(super) fn address_model(&self, request: &mut ChatRequest, replay: &Replay, unsent: usize) {
         let mut prefix = request.history();

@@ -170,8 +170,8 @@ fn complete_held(
     before: usize,
 ) -> Result<(), PersistenceError> {
     if !log.has_persister {
-        // No persister has received the service calls, so the service id of the answer was not
-        // compared with the run's service id yet.
+        // No persistence layer below the tool loop has received the service calls, so the service
+        // id of the answer was not compared with the run's service id yet.
         let is_of_model = answer.messages.iter().any(|message| message.role == Role::Assistant)
             || answer.finish.usage != Usage::default();
         let adopted = match is_of_model {

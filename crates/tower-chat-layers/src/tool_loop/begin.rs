@@ -1,5 +1,6 @@
-//! The beginning of a run of the loop: with a service call, with approved calls, or at the step where an
-//! earlier attempt was interrupted.
+//! Finds the step at which a run of the loop begins: a service call, approved calls, or the step at
+//! which an earlier attempt was interrupted. A persister is a layer below the loop that stores the
+//! messages of each service call.
 
 use std::{
     collections::{HashMap, VecDeque},

@@ -39,9 +39,9 @@
 //! # Messages that the loop sends
 //!
 //! Without persistence below, each service call sends the whole history. After a response that
-//! names a [`HistoryOwner`](tower_chat_core::HistoryOwner), a layer below or the service stores the
-//! history, and the next call sends only new messages: the results, and queued messages. If a later
-//! response names no owner, the whole history is sent again. The loop sends the sentinel
+//! contains a [`HistoryOwner`](tower_chat_core::HistoryOwner), a layer below or the service stores
+//! the history, and the next call sends only new messages: the results, and queued messages. If a
+//! later response contains no owner, the whole history is sent again. The loop sends the sentinel
 //! `HistoryOwner::Local` neither to the service below nor to its caller.
 //!
 //! # Messages that the loop returns

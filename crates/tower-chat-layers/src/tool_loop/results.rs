@@ -117,9 +117,9 @@ impl<S> Rounds<S> {
         }
     }
 
-    /// Returns whether the loop must submit results of finished tools to the persister below if no
-    /// service call has sent them. A journaled run does not need this submission, because the
-    /// journal has already stored each result.
+    /// Returns whether the loop must submit results of finished tools to the persistence layer
+    /// below if no service call has sent the results. A journaled run does not need this
+    /// submission, because the journal has already stored each result.
     pub(super) fn submits_results(&self) -> bool {
         self.transcript.is_kept_below() && !self.run.records_each_outcome()
     }

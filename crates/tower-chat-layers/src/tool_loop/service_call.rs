@@ -1,4 +1,5 @@
-//! One service call of a run: its request, its answer during the stream, and the next step.
+//! One service call of a run: its request, its answer during the stream, and the next step. A
+//! persister is a layer below the loop that stores the messages of each service call.
 
 use std::{future::poll_fn, sync::Arc};
 

@@ -126,7 +126,7 @@ impl<S> Rounds<S> {
         self.end_stopped(unsent, answer).await
     }
 
-    /// Ends the run. If the run has a persister, stores the messages that are not stored yet.
+    /// Ends the run. If the run is stored, stores the messages that are not stored yet.
     async fn end_stopped(
         &mut self,
         unsent: Vec<Arc<Message>>,

@@ -60,7 +60,7 @@ pub(crate) struct Observed {
 /// The position of a service call relative to the stored conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Step {
-    /// The first service call of a turn.
+    /// The first service call after new input.
     Begin,
     /// The service call after the last stored message.
     Continue,
