@@ -1,5 +1,6 @@
 //! Forks a conversation, and builds the request that asks an edited question, or the same question
-//! again, in the branch.
+//! again, in the branch. A turn consists of the messages from the input of a run to its final
+//! answer.
 
 use std::sync::Arc;
 

@@ -56,9 +56,9 @@ impl ChatRequest {
     /// the settings of the model client, such as a default model or an account. A cache for several
     /// clients must therefore store answers under the name of the client and the key.
     ///
-    /// Put the cache directly above the model client and below the persister, so that the persister
-    /// stores a cached answer like any other answer. Computing the key takes time in proportion to
-    /// the size of the request, including its history.
+    /// Put the cache directly above the model client and below the persistence layers, so that
+    /// these layers store a cached answer like any other answer. Computing the key takes time in
+    /// proportion to the size of the request, including its history.
     ///
     /// ```
     /// # futures_util::FutureExt::now_or_never(async {

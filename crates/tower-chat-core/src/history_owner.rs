@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 /// The owner of a conversation's history, which is a layer below or the service. If the caller
 /// itself owns the history, requests and responses have no history owner.
 ///
-/// A [`ConversationKey`](crate::ConversationKey) names the conversation itself.
+/// The conversation itself is identified by a [`ConversationKey`](crate::ConversationKey).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HistoryOwner {

@@ -134,7 +134,7 @@ impl fmt::Display for RunId {
     }
 }
 
-/// The error of a text that is not a run id or a message id.
+/// The error of parsing a text that is not a run id or a message id.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a run id or a message id")]
 pub struct ParseIdError {

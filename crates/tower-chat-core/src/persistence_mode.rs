@@ -62,7 +62,7 @@ impl fmt::Display for PersistenceMode {
     }
 }
 
-/// The error of a text that names no [`PersistenceMode`].
+/// The error of parsing a text that is not the name of a [`PersistenceMode`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a persistence mode: use per_run, per_service_call or journaled")]
 pub struct ParsePersistenceModeError {

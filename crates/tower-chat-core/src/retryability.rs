@@ -1,4 +1,4 @@
-//! Whether a request that failed may succeed if it is sent again.
+//! Types and functions that state whether a request that failed may succeed if it is sent again.
 
 use std::{error::Error, fmt};
 

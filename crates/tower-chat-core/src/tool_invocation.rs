@@ -15,7 +15,7 @@ pub struct ToolInvocation {
     pub message: MessageId,
     /// The sequence number of that message in its conversation, from 1.
     pub sequence: u64,
-    /// The index of the call's round in its turn, from 0.
+    /// The index of the call's round in its run, from 0.
     pub round_index: u32,
     /// The index of the call among the [asked calls](crate::Message::asked_calls) of the message,
     /// from 0.
@@ -126,7 +126,7 @@ impl fmt::Display for ToolStatus {
     }
 }
 
-/// The error of a text that names no [`ToolStatus`].
+/// The error of parsing a text that is not the name of a [`ToolStatus`].
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{text:?} is not a tool status, such as ok or error")]
 pub struct ParseToolStatusError {

@@ -45,7 +45,7 @@ impl WellFormedPrefix {
         if self.has_ended {
             return;
         }
-        // Replay replaces the content that the marks of a message name.
+        // Replay replaces content for which a message contains a refusal mark.
         let has_marks = RefusalMark::is_stored_in(message);
         let is_well_formed = !has_marks
             && match message.role {

@@ -5,14 +5,15 @@ use std::{borrow::Cow, collections::HashSet};
 use super::{AnswerKey, asked_call, given_id};
 use crate::{CallPosition, Message, MessageId, RunId, ToolCall};
 
-/// Returns the ids by which results name the tool calls of a message that is the only message of
-/// its answer. An id that the call already has is borrowed from the message.
+/// Returns the ids by which results refer to the tool calls of a message that is the only message
+/// of its answer. An id that the call already has is borrowed from the message.
 pub fn ids_of_calls(message: &Message) -> Vec<Cow<'_, str>> {
     let calls = message.parts.iter().filter_map(asked_call);
     call_ids(calls, IdBase::of(message, 0), 0, &HashSet::new())
 }
 
-/// The position of a message for generated ids: its id, or its index if it has no id yet.
+/// The position of a message, from which the ids of its calls are generated: the id of the message,
+/// or its index if it has no id yet.
 #[derive(Debug, Clone, Copy)]
 pub enum IdBase {
     /// The id of the message.
@@ -27,8 +28,8 @@ impl IdBase {
         message.id.map_or(Self::Position(position), Self::Id)
     }
 
-    /// Returns the position by which results name a call of the message. If the message has no id,
-    /// the position contains a run id that no run has.
+    /// Returns the position by which results refer to a call of the message. If the message has no
+    /// id, the position contains a run id that no run has.
     pub fn call_position(self, index: usize) -> CallPosition {
         let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let message = match self {
@@ -41,8 +42,8 @@ impl IdBase {
     }
 }
 
-/// Assigns the ids by which results name the calls of one answer, message by message. All ids are
-/// different, even if calls in two messages of the answer have the same id.
+/// Assigns the ids by which results refer to the calls of one answer, message by message. All ids
+/// are different, even if calls in two messages of the answer have the same id.
 ///
 /// A call keeps its own id. A call without an id, with an empty id, or with the id of an earlier
 /// call of the answer gets a generated id, because providers refuse such calls. The generated id is
@@ -98,8 +99,8 @@ impl AnswerIds {
     }
 }
 
-/// Returns the ids by which results name the calls of one message. All of these ids are different,
-/// and none of them is in `taken`. Earlier pieces of the message contain `first` calls.
+/// Returns the ids by which results refer to the calls of one message. All of these ids are
+/// different, and none of them is in `taken`. Earlier pieces of the message contain `first` calls.
 fn call_ids<'a>(
     calls: impl Iterator<Item = &'a ToolCall> + Clone,
     base: IdBase,

@@ -35,7 +35,7 @@ pub struct CallLog {
 /// A call of the model.
 #[derive(Debug, Clone)]
 pub struct LoggedCall {
-    /// The position of the call, its tool, and the ids by which results name it.
+    /// The position of the call, its tool, and the ids by which results refer to the call.
     pub call: Candidate<String>,
     /// The number of the message that contains the call.
     pub message: u64,

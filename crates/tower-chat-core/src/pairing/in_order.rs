@@ -4,7 +4,7 @@ use super::{asked_call, have_distinct_ids};
 use crate::{Message, Part, ToolCall};
 
 /// Tracks how many calls of one message were answered, as long as the results answer the calls in
-/// order and name each call by its id.
+/// order and refer to each call by its id.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct InOrder {
     /// The index of the first part of the message that may be a call without a result.
@@ -29,8 +29,8 @@ impl InOrder {
     }
 
     /// Returns whether the order is broken: a result answered no call, a result answered another
-    /// call than the next one, a result names its call by position, a call waits for approval, or
-    /// [`set_broken`](Self::set_broken) was called.
+    /// call than the next one, a result refers to its call by position, a call waits for approval,
+    /// or [`set_broken`](Self::set_broken) was called.
     pub fn is_broken(&self) -> bool {
         self.is_broken
     }

@@ -9,8 +9,8 @@ use std::{
 use super::{Answers, Candidate, Ids, Target};
 use crate::CallPosition;
 
-/// The calls of a [`Matcher`](super::Matcher) by position, by id and in order. The index finds the
-/// call of a result.
+/// The calls of a [`Matcher`](super::Matcher) by position, by id and in order. A matcher uses this
+/// lookup structure to find the call of a result.
 #[derive(Debug, Clone)]
 pub(super) struct Index<K> {
     /// The first call at each position.

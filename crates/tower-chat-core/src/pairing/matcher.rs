@@ -9,9 +9,9 @@ use crate::{CallPosition, ToolCall};
 /// matcher, otherwise owned.
 #[derive(Debug, Clone, Copy)]
 pub struct Candidate<K> {
-    /// The stored position of the call; `None` if results cannot name the call by position.
+    /// The stored position of the call; `None` if results cannot refer to the call by position.
     pub position: Option<CallPosition>,
-    /// The id by which results name the call; see [`AnswerIds`](super::AnswerIds).
+    /// The id by which results refer to the call; see [`AnswerIds`](super::AnswerIds).
     pub id: K,
     /// The call's own id, if it is not empty.
     pub given_id: Option<K>,
@@ -24,7 +24,7 @@ pub struct Candidate<K> {
 }
 
 impl<'a> Candidate<&'a str> {
-    /// Creates a call without a result. Results name the call by `id`.
+    /// Creates a call without a result. Results refer to the call by `id`.
     pub fn new(call: &'a ToolCall, position: Option<CallPosition>, id: &'a str) -> Self {
         let (given_id, tool) = (given_id(call), call.name.as_str());
         Self { position, id, given_id, tool, is_answered: false, is_hidden: false }
@@ -57,8 +57,8 @@ impl<'a> Candidate<&'a str> {
 }
 
 impl<K: Borrow<str>> Candidate<K> {
-    /// Iterates over the ids by which results may name the call: its assigned id and its own id.
-    /// The two ids differ if several calls of the answer have the same own id.
+    /// Iterates over the ids by which results may refer to the call: its assigned id and its own
+    /// id. The two ids differ if several calls of the answer have the same own id.
     pub fn ids(&self) -> impl Iterator<Item = &K> {
         let other = self.given_id.as_ref().filter(|given| (*given).borrow() != self.id.borrow());
         std::iter::once(&self.id).chain(other)
@@ -96,10 +96,10 @@ pub enum Ids {
 pub struct Matcher<K> {
     calls: Vec<Candidate<K>>,
     ids: Ids,
-    /// An index before which every call is answered or hidden.
+    /// A position in `calls`. Every call before this position is answered or hidden.
     first_open: usize,
-    /// The index of the calls. The matcher builds the index for the first result that does not have
-    /// the id of the first open call.
+    /// A lookup structure that finds calls by position and by id. The matcher builds it for the
+    /// first result that does not have the id of the first open call.
     index: Option<Box<Index<K>>>,
 }
 

@@ -36,8 +36,8 @@ impl UnansweredCalls {
         }
     }
 
-    /// Returns the call that a late result answers. Among the rounds with a call that the result
-    /// names, this is the first such call of the latest round.
+    /// Returns the call that a late result answers. If several calls have the id or the position of
+    /// the result, returns the first of those calls in the latest round that contains one.
     pub fn find<'t>(&self, target: impl Into<Target<'t>>) -> Option<CallNumber> {
         let target = target.into();
         match target.position {

@@ -77,7 +77,8 @@ fn plain_round(
     answers
 }
 
-/// Generates calls with the ids by which results name them: their own or generated ones.
+/// Generates calls, each with the id by which results refer to the call: its own id or a generated
+/// id.
 fn calls(rng: &mut Rng, count: usize) -> Vec<(ToolCall, String)> {
     let calls: Vec<_> = (0..count).map(|_| call(rng)).collect();
     let with_id = |(index, call): (usize, ToolCall)| {
