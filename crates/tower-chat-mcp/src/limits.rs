@@ -1,4 +1,4 @@
-//! Limits on the data that a server may send.
+//! Limits on the data that a server may send, and on the time of a listing.
 
 use std::{io, time::Duration};
 

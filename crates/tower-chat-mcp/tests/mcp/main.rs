@@ -42,7 +42,8 @@ fn key() -> ConversationKey {
     ConversationKey::new("alice", "support")
 }
 
-/// Returns a step that calls tools, each as `(name, arguments)`.
+/// Returns an answer of the scripted model that calls tools. `calls` contains the name and the
+/// arguments of each call.
 fn calls<const N: usize>(calls: [(&str, &str); N]) -> Step {
     let mut id = 0;
     Step::message(Message::tool_calls(calls.map(|(name, arguments)| {
