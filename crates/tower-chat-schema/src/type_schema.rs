@@ -68,9 +68,10 @@ impl TypeSchema {
     ///
     /// # Errors
     ///
-    /// If the text is not JSON, or has an object with the same key twice; if the values of the type
-    /// are not objects, and the text has no field `value`; if the text has an array where the type
-    /// has an object, or a number that an `f32` cannot represent.
+    /// If the text is not JSON, or has an object with the same key twice; if the portable schema
+    /// describes an object with the value in the field `value`, and the text has no such field; if
+    /// the text has an array where the type has an object, or a number that an `f32` cannot
+    /// represent.
     pub fn value(&self, json: &str) -> Result<Value, ParseError> {
         let mut value: Value = serde_json::from_str(json).map_err(ParseError::NotJson)?;
         check_unique_keys(json).map_err(ParseError::RepeatedKey)?;
@@ -114,7 +115,8 @@ pub enum ParseError {
     /// An object has a key twice. Parsers differ in which of the two values they use.
     #[error(transparent)]
     RepeatedKey(serde_json::Error),
-    /// The values of the type are not objects, and the text has no field that contains the value.
+    /// The portable schema describes an object with the value in the field `value`, and the text
+    /// has no such field.
     #[error("the object has no field `{VALUE}`")]
     NoValue,
     /// A field is missing, unknown or of another type.
