@@ -20,7 +20,7 @@ use crate::{
 
 /// A client of Anthropic's Messages API.
 ///
-/// Thinking blocks with their signatures, redacted thinking and ids are sent back unchanged. If the
+/// Thinking blocks, their signatures, redacted thinking and ids are sent back unchanged. If the
 /// first answer after the last user message does not begin with a thinking block, the service
 /// refuses the option `thinking` in a request with results of tool calls. The client therefore
 /// omits the option in such a request. The API requires a token limit: if the caller sets no limit,

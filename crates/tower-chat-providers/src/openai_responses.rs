@@ -57,8 +57,8 @@ use crate::{
 /// If the service stores the history, the service receives the results of tools with the next
 /// request. If a run fails after an answer with calls and before this request, OpenAI refuses any
 /// request that continues from this answer without the results. With [`HistoryStorage::Response`]
-/// and the per-run mode, the next run instead continues from the answer from which the failed run
-/// continued, because a failed run is not stored in this mode.
+/// and the persistence mode `PerRun` of `tower-chat-layers`, the next run instead continues from
+/// the answer from which the failed run continued, because this mode does not store a failed run.
 pub type OpenAiResponses<T> = ProviderClient<OpenAiResponsesApi, T>;
 
 /// Selects who stores the history of a new conversation of an [`OpenAiResponses`] client: the

@@ -33,9 +33,9 @@
 //! Providers support different subsets of JSON Schema, so the request contains a schema that all of
 //! them accept. In this schema, objects allow no additional properties, and every property is
 //! required. A property that is optional in the type may be `null`. Alternatives are written as
-//! `anyOf`. Limits of numbers, strings and lists are described in sentences, because providers do
-//! not accept them as constraints. The answer is validated against the original schema of the type,
-//! including its limits, and is then deserialized.
+//! `anyOf`. Limits of numbers, strings and lists are written into the descriptions, because
+//! providers do not accept them as constraints. The answer is validated against the original schema
+//! of the type, including its limits, and is then deserialized.
 //!
 //! If the values of a type are not JSON objects, such as those of an enum or a list, the schema in
 //! the request describes an object whose field `value` contains the value. The values of a type

@@ -1,5 +1,5 @@
-//! Tests a history with answers of several providers. A request to a provider contains its own
-//! reasoning unchanged, and no reasoning of other providers.
+//! Tests a history with answers of several providers. A request to a provider contains the
+//! reasoning of this provider unchanged, and no reasoning of other providers.
 
 use serde_json::json;
 use tower_chat_core::{ChatOptions, ChatRequest, FinishReason, Message};

@@ -203,8 +203,8 @@ async fn plain_texts_of_geminis_stream_are_joined_and_signed_parts_stay_as_they_
     assert_eq!(server.received()[1].body["contents"][1]["parts"], expected);
 }
 
-/// Returns a round with reasoning of this wire, and a call of a tool whose name providers do not
-/// accept.
+/// Returns a user message, an answer, and the result of its call. The answer has reasoning of this
+/// wire, and calls a tool whose name providers do not accept.
 fn round(wire: &str) -> [Message; 3] {
     let mut thought = Reasoning::new("hm");
     let item = r#"{"type":"thinking","signature":"sig"}"#;
