@@ -49,7 +49,7 @@ pub(crate) fn object_of(arguments: &str) -> RawJson {
 pub(crate) struct OpenCalls {
     /// The id and the tool name of each call, by the number of the call in the conversation.
     calls: BTreeMap<usize, (Option<String>, String)>,
-    /// The numbers of the calls with each id.
+    /// For each id: the numbers of the calls with this id.
     by_id: HashMap<Option<String>, BTreeSet<usize>>,
     /// The number of the next call.
     next: usize,

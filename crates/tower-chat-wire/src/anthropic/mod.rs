@@ -6,7 +6,7 @@
 //! If a [`Message`](tower_chat_core::Message) or one of its parts has a field for a value, the
 //! value is stored only in this field. All other values are stored in
 //! [`Native`](tower_chat_core::Native) items of the wire [`WIRE`]. A body that the service accepts
-//! is therefore written as it was read:
+//! is therefore written as it was read. The reader converts a body by these rules:
 //!
 //! - Texts, calls, results, media and `thinking` blocks become parts. The `native` field of a part
 //!   contains the other fields of the block, for which the part has no field

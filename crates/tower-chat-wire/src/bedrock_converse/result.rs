@@ -50,8 +50,8 @@ fn parse_content(block: RawJson) -> Part {
     }
 }
 
-/// Writes the block of a result with this call id. Omits calls, results and reasoning in the
-/// content of the result, because the wire does not allow these parts in a result.
+/// Writes the block of a result, with `id` as its call id. Omits calls, results and reasoning in
+/// the content of the result, because the wire does not allow these parts in a result.
 pub(super) fn render(result: &ToolResult, id: &str) -> RawJson {
     let content: Vec<RawJson> = result.content.iter().filter_map(render_content).collect();
     // The service refuses an empty content.

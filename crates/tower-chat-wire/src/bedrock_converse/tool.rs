@@ -40,7 +40,7 @@ fn parse_spec(mut spec: Map<String, Value>) -> Option<ToolDefinition> {
     })
 }
 
-/// Writes the definition of a tool. Returns `None` for a tool that only another wire has.
+/// Writes the definition of a tool. Returns `None` for a tool that exists only on another wire.
 pub(crate) fn render(definition: &ToolDefinition) -> Option<Value> {
     let ToolDefinition { name, description, parameters, native, .. } = definition;
     let own = native.as_ref().filter(|native| &*native.wire == WIRE);

@@ -53,7 +53,8 @@ impl AnswerContext {
         self
     }
 
-    /// Sets the tools that were sent under another name, and the changes of the sent messages.
+    /// Sets the tools that were sent under another name, and the differences between the stored
+    /// messages and the messages that were sent.
     #[must_use]
     pub fn with_changes(mut self, names: NameMap, changes: Vec<Change>) -> Self {
         (self.names, self.changes) = (names, changes);

@@ -90,8 +90,8 @@ fn render_usage(usage: &Usage) -> Value {
     })
 }
 
-/// Reads an entry of `tools`. Returns a definition for each function of the client, and for each
-/// tool that the service runs.
+/// Reads an entry of `tools`. Returns a definition for each function that the client runs, and for
+/// each tool that the service runs.
 fn parse_tool(tool: Value) -> Vec<ToolDefinition> {
     let Value::Object(fields) = tool else { return Vec::new() };
     let mut definitions = Vec::new();

@@ -17,9 +17,8 @@ pub(crate) struct Form {
     pub(crate) is_nested: bool,
     /// Whether the definition has a field `strict` in the same object as the schema.
     pub(crate) has_strict: bool,
-    /// Returns the JSON that remains of the usual definition of a function after its name, its
-    /// description and its parameters were removed. If the JSON that remains of a definition
-    /// differs, a native item stores it.
+    /// Returns the usual definition of a function without its name, description and parameters. If
+    /// the other fields of a definition differ from this JSON, a native item stores these fields.
     pub(crate) plain: fn() -> Value,
 }
 
@@ -35,8 +34,8 @@ impl Form {
             None => rest.as_object_mut(),
         };
         let mut definition = ToolDefinition::new(kind.clone(), "", Value::Null);
-        // A definition without a description gets a native item, which makes `render` write the
-        // definition without a description again.
+        // A definition without a description gets a native item, so that `render` does not write an
+        // empty description.
         let mut is_plain = false;
         if let Some(fields) = fields {
             if let Some(name) = take_text(fields, "name") {
@@ -59,8 +58,8 @@ impl Form {
         definition
     }
 
-    /// Writes the JSON object that defines a tool. Returns `None` for a tool that only another wire
-    /// has.
+    /// Writes the JSON object that defines a tool. Returns `None` for a tool that exists only on
+    /// another wire.
     pub(crate) fn render(&self, definition: &ToolDefinition) -> Option<Value> {
         let native = definition.native.as_ref().filter(|native| &*native.wire == self.wire);
         let native: Option<Value> = native.and_then(|native| native.item.parse().ok());

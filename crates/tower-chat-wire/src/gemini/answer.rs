@@ -17,7 +17,7 @@ pub(crate) const REASONS: Reasons = Reasons { read: reason, spell };
 
 const FINISH_REASON: &str = "finishReason";
 
-/// Reads the body of a whole answer, including calls whose arguments are in pieces.
+/// Reads the body of a whole answer, including calls whose arguments are in pieces (`partialArgs`).
 pub(crate) fn parse_whole(body: &str) -> Result<Answer, AnswerError> {
     if !body.contains(PIECES) {
         return parse(body);

@@ -128,7 +128,8 @@ impl<'a> OpenCalls<'a> {
     /// Removes and returns the open call that a result answers. For a result with an id, this is
     /// the first open call with this id, or otherwise the first open call without an id. For a
     /// result without an id, this is the first open call without an id, or otherwise the first open
-    /// call. If the result has a name, only a call with the same name is found, except by the id.
+    /// call. If the result has a name, the call must have the same name, unless it is found by its
+    /// id.
     pub(super) fn answer(&mut self, result: &ToolResult) -> Option<&'a ToolCall> {
         let name = result.name.as_deref().filter(|name| !name.is_empty());
         let position = match some_id(result.call_id.as_deref()) {

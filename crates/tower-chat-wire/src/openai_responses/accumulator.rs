@@ -49,14 +49,14 @@ impl ResponsesAccumulator {
                 let is_callers = !is_theirs && self.items.is_callers_call(index);
                 is_callers.then(|| ChatUpdate::ToolCallDelta(ToolCallDelta::new(index, more)))
             }
-            // Deltas of tools that the provider runs are ignored, because the events that end their
-            // items contain the whole content.
+            // Other deltas, such as those of tools that the provider runs, are ignored, because the
+            // event that ends an item contains the whole item.
             _ => None,
         }
     }
 
-    /// Adds an event without a type, which is an error, or the whole response of a service that
-    /// does not support streams.
+    /// Handles an event without a type. Such an event is either an error, or the whole response of
+    /// a service that does not support streams.
     fn push_untyped(&mut self, event: Object, frame: &Frame) -> Result<(), AnswerError> {
         if let Some(error) = error_in(&event) {
             return Err(error);

@@ -10,7 +10,7 @@ const FILE: &str = "input_file";
 const AUDIO: &str = "input_audio";
 
 /// The names of the fields with the bytes of media, their URL or their file id. A content part of
-/// media has exactly one of these fields.
+/// an image or a file has exactly one of these fields.
 const FIELDS: [&str; 4] = ["image_url", "file_data", "file_url", "file_id"];
 
 /// Reads the media of a content part. Returns `None` if the part is not media, or has a form that

@@ -6,8 +6,8 @@ use super::item::{Item, ItemKind};
 use crate::fields::{Fields, raw};
 
 /// Puts the items into the order that services require. If there are messages between a call and
-/// its output, moves the output before these messages. Omits reasoning that no message or call of
-/// the model follows before the next output of a call or message of another role. Removes the id of
+/// its output, moves the output before these messages. Omits reasoning unless the next item that is
+/// not reasoning is also from the model, such as a message or a call. Removes OpenAI's id of
 /// reasoning if the next item is other reasoning, or a message of the model without an id.
 pub(super) fn in_order(items: Vec<Item>) -> Vec<Item> {
     without_broken_links(without_lone_reasoning(with_outputs_at_calls(items)))
@@ -16,12 +16,12 @@ pub(super) fn in_order(items: Vec<Item>) -> Vec<Item> {
 /// The beginning of OpenAI's ids of reasoning items.
 const LINKED: &str = "rs_";
 
-/// Removes the id of reasoning that is directly before a message of the model without an id, or
-/// before other reasoning. OpenAI stores the id of the item that followed a reasoning item in the
-/// answer, and refuses an input in which an item without this id follows the reasoning. If the
-/// reasoning has no id, OpenAI reads its encrypted content instead. Reasoning without encrypted
-/// content is omitted. The id of reasoning before a call is not removed, because OpenAI accepts
-/// calls without ids.
+/// Removes OpenAI's id of reasoning that is directly before a message of the model without an id,
+/// or before other reasoning. OpenAI stores the id of the item that followed a reasoning item in
+/// the answer, and refuses an input in which an item without this id follows the reasoning. If the
+/// reasoning has no id, OpenAI reads its encrypted content instead. Reasoning that would have
+/// neither an id nor encrypted content is omitted. The id of reasoning before a call is not
+/// removed, because OpenAI accepts calls without ids.
 fn without_broken_links(items: Vec<Item>) -> Vec<Item> {
     let mut kept: Vec<Item> = Vec::with_capacity(items.len());
     for mut item in items.into_iter().rev() {
@@ -77,7 +77,7 @@ fn with_outputs_at_calls(items: Vec<Item>) -> Vec<Item> {
         let ItemKind::Output { call: Some(call) } = kind else { return None };
         let message = next_message.get(call).copied().flatten()?;
         // The output is moved before the message and before the reasoning that directly precedes
-        // the message, but not before the item after the call.
+        // the message, but never before its call.
         let reasoning = reasoning.get(message).copied().unwrap_or_default();
         (message < index).then(|| (message - reasoning).max(call + 1))
     };
@@ -112,8 +112,8 @@ fn reasoning_before(items: &[Item]) -> Vec<usize> {
     before.collect()
 }
 
-/// Omits reasoning, unless a message or another output of the model follows before the next output
-/// of a call or message of another role.
+/// Omits reasoning unless the next item that is not reasoning is also from the model, such as a
+/// message or a call.
 fn without_lone_reasoning(items: Vec<Item>) -> Vec<Item> {
     let mut is_followed = false;
     let mut kept: Vec<Item> = Vec::with_capacity(items.len());

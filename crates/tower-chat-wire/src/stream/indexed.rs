@@ -5,8 +5,8 @@ use std::collections::HashMap;
 use tower_chat_core::RawJson;
 
 /// A list of items in the order in which they began. An item is found in constant time by the index
-/// that the service assigns to the item. A stream may have as many items as pieces, so that a
-/// linear search would take quadratic time.
+/// that the service assigns to the item. A stream may begin a new item with each event. A linear
+/// search for each event would therefore take quadratic time for the whole stream.
 ///
 /// If several items have the same index, the newest of them is found. The index `None` finds the
 /// newest item without an index.

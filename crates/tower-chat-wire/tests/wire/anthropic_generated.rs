@@ -201,7 +201,8 @@ fn no_message_however_odd_is_a_panic_and_writing_gives_what_can_be_read() {
     }
 }
 
-/// Returns a round with the result of every call, in the form that other providers send.
+/// Returns an answer with calls, and a message for the result of each call, in the form that other
+/// providers send.
 fn foreign_round(rng: &mut Odd) -> Vec<Message> {
     let ids = [None, Some(""), Some("a"), Some("a.b"), Some("a_b"), Some("call_1")];
     let ids: Vec<Option<&str>> = (0..=rng.below(4)).map(|_| rng.one_of(&ids)).collect();

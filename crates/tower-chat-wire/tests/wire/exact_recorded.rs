@@ -149,8 +149,8 @@ fn accepted_requests_of_other_wires_are_written_in_a_form_that_each_takes() {
                 let read = from.parse_request_json(&line.body.to_string()).unwrap();
                 let roles: Vec<Role> = read.messages().iter().map(|it| it.role).collect();
                 if roles.windows(2).any(|pair| pair == [Role::Assistant, Role::Assistant]) {
-                    // The conversation has two rounds whose results follow both rounds. Only replay
-                    // can move the results of each round to their calls.
+                    // The results of two answers with calls follow the second answer. Only
+                    // `tower_chat::replay` can move the results to the answer with their calls.
                     continue;
                 }
                 let mut request = read.clone();

@@ -426,7 +426,8 @@ fn what_is_no_input_is_a_typed_error() {
     assert_eq!(WIRE, Wire::OpenAiResponses.name());
 }
 
-/// Returns the items that are written after replay has dropped dangling calls.
+/// Returns the items that are written after [`Replay`](tower_chat::replay::Replay) has removed the
+/// calls without results.
 fn replayed(items: &Value) -> Value {
     let mut replay = tower_chat::replay::Replay::new(tower_chat::replay::DanglingCalls::Drop);
     for message in parse_input(&items.to_string()).unwrap() {

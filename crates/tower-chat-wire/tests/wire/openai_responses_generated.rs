@@ -225,8 +225,8 @@ fn odd_messages_never_panic_and_calls_and_outputs_are_in_order() {
         };
         for violation in invalid.violations() {
             assert!(
-                // The writer does not repair faults that replay repairs, and faults in native items
-                // that the reader of this wire never creates.
+                // The writer does not repair faults that `tower_chat::replay` repairs, and faults
+                // in native items that the reader of this wire never creates.
                 matches!(
                     violation.rule,
                     Rule::CallsAnswered

@@ -204,7 +204,7 @@ fn a_paused_answer_continues_with_all_messages() {
     }
 }
 
-/// Returns a hostile history, in which some assistant messages contain a summary by the service.
+/// Returns a generated request, in which some assistant messages contain a summary by the service.
 fn with_summaries(case: u64, wire: BodyWire, name: &str) -> ChatRequest {
     let mut rng = Rng::of(45, case);
     let request = request(case);

@@ -1,5 +1,5 @@
-//! Writes request bodies of hostile histories. The request models in the packages of the providers
-//! validate these bodies.
+//! Writes request bodies of generated histories with unusual content. The request models in the
+//! packages of the providers validate these bodies.
 
 use std::{
     env,

@@ -1,5 +1,5 @@
-//! Tests with generated hostile histories for every service. A checker that shares no code with the
-//! writers must accept each body.
+//! Tests with the unusual histories that [`history`] generates, for every service. A checker that
+//! shares no code with the writers must accept each body.
 
 use std::{collections::BTreeMap, ops::Range};
 
@@ -27,7 +27,7 @@ pub(super) fn cases() -> Range<u64> {
     first..first + number("TOWER_CHAT_CASES").unwrap_or(20)
 }
 
-/// Returns a request with a generated hostile history.
+/// Returns a request with a history that [`history`] generates.
 pub(super) fn request(case: u64) -> ChatRequest {
     let mut rng = Rng::of(SEED, case);
     let messages = history(&mut rng);
@@ -130,7 +130,8 @@ fn an_added_message_changes_nothing_before_it() {
         for end in 1..request.messages().len() {
             let next = &request.messages().get(end).unwrap().role;
             let last = &request.messages().get(end - 1).unwrap().role;
-            // Skips a length that divides a round, or divides consecutive assistant messages.
+            // Skips a length that separates results from their calls, or separates consecutive
+            // assistant messages.
             if matches!(next, Role::Tool) || *next == Role::Assistant && *last == Role::Assistant {
                 continue;
             }
