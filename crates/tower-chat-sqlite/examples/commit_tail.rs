@@ -1,6 +1,6 @@
 //! Measures the distribution of the times of appends, and the size of the write-ahead log. The
-//! first measurement only appends; in the second one, other tasks continuously load a long
-//! conversation. Prints microseconds and bytes.
+//! first measurement only appends. In the second measurement, other tasks continuously load a long
+//! conversation during the appends. Prints microseconds and bytes.
 #![allow(
     clippy::unwrap_used,
     clippy::indexing_slicing,

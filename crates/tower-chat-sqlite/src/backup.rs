@@ -144,8 +144,8 @@ fn copy(
     };
     file.check_path().map_err(|failure| BackupError::Store(failure.store_error(COPY)))?;
     let source = file.reader().map_err(unreadable)?;
-    // A read transaction gives all steps of the copy the same snapshot. Without it, SQLite would
-    // restart the copy after each write of another process.
+    // A read transaction gives all steps of the copy the same snapshot. Without the read
+    // transaction, SQLite would restart the copy after each write of another process.
     let snapshot = source.unchecked_transaction().map_err(unreadable)?;
     snapshot.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).map_err(unreadable)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;

@@ -158,10 +158,10 @@ impl StoreFile {
     }
 
     /// Fails if the file or its log was moved or replaced, and returns the sizes of both. Every
-    /// write calls this function. Unlike [`check_path`](Self::check_path), it does not check the
-    /// log's index. Returns `None` while the writer has no log open, or if the system does not
-    /// report the sizes. Unknown sizes are not an error, because a process can use open files
-    /// without access to their folder.
+    /// write calls this function. Unlike [`check_path`](Self::check_path), this function does not
+    /// check the log's index. Returns `None` while the writer has no log open, or if the system
+    /// does not report the sizes. Unknown sizes are not an error, because a process can use open
+    /// files without access to their folder.
     pub(crate) fn check_sizes(&self) -> Result<Option<Sizes>, Failure> {
         let Ok(file) = Identity::at(&self.path) else { return Ok(None) };
         if self.identity.is_some() && file.map(|found| found.identity) != self.identity {

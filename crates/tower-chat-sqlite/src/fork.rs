@@ -35,7 +35,7 @@ pub(crate) fn fork(
     check_whole(connection, from, &found)?;
     let end = end(connection, &found, before)?;
     let is_empty = end.position <= found.pruned;
-    // The sequence numbers of a copy without messages begin with 1.
+    // If the copy has no messages, its first message will get the sequence number 1.
     let sequence = if is_empty { 0 } else { end.position };
     let revision = Revision { incarnation: RunId::new().random_half().max(1), sequence };
     let made = milliseconds::of(SystemTime::now());
@@ -82,7 +82,7 @@ pub(crate) fn fork(
         )?
         .execute(params![first, last, distance])?;
     let (first, last) = row_key::range_to(number, sequence);
-    // This statement changes rows in the same way as `ToolRecord::in_copy`.
+    // Calls that wait for approval are rejected in the copy, as in `ToolRecord::in_copy`.
     connection
         .prepare_cached(
             "UPDATE tool_invocations

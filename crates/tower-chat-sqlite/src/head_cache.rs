@@ -18,7 +18,7 @@ const LIMIT: usize = 512;
 
 /// The heads of conversations that this connection has written. The heads are valid until another
 /// connection commits, in this process or in another process. SQLite's data version shows whether
-/// this has happened.
+/// another connection has committed.
 #[derive(Debug, Default)]
 pub(crate) struct HeadCache {
     /// The data version after the latest commit on this connection; `None` after the cache was
@@ -27,7 +27,7 @@ pub(crate) struct HeadCache {
     /// The cached heads. A fast hash function with a random seed suffices against keys that are
     /// chosen to collide, because the map contains at most [`LIMIT`] entries.
     known: HashMap<ConversationKey, Conversation, RandomState>,
-    /// Whether the file contains sealed data; `None` if this was not read yet.
+    /// Whether the file contains sealed data; `None` if the mark of the file was not read yet.
     holds_sealed: Option<bool>,
     /// Set by tests: the writer panics when it reads this conversation.
     #[cfg(test)]

@@ -55,7 +55,7 @@ impl Filter {
         }
         filter.add(" WHERE c.scope = ?", [query.scope.clone().into()]);
         // Only the empty scope contains conversations whose deletion has begun. A query of any
-        // other scope needs no condition, so that SQLite reads only the index.
+        // other scope needs no condition on the incarnation, so that SQLite reads only the index.
         if query.scope.is_empty() {
             filter.add(&format!(" AND {NOT_DELETED}"), []);
         }
@@ -95,7 +95,7 @@ fn list(sequences: &[u64]) -> String {
 }
 
 /// Returns the calls that match a query. One statement reads the rows, and the messages to which
-/// the rows refer. The statement reads each message once, and no other message.
+/// the rows refer. The statement reads each of these messages once, and reads no other message.
 pub(crate) fn invocations(
     connection: &Connection,
     query: &InvocationQuery,

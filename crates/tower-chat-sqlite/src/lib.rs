@@ -85,10 +85,10 @@
 //!
 //! # The record of tool calls
 //!
-//! The rows of the record are in a separate table. An append writes them in the same transaction as
-//! their messages, and this table adds one or two pages per append to the write-ahead log. The
-//! table has no index by tool, status or time, because each index would add another one or two
-//! pages per append. A query that names a conversation reads all rows of that conversation. Any
+//! The rows of the record are in a separate table. An append writes these rows in the same
+//! transaction as its messages, and the table adds one or two pages per append to the write-ahead
+//! log. The table has no index by tool, status or time, because each index would add another one or
+//! two pages per append. A query that names a conversation reads all rows of that conversation. Any
 //! other query reads all rows of its scope. Times are stored in whole milliseconds.
 //!
 //! # Open runs
@@ -125,12 +125,12 @@
 //! A conversation of more than 1 MiB is deleted in steps. The first step makes the conversation
 //! invisible to readers. Each further step deletes about 1 MiB of rows in one transaction. A
 //! checkpoint after each step lets the next step overwrite the log, so that a deletion needs little
-//! additional space on a full disk. If a step fails because the disk has not even this space, the
-//! store repeats the step with half its size, down to 16 KiB or one message. If the smallest step
-//! fails too, the deletion returns an error, and the conversation is already invisible. The store
-//! deletes the remaining rows with its next deletion, or when the file is next opened for writing.
-//! The same happens after a crash during a deletion. A prune, unlike a deletion, is one
-//! transaction, regardless of its size.
+//! additional space on a full disk. If a step fails because the disk does not have this space
+//! either, the store repeats the step with half its size, down to 16 KiB or one message. If the
+//! smallest step fails too, the deletion returns an error, and the conversation is already
+//! invisible. The store deletes the remaining rows with its next deletion, or when the file is next
+//! opened for writing. The same happens after a crash during a deletion. A prune, unlike a
+//! deletion, is one transaction, regardless of its size.
 //!
 //! SQLite overwrites deleted and pruned data in the file. The write-ahead log (`-wal`) contains the
 //! deleted data until later writes overwrite the log. [`SqliteStore::checkpoint`] truncates the log

@@ -276,8 +276,9 @@ impl WriteQueue {
         let done = caller::block(|| self.write(&mut group, Duration::ZERO).is_ok());
         let [append] = group;
         if done == Some(true) {
-            // The append releases its slot and sets its outcome before the lead ends. Therefore it
-            // has done both when a barrier that waits for the append is resolved.
+            // The append releases its slot and sets its outcome before the lead ends. Therefore the
+            // slot is free and the outcome is set when a barrier that waits for the append is
+            // resolved.
             let ticket = append.done();
             drop(lead);
             return ticket;
@@ -328,9 +329,8 @@ struct Lead<'a> {
 impl Lead<'_> {
     /// Resolves the tickets of the group, and ends the lead.
     fn finish(self, group: impl IntoIterator<Item = Submission>) {
-        // Dropping the guard resolves barriers. The tickets are resolved before, so that the
-        // tickets of all submissions before a barrier have their outcomes when the barrier is
-        // resolved.
+        // Dropping the guard resolves barriers. The tickets are resolved first, so that the tickets
+        // of all submissions before a barrier have their outcomes when the barrier is resolved.
         for submission in group {
             submission.resolve();
         }

@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// The SQL expression for the sequence number up to which the messages of a conversation are
-/// visible. If no run is open, this is the largest possible sequence number. The table
+/// visible. If no run is open, the expression is the largest possible sequence number. The table
 /// `conversations` has the alias `c`.
 pub(crate) const VISIBLE: &str =
     "ifnull((SELECT visible FROM open_runs WHERE number = c.id), 4294967295)";

@@ -60,8 +60,8 @@ pub(crate) trait Work {
     /// Returns whether the submission consists of one write.
     fn is_single(&self) -> bool;
 
-    /// Returns whether the submission has deleted a conversation. Some of its rows may remain, and
-    /// must then be deleted in further steps.
+    /// Returns whether the submission has deleted a conversation. Some rows of the conversation may
+    /// remain, and must then be deleted in further steps.
     fn has_deleted(&self) -> bool;
 }
 

@@ -21,9 +21,9 @@ pub(crate) fn tool_totals(
         .filter(|status| status.is_open())
         .map(|status| format!("'{status}'"))
         .collect();
-    // `total()` is used instead of `sum()`, because it never overflows. The day is the time divided
-    // by the milliseconds of a day, rounded down also for times before 1970. Each row of the result
-    // is added to the totals of its tool.
+    // `total()` is used instead of `sum()`, because `total()` never overflows. The day is the time
+    // divided by the milliseconds of a day, rounded down also for times before 1970. Each row of
+    // the result is added to the totals of its tool.
     let sql = format!(
         "SELECT t.name, count(*), count(*) FILTER (WHERE t.status = '{error}'),
              count(*) FILTER (WHERE t.status IN ({open})),
@@ -56,7 +56,7 @@ const DAY: i64 = 86_400_000;
 /// Adds the calls of a tool that started on one day and took the same time.
 fn add(row: &Row<'_>, totals: &mut Vec<ToolTotals>) -> rusqlite::Result<()> {
     let count = |column| row.get::<_, i64>(column).map(i64::cast_unsigned);
-    // Bytes of a damaged name are replaced, so that its calls are counted.
+    // Invalid bytes in a damaged name are replaced, so that the calls of the tool are counted.
     let name = String::from_utf8_lossy(row.get_ref(0)?.as_bytes()?);
     if totals.last().is_none_or(|last| last.name != name) {
         totals.push(ToolTotals::new(name));

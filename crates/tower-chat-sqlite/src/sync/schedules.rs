@@ -71,7 +71,8 @@ pub(crate) fn try_schedules(test: impl Fn() + Clone + Send + Sync + 'static) {
     let count = std::env::var("TOWER_CHAT_SCHEDULES").ok();
     let count = count.map_or(SCHEDULES, |count| count.parse().unwrap());
     let mut config = Config::new();
-    // SQLite uses the stacks of shuttle's threads.
+    // SQLite runs on the stacks of shuttle's threads. The default size of these stacks is too small
+    // for SQLite.
     config.stack_size = 1 << 20;
     Runner::new(RandomScheduler::new_from_seed(1, count), config.clone()).run(test.clone());
     Runner::new(PctScheduler::new_from_seed(2, 3, count), config).run(test);

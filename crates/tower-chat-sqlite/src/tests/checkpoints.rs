@@ -107,7 +107,7 @@ async fn writers_do_not_wait_for_a_large_checkpoint() {
     let megabyte = "x".repeat(1 << 20);
     let large = write("large", run(2), Revision::ABSENT, &[megabyte.as_str(); 10]);
     fixture.submit(vec![large]).await.await.unwrap();
-    // The checkpoint thread has tried to copy the log, and the reader has prevented it.
+    // The checkpoint thread has tried to copy the log, and the reader has prevented the copy.
     fixture.store.checkpoints().settle();
     reader.execute_batch("COMMIT").unwrap();
     let held = fixture.store.checkpoints().hold();

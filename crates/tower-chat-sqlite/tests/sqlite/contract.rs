@@ -199,8 +199,8 @@ async fn every_write_has_the_outcome_it_has_in_memory() {
             [Message::user("three").into()],
         ),
         write(&key("c"), run, at(1), &["two"]),
-        // Writes that expect that the conversation does not exist: of the run that has created it,
-        // and of another run.
+        // Writes that expect that the conversation does not exist: one write of the run that has
+        // created the conversation, and one of another run.
         write(&key("c"), run, Revision::ABSENT, &["one", "two"]),
         write(&key("c"), other, Revision::ABSENT, &["one", "two"]),
         write(&key("c"), run, Revision { incarnation: incarnation ^ 1, sequence: 0 }, &["one"]),

@@ -1,5 +1,5 @@
-//! Tests of a full disk: it loses no acknowledged write and damages no data, and the store works
-//! again when the disk has free space again.
+//! Tests that no acknowledged write is lost and no data are damaged if the disk is full, and that
+//! the store works again when the disk has free space again.
 
 use std::{
     fs,
