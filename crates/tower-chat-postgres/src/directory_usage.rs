@@ -76,8 +76,8 @@ fn run(row: &Row, index: usize) -> Result<RunId, String> {
     Ok(RunId::from_bytes(run))
 }
 
-/// Reads the name of a model. Invalid bytes of a damaged name are replaced, so that its usage is
-/// still returned.
+/// Reads the name of a model. Invalid bytes in a damaged name are replaced, so that the usage of
+/// the model is still returned.
 fn model(row: &Row, index: usize) -> Result<Option<Arc<str>>, String> {
     let model = String::from_utf8_lossy(column(row, index)?);
     Ok((!model.is_empty()).then(|| model.into()))

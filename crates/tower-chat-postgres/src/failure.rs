@@ -84,8 +84,8 @@ impl Failure {
         }
     }
 
-    /// Creates the failure for a statement that has returned no row, although it always returns
-    /// one.
+    /// Creates the failure for a statement that has returned no row, although the statement always
+    /// returns a row.
     pub(crate) fn no_row() -> Self {
         Self { meaning: Meaning::Permanent, source: NoRow.into() }
     }

@@ -74,7 +74,7 @@ pub(crate) async fn fork(
     let tools = tools.into_iter().filter(|row| row.call.sequence <= end.position);
     let tools = tools.map(ToolRecord::in_copy).collect();
     let count = usize::try_from(end.position.saturating_sub(head.pruned)).unwrap_or(usize::MAX);
-    // The sequence numbers of a copy without messages begin with 1.
+    // If the copy has no messages, its first message will get the sequence number 1.
     let (pruned, sequence) = if count == 0 { (0, 0) } else { (head.pruned, end.position) };
     let mut described = described.first().map(Described::read).transpose()?.unwrap_or_default();
     let last_run = end.last_run.map(RunId::to_bytes);

@@ -4,7 +4,7 @@
 use crate::activity;
 
 /// The statement of a function that sets the scope for the policies of the tables. Functions
-/// contain it only if the tables have policies.
+/// contain this statement only if the tables have policies.
 pub(crate) const NAME_SCOPE: &str =
     "PERFORM set_config('tower_chat.scope', '\\x' || encode(p_scope, 'hex'), true);";
 

@@ -75,7 +75,7 @@ impl<'a> QueryParameters<'a> {
 }
 
 /// Returns the calls that match a query. One statement reads the rows, and the messages to which
-/// the rows refer. The statement reads each message once, and no other message.
+/// the rows refer. The statement reads each of these messages once, and reads no other message.
 pub(crate) async fn invocations(
     connections: &Connections,
     query: &InvocationQuery,
@@ -136,7 +136,7 @@ pub(crate) async fn tool_totals(
 /// Adds the calls of a tool that started on one day and took the same time.
 fn add(row: &Row, totals: &mut Vec<ToolTotals>) -> Result<(), String> {
     let count = |index| column::<i64>(row, index).map(i64::cast_unsigned);
-    // Bytes of a damaged name are replaced, so that its calls are counted.
+    // Invalid bytes in a damaged name are replaced, so that the calls of the tool are counted.
     let name = String::from_utf8_lossy(column(row, 0)?);
     if totals.last().is_none_or(|last| last.name != name) {
         totals.push(ToolTotals::new(name));

@@ -1,6 +1,6 @@
 //! The statements for whole stores and for repairs. The first parameter is the scope, and the
 //! second parameter is the id of the conversation. Statements that list scopes have neither of
-//! them.
+//! these parameters.
 
 use crate::schema::Layout;
 #[cfg(test)]

@@ -204,8 +204,8 @@ fn directory(layout: &Layout) -> String {
 }
 
 /// Replaces the index of conversations by activity with a partial index, which only lists of
-/// conversations use. If the planner assumes that each scope has one conversation, it regards the
-/// full index as being as good as the primary key for finding a conversation. A search through that
+/// conversations use. If the planner assumes that each scope has one conversation, the planner may
+/// choose the full index instead of the primary key to find a conversation. A search through that
 /// index then scans all conversations of a large scope. The condition of the partial index is true
 /// for every row. Because of the condition, the planner uses the index only for queries that
 /// contain the same condition.

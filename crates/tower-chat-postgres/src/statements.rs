@@ -376,7 +376,7 @@ pub(crate) enum Scope {
     Conversation,
     /// The rows of one scope.
     One,
-    /// The rows of all scopes. Only statements of the directory may access them.
+    /// The rows of all scopes. Only statements of the directory may access the rows of all scopes.
     All,
 }
 
@@ -412,8 +412,8 @@ impl RecordExtent {
         if self.of_conversation {
             format!("AND {table}.conversation = $2")
         } else {
-            // This condition is always true. The statement contains it because PostgreSQL requires
-            // that a statement uses all its parameters.
+            // This condition is always true. The statement contains the condition because
+            // PostgreSQL requires that a statement uses all its parameters.
             "AND $2::bytea IS NULL".to_owned()
         }
     }

@@ -67,9 +67,9 @@ async fn one_silent_connection_is_enough_to_try_none_that_was_made_before() {
     assert_eq!((proxy.unread(), proxy.connections()), (1, 5));
 }
 
-/// Executes `work` as many times as it sends requests. In each execution, the connection becomes
-/// silent at another one of these requests. Before each execution, `prepare` runs over another
-/// connection, which is never silent.
+/// Executes `work` once for each request that `work` sends. In each of these executions, the
+/// connection becomes silent at a different request. Before each execution, `prepare` runs over
+/// another connection, which is never silent.
 async fn silent_at_each_question<Answer>(
     prepare: impl AsyncFn(&PostgresStore, &str),
     work: impl AsyncFn(&PostgresStore, &str) -> Answer,

@@ -15,7 +15,8 @@ use crate::common::{append, key, open, options, quoted, raw, schema, server, tex
 
 const LARGEST: &str = "9223372036854775807";
 
-/// The kinds of damage: a table, and the change of its rows of conversation `c`.
+/// The kinds of damage: a table, and the change of those rows of the table that belong to
+/// conversation `c`.
 const DAMAGES: &[(&str, &str)] = &[
     ("messages", "sequence = 0 WHERE sequence = 1"),
     ("messages", "sequence = -1 WHERE sequence = 1"),
