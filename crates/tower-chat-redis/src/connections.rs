@@ -50,7 +50,7 @@ pub(crate) enum Target {
     #[cfg(feature = "cluster")]
     Cluster {
         client: Box<redis::cluster::ClusterClient>,
-        /// Clients of one or more servers. Any of them can be used for a subscription, because in a
+        /// Clients of one or more servers. Any client can be used for a subscription, because in a
         /// cluster each server forwards the messages of all channels.
         #[cfg(feature = "delivery")]
         servers: Vec<Client>,

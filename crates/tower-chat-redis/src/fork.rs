@@ -128,7 +128,7 @@ async fn original(
         let count = end.position.saturating_sub(head.pruned);
         messages.truncate(usize::try_from(count).unwrap_or(usize::MAX));
         return Ok(Some(Original {
-            // The sequence numbers of a copy without messages begin with 1.
+            // If the copy has no messages, its first message will get the sequence number 1.
             pruned: if messages.is_empty() { 0 } else { head.pruned },
             messages,
             tools,

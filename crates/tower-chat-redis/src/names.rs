@@ -27,7 +27,8 @@ pub(crate) enum ListName {
     Shortened(String),
 }
 
-/// The names of the keys of one conversation. All of them are on one server of a cluster.
+/// The names of the keys of one conversation. All keys of one conversation are on one server of a
+/// cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct ConversationNames {
     base: String,

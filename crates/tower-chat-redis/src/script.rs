@@ -97,8 +97,8 @@ macro_rules! counting {
 }
 
 pub(crate) static APPEND: Script = counting!("", "scripts/entry.lua", "scripts/append.lua");
-/// The script `APPEND` for a write that discards a run. The server executes it even if the memory
-/// is full, because a discard frees memory.
+/// The script `APPEND` for a write that discards a run. The server executes this script even if the
+/// memory is full, because a discard frees memory.
 pub(crate) static DISCARD: Script =
     counting!(" flags=allow-oom", "scripts/entry.lua", "scripts/append.lua");
 pub(crate) static HEAD: Script = counting!(" flags=no-writes", "scripts/head.lua");

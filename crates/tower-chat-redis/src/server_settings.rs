@@ -99,7 +99,7 @@ pub(crate) async fn ask(
 }
 
 /// Returns the value of a setting; `None` if the user may not read it. Many hosted servers do not
-/// permit this.
+/// permit users to read settings.
 async fn setting(connections: &Connections, name: &str) -> Option<String> {
     let mut command = cmd("CONFIG");
     command.arg("GET").arg(name);

@@ -97,10 +97,10 @@ impl RedisUpdateLog {
         Self { server, wakeups, options: Arc::new(options) }
     }
 
-    /// Checks a run of the index, and erases it if `is_erased` returns true for its record. If the
-    /// run has no record, removes its entry from the index. An entry whose time is later than
-    /// `last` is not removed, because another process may be beginning the run. Returns whether the
-    /// run was erased.
+    /// Checks a run of the index, and erases the run if `is_erased` returns true for the record of
+    /// the run. If the run has no record, removes its entry from the index. An entry whose time is
+    /// later than `last` is not removed, because another process may be beginning the run. Returns
+    /// whether the run was erased.
     async fn check(
         &self,
         name: &str,

@@ -40,7 +40,7 @@ impl Group {
         Self { submit, line: Mutex::new(Line { submitted, connection: Connection::default() }) }
     }
 
-    /// Adds a write to the queue. The next owner of the lock sends it.
+    /// Adds a write to the queue. The next owner of the lock sends the write.
     pub(crate) fn submit(&self, command: &Cmd) -> oneshot::Receiver<Result<Value, Failure>> {
         let (reply, outcome) = oneshot::channel();
         // Sending cannot fail, because `self` contains the receiver.
