@@ -24,9 +24,9 @@ const LARGEST: u64 = u32::MAX as u64;
 
 /// The cached conversations.
 ///
-/// The content of an entry was loaded from the inner store, and acknowledged writes were applied to
-/// it. While a write to a conversation is in flight, the conversation's entry is empty. A load is
-/// cached only if no write was submitted since the load began.
+/// The content of an entry was loaded from the inner store, and all later acknowledged writes were
+/// applied to the content. While a write to a conversation is in flight, the conversation's entry
+/// is empty. A load is cached only if no write was submitted since the load began.
 pub(crate) struct Conversations {
     entries: Cache<ConversationKey, Arc<CacheEntry>>,
     in_flight: Mutex<InFlightTable>,

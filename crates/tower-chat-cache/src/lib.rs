@@ -50,9 +50,9 @@
 //! # What is not cached
 //!
 //! Open runs with their content, lists, and queries of the record of tool calls always go to the
-//! inner store. The pending approvals of a head are cached. They become unknown after a write that
-//! adds pending approvals, and after a write that changes the record of tool calls while approvals
-//! are pending. The next lookup of the head then reads the inner store.
+//! inner store. The pending approvals of a head are cached. The pending approvals become unknown
+//! after a write that adds pending approvals, and after a write that changes the record of tool
+//! calls while approvals are pending. The next lookup of the head then reads the inner store.
 //!
 //! # In a stack of stores
 //!

@@ -176,8 +176,8 @@ impl<S: HistoryStore> StoreWrapper for CachingStore<S> {
         if self.is_fresh(shared_load.read, now) {
             return Ok(history);
         }
-        // The shared load began before this call. It may therefore lack a write of another process
-        // that was stored before this call.
+        // The shared load began before this call. Its result may therefore lack a write of another
+        // process that was stored before this call.
         let head = self.inner().head(key).await?;
         match is_same_history(&history.head, &head) {
             true => Ok(with_head(&history, &head)),

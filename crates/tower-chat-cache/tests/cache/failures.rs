@@ -97,8 +97,8 @@ async fn a_ticket_without_a_waiting_caller_leaves_nothing_known() {
     }
 }
 
-/// The entry remains only if all of several concurrent writes are stored. If one of them fails, the
-/// entry is removed.
+/// The entry remains only if all of several concurrent writes are stored. If one of the writes
+/// fails, the entry is removed.
 #[tokio::test]
 async fn writes_that_follow_each_other_unseen_are_known_when_all_are_stored() {
     for fails in [false, true] {
