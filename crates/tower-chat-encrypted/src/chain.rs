@@ -139,7 +139,7 @@ impl Chain {
         Self { at: digest, unchained: 0, staged: None }
     }
 
-    /// Checks that the next message contains the digest of the previous one. The check accepts
+    /// Checks that the next message contains the digest of the previous message. The check accepts
     /// every message of a former format, and every message for which the digest of the previous
     /// message is unknown.
     pub(crate) fn follow(
@@ -256,7 +256,7 @@ mod tests {
         assert_eq!(chain.follow(3, id(1, 0), None), Ok(()));
         assert_eq!(chain.follow(4, id(1, 0), Some(two)), Ok(()), "it was rewritten");
         assert_eq!(chain.follow(5, id(1, 0), Some(one)), Ok(()));
-        // The link of a message after one that cannot be opened is not checked.
+        // The chain does not check the link of a message that follows an unreadable message.
         chain.lose();
         assert_eq!(chain.follow(7, id(1, 0), Some(three)), Ok(()));
     }

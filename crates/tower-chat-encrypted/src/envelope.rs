@@ -53,8 +53,8 @@ pub fn is_sealed_message(message: &Message) -> bool {
 }
 
 /// The content that is sealed in the field `arguments` of a call: the whole call, or the whole
-/// approval request that contains the call. The two have different fields, by which they are
-/// distinguished.
+/// approval request that contains the call. A call and an approval request have different fields,
+/// so that the content can be parsed as only one of the two.
 enum Asked {
     Call(ToolCall),
     Request(ApprovalRequest),

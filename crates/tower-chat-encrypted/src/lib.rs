@@ -92,14 +92,14 @@
 //! message by message. In the second format, the life is the id of the run that created the
 //! conversation. In the first format, values are bound to neither a life nor a message id, and only
 //! the results and errors of rows are authenticated. A conversation that is entirely in the first
-//! format has no sealed head. Therefore an attacker can remove its first messages, change its
-//! service id, its run ids, and the statuses and results in the record, and combine two lives. The
-//! next write gives such a conversation a sealed head of the current format, and later messages are
-//! accepted only in that format. An attacker can remove the head together with all messages and
-//! rows of the current format. An attacker can also replace the head with a plaintext service id
-//! while no process loads the conversation. A store with [`EncryptedStore::without_former_values`]
-//! accepts no former format, and prevents all of these changes. Releases before the current format
-//! cannot read values of the current format.
+//! format has no sealed head. Therefore an attacker can remove the first messages of such a
+//! conversation, change its service id, its run ids, and the statuses and results in the record,
+//! and combine two lives. The next write gives such a conversation a sealed head of the current
+//! format, and later messages are accepted only in that format. An attacker can remove the head
+//! together with all messages and rows of the current format. An attacker can also replace the head
+//! with a plaintext service id while no process loads the conversation. A store with
+//! [`EncryptedStore::without_former_values`] accepts no former format, and prevents all of these
+//! changes. Releases before the current format cannot read values of the current format.
 //!
 //! # Keys
 //!

@@ -138,8 +138,8 @@ impl Sealer {
 
     fn staged(&self, run: RunId, staged: &Staged) -> Result<Staged, EncryptionError> {
         let mut sealed = staged.clone();
-        // An empty text deletes the stored text. It is not sealed, because the inner store must
-        // recognise it.
+        // An empty text deletes the stored text. An empty text is not sealed, because the inner
+        // store must recognise it.
         if let Some(text) = staged.partial_text.as_ref().filter(|text| !text.is_empty()) {
             let column = partial_text(run);
             sealed.partial_text = Some(self.seal(NOWHERE, None, &column, text)?.into());

@@ -168,8 +168,9 @@ impl<S: HistoryStore> EncryptedStore<S> {
                 None => found.map_or(Digest::START, |found| found.link.before),
             };
             let was = found.map(|found| found.digest);
-            // The head contains the digest of this message, which was staged and is committed.
-            // Because the new message has another digest, its link marks it as committed instead.
+            // The head contains the digest of this message, which was staged and is committed. The
+            // head does not contain the digest of the new message. Instead, the link of the new
+            // message marks the message as committed.
             let is_committed = was.is_some() && was == head.content.committed;
             let kind = found.map_or(Kind::Visible, |found| found.link.kind);
             let kind = if is_committed { Kind::Committed } else { kind };

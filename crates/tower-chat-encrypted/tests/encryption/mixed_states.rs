@@ -313,7 +313,7 @@ async fn a_run_behind_a_commit_without_a_message_is_not_committed_without_the_ke
 }
 
 /// The visible messages belong to one branch. The staged messages of another branch do not open
-/// after them.
+/// after these messages.
 #[tokio::test]
 async fn an_open_run_follows_what_readers_see() {
     let store = empty_store();
