@@ -293,7 +293,7 @@ impl<'a> Appender<'a> {
         Ok(())
     }
 
-    /// Makes all following writes staged writes. The first of them begins an attempt.
+    /// Makes all following writes staged writes. The first staged write begins an attempt.
     pub(crate) fn stage(&mut self, staged: Staged) {
         self.staged = Some(staged);
         self.begins_attempt = true;

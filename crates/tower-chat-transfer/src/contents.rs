@@ -184,7 +184,7 @@ struct Section {
     runs: u64,
     /// The number of records that were read: runs, messages, rows, and the open run.
     records: u64,
-    /// Whether the open run was read. The messages that follow it are staged.
+    /// Whether the open run was read. The messages after the line of the open run are staged.
     is_staged: bool,
 }
 

@@ -2,8 +2,8 @@
 
 use tower_chat_core::{BoxError, store::StoreError};
 
-/// A transfer failed. The conversations that it has finished remain transferred. Call the function
-/// again to continue the transfer.
+/// A transfer failed. The conversations that the transfer has finished remain transferred. Call the
+/// function again to continue the transfer.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum TransferError {

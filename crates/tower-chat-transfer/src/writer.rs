@@ -63,8 +63,8 @@ struct StagedRun {
 }
 
 impl<'a> Writer<'a> {
-    /// Reads the head and the runs of the conversation at the target. If they cannot be read,
-    /// [`end`](Self::end) returns a refusal of the conversation.
+    /// Reads the head and the runs of the conversation at the target. If the head or the runs
+    /// cannot be read, [`end`](Self::end) returns a refusal of the conversation.
     pub(crate) async fn begin(
         store: &'a dyn HistoryStore,
         key: &ConversationKey,
