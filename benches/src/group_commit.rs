@@ -41,8 +41,8 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Measures concurrent and sequential appends. Returns the times of both, divided by the number of
-/// appends, and the bytes that were written.
+/// Measures concurrent and sequential appends. Returns the times of the concurrent and of the
+/// sequential appends, divided by the number of appends, and the bytes that were written.
 async fn measure_rounds(rounds: usize) -> Result<(Samples, Samples, Written), BoxError> {
     let durability = Durability::Full;
     let files = Files::make(durability, 0, 0).await?;

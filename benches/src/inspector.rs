@@ -1,7 +1,8 @@
 //! `inspector`: a page of the inspector over a long conversation in SQLite.
 //!
 //! Floor: the same page for 100 messages. Bound: three times the floor. The page with the next
-//! request to the model has no bound, because it replays the whole conversation.
+//! request to the model has no bound, because the inspector replays the whole conversation for this
+//! page.
 
 use std::{hint::black_box, time::Instant};
 

@@ -8,7 +8,7 @@
 //! messages: the time of the load plus 1.1 times the time of the transaction.
 //!
 //! A run frees its loaded messages on another thread. The measurement waits for that thread before
-//! the next one begins.
+//! the next run begins.
 
 use std::{
     hint::black_box,

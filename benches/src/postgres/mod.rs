@@ -1,18 +1,18 @@
 //! `postgres`: per-service-call mode with a PostgreSQL store behind a cache, on a multi-thread
 //! runtime, with a temporary server whose data are on a disk.
 //!
-//! The measured time begins with an answer of the model and ends with the next service call. It
-//! includes the tool loop, persistence and one append. The first service call of each run is
-//! omitted, since its append may create the conversation. The durability `full` is the default of
-//! PostgreSQL. `off` is `synchronous_commit = off`: no commit waits for the disk, so the measured
-//! time is the time of all other work.
+//! The measured time begins with an answer of the model and ends with the next service call. The
+//! measured time includes the tool loop, persistence and one append. The first service call of each
+//! run is omitted, since its append may create the conversation. The durability `full` is the
+//! default of PostgreSQL. `off` is `synchronous_commit = off`: no commit waits for the disk, so the
+//! measured time is the time of all other work.
 //!
 //! Floor: one statement writes the same rows into the same tables in one round trip: a result, the
-//! next call, and a record of each. It uses one reused connection of the same client library. The
-//! statement does not check the revision and does not update the row of the conversation. The same
-//! number of statements as in a run is executed, alternately before and after the run. Bound with
-//! durability `full`: at most 1.7 times the floor, and the times of all lengths of history are
-//! within a factor of 1.25.
+//! next call, and a record of each. The statement is sent over one reused connection of the same
+//! client library. The statement does not check the revision and does not update the row of the
+//! conversation. The same number of statements as in a run is executed, alternately before and
+//! after the run. Bound with durability `full`: at most 1.7 times the floor, and the times of all
+//! lengths of history are within a factor of 1.25.
 //!
 //! The written bytes are the bytes of the server's log, as the median of all runs. The server
 //! counts the syncs of its log. The syncs are measured in additional runs after the measurement of
