@@ -1,4 +1,4 @@
-//! Adds tools and a history to an existing stack with the types of async-openai. Layers add both.
+//! Adds layers for tools and a history to an existing stack with the types of async-openai.
 //!
 //! The existing program is a `Service<CreateChatCompletionRequest>` with its own layers, and code
 //! that calls the service. The five lines between `added` and `until here` are new.

@@ -47,8 +47,8 @@ async fn main() -> Result<(), BoxError> {
     let retry = RetryLayer::new(policy);
 
     // Right: the retry is below the persister. The persister receives one service call, and stores
-    // the answer and the tool result once. It does not receive the failed attempts, and every
-    // attempt sends the same request.
+    // the answer and the tool result once. The persister does not receive the failed attempts, and
+    // every attempt sends the same request.
     let (server, store) = (UnreliableServer::start().await?, counting_store());
     let stack = ServiceBuilder::new()
         .layer(PerRunPersistence::new(store.clone()).mode(PersistenceMode::PerServiceCall))
@@ -60,9 +60,9 @@ async fn main() -> Result<(), BoxError> {
 
     // Wrong: the retry is above the persister, so that the persister receives each attempt as its
     // own service call. After the failed attempt, the persister stores the tool result, so that the
-    // result is not lost if the run fails. After the next attempt, it submits the result again. The
-    // history is correct in both stacks, because the store recognises the repeated message by its
-    // id, but here each attempt needs a write.
+    // result is not lost if the run fails. After the next attempt, the persister submits the result
+    // again. The history is correct in both stacks, because the store recognises the repeated
+    // message by its id, but here each attempt needs a write.
     let (server, store) = (UnreliableServer::start().await?, counting_store());
     let stack = ServiceBuilder::new()
         .layer(PerRunPersistence::new(store.clone()).mode(PersistenceMode::PerServiceCall))
