@@ -113,7 +113,7 @@ pub(crate) const OWN_ROWS: &str = concat!(
     r#"{"role": "tool", "content": "late"}"#,
 );
 
-/// Complete answers, streams and errors of Ollama. They are from the documentation of Ollama
+/// Complete answers, streams and errors of Ollama. These texts are from the documentation of Ollama
 /// (docs/api.md), because few recordings of Ollama exist.
 const OLLAMA_ANSWERS: [&str; 2] = [
     r#"{"model": "llama3.2", "created_at": "2023-12-12T14:13:43.416799Z", "message": {"role":

@@ -73,7 +73,7 @@ pub(crate) struct Supervisor<'a> {
     outcome: Outcome,
 }
 
-/// The target and the case of a worker when it ended, and the broken rule.
+/// The target and the case at which a worker ended, and the broken rule.
 struct Position {
     target: String,
     /// The most recent case that the worker has reported.

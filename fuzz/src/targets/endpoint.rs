@@ -77,8 +77,8 @@ impl Routers {
         Self { runtime: runtime.expect("a runtime"), current: RefCell::new((0, router())) }
     }
 
-    /// Returns whether the endpoint answers a request with success. Panics if it answers with a server
-    /// error.
+    /// Returns whether the endpoint answers a request with success. Panics if the endpoint answers
+    /// with a server error.
     fn answers(&self, request: Request<Body>) -> bool {
         let (used, current) = &mut *self.current.borrow_mut();
         *used += 1;

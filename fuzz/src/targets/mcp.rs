@@ -132,8 +132,8 @@ async fn serve(stream: DuplexStream, page: Vec<u8>, result: Vec<u8>) {
         };
         let mut answer = [b"{\"jsonrpc\":\"2.0\",\"result\":", answer, b",\"id\":"].concat();
         answer.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
-        // The client skips a line that it cannot read. It then receives this error as the answer,
-        // instead of waiting forever.
+        // The client skips a line that it cannot read. The client then receives this error as the
+        // answer, instead of waiting forever.
         let error = r#"{"jsonrpc":"2.0","error":{"code":-32603,"message":"Not now."},"id":"#;
         let whole = [&*answer, format!("{id}}}\n{error}{id}}}\n").as_bytes()].concat();
         if write.write_all(&whole).await.is_err() {
