@@ -79,8 +79,10 @@ impl EncodedWrite {
     }
 
     /// Stores the write and returns the new revision. Refuses the write if the conversation is not
-    /// at the expected revision, if its open run does not admit the write, or if a claim is not
-    /// valid. If the write is already stored, returns its revision without storing it again.
+    /// at the expected revision, if the open run of the conversation does not allow the write, or
+    /// if another write has already claimed a call that the write
+    /// [claims](tower_chat_core::store::author::Claim). If the write is already stored, returns its
+    /// revision without storing it again.
     pub(crate) fn store(
         &self,
         connection: &Connection,

@@ -21,7 +21,7 @@ use crate::{BackupError, SqliteStore, file::StoreFile};
 /// The copy is a snapshot of the store at one point in time. A backup [of](Self::of) an open store
 /// contains all writes that were submitted through this store before the backup began. The backup
 /// blocks neither readers nor writers. During the backup SQLite cannot overwrite the beginning of
-/// the write-ahead log, so that the log grows by every write.
+/// the write-ahead log, so that the log grows with every write.
 ///
 /// A backup copies deleted data only if they remain in the store's file
 /// ([Deleting](crate#deleting)). Copies that were made before the deletion still contain the data.

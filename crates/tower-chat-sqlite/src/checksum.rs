@@ -6,9 +6,9 @@
 //!
 //! The checksum is the CRC-32 of the message's sequence number, its id, and its body. The checksum
 //! is stored as a signed integer of four bytes. The checksum does not include the number of the
-//! conversation, so that a row of a copied conversation has the same checksum. Damage may therefore
-//! move a row to another conversation without changing its checksum. Readers detect the moved row
-//! only if that conversation has no message with the same sequence number.
+//! conversation, so that a row of a copied conversation has the same checksum. Therefore the
+//! checksum still matches if damage moves a row to another conversation. Readers detect such a row
+//! only if the other conversation has no message with this sequence number.
 
 use rusqlite::{Connection, OptionalExtension, Row, params, types::ValueRef};
 

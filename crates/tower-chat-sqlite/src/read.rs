@@ -71,9 +71,9 @@ pub(crate) fn history(
 pub(crate) const MESSAGES: &str = "SELECT place, run, run_index, body, checksum FROM messages
      WHERE place BETWEEN ?1 AND ?2 ORDER BY place";
 
-/// Reads the messages in a range of row keys. Fails if the sequence numbers of the found messages
-/// do not begin with `before + 1`, or have a gap. Adds the number of bytes of the messages in
-/// stored form to `bytes`.
+/// Returns an iterator over the messages in a range of row keys. The iterator returns an error if
+/// the sequence numbers of the messages do not begin with `before + 1`, or have a gap. The iterator
+/// adds the number of bytes of each message in stored form to `bytes`.
 pub(crate) fn messages(
     statement: &mut Statement<'_>,
     key: &ConversationKey,

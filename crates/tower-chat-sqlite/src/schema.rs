@@ -191,7 +191,7 @@ pub(crate) const VERSION: i64 = MIGRATIONS.len() as i64;
 /// The first version with a directory.
 const DIRECTORY_VERSION: usize = 5;
 
-/// The first version with the mark of sealed data.
+/// The first version whose files record whether they contain sealed data.
 const MARKS_VERSION: usize = 7;
 
 /// The maximum number of virtual machine instructions, in thousands, that SQLite executes to check

@@ -1,4 +1,4 @@
-//! The mark of a file that contains sealed (encrypted) data, and the function that refuses unsealed
+//! The mark that a file contains sealed (encrypted) data, and the function that refuses unsealed
 //! changes to such a file.
 
 use rusqlite::Connection;

@@ -80,7 +80,7 @@ pub(crate) enum Queued {
 
 #[derive(Debug)]
 pub(crate) struct Append {
-    /// The writes: usually one, or several from an outbox.
+    /// The writes: usually one. There are several if earlier writes failed and are submitted again.
     writes: Vec<EncodedWrite>,
     /// The number of writes that were stored, including those in the current transaction.
     stored: usize,

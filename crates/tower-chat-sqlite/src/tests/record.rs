@@ -45,8 +45,8 @@ fn answered(sequence: u64, index: u32, result: RecordedResult) -> ToolRecord {
     row
 }
 
-/// Returns a write with rounds of tool calls. Each call is answered by the next message, and the
-/// write contains the rows of the calls.
+/// Returns a write that contains `count` times a message with tool calls, followed by a message
+/// with the results of these calls. The write also contains the rows of the calls.
 fn rounds(id: &str, count: u64) -> Write {
     let results = |_| ToolResult::new("", "sunny");
     let results = || Message::tool_results((0..CALLS).map(results));

@@ -42,7 +42,8 @@ async fn a_sealed_write_that_is_not_stored_is_tried_again_after_a_rollback() {
     append(&store, vec![write(&key("c"), at, vec![Message::user("two")]).sealed()]).await.unwrap();
 }
 
-/// Removes the mark of sealed data, so that the file is one of version 6.
+/// Changes the schema of a file to version 6, which does not record whether a file contains sealed
+/// data.
 fn make_older(path: &Path) {
     let connection = Connection::open(path).unwrap();
     let to_version_6 = "
