@@ -42,7 +42,7 @@ pub(crate) struct Connections {
     statement_timeout: Duration,
     /// Repeats requests while the server is unreachable.
     retry: Retry,
-    /// The cached mark of sealed data.
+    /// The cached mark that the store contains sealed (encrypted) data.
     pub(crate) seal_mark: SealMark,
     /// The guard that reports the number of open connections to a gauge.
     counted: Mutex<Option<GaugeGuard>>,

@@ -95,8 +95,8 @@ pub(crate) async fn open_run(
     Ok(Some(OpenRunContent::new(head, open, messages, tools)))
 }
 
-/// Decodes messages from rows. Fails if their sequence numbers do not begin with `before + 1`, or
-/// have a gap.
+/// Returns an iterator that decodes messages from rows. The iterator returns an error if the
+/// sequence numbers do not begin with `before + 1`, or have a gap.
 pub(crate) fn messages(
     key: &ConversationKey,
     rows: &[Row],
