@@ -33,9 +33,9 @@ const ATTEMPTS: usize = 16;
 /// Stores a write. If the write is already stored, returns its revision without storing it again.
 ///
 /// A write with messages is sent again after the connection was lost, because the script recognises
-/// the id of a stored write. A write without messages is also sent again, unless it claims tool
-/// calls: the second execution would find that the calls are already claimed, by the first
-/// execution.
+/// the id of a stored write. A write without messages is also sent again, unless it
+/// [claims](tower_chat_core::store::author::Claim) tool calls. The second execution of such a write
+/// would be refused, because the first execution has already claimed the calls.
 ///
 /// If the write may create its conversation, this function first adds the conversation to the list
 /// of its scope.

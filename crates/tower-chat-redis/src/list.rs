@@ -40,8 +40,8 @@ const PAGE: usize = 256;
 /// An id that a process has added to the list of its scope.
 #[derive(Debug)]
 pub(crate) struct Listing {
-    /// The deadline for creating the conversation, by the server's clock, in milliseconds since
-    /// 1970.
+    /// The deadline for creating the conversation, in milliseconds since 1970, by the clock of the
+    /// list's server.
     pub(crate) deadline: u64,
     /// The token of the process that added the id.
     pub(crate) token: String,

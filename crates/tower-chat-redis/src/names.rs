@@ -81,8 +81,8 @@ impl Names {
         format!("{}:runs", self.prefix)
     }
 
-    /// Returns the name of the key with the mark of sealed data. In a cluster, the mark is on one
-    /// server, and most conversations are on other servers.
+    /// Returns the name of the key that records whether the store contains sealed data. In a
+    /// cluster, this key is on one server, and most conversations are on other servers.
     pub(crate) fn seal_mark(&self) -> String {
         format!("{}:sealed", self.prefix)
     }

@@ -1,5 +1,5 @@
-//! Searches a store for sealed data that an older release has written without the mark of sealed
-//! data.
+//! Searches a store for sealed data. An older release has written sealed data without recording
+//! that the store contains such data.
 
 use futures_util::future::try_join_all;
 use redis::{Value, cmd};

@@ -19,7 +19,7 @@ pub(crate) struct Settings {
     pub(crate) connections: Connections,
     pub(crate) names: Names,
     pub(crate) time_to_live: Option<Duration>,
-    /// The cached mark of sealed data.
+    /// The cached mark that the store contains sealed (encrypted) data.
     pub(crate) seal_mark: SealMark,
 }
 

@@ -417,8 +417,9 @@ impl ToolCallQueries for RedisStore {
 }
 
 /// Checks whether a change other than a write is permitted: refuses a change that is not sealed if
-/// the store contains sealed data. An older release, which wrote no mark of sealed data, may have
-/// sealed the conversation. This function detects this by reading the head of the conversation.
+/// the store contains sealed data. An older release may have sealed the conversation without
+/// recording that the store contains sealed data. Therefore this function also checks whether the
+/// head of the conversation is sealed.
 async fn admit(
     settings: &Settings,
     key: &ConversationKey,

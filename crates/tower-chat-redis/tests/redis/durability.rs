@@ -138,7 +138,7 @@ async fn writes_that_come_while_others_wait_for_a_replica_wait_together() {
         ticket.await.unwrap();
     }
     // The first write waits for the replica, and then all other writes wait together. In addition,
-    // the store reads the mark of sealed data once a second.
+    // once a second, the store reads the mark that records whether it contains sealed data.
     let checks = proxy.asked() - before - (ids.len() + 2);
     assert!(checks <= usize::try_from(begun.elapsed().as_secs()).unwrap(), "{checks} checks");
     for id in ids {
@@ -225,7 +225,8 @@ async fn room_can_be_made_on_a_server_without_memory() {
     let id = MessageId { run: opening.run(), index: 1 };
     let at = append(&store, opening).await.unwrap();
 
-    // Without the mark of sealed data, the conversation is like one of an older release.
+    // This key records whether the store contains sealed data. Without the key, the conversation is
+    // like one of an older release.
     ask::<()>(&mut connection, &["DEL", &format!("{prefix}:sealed")]).await.unwrap();
     ask::<()>(&mut connection, &["CONFIG", "SET", "maxmemory", "1"]).await.unwrap();
     let store = options.connect(&server.address(0)).await.unwrap();

@@ -30,8 +30,9 @@ async fn an_append_is_one_command() {
     let key = key("one command");
     let mut revision = append(&store, write(&key, Revision::ABSENT, &["a"])).await.unwrap();
     let (before, begun) = (proxy.asked(), Instant::now());
-    // In addition to these commands, the store reads the mark of sealed data: before each write
-    // that creates a conversation, and whenever the cached mark is older than a second.
+    // In addition to these commands, the store reads the mark that records whether it contains
+    // sealed data: before each write that creates a conversation, and whenever the cached mark is
+    // older than a second.
     let asked_for = |commands: usize, of_new_conversations: usize| {
         let checks = proxy.asked() - before - commands;
         let max = of_new_conversations + usize::try_from(begun.elapsed().as_secs()).unwrap();
@@ -94,8 +95,8 @@ async fn a_claim_whose_answer_was_lost_is_not_sent_again() {
     let error = append(&store, claiming.clone()).await.unwrap_err().source;
     assert!(matches!(error, StoreError::Backend { .. }), "{error:?}");
     assert!(!error.is_retryable(), "the outcome is unknown");
-    // The server has stored the claim. When the test sends the write again, the server finds the
-    // call claimed.
+    // The server has stored the claim. When the test sends the write again, the server refuses the
+    // write, because the call is already claimed.
     let error = append(&store, claiming).await.unwrap_err().source;
     assert!(matches!(error, StoreError::Claimed { .. }), "{error:?}");
 }

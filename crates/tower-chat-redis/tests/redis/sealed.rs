@@ -23,7 +23,8 @@ async fn plain_changes_are_refused_once_a_sealed_write_is_stored() {
     store_contract::plain_changes_are_refused_once_a_sealed_write_is_stored(open).await;
 }
 
-/// An older release, which wrote no mark of sealed data, has sealed the conversation.
+/// An older release has sealed the conversation without recording that the store contains sealed
+/// data.
 #[tokio::test]
 async fn a_sealed_head_that_was_read_says_what_the_store_holds() {
     let options = options();

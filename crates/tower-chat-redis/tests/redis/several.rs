@@ -121,8 +121,8 @@ async fn a_hundred_thousand_messages_are_appended_to_loaded_and_copied() {
         }
         done.push(commands(&mut connection).await - before);
     }
-    // In addition, the store reads the mark of sealed data again whenever the cached mark is older
-    // than a second.
+    // In addition, the store reads the mark that records whether it contains sealed data, whenever
+    // the cached mark is older than a second.
     let checks = 1 + begun.elapsed().as_secs();
     assert!(
         done[0].abs_diff(done[1]) <= checks,
@@ -246,7 +246,7 @@ async fn a_fork_that_comes_too_late_leaves_nothing_behind() {
     let error = forking.fork_at(&key("from"), None, &key("there")).await.unwrap_err();
     assert!(matches!(error, StoreError::Exists { .. }), "{error:?}");
     // The last of these requests checks whether the target exists. The earlier requests read the
-    // mark of sealed data.
+    // mark that records whether the store contains sealed data.
     let about_the_store = proxy.asked() - asked - 1;
     assert!(about_the_store <= 2, "the check precedes the copy");
 

@@ -71,7 +71,8 @@ pub async fn ask<T: FromRedisValue>(
     command.query_async(connection).await
 }
 
-/// Returns the names of all keys of a store, except the key with the mark of sealed data.
+/// Returns the names of all keys of a store, except the key that records whether the store contains
+/// sealed data.
 pub async fn names(connection: &mut MultiplexedConnection, prefix: &str) -> Vec<String> {
     let mut names: Vec<String> = ask(connection, &["KEYS", &format!("{prefix}:*")]).await.unwrap();
     names.retain(|name| *name != format!("{prefix}:sealed"));
