@@ -25,8 +25,8 @@ pub(crate) type LoadFuture = BoxFuture<'static, Loaded>;
 /// saves a lookup.
 #[derive(Debug, Default)]
 pub(crate) struct InFlightTable {
-    /// The maximum size is [`IDLE`] plus twice the number of conversations that had an operation at
-    /// the previous cleanup.
+    /// The operations of each conversation. The maximum size of the map is [`IDLE`] plus twice the
+    /// number of conversations that had an operation at the previous cleanup.
     by_conversation: HashMap<ConversationKey, InFlight, RandomState>,
     /// The size at which the idle conversations are removed.
     sweep_above: usize,
@@ -81,7 +81,8 @@ pub(crate) struct InFlight {
     /// The state of the conversation if the inner store stores all submissions without an outcome;
     /// `None` if this state is unknown.
     pub(crate) after_writes: Option<Arc<Cached>>,
-    /// The cache entry, if it was looked up before and is still in the cache.
+    /// A weak reference to the cache entry. The reference is valid if the entry was looked up
+    /// before and was not freed since.
     pub(crate) entry: Weak<CacheEntry>,
 }
 

@@ -34,9 +34,10 @@
 //! write.
 //!
 //! The entry of a conversation is empty while a write is in flight. The cache removes the entry if
-//! the write fails, or if the ticket is dropped before it has an outcome. Without an entry, reads
-//! go to the inner store, so that a load includes every write that was submitted before the load.
-//! Staged messages of an open run are cached separately until its commit.
+//! the write fails, or if the [ticket](tower_chat_core::store::author::Ticket) of the write is
+//! dropped before it has an outcome. Without an entry, reads go to the inner store, so that a load
+//! includes every write that was submitted before the load. Staged messages of an open run are
+//! cached separately until its commit.
 //!
 //! [`Revalidation`] decides when writes of other processes are noticed. With every setting, a write
 //! contains the expected revision, so that no write can follow messages that its writer has not

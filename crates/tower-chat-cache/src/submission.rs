@@ -6,7 +6,8 @@ use tower_chat_core::ConversationKey;
 
 use crate::conversations::Conversations;
 
-/// The conversations of a submission: usually one, or several if the writes are from an outbox.
+/// The conversations of a submission: usually one. There are several if earlier writes to other
+/// conversations failed and are submitted again.
 pub(crate) type Keys = Vec<ConversationKey>;
 
 /// A submission without an outcome. If the submission is dropped before it has an outcome, the

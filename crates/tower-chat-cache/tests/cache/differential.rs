@@ -58,8 +58,8 @@ fn service_id(dice: &mut Dice) -> Option<ServiceIdChange> {
     }
 }
 
-/// Returns a write that the conversation with this head admits, or sometimes one that it does not
-/// admit.
+/// Returns a write that a conversation with this head accepts, or sometimes a write that it
+/// refuses.
 fn write(dice: &mut Dice, key: &ConversationKey, head: &Head) -> Write {
     let mut expected = head.revision;
     if dice.roll(12) == 0 {
