@@ -77,7 +77,8 @@
 //!   conversation does not load;
 //! - change counts, because the inner store computes the totals of tools and usage; remove a
 //!   description;
-//! - remove the mark by which the store refuses changes without the keys;
+//! - remove the mark that the inner store contains sealed data, so that the inner store no longer
+//!   refuses changes without the keys;
 //! - exploit values of the older formats, as described in the next section.
 //!
 //! # Update logs

@@ -237,7 +237,7 @@ impl Known {
         self.tips.push(Tip { sequence, digest, is_stored });
     }
 
-    /// Records the digest of a message of a write that was sealed.
+    /// Records the digest of a message that was sealed as a part of a write.
     pub(crate) fn written(&mut self, sequence: u64, kind: Kind, digest: Digest) {
         self.put_tip(sequence, digest, Arc::default());
         if kind == Kind::Staged {
@@ -397,7 +397,7 @@ impl Lives {
     }
 
     /// Removes the state of a conversation, because a read has found that the conversation does not
-    /// exist.
+    /// exist. Does nothing if this process has written to the conversation since the read began.
     pub(crate) fn forget(&self, key: &ConversationKey, since: Moment) {
         let lives = &mut *self.lock();
         for known in [&mut lives.recent, &mut lives.earlier] {

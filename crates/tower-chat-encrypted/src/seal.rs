@@ -329,7 +329,7 @@ type Bound = (Life, Option<MessageId>);
 /// The text in place of the id of a message.
 const NO_MESSAGE: &str = "-";
 
-/// Returns whether a text is a sealed value.
+/// Returns whether a text is a sealed value of the second or the third format.
 pub(crate) fn is_sealed(text: &str) -> bool {
     text.starts_with(PREFIX) || text.starts_with(SECOND_PREFIX)
 }
@@ -362,8 +362,8 @@ impl<'a> Sealed<'a> {
     }
 }
 
-/// Returns the authenticated data of a value: its position, encoded so that different positions
-/// have different encodings.
+/// Returns the data that are authenticated together with a value. If two values differ in their
+/// position, life, message id, conversation, key id, format or column, their data are different.
 fn authenticated(
     conversation: &ConversationKey,
     id: &str,

@@ -178,7 +178,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
     }
 
     /// Reads and returns the digest of the last visible message, which the next message must
-    /// contain; `None` if the last visible message does not have the current format.
+    /// contain; `None` if no visible message exists, or if the last one does not have the current
+    /// format.
     async fn tip(
         &self,
         key: &ConversationKey,
