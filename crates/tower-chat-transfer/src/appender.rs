@@ -185,7 +185,8 @@ impl<'a> Appender<'a> {
         Ok(())
     }
 
-    /// Adds a row of the record. The next write to be added contains the row.
+    /// Adds a row of the record. The next write with messages contains the row. If there is no such
+    /// write, [`end_visible`](Self::end_visible) adds a write for the row.
     pub(crate) fn row(&mut self, row: ToolRecord) {
         self.rows.push(row);
     }
@@ -216,8 +217,9 @@ impl<'a> Appender<'a> {
         Write::new(self.key.clone(), MessageId { run, index: 0 }, self.revision, [])
     }
 
-    /// Adds the writes that follow the visible messages: of runs whose directory data are
-    /// [missing](Runs::missing), of rows without a new message, and of the service id.
+    /// Adds the writes that follow the visible messages: the writes for runs whose directory data
+    /// are [missing](Runs::missing), and one write with the remaining rows and the change of the
+    /// service id.
     pub(crate) async fn end_visible(
         &mut self,
         service_id: Option<ServiceIdChange>,

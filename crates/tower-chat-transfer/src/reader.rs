@@ -69,8 +69,9 @@ pub(crate) struct Reader<'a> {
     waiting: WaitingResults,
 }
 
-/// The state of a conversation at one time. The reader compares the states at its beginning and at
-/// its end. If they are equal, the conversation has not changed between them.
+/// The state of a conversation at one time. The reader compares the states before and after it has
+/// read the conversation. If the two states are equal, the conversation has not changed during the
+/// reading.
 #[derive(Debug, Clone, PartialEq)]
 struct Moment {
     head: Head,
