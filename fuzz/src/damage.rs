@@ -44,8 +44,8 @@ const WORDS: [&str; 32] = [
 const LEVELS: [usize; 7] = [60, 119, 126, 130, 1000, 10_000, 100_000];
 /// The maximum number of bytes that repeated items add to a list.
 const MANY_BYTES: usize = 64 * 1024;
-/// A placeholder in a value, which the mutator replaces by a nested value. No seed contains this
-/// text.
+/// A placeholder in a value, which [`damage_value`] replaces with a nested value. No seed contains
+/// this text.
 const NESTED: &str = "<nested>";
 /// The maximum length of an input, in bytes.
 const MAX_INPUT_BYTES: usize = 256 * 1024;

@@ -43,8 +43,9 @@ const OPERATIONS: [&str; 12] = [
     "messages-before",
 ];
 
-/// The folder with one file for each operation, with the recorded replies of a real server. [`record`]
-/// writes the files. A seed contains the name of the operation, a line feed, and the replies.
+/// The folder with the recorded replies of a real server, in one file for each operation.
+/// [`record`] writes the files. A seed contains the name of the operation, a line feed, and the
+/// replies.
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/seeds/redis");
 
 pub(crate) fn target() -> Entry {
