@@ -83,19 +83,20 @@ pub(crate) enum Command {
     /// With --json each line is a message with "number", "run", "parts" in their stored form,
     /// "calls", "staged", "sent" (unchanged, changed or left_out) and "reasons".
     ///
-    /// Exit codes: 0, success; 1, success, but some data of the conversation cannot be read; 2, there is
-    /// no such conversation, or the page cannot be read.
+    /// Exit codes: 0, success; 1, success, but some data of the conversation cannot be read; 2,
+    /// there is no such conversation, or its messages cannot be read.
     Show(crate::show::ShowArguments),
     /// Print the usage of runs: calls of models and tools, tokens and cost
     ///
-    /// The usage of a model in a run is counted at the time of the model's first answer in the run.
-    /// Runs that were discarded or pruned are included, because their usage was paid for.
+    /// For --since, --until and the sums by day, the usage of a model in a run belongs to the time
+    /// of the model's first answer in the run. Runs that were discarded or pruned are included,
+    /// because their usage was paid for.
     Usage(UsageArguments),
     /// Print the conversations of a store, one JSON object per line
     ///
     /// Each line is {"scope": ..., "id": ..., "messages": [OpenAI chat format]}. The lines are
     /// ordered by id and then by scope. The messages are those that a model would receive. In the
-    /// formats of other providers, the fields with the messages are those of a request to the
+    /// format of another provider, a line has the same fields for messages as a request to this
     /// provider.
     ///
     /// With --format tower-chat, the export contains all stored data, and `tower-chat import` can
@@ -253,10 +254,10 @@ pub(crate) enum Command {
     Doctor(DoctorArguments),
     /// Migrate the file or the tables of an older release
     ///
-    /// A program that writes to a store migrates the store when it opens it. A command that only
-    /// reads never migrates a store, and refuses to read a store of an older release. An older
-    /// release cannot read a migrated store. Copy a file with `tower-chat backup` first if you may
-    /// need the older release again. Tables that are missing on a server are created.
+    /// A program that writes to a store migrates the store when the program opens it. A command
+    /// that only reads never migrates a store, and refuses to read a store of an older release. An
+    /// older release cannot read a migrated store. Copy a file with `tower-chat backup` first if
+    /// you may need the older release again. Tables that are missing on a server are created.
     ///
     /// Exit codes: 0, the store is up to date; 1, with --dry-run the store would be migrated; 2,
     /// the store cannot be used.

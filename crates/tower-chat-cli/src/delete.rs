@@ -40,9 +40,9 @@ pub(crate) struct DeleteArguments {
     /// The store
     #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     store: StoreLocation,
-    /// The update log of an application that detaches its runs: the updates of the deleted conversations are
-    /// erased too. By default on the server of the store, or the file of the store with `-updates` added, if
-    /// it exists
+    /// The update log of an application that detaches its runs: the updates of the deleted
+    /// conversations are erased too. By default the log on the server of the store, or the file
+    /// whose name is that of the store's file and `-updates`, if it exists
     #[arg(long, value_name = "LOG")]
     updates: Option<StoreLocation>,
     /// Delete all conversations of this scope; needs --all
@@ -54,7 +54,7 @@ pub(crate) struct DeleteArguments {
     /// Print what would be deleted, and delete nothing
     #[arg(long)]
     dry_run: bool,
-    /// Also delete encrypted conversations although no keys are set
+    /// Delete encrypted conversations even if no keys are set
     #[arg(long)]
     without_keys: bool,
     #[command(flatten)]
@@ -106,7 +106,8 @@ pub(crate) async fn delete(arguments: DeleteArguments) -> Result<ExitCode, CliEr
         None => Ok(report.interrupted("the same command continues")),
         Some(receipt) => {
             let (receipt, erased) = receipt?;
-            // An earlier command may have deleted the conversation and failed to erase its updates.
+            // If only updates were erased, an earlier command deleted the conversation and failed
+            // to erase its updates. This command is then successful.
             let is_absent = receipt.scopes.is_empty() && erased == 0;
             if let (Some(key), true) = (one, is_absent) {
                 return Err(CliError::NoConversation { key });

@@ -108,8 +108,8 @@ pub(crate) fn table_of(rows: &[impl AsRef<[String]>]) -> Vec<String> {
 }
 
 /// Like [`table`], but shortens the cells of the column with the index `flexible`, so that the
-/// lines fit into `width` columns of the terminal. A cell is never shortened to less than
-/// `MIN_WIDTH`, so that lines may still be too long.
+/// lines fit into `width` columns of the terminal. Lines may still be too long, because a cell is
+/// never shortened to less than `MIN_WIDTH`.
 pub(crate) fn table_within<const COLUMNS: usize>(
     rows: &[[String; COLUMNS]],
     flexible: usize,

@@ -169,7 +169,8 @@ impl ChatEndpoint {
     /// - A fork copies the common turns. The host should therefore limit the number of requests of
     ///   a client.
     ///
-    /// - Branches remain if the original is deleted. To delete them too, delete the conversations that
+    /// - Branches remain if the original is deleted. To delete the branches too, delete the
+    ///   conversations that
     ///   [`branches_of`](tower_chat_layers::store::ConversationQuery::branches_of) finds before the
     ///   original.
     ///

@@ -78,8 +78,8 @@ pub enum ServeError {
 }
 
 impl Inspector {
-    /// Creates the pages for a store. By default, only a request with a loopback host is served,
-    /// and each page shows data of one scope.
+    /// Creates the pages for a store. By default, a request is only served if its header `Host`
+    /// names a loopback host, and each page shows data of one scope.
     pub fn new(store: impl HistoryStore) -> Self {
         Self {
             store: Arc::new(store),

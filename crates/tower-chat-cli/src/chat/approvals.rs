@@ -15,7 +15,7 @@ const REFUSED: &str = "The user has refused this call.";
 /// With `--approve never`, the result that the model receives for a call that needs approval.
 const NOT_ALLOWED: &str = "This call needs approval, and no calls are approved in this session.";
 
-/// The outcome of asking the user about the calls of one answer.
+/// The outcome of asking the user about the calls of one answer of the model.
 #[derive(Debug)]
 pub(super) enum Decision {
     /// The user has decided about each call.
@@ -36,8 +36,8 @@ pub(super) struct Approver<'a> {
 }
 
 impl Approver<'_> {
-    /// Asks for decisions about the calls of one answer. All of these calls wait until the user has
-    /// decided about each of them.
+    /// Asks for decisions about the calls of one answer of the model. All of these calls wait until
+    /// the user has decided about each of them.
     pub(super) async fn decide(
         &mut self,
         waiting: &[ApprovalRequest],
@@ -73,8 +73,8 @@ impl Approver<'_> {
         request.reject(NOT_ALLOWED)
     }
 
-    /// Asks the user about one call. If the user does not decide, returns the outcome for all calls
-    /// of the answer.
+    /// Asks the user about one call, and returns the decision. If the user does not decide, returns
+    /// the outcome that [`decide`](Self::decide) then returns for all calls.
     async fn ask(
         &mut self,
         request: &ApprovalRequest,

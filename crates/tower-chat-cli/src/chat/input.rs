@@ -33,8 +33,8 @@ const SILENCE_AFTER: Duration = Duration::from_millis(100);
 
 /// Standard input, line by line.
 ///
-/// A separate thread reads standard input instead of tokio's blocking pool. A read cannot be
-/// cancelled, and the shutdown of the runtime would wait for a read on the blocking pool.
+/// Standard input is read on a separate thread and not on tokio's blocking pool, because a read
+/// cannot be cancelled, and the shutdown of the runtime would wait for a read on the blocking pool.
 #[derive(Debug)]
 pub(crate) struct Input {
     lines: mpsc::Receiver<io::Result<TypedLine>>,

@@ -91,8 +91,8 @@ impl RowCalls {
     }
 
     /// Returns the first entry, from the index `own` on, that has a call without a result which
-    /// this result answers. A result answers a call with the same id. In an entry without such an
-    /// id, the result answers a call without an id, by order.
+    /// this result answers. A result answers a call with the same id. In an entry without a call
+    /// with this id, the result answers a call without an id, by order.
     pub(super) fn first_open(&mut self, result: &ToolResult, own: usize) -> Option<usize> {
         let tool = result.name.as_deref();
         let Some(id) = given(result) else { return self.unanswered.entries(tool, own).next() };

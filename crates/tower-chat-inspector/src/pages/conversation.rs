@@ -27,7 +27,7 @@ const FULL: usize = 8 << 20;
 
 #[derive(Debug, Deserialize)]
 pub(crate) struct Wanted {
-    /// Shows the messages whose numbers are less than this one.
+    /// Shows the messages whose numbers are less than this number.
     before: Option<u64>,
     /// Shows only the message with this number.
     only: Option<u64>,

@@ -1,10 +1,10 @@
 //! Repairs messages.
 //!
-//! - A dangling call receives a result. The repair uses the result that the record of tool calls
-//!   assigns to the call, if this result is in a message, and the text [`INTERRUPTED`] otherwise.
-//!   If the result is only in the record, the call is not repaired, because a run will add the
-//!   result to the messages. A call that was stored as a request for approval is not dangling, even
-//!   after its approval, because a run may still execute it.
+//! - A dangling call receives the result that the record of tool calls assigns to the call, if a
+//!   message contains this result. If only the record contains the result, the call is not
+//!   repaired, because a run will add the result to the messages. If there is no result, the call
+//!   receives a result with the text [`INTERRUPTED`]. A call that was stored as a request for
+//!   approval is not dangling, even after its approval, because a run may still execute it.
 //! - A result that answers no call, or that answers a call which already has a result, is moved
 //!   from the parts of its message to the metadata of the message, under the key
 //!   [`REMOVED_RESULTS`].

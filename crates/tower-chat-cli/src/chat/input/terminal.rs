@@ -125,8 +125,8 @@ impl Reader {
                 }
             }
             // During a paste, the terminal's buffer and the incomplete line are not dropped. The
-            // marker at the end of the paste must be read, because lines before it are recognised
-            // as pasted text.
+            // marker at the end of the paste must be read, because all lines up to this marker are
+            // treated as pasted text.
             if !self.typed.is_in_paste() {
                 let _ = tcflush(io::stdin(), QueueSelector::IFlush);
                 self.typed.drop_beginning();
