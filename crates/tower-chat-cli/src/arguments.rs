@@ -26,7 +26,7 @@ Stores, for --store or the environment variable TOWER_CHAT_STORE:
   redis://HOST:PORT/DATABASE         ?prefix=TEXT, if the keys do not have the default prefix; rediss:// with TLS
 
 The keys of an encrypted store are in the environment variable TOWER_CHAT_KEYS:
-NAME:KEY,NAME:KEY,... with a KEY of 64 hexadecimal digits. The first key seals new content.";
+NAME:KEY,NAME:KEY,... with a KEY of 64 hexadecimal digits. The first key encrypts new content.";
 
 /// The environment variable that names the store if the command line does not. The help does not
 /// print the value, because it may contain a password.
