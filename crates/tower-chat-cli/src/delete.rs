@@ -25,7 +25,7 @@ use crate::{
     transfer::{Report, ReportOptions},
 };
 
-/// The number of conversations in one page of the list that is read from the store.
+/// The maximum number of conversations that one query to the store returns.
 const PAGE: usize = 500;
 
 /// The arguments of `delete`.

@@ -23,7 +23,7 @@ use crate::{
 
 /// The default number of conversations in a table.
 const FOR_PEOPLE: usize = 50;
-/// The number of conversations in one page of the list that is read from the store.
+/// The maximum number of conversations that one query to the store returns.
 const PAGE: usize = 500;
 
 /// The arguments of `list`.

@@ -64,7 +64,7 @@ impl Lines {
         }
     }
 
-    /// Returns whether no write has failed.
+    /// Returns `true` until a write has failed.
     pub(crate) fn are_open(&self) -> bool {
         self.failed.is_none()
     }

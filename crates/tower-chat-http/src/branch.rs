@@ -96,8 +96,9 @@ fn common_beginning(stored: &History, sent: &Messages, repeated: &Messages) -> O
     ends.find(is_common).or_else(|| (!repeats_an_answer(&stored.messages, sent)).then_some(0))
 }
 
-/// Returns whether a message of the model in a request has the text of a stored message or of a
-/// stored answer, or calls a tool that a stored message calls.
+/// Returns whether a message of the model in a request repeats a stored answer: the message has the
+/// text of a stored message, or the text of several stored messages of one run, or it calls a tool
+/// that a stored message calls.
 fn repeats_an_answer(stored: &Messages, sent: &Messages) -> bool {
     let (mut texts, mut tools) = (HashSet::new(), HashSet::new());
     // The client receives the texts of a run as one text.

@@ -11,7 +11,7 @@ use tower_chat_core::{
 
 use crate::{Finding, RepairError, Target, error::chain, problems::whole};
 
-/// The number of runs per page of `Directory::runs`.
+/// The maximum number of runs that one call of `Directory::runs` returns.
 const PAGE: usize = 1000;
 
 /// A problem of the directory entry of a conversation.

@@ -16,7 +16,7 @@ use crate::{
     target::StoreFile,
 };
 
-/// The number of scopes or conversations per page of a listing.
+/// The maximum number of scopes, or of conversations, that one query to the store returns.
 const PAGE: usize = 1000;
 
 /// Returns a finding for each problem of the store's file.

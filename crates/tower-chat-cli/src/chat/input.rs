@@ -1,9 +1,10 @@
 //! Reads the lines of standard input.
 //!
-//! Until the user presses the return key, the line discipline of the terminal edits the line
-//! (erase, kill, reprint), which every terminal supports. A line editor in the program would offer
-//! a history and arrow keys, but would require the raw mode of the terminal. In raw mode, Ctrl-C is
-//! an input byte instead of a signal, even while an answer is streamed.
+//! Before the user presses the return key, the user edits the line with the functions of the
+//! terminal's line discipline (erase, kill, reprint). Every terminal supports these functions. A
+//! line editor in the program would offer a history and arrow keys, but would require the raw mode
+//! of the terminal. In raw mode, Ctrl-C is an input byte instead of a signal, even while an answer
+//! is streamed.
 
 #[cfg(unix)]
 mod terminal;
@@ -108,7 +109,7 @@ impl Input {
                 tokio::select! {
                     biased;
                     line = self.lines.recv() => match line {
-                        // The thread has ended. `next` returns the end or the error afterwards.
+                        // The thread has ended. After this, `next` returns `None`.
                         None | Some(Err(_)) => return had_lines,
                         Some(Ok(_)) => had_lines = true,
                     },

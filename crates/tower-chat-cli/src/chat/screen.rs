@@ -13,7 +13,7 @@ const PLAIN: &str = "\u{1b}[0m";
 const MARK_PASTES: &str = "\u{1b}[?2004h";
 const MARK_NO_PASTES: &str = "\u{1b}[?2004l";
 
-/// The output that was written without a line feed at its end.
+/// The kind of text in the current line of the output, which has no line feed yet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum OpenLine {
     Answer,
@@ -119,7 +119,7 @@ impl Screen {
         }
     }
 
-    /// Returns whether no write to standard output has failed.
+    /// Returns `true` until a write to standard output has failed.
     pub(crate) fn is_open(&self) -> bool {
         self.failed.is_none()
     }

@@ -1,5 +1,5 @@
-//! Checks the stored conversations: whether the keys decrypt them, whether open runs have no
-//! process, and whether calls wait for approval.
+//! Checks the stored conversations: whether the keys decrypt the conversations, whether there are
+//! open runs that no process executes, and whether calls wait for approval.
 
 use std::{env, time::SystemTime};
 

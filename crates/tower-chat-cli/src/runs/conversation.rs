@@ -16,7 +16,7 @@ use crate::{
     time::{between, exact, readable},
 };
 
-/// The number of runs in one page of the list that is read from the store.
+/// The maximum number of runs that one query to the store returns.
 const PAGE: usize = 1000;
 
 /// Prints all runs of a conversation, the newest first.

@@ -129,7 +129,8 @@ impl ListedRun {
         }
     }
 
-    /// Creates the entry for a run whose staged messages are unreadable.
+    /// Creates the entry for a run without its messages and calls, as for a run whose staged
+    /// messages are unreadable.
     fn without_content(key: &ConversationKey, open: &OpenRun, now: SystemTime) -> Self {
         Self {
             scope: key.scope().to_owned(),

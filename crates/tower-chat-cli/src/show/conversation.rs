@@ -274,7 +274,7 @@ async fn runs_of(
     key: &ConversationKey,
     messages: &[(u64, Arc<Message>)],
 ) -> Result<HashMap<RunId, RunSummary>, StoreError> {
-    /// The number of runs in one page of the list that is read from the store.
+    /// The maximum number of runs that one query to the store returns.
     const PAGE: usize = 200;
     let mut wanted: HashSet<RunId> =
         messages.iter().filter_map(|(_, message)| Some(message.id?.run)).collect();

@@ -8,7 +8,7 @@ use tower_chat::{
 use super::OpenedStore;
 use crate::error::CliError;
 
-/// The number of conversations in one page of the list that is read from the store.
+/// The maximum number of conversations that one query to the store returns.
 const PAGE: usize = 1000;
 
 /// Returns the scope `asked`. If `asked` is `None`, returns all scopes that have conversations, in

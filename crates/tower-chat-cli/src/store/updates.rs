@@ -14,8 +14,9 @@ use super::{
 use crate::error::CliError;
 
 impl StoreLocation {
-    /// Returns the default location of the update log that belongs to a store: the same server, or
-    /// a file in the folder of the store's file. An application may have chosen another location.
+    /// Returns the default location of the update log that belongs to a store: the server of the
+    /// store, or the file whose name is that of the store's file and `-updates`. An application may
+    /// have chosen another location.
     pub(crate) fn updates(&self) -> Self {
         match self {
             Self::Sqlite(path) => {
@@ -27,8 +28,9 @@ impl StoreLocation {
         }
     }
 
-    /// Opens the update log of this store: the log at `named`, which must exist, or otherwise the log at
-    /// the default location if it exists.
+    /// Opens the update log of this store. If `named` is set, opens the log at this location, and
+    /// fails if the log does not exist. Otherwise, opens the log at the default location, and
+    /// returns `None` if the log does not exist.
     pub(crate) async fn updates_of(
         &self,
         named: Option<&Self>,

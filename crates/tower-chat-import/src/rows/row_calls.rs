@@ -9,8 +9,8 @@ use tower_chat_core::{ToolCall, ToolResult};
 
 use super::{AggregateCall, Entry};
 
-/// Finds the entry of a row that contains the call which a result answers, without a search of all
-/// entries. An entry is identified by its index.
+/// Finds the entry of a row in which a result answers a call, without a search of all entries. An
+/// entry is identified by its index.
 #[derive(Default)]
 pub(super) struct RowCalls {
     /// For each call id, the entries that contain a call with this id, with or without a result.

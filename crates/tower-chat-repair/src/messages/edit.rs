@@ -49,9 +49,9 @@ impl Edit {
         let mut edited = message.with_parts(parts);
         keep(&mut edited, &removed);
         if edited.parts.is_empty() && edited.role != Role::Assistant {
-            // All parts of the message were results, and all of them were removed. Replay omits an
-            // empty message only if its role is `Tool`. With another role, the provider would
-            // receive a message without content.
+            // All parts of the message were results, and all of them were removed. The role is set
+            // to `Tool`, because replay omits an empty message only if it has this role. With
+            // another role, the provider would receive a message without content.
             edited.role = Role::Tool;
         }
         edited

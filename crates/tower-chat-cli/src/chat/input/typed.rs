@@ -81,8 +81,8 @@ impl TypedLines {
         Some(self.line())
     }
 
-    /// Moves the unread bytes to the text. Removes the markers of a paste, and remembers that they
-    /// occurred.
+    /// Moves the unread bytes to the text, without the markers of a paste. If there are such
+    /// markers, marks the line as pasted.
     fn read_markers(&mut self) {
         let unread = std::mem::take(&mut self.unread);
         let mut rest = unread.as_slice();

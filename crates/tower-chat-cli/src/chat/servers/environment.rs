@@ -13,7 +13,7 @@ use crate::chat::ChatError;
 #[cfg(not(windows))]
 const PASSED: &[&str] = &["PATH", "HOME", "LANG", "LANGUAGE"];
 
-/// The variables that every server receives, which include those without which programs on Windows
+/// The variables that every server receives. Without some of these variables, programs on Windows
 /// do not start.
 #[cfg(windows)]
 const PASSED: &[&str] = &[
