@@ -152,8 +152,9 @@ impl FileMode {
     /// Only the owner may read and write the file.
     const PRIVATE: Self = Self(0o600);
 
-    /// Returns the permissions for a file that contains data of a store. These are the permissions
-    /// of the store's own file. For a store without a file, only the owner may read and write.
+    /// Returns the permissions for a file that contains data of a store. The file gets the
+    /// permissions of the store's own file. For a store without a file, only the owner may read and
+    /// write.
     pub(crate) fn of(store: &StoreLocation) -> Self {
         #[cfg(unix)]
         if let StoreLocation::Sqlite(path) = store

@@ -60,7 +60,7 @@ pub(crate) fn seconds(duration: Duration) -> String {
 }
 
 /// Returns the duration between two times, if both are known. The duration is zero if the second
-/// time is earlier, because the clock was set back.
+/// time is earlier because the clock was set back between the two times.
 pub(crate) fn between(from: Option<SystemTime>, to: Option<SystemTime>) -> Option<Duration> {
     Some(to?.duration_since(from?).unwrap_or_default())
 }

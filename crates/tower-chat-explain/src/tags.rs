@@ -1,4 +1,5 @@
-//! Marks messages, calls and results, and finds them in the output of a replay.
+//! Marks messages, calls and results with their stored positions, and finds the marks in the output
+//! of a replay.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},

@@ -11,9 +11,9 @@ use tower_chat_layers::{
 use crate::conversation::header_of;
 
 /// The maximum number of turns that each of the two searches in [`common_beginning`] compares. The
-/// first search begins at the last turn before the difference. It compares more than one turn only
-/// if the client does not repeat all of its own messages. The second search begins at the last turn
-/// of the conversation.
+/// first search begins at the last turn before the difference. The first search compares more than
+/// one turn only if the client does not repeat all of its own messages. The second search begins at
+/// the last turn of the conversation.
 const MAX_TURNS: usize = 8;
 
 /// Returns whether a request differs from the stored conversation, or asks for another answer to
@@ -89,8 +89,9 @@ fn common_beginning(stored: &History, sent: &Messages, repeated: &Messages) -> O
     };
     let newest_first = || ends.iter().rev();
     let of_whole = newest_first().filter(|(_, seen)| *seen <= asked).map(|(end, _)| *end);
-    // The stored turns have more questions than the request repeats if the request begins with a
-    // later turn, or if tools have queued messages that the client has not received.
+    // The second search is for a request that begins with a later turn, and for a conversation with
+    // queued messages of tools, which the client has not received. In both cases, the stored turns
+    // have more questions than the request repeats.
     let of_window = newest_first().filter(|(_, seen)| *seen > asked).map(|(end, _)| *end);
     let mut ends = of_whole.take(MAX_TURNS).chain(of_window.take(MAX_TURNS));
     ends.find(is_common).or_else(|| (!repeats_an_answer(&stored.messages, sent)).then_some(0))

@@ -30,8 +30,8 @@ pub enum ImportOutcome {
         from: u64,
     },
     /// Nothing was written, because all messages were already stored. The stored conversation may
-    /// contain further messages, if it was continued after an earlier import. This is also the
-    /// outcome for a conversation without messages.
+    /// contain further messages, if it was continued after an earlier import. `Unchanged` is also
+    /// the outcome for a conversation without messages.
     Unchanged,
 }
 

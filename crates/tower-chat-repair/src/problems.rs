@@ -16,7 +16,7 @@ use tower_chat_layers::{
 
 use crate::{Mismatch, error::chain, mismatches_of_readable};
 
-/// A problem of one message, or of a row for one of its calls in the record of tool calls.
+/// A problem of one message, or of the row for a call of this message in the record of tool calls.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Problem {

@@ -17,7 +17,7 @@ pub struct Verified {
     pub conversations: usize,
     /// The number of messages of these conversations.
     pub messages: usize,
-    /// The number of rows in the records of tool calls of these conversations.
+    /// The number of rows about tool calls that were checked in the record of these conversations.
     pub tool_calls: usize,
 }
 

@@ -32,8 +32,8 @@ impl OpenedStore {
         self.encrypted.is_some()
     }
 
-    /// Returns the target for `verify` and `repair`, which includes the file of the store if it has
-    /// one.
+    /// Returns the target for `verify` and `repair`. The target of a SQLite store includes the file
+    /// of the store.
     pub(crate) fn target(&self) -> Target {
         let target = match &self.encrypted {
             Some(encrypted) => Target::encrypted(encrypted.clone()),

@@ -19,7 +19,7 @@ use crate::{
 /// The maximum number of messages in a page.
 const PAGE: usize = 50;
 
-/// The maximum number of messages in one read of the store.
+/// The maximum number of messages that one query to the store returns.
 const AT_ONCE: usize = 10;
 
 /// The approximate number of bytes of messages after which a page reads no further messages.

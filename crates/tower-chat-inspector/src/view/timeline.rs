@@ -70,8 +70,8 @@ pub(crate) struct Row {
     pub(crate) bars: Vec<Bar>,
     /// The number of parts that the page does not show.
     pub(crate) hidden_parts: usize,
-    /// The number of the first call that the page shows, the number of the last one, both from 1,
-    /// and the total number of calls.
+    /// The numbers, from 1, of the first and the last call that the page shows, and the total
+    /// number of calls.
     pub(crate) call_range: (usize, usize, usize),
 }
 
@@ -153,8 +153,8 @@ pub(crate) fn timeline(
     Timeline { bands }
 }
 
-/// Adds the results of a message to the map. If a call has two results, the map contains the
-/// earlier one at the end, because the messages are visited from the last to the first.
+/// Adds the results of a message to the map. If a call has two results, the earlier result replaces
+/// the later one in the map, because the messages are visited from the last to the first.
 fn add_results<'m>(message: &'m Message, results: &mut HashMap<&'m str, &'m ToolResult>) {
     let of_message: Vec<_> = message.results().collect();
     for result in of_message.into_iter().rev() {

@@ -42,8 +42,8 @@ pub enum Filling {
     Result(Box<ToolResult>),
     /// Adds a result with the text [`INTERRUPTED`].
     Interrupted,
-    /// Adds no result. This is the choice for a call whose result is in the record of tool calls: a
-    /// run adds such a result to the messages when a service call has sent it.
+    /// Adds no result. Return this variant for a call whose result is in the record of tool calls,
+    /// because a run adds such a result to the messages when a service call has sent the result.
     Leave,
 }
 
