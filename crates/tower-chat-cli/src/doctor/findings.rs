@@ -52,7 +52,7 @@ impl Findings {
         self.0.push(Finding { level, check, found: found.into(), advice });
     }
 
-    /// Adds a finding whose level is ok if the condition is true, and the given level otherwise.
+    /// Adds a finding. The level is `Ok` if `is_well` is true, and `otherwise` if not.
     pub(super) fn expect(
         &mut self,
         is_well: bool,
