@@ -46,7 +46,7 @@ pub(crate) enum Approve {
     Ask,
     /// No calls: the command asks you about each call, even of a tool that is declared as read-only
     AskAll,
-    /// All
+    /// All calls
     Always,
     /// Calls of tools that their server declares as read-only; other calls are rejected, and the
     /// model is informed
