@@ -74,7 +74,7 @@ mod tests {
             let loaded = Loaded::of(&history);
             drop(history);
             drop(loaded);
-            assert!(!is_let_go(&last), "the thread has something else to do");
+            assert!(!is_let_go(&last), "the only blocking thread is busy");
             drop(release);
             busy.await.unwrap();
             spawn_blocking(|| ()).await.unwrap();
@@ -116,6 +116,6 @@ mod tests {
         runtime.shutdown_timeout(Duration::ZERO);
         let _entered = handle.enter();
         drop(loaded);
-        assert!(is_let_go(&last), "it was shut down");
+        assert!(is_let_go(&last), "the runtime was shut down");
     }
 }

@@ -629,6 +629,6 @@ fn in_any_order_of_events_that_a_run_can_have_its_messages_are_stored_once() {
         assert_eq!(stored, run.stored, "{mode:?}, seed {seed}");
         let ids: Vec<_> = added.iter().map(|message| message.id.unwrap().index).collect();
         assert_eq!(ids, (0..).take(ids.len()).collect::<Vec<u32>>(), "{mode:?}, seed {seed}");
-        assert!(!run.log.is_open(), "{mode:?}, seed {seed}: somebody works on the run");
+        assert!(!run.log.is_open(), "{mode:?}, seed {seed}: the run is still open");
     }
 }
