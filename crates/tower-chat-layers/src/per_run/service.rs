@@ -462,8 +462,8 @@ async fn completed(
     mut answer: Answer,
 ) -> Result<Answer, PersistenceError> {
     strip_sentinel(&mut answer);
-    // Checked here too, because a tool loop of another crate does not check, after its first
-    // service call, that the stack contains a `PerServiceCallPersistence`.
+    // The check is also made here, because a tool loop of another crate does not check, after its
+    // first service call, that the stack contains a `PerServiceCallPersistence`.
     let mut now = answer.messages.iter().skip(before);
     if now.any(|message| message.role == Role::Assistant) {
         run.check_persister()?;

@@ -79,8 +79,8 @@ where
         None => {
             RunAncestry::check(&request)?;
             let sent = request.clone();
-            // Boxed, because otherwise the future of every service call would reserve memory for
-            // this future.
+            // The future is boxed, because otherwise the future of every service call would reserve
+            // memory for it.
             let (run, answer) = Box::pin(lone_run(&layer, &mut request)).await?;
             let is_kept_by_service = run.log().service_id_before_answer().is_some();
             (run, answer, is_kept_by_service.then(|| Box::new(sent)))
@@ -104,8 +104,8 @@ where
 }
 
 /// Makes a service call again with the stored messages, if the policy allows it. `lost` is the
-/// error of a service that no longer has the history of the conversation. Only for runs that no
-/// layer above has begun.
+/// error of a service that no longer has the history of the conversation. Must be called only if no
+/// layer above has begun the run.
 async fn call_with_record<S>(
     mut service: S,
     layer: &PerServiceCallPersistence,

@@ -140,8 +140,8 @@ impl RunLog {
             Recording::History | Recording::RecordOnly | Recording::AfterLoss => {
                 trailing_result_of(self.conversation.history.iter().rev(), Some(call), &request)
             }
-            // In this case, the store contains no answers of the model. Only a result that this run
-            // has stored is therefore known to have no answer.
+            // The store contains no answers of the model. Therefore only the results that this run
+            // has stored are checked.
             Recording::Approvals => {
                 trailing_result_of(self.conversation.added.iter().rev(), Some(call), &request)
             }

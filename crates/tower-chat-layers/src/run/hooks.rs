@@ -12,9 +12,10 @@ use tower_chat_core::{Message, MessageId, Messages, ToolCall};
 
 use crate::tool::{CallOfRun, Tool, ToolSource, Tools};
 
-/// The metadata key that lists the calls of a stored message whose tools have hooks. The value
-/// contains the index of each such call among the stored calls of the message. If the tool of such
-/// a call is no longer registered, the result of the call must not be stored unchanged.
+/// The metadata key under which a stored message lists those of its calls whose tools have hooks.
+/// The value contains the index of each such call among the stored calls of the message. If the
+/// tool of such a call is no longer registered, the result of the call must not be stored
+/// unchanged.
 pub(super) const HOOKED_CALLS: &str = "hooked_calls";
 
 /// The tools whose hooks a run calls.

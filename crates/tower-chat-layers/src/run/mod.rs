@@ -135,9 +135,9 @@ struct Shared {
     conversation: Conversation,
     log: Mutex<RunLog>,
     /// The mode and the store of the run. Empty until a persister begins the run: until then,
-    /// events of the run have no effect. Must be the last field. Fields are dropped in the order of
-    /// their declaration. All other references of the run to the loaded messages are therefore
-    /// dropped before [`Loaded`].
+    /// events of the run have no effect. This field must be the last field, because fields are
+    /// dropped in the order of their declaration: all other references of the run to the loaded
+    /// messages must be dropped before [`Loaded`].
     stored: OnceCell<Arc<Storage>>,
 }
 

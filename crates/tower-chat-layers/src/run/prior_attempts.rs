@@ -119,9 +119,9 @@ impl<'r> From<&'r ToolInvocation> for Recorded<'r> {
     }
 }
 
-/// The recorded state, when the run began, of calls that wait for approval in the history. Contains
-/// a call only if its tool was started, its row contains a result, or its row is closed. A row is
-/// closed if [`ToolStatus::is_open`] returns `false` for its status.
+/// The recorded state, when the run began, of calls that wait for approval in the history. This
+/// value contains a call only if its tool was started, its row contains a result, or its row is
+/// closed. A row is closed if [`ToolStatus::is_open`] returns `false` for its status.
 #[derive(Debug, Default)]
 pub(super) struct PriorAttempts {
     pub(super) starts: HashMap<SequencePosition, SystemTime>,

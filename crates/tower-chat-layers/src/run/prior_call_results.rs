@@ -20,8 +20,8 @@ use crate::{
 };
 
 /// The metadata key under which a stored message with results of calls of earlier runs contains the
-/// statuses of these calls. Contains a status only if neither the result nor the row of the call
-/// determines it.
+/// statuses of these calls. The value contains the status of a call only if neither the result nor
+/// the row of the call determines this status.
 const RESULT_STATUSES: &str = "result_statuses";
 
 /// Stores the statuses of calls of earlier runs in the message with the results of these calls.

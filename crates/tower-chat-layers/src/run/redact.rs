@@ -6,10 +6,10 @@ use std::sync::Arc;
 use serde_json::Value;
 use tower_chat_core::{Message, Part, Role, ToolResult};
 
-/// The metadata key that lists the calls of a stored message for which a hook has changed the
-/// arguments. The value contains the index, from 0, of each such call among the stored calls of the
-/// message. The index counts calls in approval requests, but no provider-executed calls. An attempt
-/// that resumes the run must not run these calls.
+/// The metadata key under which a stored message lists those of its calls whose arguments a hook
+/// has changed. The value contains the index, from 0, of each such call among the stored calls of
+/// the message. The index counts calls in approval requests, but no provider-executed calls. An
+/// attempt that resumes the run must not run these calls.
 const ARGUMENTS_NOT_KEPT: &str = "arguments_not_kept";
 
 /// The metadata key that marks the stored messages of a response from which hooks have removed all
@@ -81,8 +81,8 @@ pub(crate) fn is_without_calls(message: &Message) -> bool {
     message.metadata.get(CALLS_NOT_KEPT) == Some(&Value::Bool(true))
 }
 
-/// Returns the calls of a stored message for which a hook has changed the arguments, as indices among the
-/// stored calls that are not provider-executed.
+/// Returns the indices of those calls of a stored message whose arguments a hook has changed. The
+/// indices count the stored calls that the provider did not execute.
 pub(crate) fn calls_without_arguments(message: &Message) -> impl Iterator<Item = usize> {
     let positions = message.metadata.get(ARGUMENTS_NOT_KEPT).and_then(Value::as_array);
     let positions = positions.map(Vec::as_slice).unwrap_or_default();

@@ -48,7 +48,7 @@ pub(super) fn note_refused_inputs(run: &Run, inputs: &[Arc<Message>], error: &Bo
     note_refused(run, &marks);
 }
 
-/// Makes a service call, and repeats it without the content that the service has refused.
+/// Makes a service call, and repeats the call without the content that the service has refused.
 pub(crate) struct AskedAgain<'s, S> {
     pub(crate) service: &'s mut S,
     pub(crate) run: &'s Run,
@@ -77,8 +77,8 @@ where
             Err(error) => error.into(),
         };
         match (again, content_refused(&*error).cloned()) {
-            // Boxed, because this future is rarely needed, and the future of each service call
-            // would otherwise reserve memory for this future.
+            // The future is boxed, because it is rarely needed, and the future of each service call
+            // would otherwise reserve memory for it.
             (Some(again), Some(refusal)) => {
                 Box::pin(after_refusal(service, run, again, (error, refusal))).await
             }
@@ -115,8 +115,8 @@ where
         .into()),
         None => Err(error),
     };
-    // The service is not called again without content of the user's new messages, because the model
-    // would answer a different question.
+    // If the refused content is in the user's new messages, the service is not called again without
+    // this content, because the model would answer a different question.
     let asks_again = run.policy().refused_content == RefusedContent::AskAgain
         && !stored.is_empty()
         && new.is_empty();

@@ -99,7 +99,7 @@ fn withheld(result: &ToolResult, text: &str) -> Box<ToolResult> {
     withheld
 }
 
-/// Returns the calls in a stored message whose tools had hooks, as indices among its stored calls.
+/// Returns the indices, among the stored calls of a message, of the calls whose tools had hooks.
 fn hooked_calls(stored: &Arc<Message>) -> impl Iterator<Item = usize> {
     let positions = stored.metadata.get(HOOKED_CALLS).and_then(Value::as_array);
     let positions = positions.into_iter().flatten();

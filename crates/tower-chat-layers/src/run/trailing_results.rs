@@ -24,8 +24,9 @@ pub(super) fn take_trailing_results(messages: &mut Vec<Arc<Message>>) -> Vec<Arc
     }
 }
 
-/// Marks results as the end of their run. Needed for a tool loop of another crate, which does not
-/// set this mark. Does not change a message that already contains the mark.
+/// Marks results as the end of their run. Only the results of a tool loop of another crate need
+/// this function, because such a loop does not set the mark. Does not change a message that already
+/// contains the mark.
 pub(super) fn mark_results(messages: &mut [Arc<Message>]) {
     for message in messages {
         if message.results().any(|result| result.ends_run) {

@@ -332,8 +332,8 @@ fn as_write(run: &Run, log: &mut RunLog, contents: Contents, id: MessageId) -> W
     }
 }
 
-/// Waits for the outcome of a submission, and logs a failure with the text `failure`. For callers
-/// that report another error, or that must return the complete answer of the model.
+/// Waits for the outcome of a submission, and logs a failure with the text `failure`. Used by
+/// callers that report another error, or that must return the complete answer of the model.
 pub(super) async fn logged(run: &Run, mut submission: Submission, failure: &'static str) {
     if let Err(FailedSubmission { source, .. }) = submission.outcome().await {
         tracing::error!(

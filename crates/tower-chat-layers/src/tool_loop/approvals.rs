@@ -60,8 +60,8 @@ pub(super) fn decide(
     sent: Vec<PendingBatch>,
     rules: Option<&CallRules<'_>>,
 ) -> Result<Vec<PlannedCall>, ToolLoopError> {
-    // Includes the stored decisions, because a request that is sent again does not contain the part
-    // of its input that is stored.
+    // The stored decisions are included, because a request that is sent again does not contain the
+    // part of its input that is stored.
     let stored = run.log().stored_approvals();
     let own = || request.messages().iter_from(request.history_len());
     let mut decisions = decisions_by_request(stored.iter().chain(own()));

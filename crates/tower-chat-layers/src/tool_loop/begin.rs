@@ -222,7 +222,8 @@ where
         return Ok(true);
     }
     if !below.holds(LayerKind::PerServiceCallPersistence) {
-        // Polled here too, because the caller may not have polled the loop's service for readiness.
+        // The inner service is polled here too, because the caller may not have polled the loop's
+        // service for readiness, and only a poll finds the layers below.
         poll_fn(|cx| below.poll_ready(ready, cx)).await.map_err(Into::into)?;
     }
     let has_persister = below.holds(LayerKind::PerServiceCallPersistence);

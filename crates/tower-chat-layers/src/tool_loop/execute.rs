@@ -141,8 +141,8 @@ impl Executor<'_> {
         loop {
             consume_budget().await;
             let step = poll_fn(|cx| {
-                // Polled first, because the number of durable outcomes decides whether the write of
-                // the next outcome may end the run.
+                // The writes are polled before the tools, because the number of durable outcomes
+                // decides whether the write of the next outcome may end the run.
                 if let Poll::Ready(Some(noted)) = noting.poll_next_unpin(cx) {
                     return Poll::Ready(Some(Step::Noted(noted)));
                 }

@@ -105,7 +105,7 @@ impl Outcomes {
         self.results.sort_by_key(|(sequence_index, ..)| *sequence_index);
         let mut reports = ToolReports::with_capacity(self.results.len());
         let mut queued = Vec::new();
-        // Drained, because the next batch reuses the allocation.
+        // The list is drained and not replaced, because the next batch reuses its allocation.
         let results = self.results.drain(..).map(|(_, mut result, report)| {
             reports.push(report);
             queued.append(&mut result.queued);

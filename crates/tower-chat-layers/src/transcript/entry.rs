@@ -20,8 +20,8 @@ pub(super) enum Entry {
     /// The results in one message: for each result the id of its call, or the text of the result if
     /// it has no such id.
     Results(Vec<String>),
-    /// The answers to approval requests: the id of each request, whether it was approved, and the
-    /// arguments of the answer.
+    /// The decisions about approval requests: the id of each request, whether it was approved, and
+    /// the arguments of the decision.
     Approvals(Vec<(String, bool, Option<String>)>),
 }
 
@@ -122,9 +122,9 @@ pub(super) fn names_of_calls(sent: &[Entry]) -> HashSet<&str> {
     calls.flatten().map(|call| &*call.name).collect()
 }
 
-/// Returns a stored conversation in the form of a client that received each answer as one message:
-/// without the calls that ran in the stack and their results, and without calls of tools that are
-/// not in `names`.
+/// Returns the entries of a stored conversation for a client that received each answer as one
+/// message: without the calls that ran in the stack and their results, and without calls of tools
+/// that are not in `names`.
 pub(super) fn as_client_knows(messages: &Messages, names: &HashSet<&str>) -> Vec<Entry> {
     let answers = Answers::of(messages);
     let mut known = Vec::new();

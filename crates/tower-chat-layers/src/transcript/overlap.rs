@@ -50,7 +50,8 @@ pub(super) fn last_occurrence<T: Eq + Hash>(known: &[&T], sent: &[&T]) -> Option
         let next = numbers.len();
         *numbers.entry(item).or_insert(next)
     };
-    // Reversed, because the first occurrence in the reversed list is the last one.
+    // Both lists are reversed, because the first occurrence in the reversed list is the last
+    // occurrence in the list.
     let pattern: Vec<usize> = known.iter().rev().map(|item| number(*item)).collect();
     let text: Vec<usize> = sent.iter().rev().map(|item| number(*item)).collect();
     let borders = borders(&pattern);

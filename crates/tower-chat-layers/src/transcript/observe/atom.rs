@@ -36,8 +36,8 @@ pub(super) enum Content<'m> {
         text: &'m Message,
         media: Vec<&'m MediaSource>,
     },
-    /// The answers to approval requests: the id of each request, whether it was approved, and the
-    /// arguments of the answer.
+    /// The decisions about approval requests: the id of each request, whether it was approved, and
+    /// the arguments of the decision.
     Approvals(Vec<(&'m str, bool, Option<&'m str>)>),
     /// The messages of one answer, which a loop may have joined into one message.
     Answer(Vec<Utterance<'m>>),
