@@ -1,4 +1,4 @@
-//! One conversation in memory, and the queries of its record.
+//! One conversation in memory, and the queries of the record of its tool calls.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -24,7 +24,7 @@ use crate::{
 /// The messages of a conversation, and the record of its tool calls.
 #[derive(Debug)]
 pub(super) struct Stored {
-    /// The visible messages. The sequence number in the revision of the head includes the staged
+    /// The visible messages. The sequence number in the revision of the head also counts the staged
     /// messages.
     pub(super) history: History,
     tools: BTreeMap<SequencePosition, ToolRecord>,

@@ -18,8 +18,8 @@ pub fn is_marked_ended(message: &Message) -> bool {
 ///
 /// A run that was interrupted and sent again may store its next answer directly after an answer
 /// whose calls have no results. The keys of the two answers differ only if one of them has the
-/// mark. Otherwise, [`RoundMatcher`](super::RoundMatcher) matches results with the calls of the
-/// second answer.
+/// mark. If the keys are equal, [`RoundMatcher`](super::RoundMatcher) matches results with the
+/// calls of the second answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AnswerKey {
     run: Option<RunId>,
@@ -75,8 +75,8 @@ pub struct PendingBatches {
 
 impl PendingBatches {
     /// Adds the next request, in the order of messages and calls, with its message. Because a run
-    /// ends when approvals wait, all requests with the same key belong to one answer, even if there
-    /// are messages without a request between them.
+    /// ends when an answer waits for approval, all requests with the same key belong to one answer,
+    /// even if there are messages without a request between them.
     pub fn push(&mut self, message: &Message, request: ApprovalRequest) {
         let answer = AnswerKey::of(message);
         match self.batches.last_mut() {

@@ -47,9 +47,9 @@ pub struct Finish {
     pub recovered: Option<Box<RecoveredRun>>,
     /// The cause of the run's end, if it is not the model's final answer.
     pub ended_by: Option<EndedBy>,
-    /// The differences between the stored form of the messages and the request, where the service
-    /// does not accept the stored form. For a run, these are the differences of its final service
-    /// call.
+    /// The differences between the stored messages and the messages in the request. The differences
+    /// exist if the service does not accept the stored form. For a run, these are the differences
+    /// of its final service call.
     pub changes: Vec<Change>,
     /// Further data of the provider about the answer as a whole.
     pub metadata: Map<String, Value>,
@@ -141,8 +141,8 @@ pub enum FinishReason {
 #[non_exhaustive]
 pub enum EndedBy {
     /// The limit of rounds was reached: the last service call was made without tools. The answer to
-    /// this call may be empty, or may contain tool calls nevertheless. Such tool calls are returned
-    /// to the caller and not run.
+    /// this call may be empty, and may contain tool calls although the request had no tools. Such
+    /// tool calls are returned to the caller and not run.
     RoundLimit,
     /// A tool ended the run. No service call has received the results of the last round.
     Tool,
