@@ -71,8 +71,8 @@ impl UpdateLogOptions {
         self.clock.now()
     }
 
-    /// Returns the current time minus the retention time. A run that ended at this time or earlier
-    /// has expired. For implementations of a log.
+    /// Returns the current time minus the retention time, for implementations of a log. A run that
+    /// ended at this time or earlier has expired.
     pub fn expired_at(&self) -> SystemTime {
         self.clock.now().checked_sub(self.retention).unwrap_or(SystemTime::UNIX_EPOCH)
     }

@@ -10,8 +10,8 @@ use super::{
     wakeups::Wakeups,
 };
 
-/// The requests of an update log to a server that several processes use. The trait [`UpdateLog`] is
-/// implemented for every type that implements this trait.
+/// The requests that an update log sends to a server that several processes use. The trait
+/// [`UpdateLog`] is implemented for every type that implements this trait.
 ///
 /// The server stores the record of each run as a text, and the updates of the run. A write replaces
 /// the record only if the record has not changed since the process has read it. Therefore no

@@ -254,7 +254,8 @@ impl Follower {
                     RunState::Unknown if page.updates.is_empty() => {
                         return Err(DeliveryError::UnknownRun { run: self.run.clone() });
                     }
-                    // The task only repeats the response of a complete run, for its caller.
+                    // The run is complete. Its task only repeats the response, for the caller that
+                    // has sent the request again.
                     RunState::Closed { attempt, end }
                         if page.updates.is_empty() && attempt < first.attempt =>
                     {
@@ -296,7 +297,7 @@ impl Follower {
             RunState::LeaseExpired { .. } if self.is_read_only => {
                 return Ok(Some((RunEnd::Interrupted, None)));
             }
-            // The next read returns the state after this call.
+            // The next read returns the state that this call has set.
             RunState::LeaseExpired { .. } => {
                 log.interrupt(&self.run).await?;
             }

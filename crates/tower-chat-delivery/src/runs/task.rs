@@ -164,7 +164,7 @@ impl RunTask {
         }
     }
 
-    /// Closes an attempt in the log that has failed before its first update. If the log cannot be
+    /// Closes, in the log, an attempt that has failed before its first update. If the log cannot be
     /// written, the lease of the attempt will expire.
     async fn close_failed(&self, attempt: u32, error: &UpdateLogError) {
         let end = RunEnd::Failed { message: error.to_string() };
