@@ -29,6 +29,7 @@ mod memory;
 mod pairing;
 pub mod peers;
 mod postgres;
+mod prompt_cache;
 mod replay;
 mod report;
 mod request;
@@ -82,6 +83,7 @@ const CASES: &[Case] = &[
     Case { name: "directory", measure: directory::measure },
     Case { name: "growth", measure: growth::measure },
     Case { name: "detached", measure: detached::measure },
+    Case { name: "prompt_cache", measure: prompt_cache::measure },
     Case { name: "inspector", measure: inspector::measure },
 ];
 
