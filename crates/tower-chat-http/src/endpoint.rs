@@ -154,10 +154,11 @@ impl ChatEndpoint {
     /// answer.
     ///
     /// The endpoint forks the conversation after the last turn that the request repeats
-    /// ([`fork_at`](tower_chat_layers::store::Maintenance::fork_at)), and continues with the remaining
-    /// messages of the request in the branch. The branch is in the scope of the conversation. Its id is
-    /// in the response, in the header `x-conversation-id`, and the client should send this id with its
-    /// further requests: a request with the id of the original is compared with the original again.
+    /// ([`fork_at`](tower_chat_layers::store::Maintenance::fork_at)), and continues with the
+    /// remaining messages of the request in the branch. The branch is in the scope of the
+    /// conversation. The header `x-conversation-id` of the response contains the id of the branch.
+    /// The client should send this id with its further requests, because a request with the id of
+    /// the original is compared with the original again.
     ///
     /// - A request that repeats everything up to the last question is answered in a branch too, unless
     ///   the client marks it as a retry (`x-stainless-retry-count`). A client that may repeat a request
@@ -169,15 +170,16 @@ impl ChatEndpoint {
     /// - A fork copies the common turns. The host should therefore limit the number of requests of
     ///   a client.
     ///
-    /// - Branches remain if the original is deleted. To delete the branches too, delete the
+    /// - Branches remain if the original is deleted. To delete the branches too, first delete the
     ///   conversations that
-    ///   [`branches_of`](tower_chat_layers::store::ConversationQuery::branches_of) finds before the
-    ///   original.
+    ///   [`branches_of`](tower_chat_layers::store::ConversationQuery::branches_of) finds, and then
+    ///   the original.
     ///
     /// The status for a request that differs is still 409 in these cases:
     ///
-    /// - The request repeats an answer of the conversation, or calls a tool that the conversation calls,
-    ///   and no turn is found at which it can continue. The search compares only a few turns.
+    /// - The request repeats an answer of the conversation, or calls a tool that the conversation
+    ///   calls, and no turn is found after which the branch could begin. The search compares only a
+    ///   few turns.
     /// - The id of the conversation is not valid in a header, so that no response could contain the
     ///   id of the branch.
     /// - The store lacks the capability `Maintenance`.

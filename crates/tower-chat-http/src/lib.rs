@@ -38,16 +38,17 @@
 //!
 //! A client may send only new messages, or send the whole conversation with new messages at its
 //! end, as users of SDKs do. Stored messages are not stored again: if the first messages of a
-//! request equal the last messages of the stored conversation, these messages of the request are
-//! repeated, and the messages after them are new.
+//! request equal the last messages of the stored conversation, the endpoint treats these messages
+//! of the request as repetitions, and the messages after them as new.
 //!
 //! The comparison ignores calls that ran in the stack, because the client has not received them.
 //! Results are compared by the id of their call, and other messages by their content.
 //! [`tower_chat_layers::transcript::recognise`] implements the comparison, in time linear in the
 //! sizes of the conversation and the request.
 //!
-//! - System messages at the beginning of a request are repeated if they equal the current system
-//!   messages of the conversation. Other system messages are new, and are stored at their position.
+//! - System messages at the beginning of a request are treated as repetitions if they equal the
+//!   current system messages of the conversation. Other system messages are treated as new, and are
+//!   stored at their position.
 //! - If the assistant's messages in a request differ from those of the stored conversation, the
 //!   status is 409 and the error code is `conversation_diverged`, because stored messages are never
 //!   replaced. The client can then send only the new messages, or begin another conversation with
@@ -111,9 +112,9 @@
 //! With [`ChatEndpoint::with_runs`], a run continues when its client disconnects. The response to a
 //! completion request contains the run id in the header `x-run-id`. A client may generate the run
 //! id itself, as a UUID, and send it in the header `x-run-id` of the request. If the client sends
-//! the same request with the same id again, it joins the run that is in progress, or continues a
-//! run that was interrupted. If a client without a run id sends its request again after a lost
-//! connection, it may begin a second run.
+//! the same request with the same id again, the request joins the run that is in progress, or
+//! continues a run that was interrupted. If a client without a run id sends its request again after
+//! a lost connection, the request may begin a second run.
 //!
 //! The paths below contain the ids of the conversation and the run. The scope is that of the
 //! request, as for a completion. A client can therefore only access runs of its own scope.

@@ -25,8 +25,8 @@ use crate::{
 
 /// The header of requests and responses that contains the run id. A client that generates the run
 /// id itself, as a UUID, sends it in this header of its request. If the client sends the same
-/// request with the same id again, it joins the run that is in progress, or continues a run that
-/// was interrupted.
+/// request with the same id again, the request joins the run that is in progress, or continues a
+/// run that was interrupted.
 ///
 /// ```
 /// assert_eq!(tower_chat_http::RUN_HEADER, "x-run-id");

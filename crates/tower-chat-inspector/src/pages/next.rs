@@ -144,7 +144,8 @@ impl Row {
 }
 
 /// Returns the beginning of a text that describes the message with one line for each part. The line
-/// contains the text, the call or the result, and for other parts only their kind.
+/// contains the text, the call or the result. For a part of another kind, the line contains only
+/// the kind.
 fn brief(message: &Message) -> Excerpt {
     let (mut text, mut size) = (String::new(), 0);
     let mut add = |piece: &str| {
