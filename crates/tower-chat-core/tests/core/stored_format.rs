@@ -66,8 +66,8 @@ fn every_kind() -> Vec<Message> {
     ]
 }
 
-/// Returns a result with the position of its call, which is a field that version 1 did not have at
-/// first.
+/// Returns a result with the position of its call. The first messages of version 1 did not have
+/// this field.
 fn result_of_a_stored_call() -> Message {
     let message: MessageId = "0190163d-8694-739b-aea5-966c26f8ad91.3".parse().expect("an id");
     let result = ToolResult::new("call_1", "paid").answering(CallPosition { message, index: 2 });
@@ -179,8 +179,8 @@ fn native_items_keep_their_bytes() {
 }
 
 /// Services refuse a request that contains half of a surrogate pair, or a number outside of the
-/// range of a double. Without the replacement, they would refuse every later request of the
-/// conversation.
+/// range of a double. A native item with such a value would be part of every later request of the
+/// conversation, so the value is replaced.
 #[test]
 fn what_no_reader_can_hold_is_replaced_in_a_native_item() {
     let many_digits = "9".repeat(400);

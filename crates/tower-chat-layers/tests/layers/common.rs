@@ -1,4 +1,5 @@
-//! Stacks, requests, and a short form of the messages that they store.
+//! Functions that the tests share: they create stacks and requests, and format stored messages in a
+//! short form.
 
 use std::{
     cell::RefCell,

@@ -1,6 +1,6 @@
 //! The matrix of cases: a scenario is written once, and runs in every case to which it applies.
 //!
-//! A [`Case`] consists of a persistence mode, whether answers are whole or streamed, a store, and
+//! A [`Case`] consists of a persistence mode, a choice of whole or streamed answers, a store, and
 //! the kind of ids that the model sets for its calls. [`every_case`] runs a scenario in each mode,
 //! whole and streamed, in memory and in SQLite. [`every_id`] also varies the kind of ids. A test
 //! excludes cases from [`Cases`], with a reason. If a case fails, the other cases still run, and
@@ -177,8 +177,8 @@ impl Cases {
         self.only(reason, |case| case.backend == Backend::Memory)
     }
 
-    /// Restricts the scenario to streamed answers, because it acts between the updates of an
-    /// answer.
+    /// Restricts the scenario to streamed answers, for a scenario that acts between the updates of
+    /// an answer.
     #[must_use]
     pub(crate) fn streamed(self, reason: &'static str) -> Self {
         self.only(reason, |case| case.streamed)

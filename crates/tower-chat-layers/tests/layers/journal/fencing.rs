@@ -47,7 +47,7 @@ async fn a_run_is_left_alone_for_as_long_as_it_is_held() {
             }
             clock.advance(14);
             // After the first iteration, 14 of the 15 seconds of the lease have passed. After the
-            // second, the first process must have renewed its lease.
+            // second iteration, the first process must have renewed its lease.
             if clock.now() > TestClock::default().now() + Duration::from_secs(15) {
                 break;
             }

@@ -64,8 +64,8 @@ fn late(asking: &Message, names: Names, text: &str) -> ToolResult {
     result
 }
 
-/// Sends results after the history, with or without a user message before them. Asserts that the
-/// pairs of calls and results are the expected ones in the service call of this run, in the service
+/// Sends results after the history, with or without a user message before them. Asserts that each
+/// call has the expected result in three places: in the service call of this run, in the service
 /// call of a later run of another process, and in the record.
 async fn check(
     case: Case,

@@ -1,5 +1,6 @@
 //! Tests requests of other processes to a conversation with an open run whose lease has not
-//! expired. Such a request fails with an error that contains the holder of the lease, or waits.
+//! expired. Such a request either waits, or fails with an error that contains the holder of the
+//! lease.
 
 use std::time::Duration;
 

@@ -33,8 +33,8 @@ enum Callers {
 const ALL_CALLERS: [Callers; 4] =
     [Callers::Declared, Callers::DeclaredWithApproval, Callers::InOptions, Callers::Unknown];
 
-/// Returns the tools `pay`, which needs approval, and `look`, which does not. Both record their arguments
-/// and return them.
+/// Returns the tools `pay`, which needs approval, and `look`, which does not. Both tools record
+/// their arguments and return them.
 fn executed(tool_log: &ToolLog) -> Tools {
     let tool = |name: &'static str| {
         let tool_log = tool_log.clone();

@@ -211,7 +211,7 @@ async fn a_round_of_which_no_call_is_kept_is_no_answer_after_a_drop() {
 
 #[tokio::test]
 async fn a_call_whose_arguments_were_redacted_is_not_run_by_another_attempt() {
-    // In the first case, the call of `whisper` was never started. In the second case, it was
+    // In the first case, the call of `whisper` was never started. In the second case, the call was
     // started, and its outcome is unknown.
     for (is_started, unknown) in cases!(
         [false, true],

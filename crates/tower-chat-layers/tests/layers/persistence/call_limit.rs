@@ -109,8 +109,8 @@ async fn an_endless_answer_is_refused_at_the_first_call_over_the_limit() {
         let error = error.downcast_ref::<ToolLoopError>().expect("the loop's error");
         assert!(matches!(error, ToolLoopError::TooManyCalls { calls: 3, .. }), "{mode:?} {error}");
         assert!(tool_log.names().is_empty(), "{mode:?}");
-        // Each layer below the refusing layer may have read one more message than the layer above
-        // it.
+        // One of the layers refuses the answer. Each layer below the refusing layer may have read
+        // one more message than the next layer above.
         let max = if mode == PerRun { LIMIT + 3 } else { LIMIT + 2 };
         let sent = SENT.load(Ordering::Relaxed);
         assert!(sent <= max, "{mode:?} {sent}");

@@ -1,6 +1,6 @@
 //! Tests tool loops of an application whose message types have no ids. If such a loop sends a
-//! message twice, the persister stores the message once. This applies in every mode, after a
-//! restart, and for every combination of fields that the message types lose.
+//! message twice, the persister stores the message once. The tests cover every mode, restarts of
+//! the process, and every combination of fields that the message types lose.
 
 use std::{collections::HashSet, sync::Arc};
 

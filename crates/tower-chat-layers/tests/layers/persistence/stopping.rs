@@ -1,5 +1,5 @@
-//! Tests that a run which the caller stops stores the messages of its answer until then, in every
-//! mode, and that the next run continues with a valid history.
+//! Tests that a run which the caller stops stores the messages that it had received before the
+//! stop, in every mode, and that the next run continues with a valid history.
 
 use std::pin::pin;
 
@@ -353,7 +353,7 @@ async fn an_answer_on_its_way_to_the_store_is_not_stopped_any_more() {
 }
 
 /// The inputs of the service call are submitted when the stop drops the call. No later write of the
-/// run reports whether they were stored.
+/// run reports whether these inputs were stored.
 #[tokio::test]
 async fn a_stop_whose_question_is_not_stored_fails_or_reports_it() {
     for on_failure in [StoreFailure::FailCall, StoreFailure::Continue] {

@@ -1,5 +1,5 @@
-//! Tests tool sets that change while a call is in progress. The hook of the tool that executes the
-//! call is called for its result.
+//! Tests tool sets that change while a call is in progress. The result of the call is passed to the
+//! hook of the tool that executes the call.
 
 use std::sync::Mutex;
 

@@ -290,8 +290,9 @@ async fn a_run_that_is_sent_again_continues_after_what_is_stored() {
     }
 }
 
-/// Calls without a result are not executed when the request is sent again. These are calls in a
-/// round in which another tool ended the run, and returned calls.
+/// When the request of a run that has ended is sent again, the tool loop does not execute calls
+/// without a result. The run has such calls if another tool of their round ended the run, or if the
+/// calls were returned to the caller.
 #[tokio::test]
 async fn a_run_that_ended_on_purpose_runs_no_tool_and_calls_no_service_when_it_is_sent_again() {
     let forgotten = || {
