@@ -1,6 +1,6 @@
 //! A model of the contract of persistence. The model computes the history that a trace requires.
 //!
-//! The model does not use writes, revisions or leases. It reads the events of the trace, and
+//! The model does not use writes, revisions or leases. The model reads the events of the trace, and
 //! computes the messages of each turn that must be visible.
 
 use tower_chat::PersistenceMode;

@@ -244,7 +244,7 @@ fn had_trouble_before(attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -> bool {
 }
 
 /// Checks that the layers have submitted all messages and outcomes to the store when a run ends or
-/// is cut off. Only a killed process may lose them.
+/// is cut off. Only a killed process may lose messages and outcomes.
 fn nothing_is_lost_at_the_end_of(
     case: &Case,
     attempt: &AttemptAt<'_>,

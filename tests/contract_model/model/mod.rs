@@ -1,7 +1,7 @@
 //! The contract as a plain model. The model computes the content of a conversation and the effect
 //! of each request.
 //!
-//! The model identifies calls only by their tokens. It does not know ids, revisions, writes or
+//! The model identifies calls only by their tokens. The model has no ids, revisions, writes or
 //! leases.
 
 mod entry;
@@ -98,8 +98,8 @@ pub(crate) enum End {
     ApprovalMissing,
     /// A typed error: an earlier run has already answered one of the approval requests.
     ApprovalAnswered,
-    /// A typed error: the caller has not provided the results of the calls of a batch that it must
-    /// execute.
+    /// A typed error: the caller has not provided the results of those calls of a batch that the
+    /// caller must execute.
     ResultsMissing,
     /// A typed error: an approved call cannot run, because a hook has changed its stored arguments.
     ArgumentsNotKept,

@@ -39,7 +39,7 @@ struct Replay<'c> {
     /// last item.
     messages: Vec<usize>,
     /// Texts that the caller has sent together with approvals, while calls of the round have no
-    /// result yet. They are inserted after the results of the round.
+    /// result yet. These texts are inserted after the results of the round.
     beside_approvals: Vec<Item>,
     interrupted: BTreeSet<&'c str>,
 }

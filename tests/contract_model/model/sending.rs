@@ -148,7 +148,8 @@ impl Model<'_> {
         outcomes.into_iter().partition(|outcome| waiting.contains(&outcome.token))
     }
 
-    /// Returns the answer of an ended run: its stored entries, and the results with which it ended.
+    /// Returns the answer of an ended run: its stored entries, and the results of its last round
+    /// that only the record contains.
     fn stored_answer(&self, run: usize) -> Vec<String> {
         let of_run = self.history.iter().filter(|(of, _)| *of == run).map(|(_, entry)| entry);
         let input = usize::from(matches!(self.inputs[&run], RunInput::Results { .. }));
@@ -328,8 +329,8 @@ impl Model<'_> {
         end
     }
 
-    /// Returns a call of an earlier run with the hook that is called for its outcome now: its own
-    /// hook, or no hook if its tool is no longer registered.
+    /// Returns a call of an earlier run with the hook that applies to the outcome of the call now.
+    /// If the tool of the call is no longer registered, no hook applies.
     fn as_registered(&self, call: &Call) -> Call {
         let hook = if self.tools.has(call.tool) { call.hook } else { Hook::None };
         Call { hook, ..call.clone() }

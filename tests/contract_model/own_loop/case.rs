@@ -224,8 +224,8 @@ impl Case {
     /// Returns the texts of the conversation, and of each service call.
     pub(super) fn expected(&self) -> Expected {
         let mut expected = Expected::default();
-        // The results of the last stopped turn that are not stored yet, and the number of its calls
-        // without a result.
+        // The results of the last stopped turn that are not stored yet, and the number of calls of
+        // this turn without a result.
         let mut waiting: (Vec<String>, usize) = Default::default();
         for (number, turn) in self.turns.iter().enumerate() {
             expected.resume(&mut waiting, self.sends);
@@ -256,7 +256,7 @@ impl Case {
 
 /// Returns whether the user sends the same text again after a turn that was stopped. The persister
 /// cannot distinguish a request that contains only this text from a retry of the stopped turn, and
-/// treats it as a retry. Such cases are not generated.
+/// treats the request as a retry. Such cases are not generated.
 fn is_repeated(turns: &[Turn]) -> bool {
     turns[0].stops.is_some() && turns[0].text == turns[1].text
 }

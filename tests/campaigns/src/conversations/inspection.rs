@@ -28,7 +28,7 @@ pub(crate) enum ReadAt {
     Since(Option<u32>),
 }
 
-/// The result of an inspection. [`ConversationModel::remember`] stores it in the model.
+/// The result of an inspection. [`ConversationModel::remember`] stores this result in the model.
 #[derive(Debug)]
 pub(crate) struct Inspected {
     seen: BTreeMap<u64, (u32, Entry)>,
@@ -143,7 +143,8 @@ impl ConversationModel {
         (self.seen, self.pruned, self.kept) = (seen, pruned, None);
     }
 
-    /// Checks that every message that was visible keeps its number and content, unless it was pruned.
+    /// Checks that every message that was visible still has the same number and content, unless the
+    /// message was pruned.
     fn check_remembered(
         &self,
         seen: &BTreeMap<u64, (u32, Entry)>,

@@ -100,7 +100,8 @@ impl TurnModel {
         }
     }
 
-    /// Returns whether the run had more than one attempt, or its caller received no answer.
+    /// Returns whether the run had more than one attempt, or the caller of the run received no
+    /// answer.
     fn was_interrupted(&self) -> bool {
         self.attempts != 1 || self.acknowledged.is_none()
     }

@@ -1,5 +1,5 @@
-//! Deliveries: two processes share an update log and a store in SQLite files. One of them executes
-//! a run, and the campaign kills processes during the run.
+//! Deliveries: two processes share an update log and a store in SQLite files. One of the processes
+//! executes a run, and the campaign kills processes during the run.
 //!
 //! The clients of the run are in the process of the campaign. The clients connect, read slowly,
 //! disconnect and reconnect after the last event that they have received. Either process may

@@ -183,8 +183,8 @@ impl Client {
             1 => [MAIN, COPIES[1]],
             _ => COPIES,
         };
-        // The acknowledgement of a fork is never lost: the checker needs its answer, which contains
-        // the incarnation that the store has chosen for the copy.
+        // The acknowledgement of a fork is never lost, because the answer to the fork contains the
+        // incarnation of the copy, which the checker needs.
         let lost = match self.acknowledgement() {
             Acknowledgement::Lost { .. } => Acknowledgement::Late,
             other => other,

@@ -17,7 +17,7 @@ pub(super) struct Conversation {
 }
 
 /// The incarnation of a conversation. A prune may change the incarnation to any other value. The
-/// specification does not know the new value until the first operation reads it.
+/// specification does not know the new value until an operation returns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Incarnation {
     Known(u64),

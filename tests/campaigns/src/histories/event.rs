@@ -1,8 +1,8 @@
 //! The file format of a history: one JSON object on each line.
 //!
 //! The first line is a [`Heading`], and every other line is an [`Event`]. An operation has a line
-//! with its request and a line with its answer. If an operation has no line with an answer, its
-//! outcome is unknown. `at` is the monotonic clock of the machine in nanoseconds, which is the same
+//! with its request and a line with its answer. The outcome of an operation without a line for its
+//! answer is unknown. `at` is the monotonic clock of the machine in nanoseconds, which is the same
 //! clock in every process.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

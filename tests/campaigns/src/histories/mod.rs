@@ -13,21 +13,22 @@
 //! # The checker
 //!
 //! `todc-utils` searches for the order: it implements the algorithm of Wing and Gong with Lowe's
-//! cache of visited states, as Porcupine and Knossos do. Its authors have tested it against
-//! histories of etcd that Jepsen has recorded. `todc-utils` depends on no other crate. The
-//! alternatives:
+//! cache of visited states, as Porcupine and Knossos do. The authors of `todc-utils` have tested
+//! their checker against histories of etcd that Jepsen has recorded. `todc-utils` depends on no
+//! other crate. The alternatives:
 //!
-//! - Elle and Knossos are written in Clojure, and their registry cannot be reached from the test
-//!   machine. Elle infers dependencies between transactions of reads, writes and appends. Most
-//!   guarantees of a store concern other operations: conflicts, leases, discards and prunes.
-//! - Porcupine is written in Go. Its port `porcupine-rs` depends on a benchmark harness.
+//! - Elle and Knossos are written in Clojure, and the registry of Clojure's packages cannot be
+//!   reached from the test machine. Elle infers dependencies between transactions of reads, writes
+//!   and appends. Most guarantees of a store concern other operations: conflicts, leases, discards
+//!   and prunes.
+//! - Porcupine is written in Go. The Rust port `porcupine-rs` depends on a benchmark harness.
 //! - `stateright` visits a state again on every path that leads to the state. If many clients
 //!   overlap, the search therefore takes exponential time. `stateright` also depends on a web
 //!   server.
 //!
-//! The checker answers yes or no. If a history has no such order, `check.rs` finds the shortest
-//! prefix that has none. The seed determines the operations of the clients, but not how they
-//! interleave. Therefore a finding is saved as a file, and `--check FILE` checks it again.
+//! The checker answers yes or no. If no order explains a history, `check.rs` finds the shortest
+//! prefix that no order explains. The seed determines the operations of the clients, but not how
+//! they interleave. Therefore a finding is saved as a file, and `--check FILE` checks it again.
 
 mod check;
 mod client;

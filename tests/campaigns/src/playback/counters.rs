@@ -34,7 +34,7 @@ pub(super) struct Counters {
     divergences: AtomicU64,
     found: Mutex<Vec<Divergence>>,
     /// A file with one byte for each service call and each tool execution. A later player that
-    /// resumes adds these counts to its own.
+    /// resumes the play begins with these counts.
     file: Option<Mutex<File>>,
 }
 

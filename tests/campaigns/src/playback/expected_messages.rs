@@ -16,9 +16,9 @@ pub(super) struct ExpectedMessage {
     pub(super) answers: Option<(usize, usize)>,
 }
 
-/// The recorded messages in the form in which replay sends them to a model: without empty answers, calls
-/// without results, and results without calls. A result that was recorded after its round follows its
-/// call directly, and the call is removed from its round.
+/// The recorded messages in the form in which replay sends them to a model: without empty answers,
+/// calls without results, and results without calls. If a result was recorded after its round, its
+/// call is moved from the round to the position directly before the result.
 #[derive(Default)]
 pub(super) struct ExpectedMessages {
     messages: Vec<ExpectedMessage>,

@@ -36,8 +36,8 @@ pub(super) struct PlannedAnswer {
 /// The execution of the calls of an answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Calls {
-    /// The tools run. Their recorded results directly follow the answer. If `terminate` is set, the
-    /// last tool ends the run.
+    /// The tools run. The recorded results of the tools directly follow the answer. If `terminate`
+    /// is set, the last tool ends the run.
     Run { results: Range<usize>, terminate: bool },
     /// The tools are only declared, and the loop returns the calls.
     Return,

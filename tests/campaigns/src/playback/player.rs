@@ -175,8 +175,8 @@ impl Player {
         Ok(head.revision != Revision::ABSENT)
     }
 
-    /// Plays one recording to its end, or until the service calls of the stack differ from those of
-    /// the recording. Divergences are not errors: see [`take_divergences`](Self::take_divergences).
+    /// Plays one recording to its end, or until the stack makes other service calls than the
+    /// recording. Divergences are not errors: see [`take_divergences`](Self::take_divergences).
     ///
     /// # Errors
     ///

@@ -7,10 +7,10 @@
 //!   before the call. These calls do not make the name of the file durable: only an `fsync` of the
 //!   folder makes the name durable. (ext4 and XFS also make the name of a new file durable with its
 //!   content, but POSIX does not guarantee this.)
-//! - An unsynced change may be on the disk or not, in any order. This applies to each write, to
-//!   each sector of 512 or 4,096 bytes within a write, and to each change of the size of a file. A
-//!   sector is written completely or not at all, and a write changes no bytes outside of its range.
-//!   SQLite makes the same assumption ("powersafe overwrite").
+//! - An unsynced change may be on the disk or not, even if a later change is on the disk. A change
+//!   is a write, a sector of 512 or 4,096 bytes within a write, or a change of the size of a file.
+//!   A sector is written completely or not at all, and a write changes no bytes outside of its
+//!   range. SQLite makes the same assumption ("powersafe overwrite").
 //! - If a file has grown and its new data are lost, the new part contains zeros or arbitrary bytes,
 //!   since some file systems make the size durable before the content.
 //! - An unsynced change of a folder is on the disk or not, independently of changes of other names. Changes

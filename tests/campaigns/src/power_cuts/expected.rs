@@ -206,8 +206,8 @@ impl History {
     }
 
     /// Returns the bounds for a cut before this line. With full durability, the store must contain
-    /// all acknowledged changes. Otherwise, it must contain the changes that were acknowledged
-    /// before the last checkpoint, vacuum or close began.
+    /// all acknowledged changes. With any other durability, the store must contain the changes that
+    /// were acknowledged before the last completed checkpoint, vacuum or close began.
     pub(super) fn bounds(&self, line: usize, is_full: bool) -> Bounds {
         let before = self.durable.iter().filter(|(_, done)| *done < line);
         let durable = before.map(|(began, _)| *began).max().unwrap_or(0);
@@ -215,8 +215,9 @@ impl History {
     }
 
     /// Checks that a store may be in this state. Each conversation must have the state after one of
-    /// its changes, and a change that is present requires all changes that were acknowledged before
-    /// it began. Returns the number of changes that had begun and are missing.
+    /// its changes. If a change is present, all changes that were acknowledged before the beginning
+    /// of this change must be present too. Returns the number of changes that had begun and are
+    /// missing.
     pub(super) fn admits(
         &self,
         found: &BTreeMap<Key, State>,

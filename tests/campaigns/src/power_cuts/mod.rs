@@ -260,7 +260,7 @@ pub fn run_workload(arguments: &WorkloadArguments) -> Result<Figures, Failure> {
 ///
 /// # Errors
 ///
-/// The reason why they cannot be recorded.
+/// The reason why workloads cannot be recorded.
 pub fn can_record() -> io::Result<()> {
     let status = Command::new("strace")
         .args(["-f", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=fsync", "true"])

@@ -22,7 +22,8 @@ pub(super) enum Entry {
 #[derive(Debug, Clone)]
 pub(super) struct Pending<T> {
     pub(super) what: T,
-    /// The line on which the call returned, if it did. A sync that begins later makes the change durable.
+    /// The line on which the call returned, if the call returned. A sync that begins later makes
+    /// the change durable.
     pub(super) end: Option<usize>,
 }
 

@@ -10,9 +10,10 @@ use std::{
 /// A system call that succeeded.
 #[derive(Debug)]
 pub(super) struct Traced {
-    /// The line on which the call began. Its effect may have happened from this line on.
+    /// The line on which the call began. The call has no effect before this line.
     pub(super) begin: usize,
-    /// The line on which the call returned, if it did. Its effect has happened from this line on.
+    /// The line on which the call returned, if the call returned. The effect of the call is
+    /// complete at this line.
     pub(super) end: Option<usize>,
     pub(super) call: Call,
 }

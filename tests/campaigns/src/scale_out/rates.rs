@@ -64,9 +64,9 @@ async fn postgres(search: Search, figures: &mut Figures) -> Result<(), Failure> 
     delete(store, "PostgreSQL", of_server, figures).await
 }
 
-/// Analyzes the tables. On other servers, autovacuum does this in the first minutes, but it is
-/// disabled on this server. Until the tables are analyzed, a statement that was prepared for empty
-/// tables is executed with the plan for empty tables.
+/// Analyzes the tables. On other servers, autovacuum analyzes the tables in the first minutes, but
+/// autovacuum is disabled on this server. Until the tables are analyzed, a statement that was
+/// prepared for empty tables is executed with the plan for empty tables.
 async fn analyze(
     search: Search,
     server: &PostgresServer,

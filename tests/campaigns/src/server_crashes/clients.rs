@@ -34,9 +34,9 @@ const LONG: Duration = Duration::from_secs(120);
 /// A time that is shorter than the restart of any server.
 const SHORT: Duration = Duration::from_millis(50);
 
-/// With `appendfsync everysec`, an answer must not be lost if its caller received it longer than
-/// this time before the crash. Redis documents a loss of one second, or of two seconds if the disk
-/// is slow.
+/// With `appendfsync everysec`, an answer must not be lost if the caller received the answer more
+/// than this time before the crash. Redis documents a loss of one second, or of two seconds if the
+/// disk is slow.
 const LONGEST_LOSS: Duration = Duration::from_secs(10);
 
 /// The state that all tasks share.
@@ -375,8 +375,8 @@ async fn run_once(
     let outcome = stack.send(store.clone(), &job).await;
     if outcome == Outcome::Dropped && !has_crashed.load(Ordering::SeqCst) {
         // The next request must read the writes that the run submitted when its caller
-        // disconnected, so they are flushed. The error is ignored, because the flush fails while
-        // the server is stopped.
+        // disconnected, so the store is flushed. The error is ignored, because the flush fails
+        // while the server is stopped.
         drop(store.flush().await);
     }
     let mut state = shared.state();

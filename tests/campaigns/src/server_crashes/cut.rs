@@ -43,8 +43,9 @@ pub(super) fn cut_appended(
 }
 
 /// Removes an incomplete transaction from the end of append-only files, as `docs/scaling.md`
-/// requires after a power loss. Redis 7.0 ignores an incomplete transaction when it starts, but
-/// leaves its first commands in the file, and executes these commands at its next start.
+/// requires after a power loss. When Redis 7.0 starts, it ignores an incomplete transaction, but
+/// leaves the first commands of the transaction in the file. At the next start, Redis executes
+/// these commands.
 pub(super) fn repair_appended(files: &[PathBuf]) -> io::Result<()> {
     for file in files {
         let mut check = Command::new("redis-check-aof");

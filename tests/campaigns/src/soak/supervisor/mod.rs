@@ -67,7 +67,7 @@ struct Supervisor {
     counts: BTreeMap<&'static str, u64>,
 }
 
-/// The server of the store. It stops when this value is dropped.
+/// The server of the store. The server stops when this value is dropped.
 enum Server {
     None,
     Postgres(#[expect(dead_code, reason = "it ends when it is dropped")] PostgresServer),
