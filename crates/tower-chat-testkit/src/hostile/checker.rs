@@ -164,7 +164,7 @@ impl Found<'_> {
         self.check(is_fine, || format!("the id {id:?}"));
     }
 
-    /// Checks a result. The id of the result must be that of a call without a result, and the token
+    /// Checks a result. The id of the result must be the id of a call without a result. The token
     /// in the result must have the same number as the token in the arguments of this call. `open`
     /// contains the arguments of the calls without results, by call id.
     fn answer(&mut self, open: &mut HashMap<String, String>, id: &str, result: &Value) {

@@ -73,7 +73,8 @@ fn unwrapped(data: String) -> Option<String> {
     }
 }
 
-/// Removes the first header from `bytes`. Returns its name, and its value if the value is a string.
+/// Removes the first header from `bytes`. Returns the name of the header, and the value of the
+/// header if the value is a string.
 fn header(bytes: &mut &[u8]) -> Option<(String, Option<String>)> {
     let (length, rest) = bytes.split_first()?;
     let (name, rest) = rest.split_at_checked(usize::from(*length))?;

@@ -2,8 +2,8 @@
 
 use std::{fs, os::unix::fs::chown, path::Path, process::Command};
 
-/// The user that runs a server. This is the user of this process, or another user if this process
-/// runs as root, because database servers refuse to run as root.
+/// The user that runs a server. Database servers refuse to run as root. Therefore this is another
+/// user if this process runs as root, and the user of this process otherwise.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OsUser {
     /// The ids of the user and the group. `None` for the user of this process.

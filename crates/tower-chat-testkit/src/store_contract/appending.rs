@@ -103,8 +103,8 @@ pub async fn messages_are_returned_as_they_were(store: Store) {
     }
 }
 
-/// A write that expects another revision than that of the conversation is refused as a whole. The
-/// conflict contains the revision of the conversation.
+/// A write is refused as a whole if it does not expect the current revision of the conversation.
+/// The conflict contains the revision of the conversation.
 pub async fn a_write_at_another_revision_is_a_conflict_and_stores_nothing(store: Store) {
     let (key, unknown) = (key("conflict"), key("conflict of nothing"));
     let current = stored(&store, write(&key, Revision::ABSENT, &["1", "2"])).await;

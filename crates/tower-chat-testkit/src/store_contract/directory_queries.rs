@@ -209,8 +209,8 @@ pub async fn usage_is_grouped_as_a_query_asks(store: Store) {
             everything(UsageGrouping::Scope).since(at(2 * DAY)).before(at(3 * DAY)),
             vec![(UsageGroup::Scope(a.into()), 1, vec![n])],
         ),
-        // The usage of a model in a run belongs to the day of the run's first write with usage of
-        // this model.
+        // The directory adds the whole usage of a model in a run to one day, which is the day of
+        // the first write of the run with usage of this model.
         (
             everything(UsageGrouping::Model).since(at(DAY)).before(at(2 * DAY)),
             vec![(model("x"), 1, vec![x, &x2]), (model("y"), 1, vec![y])],

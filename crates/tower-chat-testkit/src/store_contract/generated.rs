@@ -16,7 +16,8 @@ use crate::Rng;
 
 const SEED: u64 = 20_261_126;
 
-/// The number of generated conversations. The environment variable `TOWER_CHAT_CASES` overrides it.
+/// The number of generated conversations. The environment variable `TOWER_CHAT_CASES` overrides
+/// this number.
 const CASES: u64 = 3;
 
 /// The number of writes to a conversation.
@@ -153,7 +154,7 @@ impl Generator {
     }
 
     /// Returns a row for each call in `messages`. `before` is the sequence number of the message
-    /// before them.
+    /// before `messages`.
     fn rows_of(&mut self, messages: &[Message], before: u64) -> Vec<ToolRecord> {
         let mut rows = Vec::new();
         for (message, sequence) in messages.iter().zip(before.saturating_add(1)..) {

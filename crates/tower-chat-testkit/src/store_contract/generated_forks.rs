@@ -21,8 +21,9 @@ const CASES: u64 = 3;
 /// The number of runs of a conversation.
 const RUNS: usize = 6;
 
-/// A copy of a generated conversation, up to any message, is the same as in a [`MemoryStore`], and so
-/// is a copy of this copy. No copy divides a run, or has a call without its result.
+/// A copy of a generated conversation, up to any message, is the same as in a [`MemoryStore`]. The
+/// same applies to a copy of this copy. A copy of the original contains all messages or no message
+/// of each run.
 pub async fn generated_forks_end_as_in_memory(store: Store) {
     let cases = env::var("TOWER_CHAT_CASES").ok().and_then(|cases| cases.parse().ok());
     for case in 0..cases.unwrap_or(CASES) {

@@ -117,7 +117,7 @@ pub async fn keys_that_look_alike_are_different_conversations(store: Store) {
 }
 
 /// A list of conversations is in byte order, and contains at most `limit` conversations. The list
-/// begins after the id `after`, which need not be that of a conversation.
+/// begins after the id `after`, even if no conversation has this id.
 pub async fn conversations_are_listed_in_the_byte_order_of_their_ids(store: Store) {
     let mut ids = vec!["", "10", "9", "B", "a", "a\0", "a\0b", "aa", "\u{e9}", "\u{1F600}", "z"];
     for id in ids.iter().rev() {

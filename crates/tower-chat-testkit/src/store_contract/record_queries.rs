@@ -184,7 +184,7 @@ pub async fn calls_come_in_the_order_of_conversation_message_and_position(store:
     assert_eq!(found(&query.in_messages([1]).with_limit(4)).await, first[..4]);
 }
 
-/// No query returns calls of another scope, or of a conversation other than the one that it names.
+/// No query returns calls of a scope or a conversation that the query does not name.
 pub async fn questions_never_cross_a_scope(store: Store) {
     let halves = ["", "a", "A", "a ", "a/", "a%", "_", "a\0", "'", "1", "01"];
     for (number, scope) in halves.iter().enumerate() {

@@ -160,7 +160,7 @@ pub async fn a_rewrite_keeps_numbers_and_ids(store: Store) {
     assert_eq!(texts(&store, &key).await, ["eins", "two", "drei", "four"]);
 }
 
-/// A rewrite is refused if it expects another revision than that of the conversation. A rewrite
+/// A rewrite is refused if it does not expect the current revision of the conversation. A rewrite
 /// never creates a conversation.
 pub async fn a_rewrite_at_another_revision_is_a_conflict(store: Store) {
     let key = key("rewritten late");

@@ -18,7 +18,7 @@ use super::{
     },
 };
 
-/// Staged messages are durable. Only `open_run` returns them, and no other read.
+/// Staged messages are durable. Of all reads, only `open_run` returns staged messages.
 pub async fn staged_messages_are_invisible_to_readers(store: Store) {
     let (key, unseen) = (key("staged"), key("staged from the start"));
     let first = write_messages(&key, Revision::ABSENT, [Message::user("hi"), asking(&["a"])])
@@ -177,8 +177,8 @@ pub async fn nothing_late_matches_after_a_discard(store: Store) {
     assert_eq!(texts(&store, &key).await, ["0", "1", "2"]);
 }
 
-/// If a write of an open run is submitted again, the store acknowledges the write, whatever kind of
-/// write it is.
+/// If a stored write of an open run is submitted again, the store acknowledges the write. The rule
+/// applies to every kind of staged write.
 pub async fn a_repeated_staged_write_stores_nothing_twice(store: Store) {
     let key = key("repeated");
     let mut run = StagedRun::new(&key, stored(&store, write(&key, Revision::ABSENT, &["0"])).await);
@@ -277,8 +277,8 @@ pub async fn a_discard_without_an_open_run_is_a_conflict(store: Store) {
     assert_eq!(texts(&store, &key).await, ["0"]);
 }
 
-/// A staged service id takes effect when the run is committed. If several were staged, the last one
-/// is used.
+/// A staged service id takes effect when the run is committed. If several service ids were staged,
+/// the last one takes effect.
 pub async fn a_staged_service_id_is_set_by_the_commit(store: Store) {
     let key = key("service");
     let id = async || {

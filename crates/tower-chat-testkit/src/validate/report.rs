@@ -19,8 +19,8 @@ impl Report {
         self.add(cited, message, None);
     }
 
-    /// Reports that a call or a result breaks a rule. `message` is the index of its message, and
-    /// `index` is its index within the message.
+    /// Reports that a call or a result breaks a rule. `message` is the index of the message that
+    /// contains the call or the result, and `index` is the index within this message.
     pub(super) fn call(
         &mut self,
         cited: &'static Citation,

@@ -53,8 +53,8 @@ pub enum Rule {
     OneResultPerCall,
     /// The item that reasoning belongs to follows the reasoning.
     ReasoningKeepsItem,
-    /// If the conversation ends with tool results, the turn of the model to which they belong
-    /// begins with reasoning.
+    /// If the conversation ends with tool results, the turn of the model with the calls of these
+    /// results begins with reasoning.
     ReasoningFirst,
     /// Reasoning has the signature that the provider has added to it.
     ReasoningSigned,

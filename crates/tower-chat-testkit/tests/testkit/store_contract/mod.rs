@@ -242,7 +242,8 @@ impl Broken {
         open.map_or(id, |open| MessageId { run: open.run, ..id })
     }
 
-    /// Adds the claims and the staged properties of `write` to `made`. The fault may change them.
+    /// Adds the claims and the staged properties of `write` to `made`. The fault may change these
+    /// claims and properties.
     fn stage(&self, made: Write, write: &Write) -> Write {
         let claims = match self.fault {
             Fault::IgnoresClaims => Vec::new(),
@@ -275,7 +276,7 @@ impl Broken {
         }
     }
 
-    /// Returns the rows of a write. The fault may change them.
+    /// Returns the rows of a write. The fault may change the rows.
     fn rows(&self, write: &Write) -> Vec<ToolRecord> {
         let mut rows = write.tools().to_vec();
         let query = InvocationQuery::of(&self.key(write.key()));
@@ -305,7 +306,7 @@ impl Broken {
         rows
     }
 
-    /// Returns a query. The fault may change it.
+    /// Returns the query that the faulty store executes instead of `query`.
     fn query(&self, query: &InvocationQuery) -> InvocationQuery {
         let mut query = query.clone();
         match self.fault {
