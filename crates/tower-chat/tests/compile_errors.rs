@@ -95,8 +95,8 @@ fn errors_say_what_to_do() {
 /// some errors twice, with different notes.
 type Errors = BTreeMap<String, String>;
 
-/// Checks all programs in one run of cargo. The programs are the binaries of one package, which depends
-/// only on the facade.
+/// Returns the compiler errors of each program. One run of cargo compiles all programs, which are
+/// the binaries of one package, which depends only on the facade.
 fn errors_by_program() -> BTreeMap<String, Errors> {
     let package = package();
     let output = Command::new(env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))

@@ -1,4 +1,5 @@
-//! The requests of edited questions and regenerated answers.
+//! Tests of the requests for edited questions and for regenerated answers. Each of these requests
+//! continues in a branch of the conversation.
 
 use std::{
     sync::{
@@ -35,7 +36,8 @@ fn answer(text: &str) -> Message {
     Message::assistant(text)
 }
 
-/// Returns a store with a conversation, from the messages of each run and the rows of their calls.
+/// Returns a store with a conversation that has these runs. Each run is given as its messages and
+/// the rows of its calls.
 fn store(runs: Vec<(Vec<Message>, Vec<ToolRecord>)>) -> MemoryStore {
     let store = MemoryStore::new();
     let mut at = Revision::ABSENT;
@@ -227,10 +229,10 @@ fn the_messages_of_the_request_have_no_id_and_no_time() {
     assert!(request.messages().iter().all(|it| it.id.is_none() && it.added_at.is_none()));
 }
 
-/// A change of the original.
+/// A change of the original conversation.
 type Change = fn(&MemoryStore);
 
-/// A store in which the original changes right after the first load.
+/// A store in which the original conversation changes directly after the first load.
 struct Racing {
     inner: MemoryStore,
     change: Change,

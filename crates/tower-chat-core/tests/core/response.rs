@@ -1,4 +1,5 @@
-//! Tests of the shape of whole and streamed responses.
+//! Tests of whole and streamed responses: which updates they have, and which answers the updates
+//! are assembled into.
 
 use futures_util::{StreamExt, stream};
 use tower_chat_core::{

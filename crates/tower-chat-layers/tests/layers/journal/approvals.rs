@@ -379,8 +379,9 @@ async fn a_rejected_payment_is_recorded_as_such() {
     }
 }
 
-/// Executes a run that approves or rejects a payment, sends the result to the model, runs the next
-/// call of the model, and then fails. Returns the model client and the request of the run.
+/// Executes a run that approves or rejects a payment, sends the result to the model, executes the
+/// next tool call of the model, and then fails. Returns the model client and the request of the
+/// run.
 async fn cut_off_after_the_payment(
     setup: &Setup,
     tool_log: &ToolLog,

@@ -74,7 +74,7 @@ pub(crate) fn booking_model() -> ScriptedModel {
 }
 
 /// Returns a model that uses these steps from the service call `first` on, counted from 0, and
-/// [`by_request`] for the service calls before and after them.
+/// [`by_request`] for the service calls before and after these steps.
 pub(crate) fn booking_model_with(
     first: usize,
     steps: impl IntoIterator<Item = Step>,

@@ -80,7 +80,7 @@ fn requests(answer: &Answer) -> Vec<ApprovalRequest> {
     answer.approval_requests().cloned().collect()
 }
 
-/// Returns a message that approves exactly the requests that are required.
+/// Returns a message that approves the required approval requests, and no others.
 fn approvals(asked: &[ApprovalRequest]) -> Message {
     let required = asked.iter().filter(|request| request.required);
     Message::new(Role::User, required.map(|request| request.approve().into()).collect())

@@ -19,7 +19,8 @@ struct Refused {
     source: Retryability,
 }
 
-/// An error by which a layer of another crate wraps an error of unknown retryability.
+/// The error of a layer of another crate, which wraps the error of the layer below and does not
+/// report whether the error is retryable.
 #[derive(Debug, thiserror::Error)]
 #[error("a layer failed")]
 struct Wrapped(#[source] BoxError);

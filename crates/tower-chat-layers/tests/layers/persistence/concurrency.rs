@@ -1,5 +1,5 @@
-//! Tests the layers below layers of tower (a concurrency limit, a buffer, a box), and with many
-//! concurrent conversations.
+//! Tests the layers of this crate below layers of tower (a concurrency limit, a buffer, a box), and
+//! in many concurrent conversations.
 
 use std::time::Duration;
 

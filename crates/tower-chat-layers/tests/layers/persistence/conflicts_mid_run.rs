@@ -1,6 +1,6 @@
-//! Tests services that begin or stop to store the history during a run. If the run fails at the
-//! answer that reports the change, no service call and no tool follows. The results of tools are
-//! not lost.
+//! Tests services that begin to store the history during a run, or that stop storing it. If the run
+//! fails at the answer that reports the change, no service call and no tool follows. The results of
+//! tools are not lost.
 
 use serde_json::Value;
 use tower::Layer;

@@ -130,8 +130,8 @@ async fn the_sentinel_at_a_model_is_an_error() {
     assert!(error.downcast_ref::<SentinelAtClient>().is_some());
 }
 
-/// Returns the second request of a tool loop of an application, from its first request and the
-/// answer.
+/// A function that returns the second request of a tool loop of an application. The arguments are
+/// the first request and its answer.
 type Resend = fn(&ChatRequest, &Answer) -> ChatRequest;
 
 /// Executes one round of a tool loop of an application, whose messages have no ids.
