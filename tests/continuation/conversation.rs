@@ -1,4 +1,4 @@
-//! Two turns of a conversation with recorded answers.
+//! Conversations with recorded answers, and the execution of their turns.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -42,7 +42,8 @@ pub(crate) struct Recorded {
     tools: Vec<String>,
 }
 
-/// A provider on this machine, and a model client for it.
+/// A server on this machine in the role of a provider, and a model client that sends its requests
+/// to this server.
 pub(crate) struct Service {
     pub(crate) server: Server,
     model: Model,
@@ -66,7 +67,7 @@ pub(crate) struct Turn {
 
 impl Recorded {
     /// Returns the conversations of a provider in a cassette. Each conversation has at least two
-    /// answers, and either all of them are complete or all of them are streamed.
+    /// answers. Its answers are either all whole or all streamed.
     pub(crate) fn of(
         cassette: &Cassette,
         provider: &'static Provider,
@@ -213,9 +214,9 @@ fn has_earlier_answer(request: &Value) -> bool {
         || items.into_iter().flatten().flatten().any(is_answer)
 }
 
-/// Returns a run id that depends only on the number, so that it is the same in every process. The
-/// order of the ids is the order of the numbers. If a provider sent calls without ids, their ids
-/// are derived from the run id.
+/// Returns the run id with this number. The id depends only on the number, so every process uses
+/// the same id, and a greater number results in a greater id. If a provider sent calls without ids,
+/// replay derives the ids of these calls from the run id.
 fn run_id(number: u64) -> RunId {
     let mut bytes = [0; 16];
     bytes[..6].copy_from_slice(&(1_760_000_000_000 + number).to_be_bytes()[2..]);

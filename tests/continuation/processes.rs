@@ -118,7 +118,7 @@ fn assert_same(source: &str, turn: &Turn, expected: &Turn) {
 }
 
 /// Prints the number of compared conversations. Asserts that every provider has conversations in
-/// every mode, both complete and streamed.
+/// every mode, both with whole and with streamed answers.
 fn report(recorded: &[Recorded], expected: &BTreeMap<String, (Turn, Turn)>) {
     for provider in &PROVIDERS {
         let those: Vec<_> =

@@ -8,7 +8,7 @@ use crate::contract_model::tools::Tool;
 #[derive(Debug, Clone)]
 pub(crate) struct Features {
     pub(crate) approvals: bool,
-    /// Whether an input may answer only some requests of a batch.
+    /// Whether an input may answer only some approval requests of a batch.
     pub(crate) partial_approvals: bool,
     pub(crate) approved_twice: bool,
     pub(crate) hooked_approvals: bool,

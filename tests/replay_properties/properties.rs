@@ -121,7 +121,8 @@ fn interrupted() -> String {
     view.iter().flat_map(|message| message.results()).map(|result| result.text()).collect()
 }
 
-/// Checks that the replay contains every text, unless the policy has a window.
+/// Checks that the replay contains every text, unless [`ReplayPolicy::window`] limits the replay to
+/// the last turns.
 fn keeps_all_texts(
     stored: &Messages,
     shown: &Messages,

@@ -31,7 +31,7 @@ pub(super) struct Case {
     pub(super) sends: Sends,
     /// Whether each request has the run id of its turn. Otherwise, each request has a new run id.
     pub(super) keeps_run: bool,
-    /// Whether the types of the loop keep ids, reasoning and metadata.
+    /// Whether the message types of the loop keep ids, reasoning and metadata.
     pub(super) keeps_all: bool,
     /// Whether the results of a round are joined in one message.
     joins: bool,

@@ -1,4 +1,5 @@
-//! The messages that a conversation may and must contain.
+//! A model of a conversation: the messages that the stored conversation may contain, and the
+//! messages that it must contain.
 
 use std::collections::{BTreeMap, VecDeque};
 

@@ -55,8 +55,8 @@ impl Plan {
     }
 }
 
-/// Returns the token, followed by words that are derived from the token. Most texts are short, one
-/// in thirty has thousands of bytes.
+/// Returns the token, followed by words that are derived from the token. Most texts are short, but
+/// about one of thirty texts has thousands of bytes.
 pub(crate) fn text(token: &str) -> String {
     let hash = token.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

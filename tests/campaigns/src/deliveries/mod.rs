@@ -8,8 +8,8 @@
 //! order, and exactly the messages of the history. No process may still execute the run, and no
 //! stored message may have been requested from the model again.
 //!
-//! The rules for a client, and the planted faults, are those of the generated histories in the tests of
-//! `tower-chat-delivery`, where both processes are simulated.
+//! The rules for a client and the planted faults are the same as in the tests of
+//! `tower-chat-delivery` with generated histories, in which both processes are simulated.
 
 mod case;
 #[path = "../../../../crates/tower-chat-delivery/tests/delivery/histories/client.rs"]

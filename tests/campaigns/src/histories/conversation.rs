@@ -67,8 +67,8 @@ impl Conversation {
             && self.sequence == revision.sequence
     }
 
-    /// Returns whether a read may return this revision now. If the incarnation is unknown, sets it
-    /// to the incarnation of the revision.
+    /// Returns whether a read may return this revision now. If the specification does not know the
+    /// incarnation yet, sets the incarnation to that of the revision.
     pub(super) fn binds(&mut self, seen: RevisionSeen) -> bool {
         if let Incarnation::Unknown { not } = self.incarnation
             && seen.incarnation != not

@@ -73,7 +73,7 @@ impl StoreKind {
         })
     }
 
-    /// Opens the store, with the planted fault.
+    /// Opens the store, with the planted fault if there is one.
     pub(super) async fn open(
         self,
         address: &str,

@@ -1,4 +1,4 @@
-//! Checks the files of a disk image after a cut.
+//! Checks the files of a disk image after a power cut.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -21,7 +21,7 @@ use super::{
     workload::{FILE, SCOPE, stack},
 };
 
-/// The result of the check after a cut.
+/// The result of the check after a power cut.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     /// The number of changes that had begun before the cut and are missing.
@@ -35,7 +35,7 @@ pub(super) fn write_files(image: &DiskImage, folder: &Path, rng: &mut Rng) -> st
     for (name, content) in &image.files {
         fs::write(folder.join(name), content)?;
     }
-    // The index of the log is shared memory, so after a power loss its file may be absent, or
+    // The WAL index (`-shm`) is shared memory, so after a power loss its file may be absent, or
     // contain zeros or random bytes.
     let index = folder.join(format!("{FILE}-shm"));
     match rng.below(3) {

@@ -16,7 +16,7 @@
 //! - An unsynced change of a folder is on the disk or not, independently of changes of other names. Changes
 //!   of one name keep their order, and a rename is atomic, as on every journaling file system.
 //!
-//! The index of a log (`-shm`) is shared memory, so after a cut its content is arbitrary.
+//! The WAL index (`-shm`) is shared memory, so its content is arbitrary after a power loss.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -192,8 +192,8 @@ impl Style {
 }
 
 impl FileState {
-    /// Makes all changes durable that ended before this line, at which a sync began. The sync has
-    /// now returned.
+    /// Makes those changes durable that had ended before the line `began`, on which a sync began.
+    /// Called when this sync has returned.
     fn sync(&mut self, began: usize) {
         let (durable, pending) = std::mem::take(&mut self.pending)
             .into_iter()

@@ -295,7 +295,7 @@ impl<'a> Candidates<'a> {
         self.counts.last().copied().unwrap_or_default()
     }
 
-    /// Returns the line at which the last present change began.
+    /// Returns the line at which the last change that is present began.
     fn last_began(&self) -> Option<usize> {
         Some(self.changes.get(self.count().checked_sub(1)?)?.began)
     }

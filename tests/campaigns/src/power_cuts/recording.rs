@@ -68,7 +68,7 @@ pub(super) struct RecordingError {
 enum Target {
     Folder,
     File(usize),
-    /// The index of the log: shared memory, which the disk model ignores.
+    /// The WAL index (`-shm`), which is shared memory and is not part of the disk model.
     Index,
     Notes,
 }

@@ -60,14 +60,14 @@ enum Sent {
 }
 
 impl Writers {
-    /// Starts the number of writers of the search.
+    /// Starts as many writers as the arguments of the campaign request.
     pub(super) fn start<S: HistoryStore + Clone + 'static>(search: Search, store: &S) -> Self {
         let key = |number| ConversationKey::new("scale-out", format!("writer {number}"));
         Self::start_with(search, key, |_| store.clone())
     }
 
-    /// Starts writers. One function returns the conversation of each writer, and another function
-    /// the store of each conversation.
+    /// Starts writers. `key` returns the conversation of each writer, and `store` returns the store
+    /// of each conversation.
     pub(super) fn start_with<S: HistoryStore + Clone + 'static>(
         search: Search,
         key: impl Fn(usize) -> ConversationKey,

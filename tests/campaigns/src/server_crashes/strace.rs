@@ -123,7 +123,8 @@ impl Extents {
         Self { files, pending: HashMap::new() }
     }
 
-    /// Reads a line `THREAD CALL(FD<FILE>, ..., OFFSET) = RESULT`, or one of its two halves.
+    /// Reads a line `THREAD CALL(FD<FILE>, ..., OFFSET) = RESULT`, or one of the two lines into
+    /// which strace divides such a line if another thread is traced in between.
     fn read_line(&mut self, line: &str) {
         let Some((thread, rest)) = line.split_once(' ') else { return };
         let rest = rest.trim_start();
