@@ -2,8 +2,8 @@
 
 use std::{fmt::Debug, thread};
 
-/// Iterates over every combination of the values of two to five lists. Consecutive combinations
-/// differ first in the value of the last list.
+/// Iterates over every combination of the values of two to five lists. The value of the last list
+/// changes fastest.
 ///
 /// If the test panics during an iteration, the current combination is printed.
 ///
