@@ -19,9 +19,10 @@ pub(super) struct ApprovedElsewhere {
 }
 
 impl ApprovedElsewhere {
-    /// Waits for one interval if the request answers approvals, and another process either is
-    /// running an approved call, or has finished an approved call and has not stored the run yet.
-    /// Returns whether the function has waited. After a wait, the caller must read the head again.
+    /// Waits for one interval if the request contains decisions about approval requests, and
+    /// another process either is running an approved call, or has finished an approved call and has
+    /// not stored the run yet. Returns whether the function has waited. After a wait, the caller
+    /// must read the head again.
     ///
     /// After the tool has finished, the other run sends the result to the model and stores the
     /// answer. Without the wait, this request would send the same result in another paid service

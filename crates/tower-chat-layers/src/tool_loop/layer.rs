@@ -151,11 +151,11 @@ impl ToolLoopLayer {
     /// Sets whether the loop assumes that a `PerServiceCallPersistence` is below it, although the
     /// loop cannot find one.
     ///
-    /// In per-service-call and journaled mode the loop refuses a stack without that layer before
-    /// any tool runs and before the model is called. The loop finds the layer by polling for
-    /// readiness. The loop cannot find the layer if another layer in between, such as tower's
-    /// `Buffer`, answers the poll itself. Preferably, put the other layer below
-    /// `PerServiceCallPersistence`. With this setting, the loop only detects after the first
+    /// In per-service-call and journaled mode the loop refuses a stack without
+    /// `PerServiceCallPersistence` before any tool runs and before the model is called. The loop
+    /// finds this layer by polling for readiness. The loop cannot find the layer if a layer between
+    /// the two, such as tower's `Buffer`, answers the poll itself. Preferably, put the other layer
+    /// below `PerServiceCallPersistence`. With this setting, the loop only detects after the first
     /// service call that `PerServiceCallPersistence` is missing.
     #[must_use]
     pub fn assume_persister_below(self, assume: bool) -> Self {

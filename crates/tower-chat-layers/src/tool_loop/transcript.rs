@@ -64,7 +64,7 @@ impl Transcript {
 
     /// Creates the transcript of a run that sends only new messages, because a layer below stores
     /// the history and puts it before each call. `assigned_ids` returns the number of messages that
-    /// this layer has already numbered in the run. The loop continues this numbering.
+    /// the layer below has already numbered in the run. The loop continues this numbering.
     pub(super) fn only_unsent(
         request: &ChatRequest,
         run: RunId,
