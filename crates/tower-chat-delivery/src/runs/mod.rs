@@ -126,11 +126,11 @@ const STATE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// another process executes the run, the layer waits until the run has ended or its lease has
 /// expired.
 ///
-/// If the response of the run was complete, only the caller receives the stored answer, and the log
-/// does not change. If the store does not contain the run, for example because the process died while
-/// the answer was in the outbox, the layers below execute the run again for the caller. A run that was
-/// stopped is complete. If the run was stopped before its first answer, the caller receives a response
-/// without messages.
+/// If an earlier attempt has sent the complete response of the run, only the caller receives the
+/// stored answer, and the log does not change. If the store does not contain the run, for example
+/// because the process died while the answer was in the outbox, the layers below execute the run
+/// again for the caller. A run that was stopped is complete. If the run was stopped before its
+/// first answer, the caller receives a response without messages.
 ///
 /// # Stop
 ///
