@@ -19,5 +19,6 @@ mod sealed;
 mod server_settings;
 mod silence;
 mod store_contract;
+mod summaries;
 mod tls;
 mod update_log;

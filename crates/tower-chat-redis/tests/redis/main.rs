@@ -18,6 +18,7 @@ mod sealed;
 mod server_settings;
 mod several;
 mod store_contract;
+mod summaries;
 #[cfg(feature = "tls")]
 mod tls;
 mod update_log;

@@ -4,8 +4,8 @@ use rusqlite::Connection;
 use tower_chat_core::{
     ToolStatus,
     store::{
-        Directory, HistoryStore, InvocationQuery, Maintenance, Revision, SequencePosition,
-        ToolCallQueries, author::ToolRecord,
+        Directory, HistoryStore, HistorySummary, InvocationQuery, Maintenance, Revision,
+        SequencePosition, Summaries, ToolCallQueries, author::ToolRecord,
     },
 };
 
@@ -80,7 +80,12 @@ async fn rows_of_an_interrupted_deletion_are_hidden_and_removed_on_open() {
     let number: i64 = other
         .query_row("SELECT id FROM conversations WHERE conversation = 'c'", [], |row| row.get(0))
         .unwrap();
+    let last = fixture.store.load(&key("c")).await.unwrap().message(1).unwrap().id.unwrap();
+    let summary = HistorySummary::new(1, last, "one");
+    fixture.store.add_summary(&key("c"), &summary, 0).await.unwrap();
+    assert_eq!(count(&other, "history_summaries"), 1);
     removal::begin(&other, number).unwrap();
+    assert_eq!(count(&other, "history_summaries"), 0, "its text is deleted at once");
     assert!(!removal::step(&other, number, removal::STEP).unwrap());
     drop(other);
     assert_unseen(&fixture.store, "c").await;

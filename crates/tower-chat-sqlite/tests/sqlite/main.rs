@@ -20,4 +20,5 @@ mod settings;
 #[cfg(target_os = "linux")]
 mod space;
 mod store_contract;
+mod summaries;
 mod vacuum;

@@ -83,6 +83,7 @@ mod residual_data;
 mod rows;
 mod scopes;
 mod sealed;
+mod shared_summaries;
 mod staging;
 mod summaries;
 
@@ -96,7 +97,7 @@ pub use self::{
     appending::*, claims::*, directory::*, directory_queries::*, dropping::*, forks::*,
     generated::*, generated_forks::*, generated_summaries::*, heavy::*, keys::*, leases::*,
     lifecycle::*, pruned_record::*, pruning::*, races::*, record::*, record_queries::*,
-    residual_data::*, rows::*, scopes::*, sealed::*, staging::*, summaries::*,
+    residual_data::*, rows::*, scopes::*, sealed::*, shared_summaries::*, staging::*, summaries::*,
 };
 
 /// The type in which a test receives the store.

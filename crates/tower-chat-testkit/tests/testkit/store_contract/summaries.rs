@@ -1,12 +1,16 @@
 //! The summaries of the faulty stores.
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use tower_chat_core::{
-    ConversationKey, Message, MessageId, RunId,
+    ConversationKey, MemoryStore, Message, MessageId, RunId,
     store::{
         AddedSummary, HistoryStore, HistorySummary, Maintenance, Rewrite, StoreError, Summaries,
     },
 };
+
+use tower_chat_testkit::store_contract::{self, Store};
 
 use super::{Broken, Fault};
 
@@ -142,4 +146,37 @@ pub(super) async fn counted(store: &Broken, rewrite: &mut Rewrite) -> Result<(),
         rewrite.messages.push((last.0, Message::clone(last.1)));
     }
     Ok(())
+}
+
+/// Runs the test of two processes with stores that have a fault and share their data.
+async fn shared(fault: Fault) {
+    let inner = MemoryStore::new();
+    let open = async || {
+        let store: Store = Arc::new(Broken { inner: inner.clone(), fault });
+        store
+    };
+    store_contract::two_processes_summarize_one_conversation(open).await;
+}
+
+#[tokio::test]
+async fn two_processes_summarize_one_conversation() {
+    shared(Fault::Nothing).await;
+}
+
+#[tokio::test]
+#[should_panic]
+async fn a_head_without_its_summary_is_noticed_between_processes() {
+    shared(Fault::HidesTheSummaryInForce).await;
+}
+
+#[tokio::test]
+#[should_panic]
+async fn another_summary_is_noticed_between_processes() {
+    shared(Fault::AddsSummariesAgain).await;
+}
+
+#[tokio::test]
+#[should_panic]
+async fn forked_summaries_are_noticed_between_processes() {
+    shared(Fault::ForksSummaries).await;
 }
