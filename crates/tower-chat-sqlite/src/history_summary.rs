@@ -1,8 +1,9 @@
-//! The summaries of a conversation, which the model receives in place of the messages that they
-//! cover.
+//! The summaries of a conversation ([`HistorySummary`]). The model receives the summary in force,
+//! that is the last summary, instead of the messages that this summary covers.
 //!
-//! A row contains the whole summary in JSON, and a checksum as a message does
-//! ([`crate::checksum`]). The row with the largest row key is in force.
+//! A row contains the whole summary in JSON, and a checksum like that of a message
+//! ([`crate::checksum`]). The sequence number in the row key is that of the last covered message.
+//! Therefore the row with the largest row key contains the summary in force.
 
 use rusqlite::{Connection, OptionalExtension, Row, params};
 use tower_chat_core::{
@@ -167,7 +168,8 @@ pub(crate) fn remove(
     Ok(true)
 }
 
-/// Deletes the summaries of messages up to a sequence number, except for the summary in force.
+/// Deletes the summaries that cover no message after the sequence number `last`, except for the
+/// summary in force.
 pub(crate) fn prune(
     connection: &Connection,
     number: i64,
@@ -178,8 +180,8 @@ pub(crate) fn prune(
     delete(connection, row_key::range_to(number, last.min(in_force.covers_to.saturating_sub(1))))
 }
 
-/// Deletes the summaries that cover the message with this sequence number, and counts a rewrite of
-/// messages.
+/// Deletes the summaries that cover the message with the sequence number `first`, and increments
+/// the number of rewrites of the conversation.
 pub(crate) fn rewrite(connection: &Connection, number: i64, first: u64) -> rusqlite::Result<()> {
     delete(connection, row_key::range_after(number, first.saturating_sub(1)))?;
     connection

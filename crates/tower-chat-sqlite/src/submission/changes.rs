@@ -121,8 +121,8 @@ impl Submission {
         (Self::without_writes(slot, Queued::Rewrite(rewrite)), outcome)
     }
 
-    /// Creates the addition of a summary. It needs no slot of the queue, because runs that wait for
-    /// this addition may have all slots.
+    /// Creates the addition of a summary. The addition needs no slot of the queue, because all
+    /// slots may be reserved by runs that wait for this addition.
     pub(crate) fn add_summary(
         key: ConversationKey,
         summary: HistorySummary,
