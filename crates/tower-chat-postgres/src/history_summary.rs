@@ -1,5 +1,5 @@
-//! The summaries of a conversation, which the model receives in place of the messages that they
-//! cover.
+//! The summaries of a conversation ([`HistorySummary`]). The model receives the summary in force,
+//! that is the last summary, instead of the messages that this summary covers.
 
 use tokio_postgres::Row;
 use tower_chat_core::{
@@ -86,8 +86,8 @@ pub(crate) async fn add(
     }
 }
 
-/// Removes the summary in force if it has this id. The request is not sent again if it may have been
-/// executed, because a second execution would report that it has removed nothing.
+/// Removes the summary in force if it has this id. The request is not sent again if it may have
+/// been executed, because the second execution would report that no summary was removed.
 pub(crate) async fn remove(
     connections: &Connections,
     key: &ConversationKey,
