@@ -1,8 +1,9 @@
-//! The summaries of a conversation, which the model receives in place of the messages that they
-//! cover.
+//! The summaries of a conversation ([`HistorySummary`]). The model receives the summary in force,
+//! that is the last summary, instead of the messages that this summary covers.
 //!
-//! A hash contains one value for each summary: its id and its JSON. The fields of the head name the
-//! summary in force, so that a reader of the head needs no other key.
+//! A hash contains one value for each summary: the id and the JSON of the summary. The fields of
+//! the head contain the id and the range of the summary in force, so that a reader of the head
+//! needs no other key.
 
 use tower_chat_core::{
     ConversationKey,
@@ -37,7 +38,7 @@ pub(crate) async fn find(
     Ok(read(settings, key, id.to_string()).await?.pop())
 }
 
-/// Returns the summary with an id, or all of them if the id is empty.
+/// Returns the summary with an id, or all summaries of the conversation if the id is empty.
 async fn read(
     settings: &Settings,
     key: &ConversationKey,
@@ -102,8 +103,8 @@ pub(crate) async fn add(
     }
 }
 
-/// Removes the summary in force if it has this id. The request is not sent again if it may have been
-/// executed, because a second execution would report that it has removed nothing.
+/// Removes the summary in force if it has this id. The request is not sent again if it may have
+/// been executed, because the second execution would report that no summary was removed.
 pub(crate) async fn remove(
     settings: &Settings,
     key: &ConversationKey,

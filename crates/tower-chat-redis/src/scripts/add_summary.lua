@@ -20,7 +20,7 @@ end
 local rows = redis.call('HVALS', summaries)
 for place = 1, found[6] and #rows or 0 do
     if string.match(rows[place], '^(%d+) ') == id then
-        -- Replicas and disks confirm a change, so the repetition changes a field.
+        -- Replicas and disks confirm only changes. Therefore the repetition changes a field.
         redis.call('HSET', head, 'format', '1')
         return { 'stored' }
     end

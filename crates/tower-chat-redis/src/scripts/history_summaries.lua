@@ -1,4 +1,4 @@
--- Returns the summaries of a conversation, or the one with an id, unless the id is ''.
+-- Returns the summary with an id, or all summaries of a conversation if the id is ''.
 local head, summaries = KEYS[1], KEYS[2]
 local id = ARGV[1]
 local found = redis.call('HMGET', head, 'format', 'summary')

@@ -15,7 +15,7 @@ local function summary_before(summaries, limit)
     return last, id
 end
 
--- Stores in the head which summary is in force. If `last` or `id` is nil, none is.
+-- Stores in the head which summary is in force. If `last` or `id` is nil, no summary is in force.
 local function put_in_force(head, last, id)
     if last and id then
         redis.call('HSET', head, 'summary', id, 'summary_to', string.format('%.0f', last))

@@ -1,6 +1,6 @@
 #!lua flags=allow-oom
--- Removes an id from the list of its scope, unless the token of another writer shows that this
--- writer may create the conversation.
+-- Removes an id from the list of its scope, unless a token shows that another writer may create the
+-- conversation.
 local noted = redis.call('GET', KEYS[2])
 if noted and noted ~= ARGV[2] then
     return 0

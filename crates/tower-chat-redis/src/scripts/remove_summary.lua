@@ -1,4 +1,4 @@
--- Removes the summary in force if it has an id. The summary before it is in force then.
+-- Removes the summary in force if it has the given id. Then the previous summary is in force.
 local head, summaries = KEYS[1], KEYS[2]
 local id = ARGV[1]
 local found = redis.call('HMGET', head, 'format', 'summary', 'summary_to')
