@@ -19,8 +19,8 @@ pub(crate) struct Cached {
     head: Head,
     /// Whether the head contains the pending approvals.
     knows_approvals: bool,
-    /// Whether the summary in the head is current. It is unknown after a summary was added or
-    /// removed.
+    /// Whether the head contains the summary in force. After a summary was added or removed, the
+    /// summary in force is unknown.
     knows_summary: bool,
     /// The summary in force, if it was read.
     summary: Option<Arc<HistorySummary>>,
@@ -96,7 +96,7 @@ impl Cached {
         self.history.is_some()
     }
 
-    /// Returns the history, if it and the summary in its head are known.
+    /// Returns the history, if the visible messages and the summary in force are known.
     pub(crate) fn history(&self) -> Option<History> {
         let history = self.history.as_ref().filter(|_| self.knows_summary);
         history.map(|history| with_head(history, &self.head))
@@ -137,7 +137,7 @@ impl Cached {
         read_again.with_summary(self.summary.as_ref())
     }
 
-    /// Returns the cached state after the summary in force was read. If another summary is in force,
+    /// Returns the cached state after a summary was read. If `summary` is not the summary in force,
     /// the state does not change.
     pub(crate) fn with_summary(mut self, summary: Option<&Arc<HistorySummary>>) -> Self {
         let in_force = self.head.summary.filter(|_| self.knows_summary);
@@ -148,8 +148,8 @@ impl Cached {
         self
     }
 
-    /// Returns the cached state after the summary in force has perhaps changed. The next lookup
-    /// reads the head.
+    /// Returns the cached state without the summary in force, because another summary may be in
+    /// force now. The next lookup reads the head.
     pub(crate) fn without_summary(mut self) -> Self {
         self.bytes = self.bytes_without_summary();
         self.summary = None;

@@ -171,8 +171,8 @@ impl Conversations {
         self.find(key, &mut in_flight.entry)?.take()
     }
 
-    /// Begins the addition or removal of a summary. The cached messages stay known, because only the
-    /// summary in the head changes.
+    /// Begins the addition or removal of a summary. The cached messages remain valid, because only
+    /// the summary in the head changes.
     pub(crate) fn change_summary(self: &Arc<Self>, key: &ConversationKey) -> Submission {
         let mut all = self.in_flight();
         let in_flight = all.of(key);

@@ -44,9 +44,9 @@
 //! read. If a cache entry is stale, a write that was made from it fails with a conflict, and the
 //! cache removes the entry.
 //!
-//! The summary in force is cached with the head, and is read again when the head names another one.
-//! Adding or removing a summary leaves the cached messages in the cache. The next lookup then reads
-//! the head.
+//! The [summary in force](tower_chat_core::store::HistorySummary) is cached with the head, and is
+//! read again when the head contains the id of another summary. Adding or removing a summary leaves
+//! the cached messages in the cache. The next lookup then reads the head.
 //!
 //! # What is not cached
 //!

@@ -244,8 +244,8 @@ impl<S: HistoryStore> Summaries for CachingStore<S> {
         self.inner_store().history_summaries(key).await
     }
 
-    /// Returns the summary with an id. The summary in force is cached. The cache returns it without
-    /// reading the inner store if the cached head names it, because a summary never changes.
+    /// Returns the summary with an id. If the cached head contains this id and the summary was read
+    /// before, returns the cached summary, because a summary never changes.
     async fn history_summary(
         &self,
         key: &ConversationKey,

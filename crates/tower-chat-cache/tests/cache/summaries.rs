@@ -26,7 +26,7 @@ async fn add(store: &dyn HistoryStore, summary: &HistorySummary) {
     assert_eq!(added, AddedSummary::Stored);
 }
 
-/// Returns the id of the summary in force, from a load.
+/// Loads the conversation, and returns the id of the summary in force.
 async fn in_force(store: &Cache) -> Option<u64> {
     store.load(&key()).await.unwrap().head.summary.map(|summary| summary.id)
 }
