@@ -31,7 +31,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
     ) -> Result<HistorySummary, StoreError> {
         let fetched = self.keys.writing_key(key).await;
         let (id, secret) = fetched.map_err(EncryptionError::from).map_err(reported(SEAL))?;
-        // All summaries have the same life, because the id of a message is different in each life.
+        // A summary is not bound to the life of its conversation. It is bound to the id of its last
+        // message, which is different in each life.
         let life = RunId::from_bytes([0; 16]);
         let sealer = Sealer { conversation: key.clone(), id, key: secret, life };
         let text = sealer.seal(position(summary), Some(summary.last), COLUMN, &summary.text);

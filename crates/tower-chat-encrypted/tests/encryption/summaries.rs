@@ -16,7 +16,7 @@ fn key(id: &str) -> ConversationKey {
     ConversationKey::new("alice", id)
 }
 
-/// Writes two messages with the ids of this run, and returns a summary of both.
+/// Writes two messages of the given run, and returns a summary that covers both messages.
 async fn summarized(
     store: &EncryptedStore<MemoryStore>,
     key: &ConversationKey,
