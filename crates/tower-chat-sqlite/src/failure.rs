@@ -80,7 +80,7 @@ impl Failure {
         }
     }
 
-    /// Returns the error of opening a store.
+    /// Returns the error of a store that cannot be opened because of this failure.
     pub(crate) fn open_error(&self) -> OpenError {
         let path = self.path.to_path_buf();
         let permanent = Classified::permanent(self.clone());

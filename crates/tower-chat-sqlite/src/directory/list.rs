@@ -26,8 +26,8 @@ const COLUMNS: &str =
     "c.id, c.scope, c.conversation, ifnull(c.created, 0), c.runs, c.mode, c.title,
     c.metadata, c.description_version, c.parent_scope, c.parent_conversation, c.parent_position";
 
-/// Returns the summary of a conversation, from one snapshot; `None` if the conversation does not
-/// exist.
+/// Returns the directory's summary of a conversation, from one snapshot; `None` if the conversation
+/// does not exist.
 pub(crate) fn summary(
     connection: &Connection,
     key: &ConversationKey,

@@ -218,7 +218,8 @@ fn is_half_written(error: &rusqlite::Error) -> bool {
     matches!(code, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt))
 }
 
-/// Retries while another process has the lock on the file, up to a time limit.
+/// Calls a function, and repeats the call while another process has a lock on the file, up to a
+/// time limit.
 pub(crate) fn while_locked<T>(
     lock_timeout: Duration,
     mut attempt: impl FnMut() -> Result<T, OpenError>,

@@ -1,6 +1,6 @@
-//! Tests of rows with numbers that no store writes. Every operation on such a row succeeds or
-//! returns a typed error, and deletes nothing because of the damage. Other conversations of the
-//! store are not affected.
+//! Tests of damaged rows, such as rows with numbers that no store writes. Every operation on such a
+//! row succeeds or returns a typed error, and deletes nothing because of the damage. Other
+//! conversations of the store are not affected.
 
 use tower_chat_core::{
     RunId, ToolStatus,

@@ -18,7 +18,8 @@ async fn made() -> (tempfile::TempDir, std::path::PathBuf) {
     (folder, path)
 }
 
-/// Opens the file in every way and returns the errors. Panics if the file was changed.
+/// Opens the file as a store, opens it read-only, reads its settings and copies it, and returns the
+/// four errors. Panics if one of these operations succeeds or changes the file.
 async fn refused(path: &Path) -> Vec<OpenError> {
     let before = fs::read(path).unwrap();
     let mut errors = Vec::new();

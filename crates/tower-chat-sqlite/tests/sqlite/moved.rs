@@ -1,5 +1,5 @@
-//! Tests of a file that is moved, deleted or replaced while its store is open. The store must not
-//! acknowledge a write that would be lost.
+//! Tests of a file that is moved, deleted, replaced or truncated while its store is open. The store
+//! must not acknowledge a write that would be lost.
 
 use std::{
     fs,
