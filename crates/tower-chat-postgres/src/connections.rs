@@ -185,8 +185,9 @@ impl Connections {
         self.persist(action, is_repeatable, || self.execute_once(query)).await
     }
 
-    /// Repeats an attempt while the server is unreachable, until the retry timeout. `is_repeatable`
-    /// means that the attempt can be repeated even if it may have been executed.
+    /// Executes an attempt, and repeats the attempt while the server is unreachable, until the
+    /// retry timeout. `is_repeatable` means that the attempt can be repeated even if it may have
+    /// been executed.
     pub(crate) async fn persist<Answer, Attempt>(
         &self,
         action: &'static str,

@@ -25,7 +25,7 @@ use crate::{
 /// them.
 const BATCH: usize = 256;
 
-/// Returns the summary of a conversation.
+/// Returns the directory's summary of a conversation.
 pub(crate) async fn summary(
     connections: &Connections,
     key: &ConversationKey,

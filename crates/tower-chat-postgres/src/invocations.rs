@@ -21,7 +21,7 @@ use crate::{
     stored_key, tool_row,
 };
 
-/// Returns the conversation of a query, if it names one.
+/// Returns the conversation that a query names; `None` if the query names no conversation.
 pub(crate) fn conversation(query: &InvocationQuery) -> Option<ConversationKey> {
     let id = query.conversation.as_deref()?;
     Some(ConversationKey::new(&*query.scope, id))

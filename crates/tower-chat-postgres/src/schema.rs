@@ -169,8 +169,8 @@ fn first(layout: &Layout) -> String {
     layout.with_schema(&sql.replace("{name_scope}", name_scope))
 }
 
-/// Adds the number of pruned messages of a conversation, by which a reader distinguishes a pruned
-/// message from a missing one.
+/// Returns the migration that adds the number of pruned messages of a conversation, by which a
+/// reader distinguishes a pruned message from a missing one.
 fn pruned(layout: &Layout) -> String {
     let column =
         "ALTER TABLE {schema}.conversations ADD COLUMN pruned bigint NOT NULL DEFAULT 0;\n";
@@ -180,13 +180,13 @@ fn pruned(layout: &Layout) -> String {
     )
 }
 
-/// Changes nothing. Version 4 of an older release added the function `replace_staged`, which this
-/// release does not call.
+/// Returns an empty migration. In an older release, this migration added the function
+/// `replace_staged`, which this release does not call.
 fn unchanged(_: &Layout) -> String {
     String::new()
 }
 
-/// Adds the directory of conversations and their runs.
+/// Returns the migration that adds the directory of conversations and their runs.
 fn directory(layout: &Layout) -> String {
     let (table, columns) = RUN_USAGE;
     let mut sql = directory_migration::columns();
@@ -203,12 +203,12 @@ fn directory(layout: &Layout) -> String {
     layout.with_schema(&sql)
 }
 
-/// Replaces the index of conversations by activity with a partial index, which only lists of
-/// conversations use. If the planner assumes that each scope has one conversation, the planner may
-/// choose the full index instead of the primary key to find a conversation. A search through that
-/// index then scans all conversations of a large scope. The condition of the partial index is true
-/// for every row. Because of the condition, the planner uses the index only for queries that
-/// contain the same condition.
+/// Returns the migration that replaces the index of conversations by activity with a partial index,
+/// which only lists of conversations use. If the planner assumes that each scope has one
+/// conversation, the planner may choose the full index instead of the primary key to find a
+/// conversation. A search through that index then scans all conversations of a large scope. The
+/// condition of the partial index is true for every row. Because of the condition, the planner uses
+/// the index only for queries that contain the same condition.
 fn activity_index(layout: &Layout) -> String {
     layout.with_schema(
         "DROP INDEX {schema}.conversations_by_activity;
@@ -217,9 +217,9 @@ fn activity_index(layout: &Layout) -> String {
     )
 }
 
-/// Adds a table with one row, which records whether the store contains sealed data. The migration
-/// searches the existing data for sealed data. Also adds the parents of branches, and the summaries
-/// of conversations.
+/// Returns the migration that adds a table with one row, which records whether the store contains
+/// sealed data. The migration searches the existing data for sealed data. Also adds the parents of
+/// branches, and the summaries of conversations.
 ///
 /// The migration disables the policies temporarily, because policies also apply to the owner of the
 /// tables.
@@ -263,8 +263,8 @@ fn marks(layout: &Layout) -> String {
     layout.with_schema(&[marks, summaries, functions].concat())
 }
 
-/// Adds policies to the partitions, because the policy of a table does not apply to a query that
-/// names one of its partitions.
+/// Returns the migration that adds policies to the partitions, because the policy of a table does
+/// not apply to a query that names one of its partitions.
 ///
 /// The function `append` is replaced, because migration 2 of an older release may have created a
 /// version of the function that does not set the scope.
