@@ -175,7 +175,7 @@ impl Connections {
         }
     }
 
-    /// Executes a command that only reads on the given server.
+    /// Executes a read-only command on the given server.
     pub(crate) async fn ask_server(
         &self,
         action: &'static str,
@@ -199,7 +199,7 @@ impl Connections {
         }
     }
 
-    /// Executes a command on the servers of a cluster that `to` selects.
+    /// Executes a command on those servers of a cluster that `to` selects.
     #[cfg(feature = "cluster")]
     async fn routed(&self, index: usize, command: Cmd, to: RoutingInfo) -> Result<Value, Failure> {
         let Some(connection) = self.pool.get(index) else { return Err(Failure::no_answer()) };
@@ -231,9 +231,9 @@ impl Connections {
         self.persist(action, is_repeatable, |index| self.call(index, call, self.waits())).await
     }
 
-    /// Repeats an attempt while the server is unreachable, until the retry timeout. All attempts
-    /// use the same slot of the pool, so that a new connection replaces a broken one. If a second
-    /// attempt also reaches a replica, the retries end.
+    /// Executes an attempt, and repeats the attempt while the server is unreachable, until the
+    /// retry timeout. All attempts use the same slot of the pool, so that a new connection replaces
+    /// a broken one. If a second attempt also reaches a replica, the retries end.
     async fn persist<Attempt>(
         &self,
         action: &'static str,

@@ -59,7 +59,7 @@ impl Fields {
         self.text("token").unwrap_or_default()
     }
 
-    /// Returns the open run.
+    /// Returns the id of the open run.
     pub(crate) fn run(&self) -> Option<RunId> {
         let run = <[u8; 16]>::try_from(&**self.0.get("run")?).ok()?;
         Some(RunId::from_bytes(run))

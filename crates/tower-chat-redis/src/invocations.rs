@@ -31,7 +31,7 @@ const ACTION: &str = "read the record of tool calls";
 /// The number of conversations of a scope that are queried concurrently.
 const CONCURRENT_READS: usize = 32;
 
-/// Returns the conversation of a query, if it names one.
+/// Returns the conversation that a query names; `None` if the query names no conversation.
 pub(crate) fn conversation(query: &InvocationQuery) -> Option<ConversationKey> {
     let id = query.conversation.as_deref()?;
     Some(ConversationKey::new(&*query.scope, id))

@@ -44,8 +44,8 @@ impl Names {
         ConversationNames { base: format!("{}:{{{scope}/{id}}}", self.prefix) }
     }
 
-    /// Returns the name of a run in the index of an update log. The names of all runs of a scope,
-    /// and of all runs of a conversation, have the same beginning.
+    /// Returns the name of a run in the index of an update log. The names of all runs of a scope
+    /// have a common beginning, and so do the names of all runs of a conversation.
     #[cfg(feature = "delivery")]
     pub(crate) fn logged_run(key: &ConversationKey, run: RunId) -> String {
         format!("{}{run}", Self::logged_runs(key.scope(), Some(key.id())))

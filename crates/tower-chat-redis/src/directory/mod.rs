@@ -84,7 +84,7 @@ impl Conversation {
     }
 }
 
-/// Returns the summary of a conversation.
+/// Returns the directory's summary of a conversation.
 pub(crate) async fn summary(
     settings: &Settings,
     key: &ConversationKey,

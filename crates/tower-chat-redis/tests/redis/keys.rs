@@ -21,7 +21,8 @@ fn call(text: &str) -> (Message, ToolRecord) {
     (Message::tool_calls([ToolCall::new("id", "tool", text)]), record)
 }
 
-/// Creates a conversation that has all six keys and an open run.
+/// Creates a conversation with an open run. The conversation has all keys that a conversation
+/// without summaries can have.
 async fn whole(store: &RedisStore, id: &str, text: &str) -> Revision {
     let key = key(id);
     let (message, mut record) = call(text);
@@ -190,8 +191,8 @@ async fn a_store_without_a_time_to_live_lets_a_conversation_live() {
     }
 }
 
-/// Returns whether the six keys of a conversation have a time to live. Panics if only some of them
-/// have one.
+/// Returns whether the six keys of a conversation without summaries have a time to live. Panics if
+/// only some of the keys have one.
 async fn store_is_mortal(connection: &mut MultiplexedConnection, prefix: &str) -> bool {
     let all = names(connection, &format!("{prefix}:{{scope/a}}")).await;
     assert_eq!(all.len(), 6);
