@@ -58,7 +58,7 @@ async fn a_conflict_brings_the_cache_up_to_date() {
     assert_eq!(texts(&store).await, ["theirs"]);
 }
 
-/// While a write is in flight, reads go to the inner store, which includes the write.
+/// While a write is in flight, reads go to the inner store, whose loads include the write.
 #[tokio::test]
 async fn a_load_waits_for_a_write_that_was_submitted_before_it() {
     let store = cache();
