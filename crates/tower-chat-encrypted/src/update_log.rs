@@ -109,8 +109,9 @@ impl<L: UpdateLog> EncryptedUpdateLog<L> {
         Ok((updates, end))
     }
 
-    /// Opens the error with which a run has failed. If the error does not open, a fixed text
-    /// replaces it, because the rest of the state is valid without the error.
+    /// Returns the state of a run. If the run has failed, opens the error in the state. If the
+    /// error does not open, a fixed text replaces it, because the rest of the state is valid
+    /// without the error.
     async fn opened_state(&self, run: &RunKey, state: RunState) -> RunState {
         let RunState::Closed { attempt, end: RunEnd::Failed { message } } = state else {
             return state;

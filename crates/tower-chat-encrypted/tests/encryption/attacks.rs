@@ -73,7 +73,8 @@ async fn what_was_pruned_with_the_key_opens_and_no_more_can_be_cut_off() {
     );
 }
 
-/// Replaces rows of the record with forged ones.
+/// Replaces the row of a call with a forged row, which `change` modifies. Returns the number of
+/// calls that a query then returns, and the positions of the calls that it reports as unreadable.
 async fn forged_rows(change: impl FnOnce(&mut ToolRecord)) -> (usize, Vec<(u64, u32)>) {
     let store = empty_store();
     append(&store, write(&key(), Revision::ABSENT, messages()).with_tools(rows())).await;

@@ -1,4 +1,4 @@
-//! Tests that values of the format `tower-chat-1` still open.
+//! Tests that values of the formats `tower-chat-1` and `tower-chat-2` still open.
 
 use std::sync::Arc;
 
@@ -14,8 +14,8 @@ use tower_chat_encrypted::{EncryptedStore, EncryptionError};
 
 use crate::common::{Store, append, encryption_error, key, keys, messages, row, rows, write};
 
-/// Returns a conversation with rows from a release of the first format: its messages, a result in
-/// the record, and the error of its row.
+/// Returns a store with a conversation that a release of the first format has written: its
+/// messages, a result in the record, and the error in the row of this result.
 async fn former() -> Store {
     let stored = include_str!("../fixtures/former_values.txt");
     let lines: Vec<&str> = stored.lines().collect();
@@ -104,8 +104,8 @@ async fn a_rewrite_seals_in_the_new_format_and_leaves_the_rest_readable() {
     assert!(service_id.starts_with("tower-chat-3:"), "it has a sealed head: {service_id}");
 }
 
-/// Returns a conversation from a release of the second format: its messages, the row of its call,
-/// and its sealed head.
+/// Returns a store with a conversation that a release of the second format has written: its
+/// messages, the row of its call, and its sealed head.
 async fn second() -> Store {
     let stored = include_str!("../fixtures/second_values.txt");
     let lines: Vec<&str> = stored.lines().collect();

@@ -16,8 +16,8 @@ use crate::common::{
     Store, append, encryption_error, forge, key, keys, messages, row, rows, sealed, write,
 };
 
-/// Copies the messages of a store to another store, some messages to another position, and loads
-/// the conversation from the other store.
+/// Creates a store that contains these sealed messages and this head under the given key. Loads the
+/// conversation, and returns the number of its messages.
 async fn load_as(
     key: &ConversationKey,
     (messages, head): (Vec<Message>, Option<Arc<str>>),

@@ -33,7 +33,7 @@ fn failed() -> RunEnd {
     RunEnd::Failed { message: "secret failure".to_owned() }
 }
 
-/// Logs a run with two updates that has failed.
+/// Records a failed run with two updates in the log.
 async fn fill(log: &dyn UpdateLog, run: &RunKey) {
     log.begin(run, 1, LEASE).await.unwrap();
     let updates = ["secret one", "secret two"].map(StoredUpdate::new);
