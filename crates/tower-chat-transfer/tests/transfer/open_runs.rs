@@ -1,4 +1,4 @@
-//! Tests of open runs in the source.
+//! Tests of open runs in the source and at the target.
 
 use tower_chat::{
     HistoryStore, Message, ToolCall,
