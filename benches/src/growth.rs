@@ -152,6 +152,7 @@ fn asked_in_rounds(calls: usize) -> Vec<Message> {
 }
 
 /// Replays the results of the calls, beginning with the last call, each result in its own message.
+/// Returns the time in microseconds.
 fn push_late(asked: &[Message], calls: usize, id: fn(usize) -> usize) -> f64 {
     let mut replay = Replay::new(DanglingCalls::Interrupted);
     asked.iter().for_each(|message| replay.push(&Arc::new(message.clone())));
@@ -172,6 +173,7 @@ fn split_open(calls: usize) -> f64 {
 }
 
 /// Replays a message in which results of other calls separate the results of the provider's calls.
+/// Returns the time in microseconds.
 fn split_provider_results(calls: usize) -> f64 {
     let mut parts = Vec::with_capacity(2 * calls);
     for id in 0..calls {
@@ -212,6 +214,7 @@ fn time(input: &str, read: fn(&str) -> Result<(), BoxError>) -> Result<f64, BoxE
 
 /// Imports a row for `imported_named`: each step has a call with a result, and a call without an
 /// id. Each result in the list of the row names the id of the calls that already have a result.
+/// Returns the time in microseconds.
 fn import_named(steps: usize) -> Result<f64, BoxError> {
     let mut row = AggregateRow::new(Role::Assistant).with_text("All done.");
     for step in 0..steps {
@@ -242,7 +245,7 @@ fn complete_times(calls: usize) -> f64 {
     us_since(start)
 }
 
-/// Encodes calls of one answer with equal ids, and their results.
+/// Encodes calls of one answer with equal ids, and their results. Returns the time in microseconds.
 fn render(calls: usize, write: fn(&[Message])) -> f64 {
     let asked = Message::tool_calls((0..calls).map(|_| call(0)));
     let results = Message::tool_results((0..calls).map(|text| result(0, text)));

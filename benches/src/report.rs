@@ -23,7 +23,7 @@ pub(crate) struct Line {
     /// written to the log of the floor.
     pub(crate) bytes_written_per_call: Option<f64>,
     pub(crate) floor_bytes: Option<f64>,
-    /// The number of syncs.
+    /// The number of syncs for each service call.
     pub(crate) fsyncs_per_call: Option<f64>,
 }
 
