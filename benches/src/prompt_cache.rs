@@ -4,13 +4,15 @@
 //! The recorded conversations of each source are stored one after the other, as one long
 //! conversation, in which every sixth question has a picture. A turn begins every minute. Each
 //! service call sends the replay of the earlier turns, followed by the messages of its turn. The
-//! repository contains short recordings only; `TOWER_CHAT_DATA` adds others.
+//! repository contains only short recordings; the variable `TOWER_CHAT_DATA` names a folder with
+//! more recordings.
 //!
-//! A request reads from the cache what it has in common with the beginning of the previous request,
-//! if this is at least 1024 tokens, in steps of 128 tokens (the rules of OpenAI; Anthropic has the
-//! same minimum for most models, and no steps). Tokens are estimated, and cache entries do not
-//! expire. `cost` is the cost of all prompts in proportion to the cost without a policy, if a token
-//! from the cache costs a tenth of another token. It includes the requests that make summaries.
+//! The common beginning of a request and of the previous request is read from the cache, if it has
+//! at least 1024 tokens. Its length is rounded down to a multiple of 128 tokens. These are the
+//! rules of OpenAI; Anthropic has the same minimum for most models, and does not round. Tokens are
+//! estimated, and cache entries do not expire. `cost` is the cost of all prompts in proportion to
+//! the cost without a policy, if a token from the cache costs a tenth of another token. The cost
+//! includes the requests that create summaries.
 
 use std::{
     collections::BTreeMap,
@@ -42,7 +44,7 @@ const CACHED_STEP: usize = 128;
 const CACHED_COST: f64 = 0.1;
 /// The limit of the policies that limit the length of the replay, in tokens.
 const LIMIT: usize = 16_000;
-/// The number of turns that a summary does not cover.
+/// The number of most recent turns that a summary does not cover.
 const UNCOVERED_TURNS: usize = 4;
 
 /// A line of the output.
@@ -101,7 +103,7 @@ fn conversations(effort: Effort) -> Result<Vec<Vec<Turn>>, BoxError> {
         let joined = messages.entry(recorded.folder).or_default();
         for json in &recorded.messages {
             let message = parse_message(&json.to_string())?;
-            // Only the first conversation contributes its instructions.
+            // Only the instructions of the first recording are used.
             if message.role != Role::System || joined.iter().all(|it| it.role == Role::System) {
                 joined.push(message);
             }
@@ -155,7 +157,8 @@ impl Prompts {
         (self.tokens - self.cached) as f64 + self.cached as f64 * CACHED_COST
     }
 
-    /// Counts a request, and returns it. `previous` is the previous request of the conversation.
+    /// Adds a request to the counts, and returns the request. `previous` is the previous request of
+    /// the conversation.
     fn send(&mut self, request: Vec<Arc<Message>>, previous: &[Arc<Message>]) -> Vec<Arc<Message>> {
         let is_same = |(a, b): &(&Arc<Message>, &Arc<Message>)| {
             Arc::ptr_eq(a, b) || (a.role == b.role && a.parts == b.parts)
@@ -230,7 +233,7 @@ impl Conversation {
         }
     }
 
-    /// Covers all turns before a turn, except the last ones.
+    /// Creates a summary of the turns before a turn, except the last [`UNCOVERED_TURNS`] of them.
     fn summarize(&mut self, turns: &[Turn], before: usize) {
         let uncovered = before.saturating_sub(UNCOVERED_TURNS);
         let first = turns.iter().flatten();
