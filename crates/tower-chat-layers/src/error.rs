@@ -164,6 +164,16 @@ pub enum PersistenceError {
         /// The capability.
         capability: Capability,
     },
+    /// A summary of a stored conversation could not be made. Only
+    /// [`Summarize::now`](crate::Summarize::now) returns this error, because a run that cannot make
+    /// a summary continues without it.
+    NotSummarized {
+        /// The conversation.
+        key: ConversationKey,
+        /// The error of the service or of the store, or the reason for which the summary was not
+        /// used.
+        source: BoxError,
+    },
     /// The stack contains two layers of the same kind, which would store each message twice.
     LayerTwice {
         /// The name of the layer.
@@ -374,6 +384,9 @@ impl fmt::Display for PersistenceError {
                 "the history store of conversation {key} lacks the capability {capability}, which the \
                  request needs: use a store that has it, or another mode"
             ),
+            Self::NotSummarized { key, .. } => {
+                write!(f, "a summary of conversation {key} could not be made")
+            }
             Self::LayerTwice { layer } => {
                 write!(f, "the stack contains {layer} twice: remove one of them")
             }
@@ -461,9 +474,9 @@ impl Error for PersistenceError {
         match self {
             Self::NotLoaded { source, .. } | Self::NotRecovered { source, .. } => Some(source),
             Self::NotStored(not_stored) => not_stored.source(),
-            Self::ServiceHistoryLost { source, .. } | Self::ContentRefused { source, .. } => {
-                Some(&**source)
-            }
+            Self::ServiceHistoryLost { source, .. }
+            | Self::ContentRefused { source, .. }
+            | Self::NotSummarized { source, .. } => Some(&**source),
             Self::EmptyRequest { source, .. } => Some(source),
             Self::Dangling { source, .. } => Some(source),
             _ => Some(Retryability::from_retryable(self.is_retryable()).as_source()),
@@ -530,6 +543,7 @@ impl PersistenceError {
                 source.is_retryable()
             }
             Self::NotStored(not_stored) => not_stored.source.is_retryable(),
+            Self::NotSummarized { source, .. } => is_retryable(&**source) == Some(true),
             Self::RunUnderWay { .. } | Self::RunHeld { .. } => true,
             _ => false,
         }

@@ -73,6 +73,7 @@ pub mod recovery;
 mod refusal;
 pub mod replay;
 pub mod run;
+mod summarize;
 pub mod telemetry;
 pub mod tool;
 pub mod tool_loop;
@@ -122,6 +123,7 @@ pub use self::{
         PriceList, RefusedContent, StoreFailure, UnansweredInputs,
     },
     run::refused_content::lift_refusals,
+    summarize::Summarize,
     tool::{Json, Tool, ToolContext, ToolError, ToolOutput, ToolSource, Tools, TypedTool, tool_fn},
     tool_loop::{ToolLoopError, ToolLoopLayer},
     transcript::RepeatedTranscript,

@@ -121,7 +121,7 @@ pub mod message {
 pub mod policy {
     pub use tower_chat_layers::{
         ConcurrentRuns, ConflictPolicy, LostHistory, MissingPersister, Price, PriceList,
-        RefusedContent, StoreFailure, UnansweredInputs, tool_loop::UnknownTools,
+        RefusedContent, StoreFailure, Summarize, UnansweredInputs, tool_loop::UnknownTools,
     };
 }
 

@@ -83,6 +83,8 @@ metrics! {
         "The number of open runs that were resumed after an earlier attempt.";
     LEASE_RENEWALS: Counter = "tower_chat.run.lease_renewals", Count,
         "The number of renewals of leases of open runs, including failed renewals.";
+    SUMMARIES: Counter = "tower_chat.run.summaries", Count,
+        "The number of runs that have made a summary of their conversation, or failed to make one.";
 
     STORE_OPERATION_DURATION: Histogram = "tower_chat.store.operation.duration", Seconds,
         "The duration of a store operation for its caller. An append ends when it is durable.";

@@ -1,11 +1,15 @@
 use std::sync::Arc;
 
-use tower_chat_core::{BoxError, ContentKind, Finish, MessageId, RefusalMark, store::StoreError};
+use tower_chat_core::{
+    BoxError, ContentKind, Finish, MessageId, RefusalMark,
+    store::{AddedSummary, StoreError},
+};
 
 use super::*;
 use crate::{
     ToolLoopError,
     replay::DanglingCallError,
+    summarize::SummaryFailure,
     tool_loop::{CallNotRun, ToolFailure},
     transcript::DifferenceKind,
     validate::{Fault, InvalidMessages},
@@ -28,13 +32,17 @@ fn not_stored(source: StoreError) -> PersistenceError {
     PersistenceError::NotStored(Box::new(NotStored { key, source, unsaved, answer }))
 }
 
+fn not_summarized(failure: SummaryFailure) -> PersistenceError {
+    PersistenceError::NotSummarized { key: key(), source: failure.classified() }
+}
+
 fn answer() -> Box<Answer> {
     Box::new(Answer::new(Vec::new(), Finish::default()))
 }
 
 /// Returns the errors that the store, the service or another run causes, each with whether it is
 /// retryable.
-fn of_surroundings() -> [(PersistenceError, bool); 18] {
+fn of_surroundings() -> [(PersistenceError, bool); 20] {
     let (run, id) = (RunId::new(), Arc::<str>::from("id"));
     let until = SystemTime::UNIX_EPOCH;
     let (remembered, requested) = (Arc::clone(&id), Arc::clone(&id));
@@ -87,6 +95,8 @@ fn of_surroundings() -> [(PersistenceError, bool); 18] {
         (PersistenceError::RunGone { key: key(), run }, false),
         (PersistenceError::NotRecovered { key: key(), run, source: away(true) }, true),
         (PersistenceError::NotRecovered { key: key(), run, source: away(false) }, false),
+        (not_summarized(SummaryFailure::NotAdded(AddedSummary::Superseded)), true),
+        (not_summarized(SummaryFailure::NoText), false),
         (PersistenceError::RunIdReused { key: key(), run }, false),
         (PersistenceError::Dangling { key: key(), source: dangling }, false),
     ]

@@ -11,7 +11,7 @@ use std::{
     time::SystemTime,
 };
 
-use futures_util::{StreamExt, stream};
+use futures_util::{FutureExt, StreamExt, stream};
 use tower_chat_core::{
     Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Conversation, Message, Role,
     RunHandle, is_history_lost,
@@ -32,9 +32,9 @@ use crate::{
     recovery::ResumesRun,
     refusal::is_before_service,
     run::{
-        Begins, Caller, Event, LeaveCause, Run, ServiceCall, WritePoint, answered_before,
+        Begins, Caller, Event, LeaveCause, Run, ServiceCall, Settings, WritePoint, answered_before,
         begin_run, check_recorded, complete_run, end_unanswered, head_of, last_answer,
-        open_request, stored_answer, strip_sentinel, write_beside,
+        open_request, stored_answer, strip_sentinel, summarize_before, write_beside,
     },
     telemetry::report_mode,
     tool::RunAncestry,
@@ -231,7 +231,7 @@ where
     yield_if_large(request.messages().iter_from(request.history_len())).await;
     let run = begin_run(settings, begins, &mut request, Caller::Request).await?;
     let mut opened = Opened { run: run.clone(), admission, cause: LeaveCause::Disconnected };
-    let begun = begin_call(service, &run, request, &mut opened).await;
+    let begun = begin_call(service, settings, &run, request, &mut opened).await;
     let Begun { request, before, slot } = match begun {
         Ok(Beginning::Call(begun)) => *begun,
         Ok(Beginning::Stored(answer)) => return Ok(Attempt::Response(answer.into())),
@@ -276,6 +276,7 @@ enum Beginning {
 /// Performs the steps of a run that precede the call of the inner service.
 async fn begin_call<S>(
     service: &mut S,
+    settings: &Settings,
     run: &Run,
     request: ChatRequest,
     opened: &mut Opened,
@@ -299,6 +300,11 @@ where
     if request.extensions.get::<ResumesRun>().is_some() && !run.log().is_resumed() && is_gone {
         let (key, run) = (run.key().clone(), run.id());
         return Err(PersistenceError::RunGone { key, run }.into());
+    }
+    if settings.policy.summarize.is_some() {
+        // Boxed, because otherwise the future of every run would reserve memory for this future.
+        let summarized = Box::pin(summarize_before(settings, run, &request));
+        giving_way(service, pin!(summarized.map(Ok))).await?;
     }
     let before = answered_before(run, &request);
     yield_if_large(request.messages().iter_from(request.history_len())).await;
@@ -397,6 +403,7 @@ impl Ending for RunEnding {
         match completed(&run, self.slot, self.before, answer).await {
             Ok(mut answer) => {
                 answer.finish.saved = Some(run.log().saved());
+                answer.finish.usage += run.log().take_usage_of_summaries();
                 self.opened.report(&mut answer);
                 Ok(answer)
             }

@@ -15,7 +15,7 @@ use crate::{
     layers_below::{LayerKind, report_readiness_poll},
     run::{
         PersisterAbove, Run, RunOfLoop, begin_lone_run, check_recorded, persisted, repeated_answer,
-        restart_run, run_without_store, store_run,
+        restart_run, run_without_store, store_run, summarize_before,
     },
     tool::RunAncestry,
 };
@@ -171,6 +171,9 @@ async fn begin_alone(
         Some(PersistenceMode::PerServiceCall) | None => {
             let run = begin_lone_run(&layer.settings, conversation, request, sends_record).await?;
             let answer = repeated_answer(&run, request)?;
+            if answer.is_none() {
+                summarize_before(&layer.settings, &run, request).await;
+            }
             Ok((run, answer))
         }
     }

@@ -306,6 +306,14 @@ impl<S> ChatPipelineBuilder<S> {
                 needed_by,
             });
         }
+        let summarizes = self.policy.as_ref().is_some_and(|policy| policy.summarize.is_some());
+        if summarizes && store.summaries().is_none() {
+            let needed_by = "PersistencePolicy::with_summarize";
+            return Err(BuildError::MissingCapability {
+                capability: Capability::Summaries,
+                needed_by,
+            });
+        }
         let branches = self
             .policy
             .as_ref()

@@ -17,6 +17,7 @@ pub use self::{
 use crate::{
     PersistenceError, PersistenceMode,
     replay::{DanglingCalls, ReplayPolicy, Truncation},
+    summarize::Summarize,
     transcript::RepeatedTranscript,
 };
 
@@ -238,6 +239,7 @@ pub struct PersistencePolicy {
     pub(crate) inputs_of_failed_call: UnansweredInputs,
     pub(crate) inputs_of_dropped_call: UnansweredInputs,
     pub(crate) prices: Option<PriceList>,
+    pub(crate) summarize: Option<Summarize>,
 }
 
 impl Default for PersistencePolicy {
@@ -258,6 +260,7 @@ impl Default for PersistencePolicy {
             inputs_of_failed_call: UnansweredInputs::All,
             inputs_of_dropped_call: UnansweredInputs::All,
             prices: None,
+            summarize: None,
         }
     }
 }
@@ -289,6 +292,14 @@ impl PersistencePolicy {
     #[must_use]
     pub fn with_prices(mut self, prices: PriceList) -> Self {
         self.prices = Some(prices);
+        self
+    }
+
+    /// Makes summaries of long conversations. By default, no summaries are made. The store must have
+    /// the capability [`Summaries`](tower_chat_core::store::Summaries).
+    #[must_use]
+    pub fn with_summarize(mut self, summarize: Summarize) -> Self {
+        self.summarize = Some(summarize);
         self
     }
 

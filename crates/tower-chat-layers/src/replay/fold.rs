@@ -109,7 +109,7 @@ impl Replay {
                     round.end_answer();
                 }
                 if is_marked_ended(message) {
-                    round.end_run();
+                    round.end_run(message);
                 }
             }
             return;

@@ -8,16 +8,18 @@
 //! 2. **pairing**: every call is moved directly before its result; dangling calls, orphan results
 //!    and duplicate results are repaired; calls that wait for approval are omitted until they have
 //!    a result;
-//! 3. **freshness**: results that are too old are omitted with their calls ([`Freshness`]);
-//! 4. **tools**: calls of tools that are no longer registered, and calls with unreadable arguments,
+//! 3. **summary**: the turns that the summary in force covers are replaced by its text
+//!    ([`ReplaySummary`]);
+//! 4. **freshness**: results that are too old are omitted with their calls ([`Freshness`]);
+//! 5. **tools**: calls of tools that are no longer registered, and calls with unreadable arguments,
 //!    are omitted ([`OutdatedCalls`]);
-//! 5. **citations**: sources that a tool found, and that the model did not cite, are omitted
+//! 6. **citations**: sources that a tool found, and that the model did not cite, are omitted
 //!    ([`Citations`]);
-//! 6. **media**: old pictures and documents are replaced by a sentence ([`OldMedia`]);
-//! 7. **window**: only the newest turns are sent ([`Window`]).
+//! 7. **media**: old pictures and documents are replaced by a sentence ([`OldMedia`]);
+//! 8. **window**: only the newest turns are sent ([`Window`]).
 //!
-//! The first two steps always run, in the fold [`Replay`]. The other steps run on the view of the fold
-//! if a [`ReplayPolicy`] enables them.
+//! The first two steps always run, in the fold [`Replay`]. The third step runs on the view of the
+//! fold if the store has a summary in force, and the other steps if a [`ReplayPolicy`] enables them.
 //!
 //! A result that contains the position of a stored call
 //! ([`ToolResult::call`](tower_chat_core::ToolResult::call)) answers this call. Other results are
@@ -45,7 +47,9 @@ mod retract;
 mod round;
 mod run_end;
 mod settings;
+mod sources;
 mod steps;
+mod summary;
 mod tool_history;
 mod truncate;
 mod turns;
@@ -65,6 +69,8 @@ pub(crate) use self::{
         end_marker, ended_by, forgotten_ids, has_results_not_kept, is_end_marker, mark_ended,
         mark_ended_by, mark_not_kept, without_mark,
     },
+    sources::ReplaySources,
+    summary::Covered,
 };
 pub use self::{
     call_ids::effective_call_ids,
@@ -77,6 +83,7 @@ pub use self::{
     round::INTERRUPTED,
     settings::ReplaySettingsError,
     steps::{ReplayContext, ReplayPolicy},
+    summary::ReplaySummary,
     tool_history::ToolHistory,
     truncate::Truncation,
     turns::Turns,

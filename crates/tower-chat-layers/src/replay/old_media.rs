@@ -1,4 +1,4 @@
-//! Step 6: replaces old pictures and documents by sentences.
+//! Step 7: replaces old pictures and documents by sentences.
 
 use std::{borrow::Cow, sync::Arc};
 

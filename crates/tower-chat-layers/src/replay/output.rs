@@ -28,9 +28,10 @@ impl<'a> ReplayOutput<'a> {
         Self { original, messages: Vec::with_capacity(original.len()), boundary: None }
     }
 
-    /// Limits the output to the messages inside a window.
-    pub(super) fn inside(mut self, window: &Window) -> Self {
-        self.boundary = Some(Boundary::of(window));
+    /// Limits the output to the messages inside a window. The window does not remove the first
+    /// `pinned` messages.
+    pub(super) fn inside(mut self, window: &Window, pinned: usize) -> Self {
+        self.boundary = Some(Boundary::of(window).with_pinned(pinned));
         self
     }
 

@@ -45,6 +45,13 @@ impl Replay {
         self.pending_batches().into_iter().map(|batch| batch.waiting).collect()
     }
 
+    /// Returns whether a result may still arrive for one of the calls: a call waits for approval, or
+    /// was returned to the caller. Calls of interrupted runs do not count. If a round is open, its
+    /// calls count.
+    pub(crate) fn awaits_results(&self) -> bool {
+        self.open.is_some() || self.omitted_calls.iter().any(|call| call.is_awaited)
+    }
+
     /// Returns the batches in which at least one call waits for approval, from the oldest to the
     /// newest.
     pub(crate) fn pending_batches(&self) -> Vec<PendingBatch> {

@@ -1,4 +1,4 @@
-//! Step 4: removes calls of tools that are no longer registered, and calls with unreadable
+//! Step 5: removes calls of tools that are no longer registered, and calls with unreadable
 //! arguments.
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! Applies steps 3 to 7 of the [replay](super) in order.
+//! Applies steps 3 to 8 of the [replay](super) in order.
 
 use std::{borrow::Cow, time::SystemTime};
 
@@ -6,7 +6,7 @@ use tower_chat_core::{Message, Messages, ToolCall};
 
 use super::{
     Channel, Citations, CompactionTime, DanglingCalls, FinishTimes, Freshness, OldMedia,
-    OutdatedCalls, Replay, ToolHistory, Window,
+    OutdatedCalls, Replay, ReplaySummary, ToolHistory, Window,
     output::{MessageRef, ReplayOutput},
     tool_history::{is_of_tools, without_tool_parts},
     without_calls::WithoutCalls,
@@ -54,12 +54,14 @@ pub struct ReplayContext<'a> {
     pub tools: Option<&'a [&'a str]>,
     /// The times at which tools finished. `None` if no time is known.
     pub finished: Option<&'a FinishTimes>,
+    /// The summary in force. `None` if there is none.
+    pub summary: Option<&'a ReplaySummary>,
 }
 
 impl<'a> ReplayContext<'a> {
     /// Creates a context that contains only the current time.
     pub fn at(now: SystemTime) -> Self {
-        Self { now, channel: None, tools: None, finished: None }
+        Self { now, channel: None, tools: None, finished: None, summary: None }
     }
 
     /// Adds the channel of the request.
@@ -80,6 +82,13 @@ impl<'a> ReplayContext<'a> {
     #[must_use]
     pub fn with_finish_times(mut self, times: &'a FinishTimes) -> Self {
         self.finished = Some(times);
+        self
+    }
+
+    /// Adds the summary in force.
+    #[must_use]
+    pub fn with_summary(mut self, summary: Option<&'a ReplaySummary>) -> Self {
+        self.summary = summary;
         self
     }
 }
@@ -134,7 +143,7 @@ impl ReplayPolicy {
         self
     }
 
-    /// Returns whether steps 3 to 7 are off, so that they change no message.
+    /// Returns whether steps 4 to 8 are off, so that they change no message.
     pub fn is_off(&self) -> bool {
         self.tool_history == ToolHistory::Replay
             && self.freshness.is_none()
@@ -160,23 +169,40 @@ impl ReplayPolicy {
         self.citations.as_ref().filter(|citations| citations.time() == CompactionTime::AtSave)
     }
 
-    /// Returns the output of steps 3 to 7. The input must be the output of [`Replay::view`].
+    /// Returns the output of steps 3 to 8. The input must be the output of [`Replay::view`].
     /// Unchanged messages are shared with the input. If no message changes, the whole sequence is
     /// shared.
     ///
     /// [`Replay::view`]: super::Replay::view
     pub fn apply(&self, messages: &Messages, context: &ReplayContext<'_>) -> Messages {
+        match context.summary {
+            Some(summary) => {
+                let (messages, pinned) = summary.apply(messages);
+                self.apply_steps(&messages, pinned, context)
+            }
+            None => self.apply_steps(messages, 0, context),
+        }
+    }
+
+    /// Returns the output of steps 4 to 8. The window does not remove the first `pinned` messages.
+    fn apply_steps(
+        &self,
+        messages: &Messages,
+        pinned: usize,
+        context: &ReplayContext<'_>,
+    ) -> Messages {
         if self.is_off() {
             return messages.clone();
         }
         if let Some(old_media) = &self.old_media {
             let before = Self { old_media: None, window: None, ..self.clone() };
-            let messages = old_media.apply(&before.apply(messages, context));
-            return Self::default().with_window(self.window.clone()).apply(&messages, context);
+            let messages = old_media.apply(&before.apply_steps(messages, pinned, context));
+            let window = Self::default().with_window(self.window.clone());
+            return window.apply_steps(&messages, pinned, context);
         }
         let mut output = ReplayOutput::of(messages);
         if let Some(window) = &self.window {
-            output = output.inside(window);
+            output = output.inside(window, pinned);
         }
         let next = |message| output.push(message);
         match self.tool_history {
@@ -208,7 +234,7 @@ impl ReplayPolicy {
     }
 
     /// Returns a function that tests whether a call is omitted, or `None` if the policy omits no
-    /// calls. The function combines steps 3 and 4, because both of them remove calls with their
+    /// calls. The function combines steps 4 and 5, because both of them remove calls with their
     /// results.
     fn leaving_calls<'a>(
         &'a self,

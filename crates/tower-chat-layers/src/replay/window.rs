@@ -1,4 +1,4 @@
-//! Step 7: limits the replay to the newest turns.
+//! Step 8: limits the replay to the newest turns.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
@@ -14,8 +14,8 @@ use super::turns::Turns;
 /// replay only grows at its end, and the prompt caches of providers remain valid. Which turns are
 /// removed depends only on the messages.
 ///
-/// System and developer messages at the beginning of the conversation are never removed, but their
-/// length is included. The newest turn is never removed, even if its length exceeds the limit.
+/// System and developer messages at the beginning of the conversation, and a summary after them, are
+/// never removed, but their length is included. The newest turn is never removed, even if its length exceeds the limit.
 ///
 /// ```
 /// use tower_chat::{Message, message::Messages, replay::Window};
@@ -162,6 +162,8 @@ pub(crate) struct Boundary {
     turns: Turns,
     /// The number of messages at the beginning that are never removed.
     head: usize,
+    /// The number of messages at the beginning that are never removed, whatever their role is.
+    pinned: usize,
     /// The cost of the first `head` messages. All costs are in the unit of the window.
     head_cost: usize,
     pushed: usize,
@@ -184,6 +186,7 @@ impl Boundary {
             window: window.clone(),
             turns: Turns::default(),
             head: 0,
+            pinned: 0,
             head_cost: 0,
             pushed: 0,
             visible: VecDeque::new(),
@@ -191,12 +194,19 @@ impl Boundary {
         }
     }
 
+    /// Never removes this number of messages at the beginning.
+    pub(super) fn with_pinned(mut self, pinned: usize) -> Self {
+        self.pinned = pinned;
+        self
+    }
+
     /// Adds the next message.
     pub(crate) fn push(&mut self, message: &Message) {
         let position = self.pushed;
         self.pushed += 1;
-        let is_head =
-            self.head == position && matches!(message.role, Role::System | Role::Developer);
+        let is_pinned =
+            position < self.pinned || matches!(message.role, Role::System | Role::Developer);
+        let is_head = self.head == position && is_pinned;
         let begins = !is_head && (self.turns.begins_with(message) || self.visible.is_empty());
         let cost = match &self.window.unit {
             Unit::Messages => 1,

@@ -16,7 +16,8 @@ use super::{
 use crate::{
     PersistenceError,
     pending_results::completed_from_record,
-    replay::{Channel, FinishTimes, Replay, ReplayContext},
+    replay::{Replay, ReplaySummary},
+    summarize::Summarizable,
 };
 
 /// Returns the conversation's head after all writes in the outbox.
@@ -33,18 +34,43 @@ pub(super) async fn load_head(
     Ok(history.head)
 }
 
+/// The history of a run, including the writes in the outbox.
+pub(super) struct LoadedReplay {
+    pub(super) history: History,
+    /// The replay of the history under the replay policy.
+    pub(super) replay: Replay,
+    /// The id of the summary in force.
+    pub(super) summary: Option<u64>,
+    /// The history for a summary, if the policy allows the run to make one.
+    pub(super) summarizable: Option<Box<Summarizable>>,
+}
+
 /// Returns the history, including the writes in the outbox, and the replay of the history under the
 /// replay policy.
 pub(super) async fn load_history(
     settings: &Settings,
     Conversation { key, run }: &Conversation,
     request: &ChatRequest,
-) -> Result<(History, Replay), StoreError> {
+) -> Result<LoadedReplay, StoreError> {
     let (stored, unsaved) = load_stored(&settings.store, key).await?;
+    let summary = ReplaySummary::in_force(&*settings.store, key, &stored).await?;
     let own = own_messages(request);
     let (history, mut replay) = replay_of(settings, key, *run, stored, &unsaved, &own).await;
-    show(&mut replay, settings, key, request).await;
-    Ok((history, replay))
+    let before = settings.policy.summarize.as_ref().map(|_| replay.clone());
+    settings.replay_sources(key, request).edit(&mut replay, summary.as_ref()).await;
+    Ok(LoadedReplay {
+        summary: summary.as_ref().map(|summary| summary.summary().id),
+        summarizable: before.map(|before| {
+            Box::new(Summarizable {
+                history: history.clone(),
+                replay: before,
+                summary,
+                run: Some(*run),
+            })
+        }),
+        history,
+        replay,
+    })
 }
 
 /// Returns the stored history, and the writes in the outbox that follow it.
@@ -133,35 +159,6 @@ fn without_incomplete_responses(messages: &Messages, run: RunId) -> Messages {
 pub(super) fn is_incomplete_response(message: &Message, run: RunId) -> bool {
     let is_of_run = message.id.is_some_and(|id| id.run == run);
     is_of_run && (is_partial_response(message, run) || is_without_calls(message))
-}
-
-/// Applies the steps of the replay policy to the stored messages. Messages that this run adds later
-/// are not affected.
-async fn show(
-    replay: &mut Replay,
-    settings: &Settings,
-    key: &ConversationKey,
-    request: &ChatRequest,
-) {
-    let policy = &settings.policy.replay;
-    if policy.is_off() {
-        return;
-    }
-    let finished = match policy.needs_finish_times() {
-        true => {
-            Some(FinishTimes::of_conversation(settings.store.as_ref(), key, &replay.view()).await)
-        }
-        false => None,
-    };
-    let tools = settings.tools.as_ref().filter(|_| policy.needs_tools()).map(|it| it.tools());
-    let names: Option<Vec<&str>> = tools
-        .as_ref()
-        .map(|tools| tools.definitions().iter().map(|tool| tool.name.as_str()).collect());
-    let mut facts =
-        ReplayContext::at(settings.clock.now()).with_channel(request.extensions.get::<Channel>());
-    facts.tools = names.as_deref();
-    facts.finished = finished.as_ref();
-    policy.edit(replay, &facts);
 }
 
 /// Returns the conversation's head after all writes in the outbox.

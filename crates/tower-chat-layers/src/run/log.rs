@@ -3,7 +3,7 @@
 use std::{collections::HashSet, sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
-    Answer, Message, MessageId, Messages, PersistenceMode, Role, RunId, Saved, ToolResult,
+    Answer, Message, MessageId, Messages, PersistenceMode, Role, RunId, Saved, ToolResult, Usage,
     store::{Revision, ServiceIdChange, author::Write},
 };
 
@@ -22,6 +22,7 @@ use super::{
 use crate::{
     Tool, Tools,
     replay::Replay,
+    summarize::Summarizable,
     tool::{CallOfRun, ToolReports},
 };
 
@@ -81,6 +82,8 @@ pub(crate) struct RunLog {
     pub(super) journal: Option<Box<Journal>>,
     /// In the modes other than journaled mode: the fenced attempt that the next write begins.
     pub(super) fenced: Option<FencedAttempt>,
+    /// The usage of the summaries that this attempt has made, until the answer contains it.
+    pub(super) usage_of_summaries: Usage,
 }
 
 /// The conversation as the run has loaded and extended it.
@@ -106,6 +109,11 @@ pub(super) struct LoadedConversation {
     /// The number of messages to which the run has given an index, whether stored or not. This number is
     /// also the index of the next message.
     pub(super) assigned_ids: usize,
+    /// The id of the summary in the requests of the run.
+    pub(super) summary: Option<u64>,
+    /// The loaded history for a summary, until the first service call. `None` if the run may not make
+    /// a summary.
+    pub(super) summarizable: Option<Box<Summarizable>>,
 }
 
 /// The stored part of a run that the request sends again.
@@ -170,6 +178,8 @@ impl RunLog {
             recording: Recording::History,
             added: Vec::new(),
             assigned_ids: 0,
+            summary: None,
+            summarizable: None,
         };
         let mode = PersistenceMode::PerServiceCall;
         let log = Self::new(run, mode, conversation, CallRecords::default());
@@ -208,6 +218,7 @@ impl RunLog {
             partial_text: None,
             journal: None,
             fenced: None,
+            usage_of_summaries: Usage::default(),
         }
     }
 

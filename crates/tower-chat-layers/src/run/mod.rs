@@ -52,6 +52,7 @@ mod service_id;
 mod start_call;
 mod stored_messages;
 mod submission;
+mod summary;
 mod tool_events;
 mod trailing_results;
 mod usage;
@@ -88,7 +89,9 @@ pub(crate) use self::{
     prior_attempts::{CallOutcome, Waiting},
     redact::is_without_calls,
     repeated::{Caller, last_answer},
+    summary::summarize_before,
     tool_events::{tool_finished, tools_started, write_beside},
+    usage::usage_of,
     write::{complete_run, discard_input},
 };
 pub use self::{fenced_attempt::FencedAttempt, not_kept::NotKept};

@@ -187,6 +187,10 @@ impl OpenCall {
                 return Err(Box::new((error, submission)));
             }
         };
+        if let Some(summarize) = &run.policy().summarize {
+            let summary = log.conversation.summary;
+            summarize.note_size(run.key(), run.id(), summary, &answer.finish.usage);
+        }
         let first = log.conversation.assigned_ids + inputs.len();
         let unasked = log.number(
             first,

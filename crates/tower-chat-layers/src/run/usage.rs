@@ -17,16 +17,24 @@ pub(super) struct UnreportedUsage {
 impl UnreportedUsage {
     /// Adds the usage in the answer of a service call.
     pub(super) fn note(&mut self, answer: &Answer, prices: Option<&PriceList>) {
-        let Answer { messages, finish, .. } = answer;
-        let calls = messages.iter().map(|message| message.asked_calls().count() as u64).sum();
-        let model = finish.model.as_deref().filter(|model| !model.is_empty());
-        let price = model.zip(prices).and_then(|(model, prices)| prices.of(model));
-        let sum = UsageSum::of_calls(1, calls)
-            .with_tokens(finish.usage)
-            .with_cost_nanos(price.map(|price| price.cost_nanos(&finish.usage)));
+        let (model, sum) = (model_of(answer), usage_of(answer, prices));
         match self.usage.iter_mut().find(|known| known.model.as_deref() == model) {
             Some(known) => known.sum += &sum,
             None => self.usage.push(ModelUsage::new(model.map(Into::into), sum)),
         }
     }
+}
+
+/// Returns the usage in the answer of a service call.
+pub(crate) fn usage_of(answer: &Answer, prices: Option<&PriceList>) -> UsageSum {
+    let Answer { messages, finish, .. } = answer;
+    let calls = messages.iter().map(|message| message.asked_calls().count() as u64).sum();
+    let price = model_of(answer).zip(prices).and_then(|(model, prices)| prices.of(model));
+    UsageSum::of_calls(1, calls)
+        .with_tokens(finish.usage)
+        .with_cost_nanos(price.map(|price| price.cost_nanos(&finish.usage)))
+}
+
+fn model_of(answer: &Answer) -> Option<&str> {
+    answer.finish.model.as_deref().filter(|model| !model.is_empty())
 }

@@ -49,7 +49,7 @@ pub(crate) use self::{
     layer::records_content,
     measured::{Measured, report_mode},
     open_span::OpenSpan,
-    run_events::{lease_renewed, repaired, taken_over},
+    run_events::{lease_renewed, nothing_to_summarize, repaired, summarized, taken_over},
     spans::tool,
 };
 pub use tower_chat_core::telemetry::{TracedStore, describe, metric};

@@ -4,12 +4,12 @@ use tower_chat_core::{
     ConversationKey, RunId,
     store::{HistoryStore, Lease, StoreError},
     telemetry::{
-        metric::{LEASE_RENEWALS, REPAIRED_CALLS, TAKEOVERS, label},
+        metric::{LEASE_RENEWALS, REPAIRED_CALLS, SUMMARIES, TAKEOVERS, label},
         store_error_type,
     },
 };
 
-use crate::replay::DanglingCall;
+use crate::{replay::DanglingCall, summarize::SummaryFailure};
 
 /// Reports that an attempt has taken over an open run from the attempt with this lease.
 pub(crate) fn taken_over(
@@ -72,4 +72,32 @@ pub(crate) fn repaired(key: &ConversationKey, new: &[DanglingCall], known: &[Dan
             }
         }
     }
+}
+
+/// Reports that a run has made summaries, or that this failed.
+pub(crate) fn summarized(key: &ConversationKey, failure: Option<&SummaryFailure>) {
+    let outcome = if failure.is_some() { "failed" } else { "completed" };
+    SUMMARIES.add(1, &[(label::OUTCOME, Some(outcome))]);
+    match failure {
+        Some(failure) => tracing::warn!(
+            conversation = %key,
+            error = failure as &dyn std::error::Error,
+            "no summary of the conversation could be made, although it exceeds the limit: the run continues without it"
+        ),
+        None => tracing::debug!(
+            target: "tower_chat::run",
+            conversation = %key,
+            "a summary of the conversation was made"
+        ),
+    }
+}
+
+/// Reports that a conversation exceeds the limit above which it is summarised, but that no turn may
+/// be covered.
+pub(crate) fn nothing_to_summarize(key: &ConversationKey) {
+    tracing::warn!(
+        conversation = %key,
+        "the conversation exceeds the limit above which it is summarised, but no further turn may be covered: \
+         only the newest turns follow the last summary, or a call waits for its result"
+    );
 }

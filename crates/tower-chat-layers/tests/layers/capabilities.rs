@@ -1,11 +1,12 @@
 //! Tests of pipelines over a store without capabilities.
 
-use tower::ServiceExt;
+use tower::{Layer, ServiceExt};
 use tower_chat::{
     ChatPipeline, ChatRequest, ConversationKey, HistoryStore, MemoryStore, PersistenceError,
     PersistenceMode, PersistencePolicy,
     error::BuildError,
-    policy::ConcurrentRuns,
+    layer::PerRunPersistence,
+    policy::{ConcurrentRuns, Summarize},
     store::{self, Capability},
 };
 use tower_chat_testkit::{ScriptedModel, Step};
@@ -41,6 +42,31 @@ fn a_pipeline_that_needs_a_capability_is_not_built_without_it() {
     assert!(
         matches!(built, Err(BuildError::MissingCapability { capability, .. }) if capability == expected)
     );
+}
+
+#[tokio::test]
+async fn summaries_need_a_store_that_stores_them() {
+    let policy = || {
+        let writer = ScriptedModel::new([]);
+        PersistencePolicy::default().with_summarize(Summarize::above(100, writer))
+    };
+    let store = Bare(MemoryStore::new());
+    let builder = ChatPipeline::builder(ScriptedModel::new([])).history(store.clone());
+    let expected = Capability::Summaries;
+    assert!(matches!(
+        builder.policy(policy()).build(),
+        Err(BuildError::MissingCapability { capability, .. }) if capability == expected
+    ));
+    let model = ScriptedModel::new([]);
+    let run = PerRunPersistence::new(store.clone()).policy(policy()).layer(model.clone());
+    let error = run.oneshot(ChatRequest::user("hi").in_conversation(key())).await.unwrap_err();
+    assert!(is_missing(error.downcast_ref::<PersistenceError>().unwrap(), expected));
+    let error = Summarize::above(100, model).now(&store, &key()).await.unwrap_err();
+    assert!(is_missing(&error, expected));
+}
+
+fn is_missing(error: &PersistenceError, expected: Capability) -> bool {
+    matches!(error, PersistenceError::MissingCapability { capability, .. } if *capability == expected)
 }
 
 #[tokio::test]

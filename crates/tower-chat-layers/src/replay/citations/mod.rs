@@ -1,4 +1,4 @@
-//! Step 5: removes sources that the answer did not cite.
+//! Step 6: removes sources that the answer did not cite.
 
 mod cited;
 mod compaction;

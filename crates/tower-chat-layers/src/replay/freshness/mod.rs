@@ -1,4 +1,4 @@
-//! Step 3: removes results that are too old.
+//! Step 4: removes results that are too old.
 
 mod finish_times;
 mod settings;

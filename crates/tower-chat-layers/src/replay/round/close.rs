@@ -30,20 +30,26 @@ impl Round {
     /// answer is followed by the results of the calls in this message.
     pub(in crate::replay) fn close(self, strictness: Strictness) -> Closed {
         let (calls, leftover) = self.pair();
+        let is_of_ended_run = self.is_of_ended_run();
         let shows_interrupted = match strictness {
             Strictness::Repair(DanglingCalls::Interrupted | DanglingCalls::FromRecord) => {
-                !self.is_of_ended_run()
+                !is_of_ended_run
             }
             Strictness::Repair(_) | Strictness::Lenient => false,
         };
+        let is_returned = is_of_ended_run && !self.has_end_reason();
         let hidden = self.after.iter().flat_map(|after| &after.hidden).copied();
         let hidden: HashSet<usize> = hidden.collect();
-        let forgotten = if shows_interrupted { self.forgotten() } else { HashSet::new() };
-        let mut calls = calls.into_iter().enumerate().map(|(index, (call, result))| PairedCall {
-            is_hidden: hidden.contains(&index),
-            is_interrupted: shows_interrupted && !forgotten.contains(&*call.id),
-            call,
-            result,
+        let forgotten = self.forgotten();
+        let mut calls = calls.into_iter().enumerate().map(|(index, (mut call, result))| {
+            let is_forgotten = forgotten.contains(&*call.id);
+            call.is_awaited |= is_returned && !is_forgotten;
+            PairedCall {
+                is_hidden: hidden.contains(&index),
+                is_interrupted: shows_interrupted && !is_forgotten,
+                call,
+                result,
+            }
         });
         let mut unanswered = Vec::new();
         let mut output: Vec<OutputMessage> = Vec::new();

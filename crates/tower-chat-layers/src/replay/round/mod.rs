@@ -15,7 +15,7 @@ pub(in crate::replay) use self::{
     close::{AfterRound, drop_trailing_reasoning, has_content},
     unanswered::{Unanswered, interrupted_id},
 };
-use super::run_end::{ends_with_open_calls, forgotten_ids};
+use super::run_end::{ended_by, ends_with_open_calls, forgotten_ids};
 
 /// A round that may still receive results.
 #[derive(Debug, Clone)]
@@ -47,6 +47,8 @@ struct After {
     hidden: Vec<usize>,
     /// Whether a message without content after the calls marks that the run ended intentionally.
     run_ended: bool,
+    /// Whether this message also contains the reason for which the run ended.
+    has_end_reason: bool,
 }
 
 /// A message after the results of the round.
@@ -143,9 +145,12 @@ impl Round {
         after.following.push(Following { message, results_before });
     }
 
-    /// Records that the run of this round ended intentionally.
-    pub(in crate::replay) fn end_run(&mut self) {
-        self.after.get_or_insert_default().run_ended = true;
+    /// Records that the run of this round ended intentionally. `marker` is the message without
+    /// content that marks the end.
+    pub(in crate::replay) fn end_run(&mut self, marker: &Message) {
+        let after = self.after.get_or_insert_default();
+        after.run_ended = true;
+        after.has_end_reason |= ended_by(marker).is_some();
     }
 
     /// Returns whether the run of this round ended intentionally. If it did, each call without a
@@ -154,6 +159,14 @@ impl Round {
         self.after.as_ref().is_some_and(|after| after.run_ended)
             || self.answer().any(|(message, _)| ends_with_open_calls(message))
             || self.results().iter().any(|message| ends_with_open_calls(message))
+    }
+
+    /// Returns whether a tool, a stop or the limit of rounds has ended the run of this round. The
+    /// calls without a result were then not returned to the caller.
+    fn has_end_reason(&self) -> bool {
+        let answer = self.answer().map(|(message, _)| message);
+        self.after.as_ref().is_some_and(|after| after.has_end_reason)
+            || answer.chain(self.results()).any(|message| ended_by(message).is_some())
     }
 
     /// Returns the ids of the calls whose results were not allowed to be stored.
@@ -295,6 +308,7 @@ impl Round {
                     named_by: base.call_position(index),
                     call: call.clone(),
                     is_beside_calls,
+                    is_awaited: approval.is_some(),
                     approval,
                     is_visible: false,
                     id: id.into_owned(),

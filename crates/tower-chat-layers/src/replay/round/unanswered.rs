@@ -23,6 +23,8 @@ pub(in crate::replay) struct Unanswered {
     pub(in crate::replay) approval: Option<ApprovalRequest>,
     /// Whether the replay contains the call, with a result that reports an interruption.
     pub(in crate::replay) is_visible: bool,
+    /// Whether a result may still arrive: the call waits for approval, or was returned to the caller.
+    pub(in crate::replay) is_awaited: bool,
     /// The id by which results refer to the call.
     pub(super) id: String,
 }

@@ -34,7 +34,9 @@ use super::{
     Run, ServiceCall, Shared, Storage,
     call_records::CallRecords,
     fenced_attempt::FencedAttempt,
-    history::{has_incomplete_responses, head_of, is_incomplete_response, load_history},
+    history::{
+        LoadedReplay, has_incomplete_responses, head_of, is_incomplete_response, load_history,
+    },
     hooks::Hooks,
     input_digest::{differs, input_digest},
     journaled::Journal,
@@ -54,6 +56,7 @@ use crate::{
     approval::answers_approvals,
     recovery::ResumesRun,
     replay::Replay,
+    summarize::Summarizable,
     tool::RunAncestry,
     transcript::Step,
     validate::{Fault, InvalidMessages, check_content, may_be_empty},
@@ -100,6 +103,10 @@ struct LoadedHistory {
     is_read: bool,
     /// The rows of those calls that readers see while the results of these calls are only staged.
     prior_rows: Vec<ToolRecord>,
+    /// The id of the summary in force.
+    summary: Option<u64>,
+    /// The history for a summary, if the run may make one.
+    summarizable: Option<Box<Summarizable>>,
 }
 
 /// The stored messages of the run, and the new messages of the request.
@@ -213,6 +220,10 @@ impl Beginning<'_> {
             let (key, mode) = (self.conversation.key.clone(), self.mode);
             return Err(PersistenceError::CitationsAtSave { key, mode });
         }
+        if self.settings.policy.summarize.is_some() && self.settings.store.summaries().is_none() {
+            let (key, capability) = (self.conversation.key.clone(), Capability::Summaries);
+            return Err(PersistenceError::MissingCapability { key, capability });
+        }
         let stages = self.mode == PersistenceMode::Journaled && !self.is_background;
         if stages && self.settings.store.journal().is_none() {
             let (key, capability) = (self.conversation.key.clone(), Capability::Journal);
@@ -267,28 +278,34 @@ impl Beginning<'_> {
         let is_needed = (is_kept_here && !self.is_background)
             || answers_approvals(&own_messages(request))
             || resumed.is_some();
-        let empty = || {
-            let history = History::new(head.clone(), Messages::new());
-            (history, Replay::new(settings.policy.replay.dangling_calls))
+        let empty = || LoadedReplay {
+            history: History::new(head.clone(), Messages::new()),
+            replay: Replay::new(settings.policy.replay.dangling_calls),
+            summary: None,
+            summarizable: None,
         };
         let is_stored = head.revision != Revision::ABSENT;
-        let (mut history, mut replay) = match is_stored && (is_needed || is_kept_here) {
+        let mut read = match is_stored && (is_needed || is_kept_here) {
             true => {
                 let loaded = load_history(settings, conversation, request).await;
                 loaded.map_err(self.not_loaded())?
             }
             false => empty(),
         };
-        let is_read = is_needed || history.end_of_run(conversation.run).is_some();
+        let is_read = is_needed || read.history.end_of_run(conversation.run).is_some();
         if !is_read {
-            (history, replay) = empty();
+            read = empty();
         }
+        let LoadedReplay { mut history, mut replay, summary, summarizable } = read;
+        // The requests of a resumed run begin like those of the earlier attempt.
+        let summarizable = summarizable.filter(|_| is_kept_here && resumed.is_none());
         let loaded = Loaded::of(&history);
         let mut prior_rows = Vec::new();
         if let Some(content) = resumed {
             prior_rows = self.extend_by_staged(&mut history, &mut replay, content).await?;
         }
-        Ok((LoadedHistory { history, replay, is_read, prior_rows }, loaded))
+        let history = LoadedHistory { history, replay, is_read, prior_rows, summary, summarizable };
+        Ok((history, loaded))
     }
 
     /// Adds to the history the messages that an earlier attempt has staged. Returns the rows of
@@ -405,7 +422,7 @@ impl Beginning<'_> {
     ) -> Result<RunLog, PersistenceError> {
         let Self { settings, conversation: Conversation { key, .. }, .. } = *self;
         let (store, not_loaded) = (&settings.store, self.not_loaded());
-        let LoadedHistory { history, replay, is_read, prior_rows, .. } = loaded;
+        let LoadedHistory { history, replay, is_read, prior_rows, summary, summarizable } = loaded;
         let TakenInput { added, is_overtaken, last_answer, own, step, digest } = input;
         let prior_attempts = match approves {
             true => prior_attempts(store, key, &history, &replay).await.map_err(&not_loaded)?,
@@ -439,6 +456,8 @@ impl Beginning<'_> {
             },
             added,
             assigned_ids,
+            summary,
+            summarizable,
         };
         Ok(RunLog {
             is_alone: self.caller == Caller::ServiceCall,

@@ -185,7 +185,7 @@ impl RunLog {
 
     /// Returns the input of the run: the request's own messages, without the messages that the
     /// caller repeats from the stored history.
-    pub(super) fn input(&self, request: &ChatRequest) -> Vec<Arc<Message>> {
+    pub(in crate::run) fn input(&self, request: &ChatRequest) -> Vec<Arc<Message>> {
         not_stored_before(self.run, &self.conversation.history, own_messages(request))
     }
 

@@ -3,11 +3,14 @@
 use std::{any::Any, sync::Arc, time::Duration};
 
 use tower_chat_core::{
-    ConversationKey,
+    ChatRequest, ConversationKey,
     store::{HistoryStore, Lease, OpenRun},
 };
 
-use crate::{Clock, PersistenceError, PersistencePolicy, ToolSource};
+use crate::{
+    Clock, PersistenceError, PersistencePolicy, ToolSource,
+    replay::{Channel, ReplaySources},
+};
 
 /// The configuration of a persistence layer. Each run that the layer begins receives a clone.
 #[derive(Clone)]
@@ -46,6 +49,22 @@ impl Settings {
             holder,
             until,
         })
+    }
+
+    /// Returns the sources of the input of the replay steps for a request.
+    pub(in crate::run) fn replay_sources<'a>(
+        &'a self,
+        key: &'a ConversationKey,
+        request: &'a ChatRequest,
+    ) -> ReplaySources<'a> {
+        ReplaySources {
+            store: &*self.store,
+            key,
+            policy: &self.policy.replay,
+            now: self.clock.now(),
+            channel: request.extensions.get::<Channel>(),
+            tools: self.tools.as_deref(),
+        }
     }
 
     /// Returns how long a run's lease lasts after its last renewal. Zero if no other process can

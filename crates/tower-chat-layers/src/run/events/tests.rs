@@ -40,6 +40,8 @@ fn log(mode: PersistenceMode) -> RunLog {
         recording: Recording::History,
         added: Vec::new(),
         assigned_ids: 0,
+        summary: None,
+        summarizable: None,
     };
     let mut log = RunLog::new(run(), mode, conversation, CallRecords::default());
     let journal = || Box::new(Journal::new(1, Duration::ZERO, UNIX_EPOCH, 0));

@@ -35,4 +35,5 @@ mod stack_errors;
 mod stop_between_tools;
 mod stopping;
 mod store_failure;
+mod summaries;
 mod transcripts;

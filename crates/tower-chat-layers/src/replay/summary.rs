@@ -1,0 +1,138 @@
+//! Step 3: replaces the turns that the summary in force covers by the text of the summary.
+
+use std::{collections::HashSet, sync::Arc};
+
+use serde_json::Value;
+use tower_chat_core::{
+    ConversationKey, Message, MessageId, Messages, Role,
+    store::{History, HistoryStore, HistorySummary, StoreError},
+};
+
+/// The key of the mark of a summary in the metadata of its message. The value is the id of the
+/// summary.
+const SUMMARY: &str = "history_summary";
+
+/// The beginning of each message that contains a summary.
+const HEADING: &str = "[Summary of the earlier conversation, whose messages are not sent again:]";
+
+/// The summary in force of a history, as a step of the replay.
+///
+/// The step replaces the messages that the summary covers by one message of the user, which
+/// contains the text of the summary. System and developer messages at the beginning of the
+/// conversation are still sent. If a later message contains the result of a covered call, the call
+/// is sent with its result, because the earlier steps have already moved the call to the result.
+#[derive(Debug, Clone)]
+pub struct ReplaySummary {
+    summary: HistorySummary,
+    message: Arc<Message>,
+    covered: Covered,
+}
+
+impl ReplaySummary {
+    /// Creates the step for a summary of a history. Returns `None` if the summary does not belong to
+    /// the history: the last covered message is missing, or is another message.
+    pub fn of(history: &History, summary: HistorySummary) -> Option<Self> {
+        let covered = summary.covers_to.saturating_sub(history.head.pruned);
+        let covered = usize::try_from(covered).ok()?;
+        if let Some(last) = covered.checked_sub(1)
+            && history.messages.get(last)?.id != Some(summary.last)
+        {
+            return None;
+        }
+        let covered = Covered::of(&history.messages, covered);
+        let mut message = Message::user(format!("{HEADING}\n\n{}", summary.text));
+        message.metadata.insert(SUMMARY.to_owned(), Value::from(summary.id));
+        Some(Self { summary, message: Arc::new(message), covered })
+    }
+
+    /// Reads the summary in force of a history that was loaded from this store. Returns `None` if
+    /// there is none.
+    ///
+    /// # Errors
+    ///
+    /// Returns an error if the store cannot be read.
+    pub async fn in_force(
+        store: &(impl HistoryStore + ?Sized),
+        key: &ConversationKey,
+        history: &History,
+    ) -> Result<Option<Self>, StoreError> {
+        let (Some(in_force), Some(summaries)) = (history.head.summary, store.summaries()) else {
+            return Ok(None);
+        };
+        let summary = match summaries.history_summary(key, in_force.id).await? {
+            Some(summary) => Some(summary),
+            // The summary was removed after the history was loaded.
+            None => summaries.history_summaries(key).await?.pop(),
+        };
+        Ok(summary.and_then(|summary| Self::of(history, summary)))
+    }
+
+    /// Returns the summary.
+    pub fn summary(&self) -> &HistorySummary {
+        &self.summary
+    }
+
+    /// Returns the message that the model receives in place of the covered messages.
+    pub fn message(&self) -> &Arc<Message> {
+        &self.message
+    }
+
+    /// Returns the output of the step, and the number of messages up to and including the message of
+    /// the summary. If the messages already contain this message, they do not change.
+    pub(super) fn apply(&self, messages: &Messages) -> (Messages, usize) {
+        let is_head =
+            |message: &&Arc<Message>| matches!(message.role, Role::System | Role::Developer);
+        let head = messages.iter().take_while(is_head).count();
+        let is_applied = |message: &Arc<Message>| {
+            message.metadata.get(SUMMARY).and_then(Value::as_u64) == Some(self.summary.id)
+        };
+        if messages.get(head).is_some_and(is_applied) {
+            return (messages.clone(), head + 1);
+        }
+        let mut replaced = messages.take(head);
+        replaced.push(self.message.clone());
+        replaced.append(&messages.skip(self.covered.end_in(messages).max(head)));
+        (replaced, head + 1)
+    }
+}
+
+/// A number of messages at the beginning of a history.
+#[derive(Debug, Clone)]
+pub(crate) struct Covered {
+    /// The id of the first message after the covered messages.
+    next: Option<MessageId>,
+    /// The ids of all messages after the covered messages.
+    later: HashSet<MessageId>,
+}
+
+impl Covered {
+    /// Covers the first `covered` messages of a history.
+    pub(crate) fn of(history: &Messages, covered: usize) -> Self {
+        let next = history.get(covered).and_then(|message| message.id);
+        let later = history.iter_from(covered).filter_map(|message| message.id).collect();
+        Self { next, later }
+    }
+
+    /// Returns the number of messages at the beginning of `messages` that are covered. `messages` is
+    /// the output of the earlier replay steps for the history.
+    ///
+    /// The earlier steps move messages only within a turn, or to the result that answers their call.
+    /// Messages that these steps create have no id. Such messages count as covered if they precede
+    /// the first message that is not covered.
+    pub(crate) fn end_in(&self, messages: &Messages) -> usize {
+        let is_covered =
+            |message: &Arc<Message>| message.id.is_some_and(|id| !self.later.contains(&id));
+        let after_last = messages.iter().rposition(is_covered).map_or(0, |last| last + 1);
+        let mut rest = messages.iter_from(after_last);
+        let next = rest.position(|message| message.id.is_some() && message.id == self.next);
+        let mut end = after_last + next.unwrap_or(0);
+        // A result must not be sent without its call, which directly precedes the result.
+        while messages.get(end).is_some_and(|message| message.role == Role::Tool) && end > 0 {
+            end -= 1;
+        }
+        end
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,236 @@
+//! Makes summaries: requests the text from the service, and adds the summary to the store.
+
+use std::sync::Arc;
+
+use tower::ServiceExt;
+use tower_chat_core::{
+    Answer, BoxError, ChatRequest, Classified, FinishReason, Message, Messages, RunId,
+    is_retryable,
+    store::{AddedSummary, History, HistorySummary, StoreError, Summaries as _},
+};
+
+use super::{
+    Summarize,
+    cover::{Limits, messages_to_cover},
+};
+use crate::{
+    policy::PriceList,
+    replay::{Covered, Replay, ReplayPolicy, ReplaySources, ReplaySummary},
+    run::usage_of,
+};
+
+/// The loaded history of a conversation, from which a summary can be made.
+#[derive(Debug, Clone)]
+pub(crate) struct Summarizable {
+    /// The visible messages.
+    pub(crate) history: History,
+    /// The replay of these messages, before the steps of the replay policy.
+    pub(crate) replay: Replay,
+    pub(crate) summary: Option<ReplaySummary>,
+    /// The run that makes the summary, whose stored input is not covered.
+    pub(crate) run: Option<RunId>,
+}
+
+impl Summarizable {
+    /// Returns the number of messages that the summary in force covers.
+    fn covered(&self) -> usize {
+        let covers_to = self.summary.as_ref().map_or(0, |summary| summary.summary().covers_to);
+        let covered = covers_to.saturating_sub(self.history.head.pruned);
+        usize::try_from(covered).unwrap_or(usize::MAX)
+    }
+
+    /// Returns the messages of the history before those of the run.
+    fn earlier_messages(&self) -> Messages {
+        let messages = &self.history.messages;
+        let is_earlier =
+            |message: &Arc<Message>| self.run.is_none() || message.id.map(|id| id.run) != self.run;
+        messages.take(messages.iter().rposition(is_earlier).map_or(0, |last| last + 1))
+    }
+
+    /// Returns the id of the summary in force.
+    pub(crate) fn summary_id(&self) -> Option<u64> {
+        self.summary.as_ref().map(|summary| summary.summary().id)
+    }
+}
+
+/// Makes the summaries of one conversation.
+pub(crate) struct Making<'a> {
+    pub(super) summarize: &'a Summarize,
+    pub(super) sources: ReplaySources<'a>,
+    pub(crate) prices: Option<&'a PriceList>,
+    pub(super) limits: Limits,
+    /// The history, with the summary that is in force after the last step.
+    pub(crate) source: Summarizable,
+    /// The answers of the service, whether or not they could be used.
+    pub(crate) answers: Vec<Answer>,
+}
+
+/// The cause for which a summary was not made.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum SummaryFailure {
+    #[error("the service that writes summaries failed")]
+    Service(#[source] BoxError),
+    #[error("the service returned no text for the summary")]
+    NoText,
+    #[error(
+        "the text of the summary was cut off: give the service a larger limit of output tokens"
+    )]
+    CutOff,
+    #[error("the store could not add the summary")]
+    Store(#[from] StoreError),
+    #[error("the store did not add the summary: {}", reason(*.0))]
+    NotAdded(AddedSummary),
+}
+
+fn reason(outcome: AddedSummary) -> &'static str {
+    match outcome {
+        AddedSummary::NoSuchMessage => "the messages that it covers are not stored any more",
+        AddedSummary::Rewritten => "messages of the conversation were rewritten meanwhile",
+        AddedSummary::Superseded => "another summary of these messages was added meanwhile",
+        _ => "the conversation has changed meanwhile",
+    }
+}
+
+impl SummaryFailure {
+    /// Returns the failure as an error that contains whether a repetition may succeed.
+    pub(crate) fn classified(self) -> BoxError {
+        match self {
+            Self::NotAdded(_) => Classified::retryable(self).into(),
+            Self::NoText | Self::CutOff | Self::Service(_) | Self::Store(_) => {
+                match is_retryable(&self) {
+                    Some(_) => self.into(),
+                    None => Classified::permanent(self).into(),
+                }
+            }
+        }
+    }
+}
+
+impl<'a> Making<'a> {
+    /// Begins to make the summaries of a run, whose requests contain the messages of `view` and of
+    /// `own`. Returns `None` if these messages do not exceed the limit.
+    pub(crate) fn of_run(
+        summarize: &'a Summarize,
+        source: Summarizable,
+        sources: ReplaySources<'a>,
+        (view, own): (&Messages, &[Arc<Message>]),
+    ) -> Option<Self> {
+        let own = summarize.tokens(own);
+        let counted = summarize.tokens(view).saturating_add(own);
+        let last_run = source.history.messages.last().and_then(|last| last.id).map(|id| id.run);
+        let known = summarize.sizes.of(sources.key, last_run?, source.summary_id());
+        let size = known.map_or(counted, |known| known.saturating_add(own));
+        if size <= summarize.limit {
+            return None;
+        }
+        // The turns are measured by the counter, and the limit by the provider if it has reported
+        // the size.
+        let by_counter = |tokens: usize| scaled(tokens, counted, size);
+        let limits = Limits {
+            turns: summarize.turns,
+            kept: by_counter(summarize.limit / 2).saturating_sub(own),
+            covered: by_counter(summarize.limit),
+        };
+        Some(Self { summarize, sources, prices: None, limits, source, answers: Vec::new() })
+    }
+
+    /// Makes summaries until no further turn may be covered.
+    ///
+    /// # Errors
+    ///
+    /// Returns the first failure. Summaries that were made before the failure remain stored.
+    pub(crate) async fn make_all(&mut self) -> Result<(), SummaryFailure> {
+        while let Some(covered) = self.next() {
+            let made = self.make(covered).await;
+            if let Err(SummaryFailure::NotAdded(AddedSummary::Superseded)) = &made {
+                self.use_other().await?;
+            }
+            made?;
+        }
+        Ok(())
+    }
+
+    /// Returns the number of messages that the next summary covers, from the beginning of the
+    /// history.
+    pub(crate) fn next(&self) -> Option<usize> {
+        let before = self.source.covered();
+        let rest = self.source.earlier_messages().skip(before);
+        let next = messages_to_cover(&rest, &*self.summarize.counter, self.limits)?;
+        Some(before + next)
+    }
+
+    async fn make(&mut self, covered: usize) -> Result<(), SummaryFailure> {
+        let request = self.request(covered).await;
+        let response = self.summarize.service.clone().oneshot(request).await;
+        let answer = match response {
+            Ok(response) => response.collect().await,
+            Err(error) => Err(error),
+        };
+        let answer = answer.map_err(SummaryFailure::Service)?;
+        let (text, usage) = (answer.text(), usage_of(&answer, self.prices));
+        let model = answer.finish.model.as_deref().map(Into::into);
+        let is_cut = matches!(
+            answer.finish.reason,
+            Some(FinishReason::Length | FinishReason::ContentFilter)
+        );
+        self.answers.push(answer);
+        if text.trim().is_empty() {
+            return Err(SummaryFailure::NoText);
+        }
+        if is_cut {
+            return Err(SummaryFailure::CutOff);
+        }
+        let history = &self.source.history;
+        let last = covered.checked_sub(1).and_then(|last| history.messages.get(last)?.id);
+        let last = last.ok_or(SummaryFailure::NotAdded(AddedSummary::NoSuchMessage))?;
+        let summary = HistorySummary::new(history.head.pruned + covered as u64, last, text)
+            .with_made_by(model)
+            .with_time(self.sources.now)
+            .with_usage(usage);
+        let ReplaySources { store, key, .. } = self.sources;
+        match store.add_summary(key, &summary, history.head.rewrites).await? {
+            AddedSummary::Stored => {
+                self.source.summary = ReplaySummary::of(history, summary);
+                Ok(())
+            }
+            refused => Err(SummaryFailure::NotAdded(refused)),
+        }
+    }
+
+    /// Returns the request for a summary of the first `covered` messages of the history.
+    async fn request(&self, covered: usize) -> ChatRequest {
+        let Summarizable { history, replay, summary, .. } = &self.source;
+        let policy = ReplayPolicy { window: None, ..self.sources.policy.clone() };
+        let mut replay = replay.clone();
+        let sources = ReplaySources { policy: &policy, ..self.sources };
+        sources.edit(&mut replay, summary.as_ref()).await;
+        let covered = Covered::of(&history.messages, covered);
+        let mut messages = Messages::new();
+        replay.edit_closed(|closed| {
+            messages = closed.take(covered.end_in(closed));
+            Messages::new()
+        });
+        messages.push(Message::user(&*self.summarize.prompt));
+        ChatRequest::new(messages)
+    }
+
+    /// Uses the summary in force that another process has added, if it belongs to the loaded
+    /// history.
+    async fn use_other(&mut self) -> Result<(), SummaryFailure> {
+        let ReplaySources { store, key, .. } = self.sources;
+        let last = store.history_summaries(key).await?.pop();
+        let other = last.and_then(|summary| ReplaySummary::of(&self.source.history, summary));
+        if other.is_some() {
+            self.source.summary = other;
+        }
+        Ok(())
+    }
+}
+
+/// Returns `tokens * numerator / denominator`.
+fn scaled(tokens: usize, numerator: usize, denominator: usize) -> usize {
+    let [tokens, numerator, denominator] =
+        [tokens, numerator, denominator].map(|number| number as u128);
+    let scaled = (tokens * numerator).checked_div(denominator);
+    scaled.and_then(|scaled| usize::try_from(scaled).ok()).unwrap_or(usize::MAX)
+}

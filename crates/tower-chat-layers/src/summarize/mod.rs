@@ -1,0 +1,222 @@
+//! Summaries of long conversations: when a run makes one, and from what.
+
+mod cover;
+mod make;
+mod sizes;
+
+use std::{fmt, sync::Arc, time::SystemTime};
+
+use tower::util::BoxCloneSyncService;
+use tower_chat_core::{
+    BoxError, ChatRequest, ChatResponse, ConversationKey, Message, RunId, Usage,
+    store::{Capability, HistoryStore, HistorySummary, StoreError},
+};
+use tower_service::Service;
+
+pub(crate) use self::make::{Making, Summarizable, SummaryFailure};
+use self::{cover::Limits, sizes::Sizes};
+use crate::{
+    PersistenceError,
+    replay::{EstimatedTokens, Replay, ReplayPolicy, ReplaySources, ReplaySummary, TokenCounter},
+    with_recorded_results,
+};
+
+/// Summaries of long conversations. A model writes them, the store stores them beside the messages,
+/// and requests contain them in place of the messages that they cover.
+///
+/// A run makes a summary before its first service call, if the history and the input of the run
+/// have more tokens than the limit. The number of tokens is the usage of the previous service call
+/// of the conversation, if this process has made that call, plus the tokens of the input. Otherwise
+/// a [`TokenCounter`] counts the messages. The tokens of instructions and of tool definitions are
+/// not counted then, so the limit must leave room for them.
+///
+/// - **Covered messages.** A summary covers whole turns, from the beginning of the conversation, and
+///   the text of the summary before it. It does not cover the newest turns
+///   ([`with_kept_turns`](Self::with_kept_turns)), nor a turn with a call that waits for approval or
+///   was returned to the caller, nor later turns. If the remaining turns have more than half of the
+///   tokens of the limit, fewer turns remain, and at least one. If the covered turns have more
+///   tokens than the limit, several summaries are made, each of which covers the one before.
+/// - **The request.** The service receives the turns in the form in which the model of the run
+///   receives them, and then the prompt. The request has no instructions, no tools and no
+///   conversation. If the provider requires definitions of the called tools, as Bedrock does, add
+///   them with a layer around the service.
+/// - **Failures.** If the service fails, if its answer has no text or is cut off, or if the store
+///   refuses the summary, the run continues with the summary that was in force before, and a warning
+///   is logged. If the service does not answer, the run waits: limit the time of the service.
+/// - **Runs.** A run keeps the summary with which it began. Each attempt of a run uses the summary
+///   that is in force when the attempt begins. An attempt does not make a summary if an earlier
+///   attempt has stored an answer, or if it resumes a journaled run.
+/// - **Usage.** The usage of the service calls is part of the usage of the run, in its answer and in
+///   the directory.
+///
+/// The messages stay stored. [`Summaries::remove_summary`](tower_chat_core::store::Summaries) puts
+/// the summary before it, or the messages, in force again. Runs use a summary in force even if
+/// their policy makes none.
+///
+/// ```
+/// use tower_chat::{PersistencePolicy, policy::Summarize, prelude::*};
+/// # use tower_chat_testkit::{ScriptedModel, Step};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), BoxError> {
+/// # let model = ScriptedModel::new((0..4).map(|n| Step::text(format!("answer {n}"))));
+/// # let small_model = ScriptedModel::new([Step::text("Alice looks for a coat.")]);
+/// let summarize = Summarize::above(100_000, small_model.clone()).with_kept_turns(10);
+/// # let summarize = Summarize::above(60, small_model.clone()).with_kept_turns(1);
+/// let agent = ChatPipeline::builder(model.clone())
+///     .history(MemoryStore::new())
+///     .policy(PersistencePolicy::default().with_summarize(summarize))
+///     .build()?;
+/// # for n in 0..4 {
+/// #     agent.ask(ConversationKey::new("alice", "coats"), format!("question {n}")).await?;
+/// # }
+/// # assert_eq!(small_model.requests().len(), 1);
+/// # Ok(())
+/// # }
+/// ```
+#[derive(Clone)]
+pub struct Summarize {
+    service: BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>,
+    prompt: Arc<str>,
+    limit: usize,
+    turns: usize,
+    counter: Arc<dyn TokenCounter>,
+    sizes: Arc<Sizes>,
+}
+
+/// The default prompt.
+const PROMPT: &str = "Summarise the conversation above. The summary replaces it for the assistant \
+                      that continues the conversation, so include everything that later answers \
+                      may need: the goals and decisions of the user, facts, names, numbers and \
+                      identifiers, the results of tools, and open questions. Write in the language \
+                      of the conversation. Do not answer the user, do not call tools, and reply \
+                      only with the summary.";
+
+impl Summarize {
+    /// Summarises conversations with more than this number of tokens. `service` writes the
+    /// summaries: any model client, usually of a small model.
+    pub fn above<S>(tokens: usize, service: S) -> Self
+    where
+        S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
+        S::Error: Into<BoxError>,
+        S::Future: Send + 'static,
+    {
+        Self {
+            service: BoxCloneSyncService::new(tower::ServiceExt::map_err(service, Into::into)),
+            prompt: PROMPT.into(),
+            limit: tokens,
+            turns: 5,
+            counter: Arc::new(EstimatedTokens),
+            sizes: Arc::default(),
+        }
+    }
+
+    /// Sets the prompt, which the service receives after the messages to summarise.
+    #[must_use]
+    pub fn with_prompt(mut self, prompt: impl Into<Arc<str>>) -> Self {
+        self.prompt = prompt.into();
+        self
+    }
+
+    /// Sets the number of the newest turns that a summary does not cover. The default is 5, and 0
+    /// has the effect of 1.
+    #[must_use]
+    pub fn with_kept_turns(mut self, turns: usize) -> Self {
+        self.turns = turns;
+        self
+    }
+
+    /// Sets the counter of tokens. The default is [`EstimatedTokens`].
+    #[must_use]
+    pub fn with_token_counter(mut self, counter: impl TokenCounter + 'static) -> Self {
+        self.counter = Arc::new(counter);
+        self
+    }
+
+    /// Makes a summary of a stored conversation now, whatever the number of its tokens is. Covers
+    /// all turns that may be covered. Returns the summary that is then in force, or `None` if the
+    /// conversation has no turn that may be covered.
+    ///
+    /// Runs of the conversation are not blocked, and use the summary from their next begin on. The
+    /// usage of the service calls is stored only with the summary.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`PersistenceError::NotLoaded`] or [`PersistenceError::MissingCapability`], if the
+    /// store cannot be read or stores no summaries, and [`PersistenceError::NotSummarized`] if the
+    /// service fails, if its answer is not usable, or if the store does not add the summary. Summaries
+    /// that were made before the failure remain stored.
+    pub async fn now(
+        &self,
+        store: &impl HistoryStore,
+        key: &ConversationKey,
+    ) -> Result<Option<HistorySummary>, PersistenceError> {
+        if store.summaries().is_none() {
+            let (key, capability) = (key.clone(), Capability::Summaries);
+            return Err(PersistenceError::MissingCapability { key, capability });
+        }
+        let policy = ReplayPolicy::default();
+        let not_loaded = |source| PersistenceError::NotLoaded { key: key.clone(), source };
+        let source = summarizable(store, key, &policy).await.map_err(not_loaded)?;
+        let now = SystemTime::now();
+        let sources =
+            ReplaySources { store, key, policy: &policy, now, channel: None, tools: None };
+        let limits = Limits { turns: self.turns, kept: usize::MAX, covered: self.limit };
+        let answers = Vec::new();
+        let mut making = Making { summarize: self, sources, prices: None, source, limits, answers };
+        match making.make_all().await {
+            Ok(()) => Ok(making.source.summary.map(|summary| summary.summary().clone())),
+            Err(failure) => {
+                let source = failure.classified();
+                Err(PersistenceError::NotSummarized { key: key.clone(), source })
+            }
+        }
+    }
+
+    /// Notes the size of a conversation after a service call of a run, whose request contained this
+    /// summary.
+    pub(crate) fn note_size(
+        &self,
+        key: &ConversationKey,
+        run: RunId,
+        summary: Option<u64>,
+        usage: &Usage,
+    ) {
+        self.sizes.note(key, run, summary, usage);
+    }
+
+    /// Returns the tokens of messages.
+    fn tokens<'m>(&self, messages: impl IntoIterator<Item = &'m Arc<Message>>) -> usize {
+        let tokens = messages.into_iter().map(|message| self.counter.tokens(message));
+        tokens.fold(0, usize::saturating_add)
+    }
+}
+
+/// Loads the history of a conversation, and its replay.
+async fn summarizable(
+    store: &impl HistoryStore,
+    key: &ConversationKey,
+    policy: &ReplayPolicy,
+) -> Result<Summarizable, StoreError> {
+    let history = store.load(key).await?;
+    let summary = ReplaySummary::in_force(store, key, &history).await?;
+    let completed = with_recorded_results(store, key, &history, policy.dangling_calls).await?;
+    let replay = match completed {
+        Some(completed) => {
+            let mut replay = Replay::new(policy.dangling_calls);
+            replay.push_from(&completed, 0);
+            replay
+        }
+        None => Replay::of_long_history(&history, policy.dangling_calls).await,
+    };
+    Ok(Summarizable { history, replay, summary, run: None })
+}
+
+impl fmt::Debug for Summarize {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Summarize")
+            .field("prompt", &self.prompt)
+            .field("limit", &self.limit)
+            .field("turns", &self.turns)
+            .finish_non_exhaustive()
+    }
+}
