@@ -303,8 +303,8 @@ fn deep_items_have_a_key() {
     assert_ne!(item(&deep("1")), item(&deep("2")));
 }
 
-/// A cache outlives the process. A release that changes the key lists the change in the changelog
-/// and increments the hashed version.
+/// A cache outlives the process. A release that changes the key must list the change in the
+/// changelog, and must increment the version number that is part of the hash.
 #[test]
 fn the_key_is_the_same_in_every_process() {
     assert_eq!(

@@ -1,4 +1,4 @@
-//! Tests of the types of stores: writes, revisions, tickets, and the outbox.
+//! Tests of the types that stores share: writes, revisions, tickets, and the outbox.
 
 use std::sync::Arc;
 

@@ -11,8 +11,8 @@ use tower_chat_core::{
     format::{FormatError, decode, encode},
 };
 
-/// The messages that the first release has written. New lines may be added, but existing lines do
-/// not change.
+/// Messages in version 1 of the stored form, one on each line. New lines may be added, but existing
+/// lines must not be changed.
 const VERSION_1: &str = include_str!("../fixtures/v1.jsonl");
 
 /// A provider's item with formatting that JSON libraries normalise.

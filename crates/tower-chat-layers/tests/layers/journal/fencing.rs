@@ -437,8 +437,9 @@ async fn old_runs_without_a_process_are_swept() {
         assert_eq!(sweep(&store, "bob", clock.now(), age, end).await.unwrap(), []);
         clock.advance(10);
         let swept = sweep(&store, "alice", clock.now(), age, end).await.unwrap();
-        // The run `held` is ended, because the lease of the other process has expired. The run
-        // `here` is not ended, because this process still executes it.
+        // The run in the conversation `held` is ended, because the lease of the other process has
+        // expired. The run in the conversation `here` is not ended, because this process still
+        // executes the run.
         assert_eq!(swept.iter().map(|key| key.id()).collect::<Vec<_>>(), ["held", "young"]);
         let left = store.open_runs("alice", None, 10).await.unwrap();
         assert_eq!(left.iter().map(|key| key.id()).collect::<Vec<_>>(), ["here"]);

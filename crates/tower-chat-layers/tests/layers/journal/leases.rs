@@ -199,8 +199,8 @@ async fn of_several_processes_that_queue_one_recovers_the_run_and_all_are_answer
             }
         }
         assert_eq!(recovered, 1);
-        // The call c1 may or may not have run before its process died, and is therefore not run
-        // again.
+        // The call c1 may or may not have run before the first process died, and is therefore not
+        // run again.
         assert_eq!(booking_tools.ran(), ["c2", "c3"]);
     }
 }

@@ -164,8 +164,8 @@ async fn what_came_before_a_pending_call_that_is_not_offered_is_kept_as_for_a_fa
 #[tokio::test]
 async fn a_changed_argument_never_runs_and_the_model_receives_an_error() {
     for (streamed, mode, again) in cases!(BOTH_WAYS, ALL_MODES, ["same", "anew", "elsewhere"]) {
-        // If an approval is refused, its staged messages are discarded under every policy for
-        // refused runs.
+        // If the tool loop refuses an approval, the staged messages of the run are discarded under
+        // every policy for refused runs.
         for journal in
             [JournalPolicy::default(), JournalPolicy::default().on_refusal(OnRefusal::LeaveOpen)]
         {

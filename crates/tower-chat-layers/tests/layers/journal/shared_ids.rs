@@ -10,7 +10,7 @@ use tower_chat_testkit::{ScriptedModel, Step};
 use super::{booking_tools::*, call_identity::*};
 use crate::common::*;
 
-/// The id of all calls of an answer. `None` if they have no id.
+/// The id of all calls of an answer. `None` if the calls have no id.
 const SHARED: [Option<&str>; 3] = [Some("c"), Some(""), None];
 
 fn all_cases() -> impl Iterator<Item = (PersistenceMode, bool, Option<&'static str>)> + Clone {

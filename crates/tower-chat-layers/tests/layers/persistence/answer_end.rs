@@ -36,8 +36,8 @@ async fn reasons(store: &Store) -> Vec<Option<FinishReason>> {
 #[tokio::test]
 async fn a_call_that_the_token_limit_has_cut_off_never_runs_and_the_model_receives_the_reason() {
     every_case(async |case| {
-        // A tool without approval, a tool that needs approval, a tool that the caller runs, and an
-        // unknown tool.
+        // A tool that needs no approval, a tool that needs approval, a tool that the caller runs,
+        // and an unknown tool.
         for tool in ["look", "pay", "ask", "none"] {
             for arguments in ["", " ", r#"{"label":"#, r#"{"label":"c2""#] {
                 let steps = [cut_off(tool, arguments), Step::text("there")];

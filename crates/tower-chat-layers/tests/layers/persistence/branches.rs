@@ -1,4 +1,5 @@
-//! Edited questions and regenerated answers, each in a branch of the conversation.
+//! Tests edited questions and regenerated answers, each of which continues in a branch of the
+//! conversation.
 
 use tower_chat::{ConversationKey, HistoryStore, Message, message::MessageId, store::Directory};
 use tower_chat_testkit::Step;

@@ -19,7 +19,7 @@ use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
 use crate::common::*;
 
-/// The cause of an interruption. The run would otherwise wait forever.
+/// The cause of an interruption. Without an interruption, the run would wait forever.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Cause {
     Dropped,
@@ -82,7 +82,7 @@ async fn every_cause_leaves_the_same_history_wherever_the_model_hangs() {
                     if cause == TimeoutAbove && case.streamed && (is_mid_stream || calls_before > 0)
                     {
                         // The timeout of tower does not apply to the stream of a response. The
-                        // deadline of the pipeline applies to it.
+                        // deadline of the pipeline also applies to the stream.
                         continue;
                     }
                     let store = case.store().await;
@@ -535,7 +535,8 @@ async fn a_queued_message_is_stored_or_queued_again_and_never_both() {
         .check(async |case| {
             let mid_stream = || Step::text("never shown whole").hangs_after(1);
             // A timeout between the tool loop and the persister does not apply to the stream of a
-            // response, and is not tested with a model client that stalls during the stream.
+            // response. This timeout is therefore not tested with a model client that stalls during
+            // the stream.
             for (hanging, below) in
                 [(Step::hang as fn() -> Step, false), (Step::hang, true), (mid_stream, false)]
             {

@@ -112,8 +112,8 @@ async fn with_a_service_id_no_history_is_loaded_and_only_what_is_new_is_sent() {
             );
             send(&client, case.ask("ok")).await.unwrap();
             assert_eq!(sent_id(&model, 4).as_deref(), Some("s2"), "the newest id is used");
-            // Journaled mode has staged the input of the first run with an id before the service
-            // returns this id.
+            // Journaled mode has staged the input of the second run before the service returns its
+            // first id, so this run is stored.
             let recorded = if case.is(Journaled) { 4 } else { 2 };
             let expected = if conflict == STOP { recorded } else { 10 };
             assert_eq!(stored(&store).await.len(), expected, "{case} {conflict:?}");

@@ -17,8 +17,8 @@ use crate::common::*;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Returns an idle timeout over a model client that streams these texts. The number is the seconds
-/// that the client waits before the text.
+/// Returns a stack with an idle timeout, over a model client that streams these texts. The number
+/// of each text is the time in seconds that the model client waits before the text.
 fn paced(texts: &'static [(&'static str, u64)]) -> Client {
     let answer = move |_: ChatRequest| async move {
         let texts = stream::iter(texts).then(|(text, seconds)| async move {

@@ -16,7 +16,7 @@ use tower_chat_testkit::{ScriptedModel, Step};
 use crate::common::*;
 
 const CALLS: usize = 10_000;
-/// The minimum number of times that the request with these calls yields.
+/// The minimum number of times that a request with the messages of [`many_calls`] yields.
 const YIELDS: usize = 5;
 
 /// Returns a conversation with an answer that contains many calls, followed by their results in

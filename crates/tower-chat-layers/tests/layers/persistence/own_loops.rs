@@ -60,7 +60,7 @@ fn plain(message: &Message) -> Message {
     plain
 }
 
-/// Returns one message for the result of each call in a message.
+/// Returns one tool message for each call in a message, with the result of the call.
 fn results(asking: &Message) -> Vec<Message> {
     let result = |call: &tower_chat::ToolCall| {
         let text = format!("{}ed {}", call.name, label(&call.arguments).unwrap_or_default());
@@ -85,7 +85,7 @@ impl OwnLoop {
         Self { sends, runs, system: None, list: Vec::new() }
     }
 
-    /// Returns the messages of a service call.
+    /// Returns the messages of the next service call.
     fn outgoing(&self) -> Vec<Message> {
         let is_user = |message: &Message| message.role == Role::User;
         let turn = self.list.iter().rposition(is_user).unwrap_or_default();

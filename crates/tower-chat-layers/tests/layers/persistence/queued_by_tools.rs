@@ -15,8 +15,8 @@ use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
 
-/// Returns the tools `note` and `pay`. Each tool queues one message by its context and one message
-/// by the run handle of the context. `pay` needs approval.
+/// Returns the tools `note` and `pay`. Each tool queues two messages, one through its context and
+/// one through the run handle of the context. `pay` needs approval.
 fn tools_that_queue(tool_log: &ToolLog) -> Tools {
     let run = |name: &'static str| {
         let tool_log = tool_log.clone();
