@@ -20,7 +20,7 @@ use tower_chat_testkit::Rng;
 /// The text that replaces sources without a citation.
 pub(crate) const UNCITED: &str = "Nothing of this was cited.";
 
-/// The time between the first and the last end of a tool call.
+/// The number of seconds within which all tool calls end.
 const SPAN: u64 = 1000;
 
 /// A combination of policies, with the data that the policies use besides the messages.

@@ -1,8 +1,7 @@
-//! The contract as a plain model. The model computes the content of a conversation and the effect
-//! of each request.
+//! The contract as a plain model. [`Model`] computes the content of a conversation and the effect
+//! of each request. In all other comments of this folder, "the model" is the language model.
 //!
-//! The model identifies calls only by their tokens. The model has no ids, revisions, writes or
-//! leases.
+//! [`Model`] identifies calls only by their tokens, and has no ids, revisions, writes or leases.
 
 mod entry;
 mod replay;

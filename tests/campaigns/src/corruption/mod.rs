@@ -2,10 +2,10 @@
 //!
 //! A bit is flipped in every page of a SQLite file, in every frame of its log, and in every line of
 //! an export. The campaign then reads, verifies, exports and writes all content. Nothing may panic
-//! or hang, and no message may be read with changed content: rows and lines of an export have
-//! checksums, and the values of an `EncryptedStore` are authenticated. The campaign counts other
-//! effects of a flip: missing messages, changes of the record and the directory, and how many of
-//! these effects `verify` reports.
+//! or hang, and no message may be read with changed content: the rows of a store and the lines of
+//! an export have checksums, and the values of an `EncryptedStore` are authenticated. The campaign
+//! counts other effects of a flip: missing messages, changes of the record and the directory, and
+//! how many of these effects `verify` reports.
 
 mod contents;
 mod counts;
@@ -62,7 +62,7 @@ pub enum Plant {
     Unchecked,
 }
 
-/// The size of a page, and of a frame of the log with its header.
+/// The size of a page of the SQLite file in bytes. A frame of the log is a page with a header.
 const PAGE: usize = 4096;
 const FRAME: usize = PAGE + 24;
 const LOG_HEADER: usize = 32;

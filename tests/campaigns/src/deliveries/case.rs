@@ -209,8 +209,8 @@ impl Case {
         if sends { self.send(process).await } else { Ok(()) }
     }
 
-    /// Sends the request again until the run is complete, and then lets all clients read to the
-    /// end.
+    /// Sends the request again until the run is complete, and then lets all clients read the
+    /// remaining updates.
     async fn complete(&mut self, counts: &mut Counts) -> Step {
         let began = Instant::now();
         loop {

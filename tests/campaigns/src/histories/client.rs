@@ -120,7 +120,7 @@ impl Client {
         }
     }
 
-    /// Appends a run of one write.
+    /// Appends a run that consists of one write.
     async fn append(&mut self) {
         let (id, count) = (MessageId { run: RunId::new(), index: 0 }, 1 + self.rng.below(2));
         let write = self.write(id, self.known, count);

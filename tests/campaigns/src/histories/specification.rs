@@ -43,7 +43,7 @@ pub(super) struct State {
 
 type Conversations = BTreeMap<String, Conversation>;
 
-/// The specification in the form of the checker.
+/// Implements the trait of the checker for sequential specifications.
 #[derive(Debug)]
 pub(super) struct Store;
 

@@ -47,7 +47,7 @@ struct FileState {
     pending: Vec<Pending<Change>>,
 }
 
-/// The files on the disk after a cut.
+/// The files on the disk after a power loss.
 #[derive(Debug, Default)]
 pub(super) struct DiskImage {
     pub(super) files: BTreeMap<PathBuf, Vec<u8>>,
@@ -157,7 +157,7 @@ fn apply_entry(names: &mut BTreeMap<String, usize>, entry: &Entry) {
     }
 }
 
-/// The unsynced changes that are on the disk after a cut.
+/// The unsynced changes that are on the disk after a power loss.
 #[derive(Debug, Clone)]
 enum Style {
     /// No unsynced change is on the disk.

@@ -5,7 +5,7 @@
 //! workload notes that an operation began or was acknowledged. A cut is a position in this order,
 //! together with a random choice of the unsynced changes that reached the disk (`disk.rs` describes
 //! the model of a disk). The campaign creates the files with the content of such a disk, opens the
-//! store, and compares it with the notes.
+//! store, and compares the content of the store with the notes.
 
 mod check;
 mod disk;
@@ -125,8 +125,8 @@ pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
         let checked =
             runtime.block_on(cut(&arguments, case, (&recording, &history), &plan, &mut counts));
         if let Err(what) = checked {
-            // Threads interleave differently in each execution, so the seed does not reproduce the
-            // finding. The recording does.
+            // Threads interleave differently in each execution, so only the recording reproduces
+            // the finding, and not the seed.
             let what = match arguments.plant {
                 None => {
                     drop(folder.keep());

@@ -126,9 +126,9 @@ pub(super) fn read(path: &Path) -> Result<Vec<Traced>, TraceError> {
 }
 
 impl Traced {
-    /// Returns the sort key of a call. A descriptor is in use from the return of its `open` to the
-    /// begin of its `close`. While one thread opens a descriptor, another thread may close an
-    /// earlier one with the same number.
+    /// Returns the line at which a call is sorted: for an `open`, the line on which the call
+    /// returned. Only this order is correct if one thread closes a descriptor while another thread
+    /// opens a file, and receives the same descriptor number.
     fn order(&self) -> usize {
         match self.call {
             Call::Open { .. } | Call::Seek { .. } => self.end.unwrap_or(self.begin),

@@ -1,4 +1,4 @@
-//! The checks of `tower-chat verify`, with the same functions of the library.
+//! Performs the checks of `tower-chat verify`, with the same functions of the library.
 
 use std::sync::Arc;
 
@@ -29,7 +29,7 @@ pub(crate) fn problem(rows: &ConversationRows) -> Option<String> {
         return Some(format!("message {last} is missing"));
     }
     let read: Messages = messages.iter().filter_map(|(_, message)| message.cloned()).collect();
-    // A run that a cut has interrupted may have calls without results. Such calls are not a
+    // A run that a power cut has interrupted may have calls without results. Such calls are not a
     // problem, because replay adds results for them.
     let is_wrong = |mismatch: &Mismatch| !matches!(mismatch, Mismatch::DanglingCall { .. });
     if let Some(mismatch) = mismatches_of_readable(messages).into_iter().find(is_wrong) {

@@ -106,8 +106,7 @@ fn a_finished_play_has_nothing_left_to_resume() {
             |summary: &Value, names: [&str; 2]| names.map(|name| summary[name].as_u64().unwrap());
         assert_eq!(counts(&summary, ["conversations", "runs"]), [37, 0]);
         let paid = ["service_calls", "tool_executions"];
-        // For journaled plays, the counts include the first play, because they are stored in a
-        // file.
+        // The counts of journaled plays are stored in a file, and therefore include the first play.
         let expected = if mode == "journaled" { counts(&first, paid) } else { [0, 0] };
         assert_eq!(counts(&summary, paid), expected);
         assert_eq!(store.contents(), before);
