@@ -49,7 +49,7 @@ impl<F: Fn(Operation) -> Injection + Send + Sync + 'static> FaultInjector for F 
     }
 }
 
-/// An operation of a store. A variant has the name of the method.
+/// An operation of a store. Each variant has the name of a method of the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[allow(missing_docs, reason = "each is a method of `HistoryStore`")]

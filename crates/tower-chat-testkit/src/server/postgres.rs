@@ -20,8 +20,8 @@ const PROGRAMS: Programs = Programs {
     names: &["initdb", "pg_basebackup", "pg_ctl", "postgres"],
 };
 
-/// The maximum number of ports that are tried. A port may be taken by another process after it was
-/// found free.
+/// The maximum number of ports that are tried. Another process may take a port that was found free
+/// before the server uses it.
 const ATTEMPTS: usize = 5;
 
 /// The maximum time to wait until all processes of a killed server have ended.

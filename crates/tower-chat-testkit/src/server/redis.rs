@@ -24,8 +24,8 @@ const REDIS: Programs = Programs {
 const VALKEY: Programs =
     Programs { what: "Valkey", package: "valkey-server", names: &["valkey-server"], ..REDIS };
 
-/// The maximum number of ports that are tried. A port may be taken by another process after it was
-/// found free.
+/// The maximum number of ports that are tried. Another process may take a port that was found free
+/// before the server uses it.
 const ATTEMPTS: usize = 5;
 
 /// The maximum time to wait until a server replies.
@@ -174,8 +174,8 @@ impl RedisServer {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Starts the server and waits until it replies. If the server does not reply in time, kills it
-    /// and returns `false`.
+    /// Starts the server and waits until it replies. If the server does not reply in time, kills
+    /// the server and returns `false`.
     fn run(&mut self) -> bool {
         let folder = self.folder.path().to_string_lossy().into_owned();
         let port = self.port.to_string();

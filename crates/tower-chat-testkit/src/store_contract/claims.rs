@@ -1,4 +1,4 @@
-//! The rules for claims of tool calls, and for calls that wait for approval.
+//! The rules for [claims](Claim) of tool calls, and for calls that wait for approval.
 
 use tower_chat_core::{
     ApprovalRequest, Message, Part, Role, ToolCall, ToolResult, ToolStatus,

@@ -1,4 +1,5 @@
-//! The rules for the directory and for descriptions.
+//! The rules for the [directory](Directory) of conversations and for their
+//! [descriptions](Description).
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -152,9 +153,9 @@ pub async fn the_directory_has_a_conversation_from_its_first_write_on(store: Sto
     assert_eq!(summary(&store, &key).await.runs, 3, "another run was written in between");
 }
 
-/// For a write without an activity, the directory uses the current time, and counts the tool calls
-/// in the messages as usage. A write that has no messages and belongs to no run does not change the
-/// entry.
+/// For a write without a [`RunActivity`], the directory uses the current time, and counts the tool
+/// calls in the messages as usage. A write that has no messages and belongs to no run does not
+/// change the entry.
 pub async fn a_write_tells_when_it_was_made_and_which_tools_it_asks_for(store: Store) {
     let key = key("nothing is said");
     let before = SystemTime::now();

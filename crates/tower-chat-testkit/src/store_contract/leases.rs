@@ -1,4 +1,5 @@
-//! The rules for leases, and for lists of open runs.
+//! The rules for the [leases](tower_chat_core::store::Lease) of open runs, and for lists of open
+//! runs.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! The rules for submissions whose ticket is not awaited, and for closing a store.
+//! The rules for submissions whose [ticket](tower_chat_core::store::author::Ticket) is not awaited,
+//! and for closing a store.
 
 use futures_util::FutureExt;
 use tower_chat_core::store::{

@@ -1,4 +1,5 @@
-//! The rules for the record of tool calls.
+//! The rules for the record of tool calls, which has one
+//! [row](tower_chat_core::store::author::ToolRecord) for each call.
 
 use std::{str::FromStr, time::Duration};
 
@@ -113,8 +114,7 @@ pub async fn a_write_that_is_refused_records_nothing(store: Store) {
     assert_eq!(recorded(&store, &other).await, []);
 }
 
-/// The record has one row for each call. A later row replaces the earlier row with all of its
-/// fields.
+/// The record has one row for each call. A later row replaces all fields of the earlier row.
 pub async fn a_later_row_replaces_what_was_known_of_a_call(store: Store) {
     let key = key("replaced");
     let mut first = with_times(pending(1, 0, "a"), 1, 2);
@@ -228,8 +228,8 @@ pub async fn rows_can_be_written_without_messages(store: Store) {
     assert_eq!(recorded(&store, &key).await, found);
 }
 
-/// A row is ignored if the conversation does not contain the message of its call after the write.
-/// The row remains absent even if the message is written later.
+/// A row is ignored if, after the write, the conversation does not contain the message with the
+/// call of the row. The row remains absent even if the message is written later.
 pub async fn rows_of_messages_that_are_not_there_are_no_rows(store: Store) {
     let key = key("no such message");
     let rows =

@@ -1,4 +1,5 @@
-//! The rules for reading the rows of a conversation, and for rewrites.
+//! The rules for reading the [rows](ConversationRows) of a conversation, and for
+//! [rewrites](Rewrite).
 
 use std::{sync::Arc, time::SystemTime};
 

@@ -1,4 +1,5 @@
-//! The rules for staged writes, and for the commit or the discard of an open run.
+//! The rules for [staged](tower_chat_core::store::author::Staged) writes, and for the commit or the
+//! discard of an open run.
 
 use tower_chat_core::{
     Message, ToolCall, ToolResult, ToolStatus,
