@@ -83,7 +83,8 @@ impl Case {
         request_with(messages, self.streamed)
     }
 
-    /// Returns the standard stack: run, tool loop, service call, client.
+    /// Returns the standard stack: `PerRunPersistence`, the tool loop, `PerServiceCallPersistence`,
+    /// and the client.
     pub(crate) fn stack<S>(
         self,
         client: S,
@@ -161,7 +162,8 @@ where
     BoxCloneSyncService::new(service.map_err(Into::into))
 }
 
-/// Returns the standard stack: run, tool loop, service call, client.
+/// Returns the standard stack: `PerRunPersistence`, the tool loop, `PerServiceCallPersistence`, and
+/// the client.
 pub(crate) fn stack<S>(
     client: S,
     store: &Store,

@@ -177,8 +177,7 @@ impl Cases {
         self.only(reason, |case| case.backend == Backend::Memory)
     }
 
-    /// Restricts the scenario to streamed answers, for a scenario that acts between the updates of
-    /// an answer.
+    /// Restricts a scenario that acts between the updates of an answer to streamed answers.
     #[must_use]
     pub(crate) fn streamed(self, reason: &'static str) -> Self {
         self.only(reason, |case| case.streamed)

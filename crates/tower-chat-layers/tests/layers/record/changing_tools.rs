@@ -24,15 +24,15 @@ enum Change {
     Replaced,
     /// Another tool without a hook replaces the tool.
     ReplacedByPlain,
-    /// A declaration replaces the tool, so that only the caller can run it.
+    /// A declaration replaces the tool, so that only the caller can run the tool.
     Declared,
 }
 
 const CHANGES: [Change; 4] =
     [Change::Unregistered, Change::Replaced, Change::ReplacedByPlain, Change::Declared];
 
-/// Returns a tool that changes the set while it runs, and whose results and errors contain a
-/// secret.
+/// Returns a tool that changes the tool set while the tool runs, and whose results and errors
+/// contain a secret.
 fn pay(shared: &SharedTools, change: Option<Change>, fails: bool, asks: bool) -> impl Tool + use<> {
     let shared = shared.clone();
     let definition = definition("pay");

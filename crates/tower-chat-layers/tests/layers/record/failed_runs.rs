@@ -1,5 +1,5 @@
 //! Tests tools that fail the run. In every mode, the calls before the failed call have run, and the
-//! calls after it have not.
+//! calls after the failed call have not run.
 
 use tower_chat::store::Journal;
 use tower_chat::{

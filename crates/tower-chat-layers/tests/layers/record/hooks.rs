@@ -1,4 +1,4 @@
-//! Tests which content is stored of calls whose tools have a `persist` hook.
+//! Tests which content of a call is stored if the tool of the call has a `persist` hook.
 
 use tower_chat::{
     ChatRequest, ToolResult, Tools,

@@ -1,4 +1,4 @@
-//! Tests a tool loop without persistence with calls that wait for approval.
+//! Tests calls that wait for approval, in a tool loop without persistence.
 
 use std::sync::Arc;
 

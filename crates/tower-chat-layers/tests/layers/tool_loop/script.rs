@@ -209,7 +209,7 @@ pub(crate) fn constant(name: &str, output: ToolOutput) -> impl Tool + use<> {
     })
 }
 
-/// Returns a tool that fails with this text.
+/// Returns a tool that always fails. The text of the error is not intended for the model.
 pub(crate) fn failing(name: &str) -> impl Tool + use<> {
     tool_fn(definition(name), |context: ToolContext| async move {
         Err::<ToolOutput, BoxError>(format!("secret of {}", context.call_id()).into())
