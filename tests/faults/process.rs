@@ -94,8 +94,8 @@ impl<S: HistoryStore + Clone> Process<S> {
         Self { store, client, world: world.clone() }
     }
 
-    /// Sends the request of a run, with a caller that behaves in this way. Returns the outcome for
-    /// the caller.
+    /// Sends the request of a run. `caller` is the behaviour of the caller while it waits. Returns
+    /// the outcome for the caller.
     pub(crate) async fn send(
         &self,
         run: usize,

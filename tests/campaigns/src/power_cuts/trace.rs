@@ -126,9 +126,10 @@ pub(super) fn read(path: &Path) -> Result<Vec<Traced>, TraceError> {
 }
 
 impl Traced {
-    /// Returns the line at which a call is sorted: for an `open`, the line on which the call
-    /// returned. Only this order is correct if one thread closes a descriptor while another thread
-    /// opens a file, and receives the same descriptor number.
+    /// Returns the line by which calls are sorted. For an `open` or a seek, this is the line on
+    /// which the call returned, and for every other call the line on which it began. This order is
+    /// correct even if one thread opens a file and receives the descriptor number that another
+    /// thread closes at the same time.
     fn order(&self) -> usize {
         match self.call {
             Call::Open { .. } | Call::Seek { .. } => self.end.unwrap_or(self.begin),
