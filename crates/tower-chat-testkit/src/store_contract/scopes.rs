@@ -110,7 +110,8 @@ pub async fn a_scope_is_there_while_it_has_a_conversation(store: Store) {
     assert_eq!(found, ["b", "bb"]);
 }
 
-/// A list of scopes includes the scopes of all writes that were submitted before.
+/// A list of scopes includes the scopes of all writes that were submitted before the list was
+/// requested.
 pub async fn a_list_of_scopes_sees_what_was_submitted_before_it(store: Store) {
     for number in 0..20 {
         let key = ConversationKey::new(format!("scope {number:02}"), "submitted");
