@@ -14,7 +14,8 @@ pub(crate) type Model = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>
 /// A model client, and the recorded exchanges in its format.
 pub(crate) struct Provider {
     pub(crate) name: &'static str,
-    /// The wire whose rules its requests must satisfy.
+    /// The wire of the provider. The requests of the model client must satisfy the rules of this
+    /// wire.
     pub(crate) wire: Wire,
     /// Returns whether an exchange from a folder is in the format of this provider.
     pub(crate) speaks: fn(&str, &Exchange) -> bool,
@@ -23,7 +24,7 @@ pub(crate) struct Provider {
 }
 
 impl Provider {
-    /// Returns the media type of its streamed answers.
+    /// Returns the media type of the provider's streamed answers.
     pub(crate) fn stream_type(&self) -> &'static str {
         match self.wire {
             Wire::BedrockConverse => "application/vnd.amazon.eventstream",

@@ -221,7 +221,7 @@ fn ollama() -> [Value; 2] {
 }
 
 /// Splits an answer into two lines: the first line contains the message, and the second line ends
-/// it.
+/// the answer.
 fn ollama_stream(mut answer: Value) -> Vec<u8> {
     let begun = json!({"message": answer["message"].take(), "done": false});
     answer["message"] = json!({"role": "assistant", "content": ""});

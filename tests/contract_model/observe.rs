@@ -13,7 +13,7 @@ use crate::contract_model::tools::token_in;
 ///
 /// # Errors
 ///
-/// If a result matches no call or several calls, or a call has no result or occurs twice.
+/// Fails if a result matches no call or several calls, or if a call has no result or occurs twice.
 pub(crate) fn shown(messages: &Messages) -> Result<Vec<String>, String> {
     validate_messages(messages.iter().map(|message| &**message)).map_err(|it| it.to_string())?;
     let mut items: Vec<(String, Option<String>)> = Vec::new();

@@ -186,8 +186,8 @@ fn staged(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     entries
 }
 
-/// Returns an entry for the results of the calls that the input of a run approves or rejects. The
-/// list is empty if the input has no such calls.
+/// Returns a list with one entry for the results of the calls that the input of a run approves or
+/// rejects. The list is empty if the input has no such calls.
 fn approved(run: usize, from: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     let began = index.trace.iter().skip(from).find_map(|event| match event {
         Event::Began { run: of, answers } if *of == run => Some(answers),

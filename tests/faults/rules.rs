@@ -79,8 +79,8 @@ fn is_approved(serial: u32, before: usize, case: &Case, index: &TraceIndex<'_>) 
     })
 }
 
-/// Returns whether the input of a run decides about the approval requests of the answer with this
-/// number.
+/// Returns whether the input of a run decides about the approval requests in the answer to the
+/// service call `serial`.
 fn decides_about(serial: u32, of: usize, index: &TraceIndex<'_>) -> bool {
     index.trace.iter().any(|event| match event {
         Event::Began { run, answers } => *run == of && answers.contains(&serial),

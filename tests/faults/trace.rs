@@ -7,7 +7,8 @@ use tower_chat::{
     store::author::{Close, RecordedResult, Write},
 };
 
-/// An event.
+/// An event. A message is represented by its [`label`], and each execution of a tool has a unique
+/// token.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Event {
     /// A caller sends the request of a run. `answers` contains the numbers of the service calls that
@@ -20,7 +21,7 @@ pub(crate) enum Event {
     Answered { run: usize, serial: u32, calls: Vec<Call>, waits: bool },
     /// The service call failed.
     Unanswered { serial: u32 },
-    /// A tool began.
+    /// The tool of a call began. `key` is the idempotency key of the call.
     Started { call: String, token: String, key: String },
     /// A tool call finished.
     Finished { token: String },

@@ -25,8 +25,8 @@ use crate::search::{Search, variable};
 
 const SCHEDULES: u64 = 1_000;
 
-/// The allowed errors of a run whose conversation another process changes. The run detects the
-/// change before a service call or at its next write.
+/// Parts of the texts of the errors that a run may return if another process changes its
+/// conversation. The run detects the change before a service call or at its next write.
 const STATED: [&str; 6] = [
     "is in progress in this process",
     "has the lease of run",

@@ -34,10 +34,11 @@ struct State {
     executions: HashMap<String, u32>,
 }
 
-/// The faults during one attempt at a run.
+/// The faults during one attempt at a run. Each operation of the store, the model or a tool is a
+/// step of the attempt. Steps are numbered from 1.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FaultPlan {
-    /// The steps with faults. For each step: a number that determines the fault.
+    /// The numbers of the steps with faults, each with a number that determines the fault.
     pub(crate) faults: Vec<(u64, u64)>,
     /// The step at which the process dies.
     pub(crate) kill_at: Option<u64>,

@@ -436,8 +436,8 @@ impl Model<'_> {
 
     /// Returns the calls of rounds in which a tool ended the run, if a later message contains
     /// results for all of these calls. The replay reads the record only for calls without a result,
-    /// so for these rounds it does not notice that the run had ended. A run in per-run mode marks
-    /// its end in the stored messages.
+    /// so for these rounds the replay does not notice that the run had ended. A run in per-run mode
+    /// marks its end in the stored messages.
     fn interrupted<'h>(&self, before: &'h [(usize, Entry)], own: &'h [Entry]) -> BTreeSet<&'h str> {
         let before = before.iter().map(|(_, entry)| entry);
         let answered: BTreeSet<&str> = outcomes(before.clone().chain(own)).collect();

@@ -2,8 +2,8 @@
 //!
 //! The first line is a [`Heading`], and every other line is an [`Event`]. An operation has a line
 //! with its request and a line with its answer. The outcome of an operation without a line for its
-//! answer is unknown. `at` is the monotonic clock of the machine in nanoseconds, which is the same
-//! clock in every process.
+//! answer is unknown. `at` is the time of the machine's monotonic clock in nanoseconds. All
+//! processes have the same monotonic clock.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 

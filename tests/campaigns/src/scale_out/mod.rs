@@ -1,7 +1,7 @@
 //! Writes to stores on several servers, while the servers change: with a connection pooler, with
 //! two servers, during failovers to replicas, and while slots are moved.
 //!
-//! Each writer has its own conversations, and expects the revision that its last write returned.
+//! Each writer has its own conversation, and expects the revision that its last write returned.
 //! Acknowledged writes must be stored once and in order. If replication is asynchronous, the
 //! replica may lack the last writes of a conversation after a failover. The writer of the
 //! conversation must then receive a conflict, and the campaign counts the loss.
@@ -167,7 +167,7 @@ fn failed(what: &str, error: impl std::error::Error) -> Failure {
     Failure::cannot_run(format!("{what}: {}", text(&error)))
 }
 
-/// Opens a connection to a server, in addition to those of its stores.
+/// Opens a connection to a server, in addition to the connections of the stores.
 async fn connect(server: &PostgresServer) -> Result<tokio_postgres::Client, Failure> {
     let connected =
         tokio_postgres::connect(&server.address("postgres"), tokio_postgres::NoTls).await;

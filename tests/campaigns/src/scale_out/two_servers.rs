@@ -20,7 +20,7 @@ struct Stores {
 
 impl Stores {
     /// Returns the store of a scope. A hash of the scope, which is the same in every process,
-    /// selects the store. The moved scope is an exception.
+    /// selects the store. For the moved scope, returns the other store.
     fn of(&self, scope: &str) -> &PostgresStore {
         let hash = scope.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

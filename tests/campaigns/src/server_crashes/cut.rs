@@ -53,7 +53,8 @@ pub(super) fn repair_appended(files: &[PathBuf]) -> io::Result<()> {
         let mut check = check.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         if let Some(mut answers) = check.stdin.take() {
             match answers.write_all(b"y\n") {
-                // The program closes its input without reading the answer if nothing needs repair.
+                // `redis-check-aof` closes its input without reading the answer if nothing needs
+                // repair.
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
                 _ => {}
             }

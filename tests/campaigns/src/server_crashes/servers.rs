@@ -82,8 +82,8 @@ impl Server {
         Ok(())
     }
 
-    /// Kills all processes of the server, simulates a power loss if `is_cut`, and restarts the
-    /// server.
+    /// Kills all processes of the server, simulates a power loss if `is_cut` is set, and restarts
+    /// the server.
     pub(super) fn crash(&mut self, is_cut: bool, rng: &mut Rng) -> Result<Lost, Failure> {
         let first = self.first_process()?;
         let appended = self.appended_files()?;

@@ -1,4 +1,4 @@
-//! Backups that were made during runs, opened and compared with the models.
+//! Opens backups that were made during runs, and compares them with the models.
 
 use std::{collections::HashMap, fs, path::PathBuf};
 

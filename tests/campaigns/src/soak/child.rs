@@ -92,7 +92,7 @@ impl Child {
     /// Kills the process like `kill -9`.
     pub(super) fn kill(&mut self) {
         self.was_killed = true;
-        // The process may have ended already. The end of its output reports that.
+        // The process may have ended already. Its end is reported when its output ends.
         drop(self.process.start_kill());
     }
 

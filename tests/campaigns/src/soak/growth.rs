@@ -10,21 +10,21 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Returns the bound for the memory of a process in bytes: a quarter plus 16 MiB, since an
-    /// allocator does not return all freed memory.
+    /// Returns the bound for the memory of a process in bytes: a quarter of the first median plus
+    /// 16 MiB, since an allocator does not return all freed memory.
     pub(super) fn memory() -> Self {
         Self { what: "bytes of memory", percent: 25, and: 16 << 20 }
     }
 
-    /// Returns the bound for open files: a quarter plus 16 files. Two leaked stores exceed this
-    /// bound.
+    /// Returns the bound for open files: a quarter of the first median plus 16 files. Two leaked
+    /// stores exceed this bound.
     pub(super) fn files() -> Self {
         Self { what: "open files", percent: 25, and: 16 }
     }
 
-    /// Returns the bound for the size of the log in bytes: a half plus 8 MiB. SQLite checkpoints
-    /// the log at 4 MB, but the log continues to grow as long as reads prevent SQLite from
-    /// restarting it at its beginning.
+    /// Returns the bound for the size of the log in bytes: a half of the first median plus 8 MiB.
+    /// SQLite checkpoints the log at 4 MB, but the log continues to grow as long as reads prevent
+    /// SQLite from restarting it at its beginning.
     pub(super) fn log() -> Self {
         Self { what: "bytes of the log", percent: 50, and: 8 << 20 }
     }

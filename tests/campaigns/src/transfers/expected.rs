@@ -200,7 +200,7 @@ fn without(export: &[u8], fields: &[&str]) -> Vec<String> {
     lines
 }
 
-/// Returns the first different line.
+/// Describes the first line that differs, if any.
 fn difference(found: &[String], expected: &[String]) -> Option<String> {
     let mut lines = found.iter().zip(expected).enumerate();
     match lines.find(|(_, (found, expected))| found != expected) {

@@ -1,11 +1,11 @@
 //! Transfers: processes that export, import, copy, delete and migrate are killed at random points,
 //! and started again until one of them completes the transfer.
 //!
-//! A process is killed in one of two ways: it aborts at an event of the transfer, before or after
-//! the event is recorded in the receipt, or the campaign kills it at a random time. The final
-//! content must equal the content after a transfer by a single process that is not killed. The
-//! file, or the export of the store, is compared byte for byte, and the receipt must count every
-//! conversation once.
+//! A process is killed in one of two ways. Either the process aborts at an event of the transfer,
+//! before or after the event is recorded in the receipt, or the campaign kills the process at a
+//! random time. The final content must equal the content after a transfer by a single process that
+//! is not killed. The file, or the export of the store, is compared byte for byte, and the receipt
+//! must count every conversation once.
 
 mod expected;
 mod work;

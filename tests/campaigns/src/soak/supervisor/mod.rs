@@ -241,8 +241,8 @@ impl Supervisor {
         }
         for child in &mut self.children {
             child.send(&Command::Quit).await;
-            // If the process was killed at the end, it was not replaced by a new process, and its
-            // exit status is no error.
+            // If the process was killed at the end, no new process has replaced it, and its exit
+            // status is not a fault.
             if !child.wait().await && !child.was_killed {
                 return Err(self.found("a process ended with an error"));
             }
