@@ -236,7 +236,7 @@ async fn a_late_result_is_withheld_by_the_hook_of_its_own_message_alone() {
         let shared = SharedTools::default();
         shared.set(others().with(pay(&shared, None, false, false)));
         let ask = |id: &str| ToolCall::new(id, "ask", labelled(id));
-        // The answer also contains a call of a declared tool, so all calls of the answer are
+        // The answer also calls a tool that only the caller can run, so all calls of the answer are
         // returned to the caller.
         let hooked = Step::message(Message::tool_calls([paying("p1"), ask("a1")]));
         let plain = Step::message(Message::tool_calls([ask("a2")]));

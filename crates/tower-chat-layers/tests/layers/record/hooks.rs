@@ -165,7 +165,8 @@ async fn a_late_outcome_that_is_forgotten_answers_its_stored_call_without_its_te
             Ok(if call.result().is_some() { Retention::Forget } else { Retention::Keep })
         });
         let tools = Tools::new().with(pay).declare(definition("ask"));
-        // The answer contains a call of a declared tool, so both calls are returned to the caller.
+        // The answer also calls a tool that only the caller can run, so both calls are returned to
+        // the caller.
         let script =
             vec![calls([("pay", "p1"), ("ask", "a1")]), Step::text("done"), Step::text("again")];
         let agent = Agent::of(case, ToolLoopLayer::new(tools), script).await;
