@@ -1,4 +1,4 @@
-//! The rules of each service, for the checks.
+//! The rules of each service, which [`violations`](super::violations) checks.
 
 /// The service that would receive a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -7,8 +7,8 @@ pub struct Service<'s> {
     /// The name of the wire that the service uses: `openai-chat`, `openai-responses`, `anthropic`,
     /// `gemini`, `bedrock`, `cohere`, `ollama`.
     pub wire: &'s str,
-    /// The name of the service, such as `deepseek`. For any other name, the rules of an unknown
-    /// service apply.
+    /// The name of the service, such as `deepseek`. For a name that is not in the rules of this
+    /// module, the rules of an unknown service apply.
     pub name: &'s str,
     /// Whether the model refuses calls without a thought signature.
     pub requires_signatures: bool,

@@ -268,8 +268,8 @@ pub async fn runs_are_listed_newest_first(store: Store) {
     assert_eq!(store.runs(&key, None, 0).await.expect("the runs are read"), []);
 }
 
-/// A branch has its parent and the position of the fork, and a query finds the branches of a
-/// conversation, even after the conversation was deleted.
+/// The entry of a branch contains its parent and the position of the fork. A query finds the
+/// branches of a conversation, even after the conversation was deleted.
 pub async fn branches_are_found_by_their_parent(store: Store) {
     if lacks(&store, &[Capability::Maintenance]) {
         return;

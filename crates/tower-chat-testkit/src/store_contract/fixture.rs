@@ -168,8 +168,8 @@ pub(super) async fn assert_counted(store: &Store, query: &InvocationQuery, expec
 }
 
 /// Returns whether the store lacks one of these capabilities. A test then skips the steps that need
-/// the capability. `check_capabilities` tests that the store has all capabilities that its tests
-/// expect.
+/// the capability. [`check_capabilities`](super::check_capabilities) tests that the store does not
+/// lack a capability by mistake.
 pub(super) fn lacks(store: &Store, needed: &[Capability]) -> bool {
     needed.iter().any(|capability| !has(store, *capability))
 }

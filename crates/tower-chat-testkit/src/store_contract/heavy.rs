@@ -15,7 +15,7 @@ use super::{
 /// A message of 16 MB can be stored in one write, and is loaded unchanged.
 pub async fn a_message_of_16_megabytes_is_stored(store: Store) {
     let key = key("16 MB");
-    // The text contains characters that JSON escapes.
+    // The text contains a character that JSON escapes, and a character of two bytes.
     let text = "0123456789abc\"\u{e9}".repeat(1024 * 1024);
     assert_eq!(text.len(), 16 * 1024 * 1024);
     let at = stored(&store, write(&key, Revision::ABSENT, &[&text])).await;

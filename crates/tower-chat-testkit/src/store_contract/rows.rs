@@ -327,8 +327,8 @@ pub async fn an_open_run_is_not_rewritten(store: Store) {
     assert_eq!(texts(&store, &key).await, ["one", "zwei"]);
 }
 
-/// Reads of rows and rewrites take the writes into account that were submitted before. A closed
-/// store refuses rewrites, but its rows can be read.
+/// Reads of rows and rewrites take the earlier submitted writes into account. A closed store
+/// refuses rewrites, but its rows can be read.
 pub async fn a_rewrite_sees_what_was_submitted_before_it(store: Store) {
     let key = key("rewritten at once");
     let mut tickets = Vec::new();

@@ -9,7 +9,8 @@ use super::{
     text::{pieces, text},
 };
 
-/// The API. A field determines whether the service or the caller stores the conversation.
+/// The Responses API. The field determines whether the service or the caller stores the
+/// conversation.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Responses {
     pub(crate) folder: &'static str,
