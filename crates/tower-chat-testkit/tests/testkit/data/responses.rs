@@ -9,8 +9,8 @@ use super::{
     text::{pieces, text},
 };
 
-/// The Responses API. The field determines whether the service or the caller stores the
-/// conversation.
+/// The Responses API of a service. If `is_kept` is set, the service stores the conversation, and
+/// otherwise the caller stores it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Responses {
     pub(crate) folder: &'static str,
