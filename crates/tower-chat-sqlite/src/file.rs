@@ -28,12 +28,12 @@ const SMALLEST: u64 = 512;
 pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// The size in bytes to which SQLite truncates a larger write-ahead log when SQLite begins to
-/// overwrite the log. The log becomes larger only by a long read or a large write.
+/// overwrite the log. The log becomes larger than this only during a long read or a large write.
 const LARGEST_IDLE_LOG: u64 = 16 << 20;
 /// The number of prepared statements that a writing connection caches.
 const STATEMENTS: usize = 64;
 
-/// A file that was checked and found to be a store.
+/// The database file of a store, with the paths of its log and of the log's index.
 #[derive(Debug, Clone)]
 pub(crate) struct StoreFile {
     path: Arc<Path>,
@@ -145,7 +145,7 @@ impl StoreFile {
     }
 
     /// Fails if the file, its log or the log's index was moved or replaced. In this case a process
-    /// that opens the path now would open other files than the files of this connection.
+    /// that opens the path now would open other files than those that the writer has open.
     pub(crate) fn check_path(&self) -> Result<(), Failure> {
         self.check_sizes()?;
         let Some(in_use) = *self.in_use() else { return Ok(()) };

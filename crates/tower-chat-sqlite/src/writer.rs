@@ -20,7 +20,8 @@ use crate::{
 pub(crate) struct Writer {
     file: StoreFile,
     checkpoints: Arc<Checkpoints>,
-    /// `None` after a failed rollback, until the next transaction opens another connection.
+    /// `None` after a failed rollback, and after a call of [`release`](Self::release), until the
+    /// next transaction opens another connection.
     connection: Option<Connection>,
     /// The cache of heads, which is valid for this connection only.
     heads: HeadCache,
@@ -41,7 +42,7 @@ pub(crate) struct Busy;
 /// the disk is full.
 const SMALLEST_STEP: u64 = 16 << 10;
 
-/// The stage at which a transaction stopped. The transaction was rolled back.
+/// The stage at which a transaction stopped. If the transaction had begun, it was rolled back.
 #[derive(Debug)]
 pub(crate) enum Stopped {
     BeforeBegin(Failure),
@@ -162,7 +163,7 @@ impl Writer {
                 return Err(Busy);
             }
             // One write of the group failed. If every write has its own transaction, the other
-            // writes succeed.
+            // writes can succeed.
             Err(Stopped::AtStatement(_)) if !is_single(group) => {
                 for submission in &mut *group {
                     submission.start_over();
@@ -258,7 +259,7 @@ impl Writer {
     }
 
     /// Executes `body` in one transaction. Opens a connection first if none is open. Rolls the
-    /// transaction back if it fails.
+    /// transaction back if `body` or the commit fails.
     fn transaction(
         &mut self,
         lock_timeout: Duration,

@@ -32,8 +32,8 @@ impl Unwritten {
 }
 
 impl StoreFile {
-    /// Decides whether readers open the file with its log. If SQLite cannot create the log, and no
-    /// log with content exists, readers open the file without a log.
+    /// Determines whether readers open the file with its log. If SQLite cannot create the log, and
+    /// no log with content exists, readers open the file without a log.
     pub(super) fn select_reader(&mut self) -> Result<(), OpenError> {
         let Err(error) = self.reader().and_then(|mut reader| schema::content(&mut reader)) else {
             return Ok(());

@@ -25,7 +25,7 @@ async fn while_the_disk_is_slow_the_queue_is_full_and_then_everything_goes_throu
         write
     };
     for number in 0..CAPACITY {
-        // All slots of the queue except one are reserved without waiting.
+        // All slots of the queue are reserved without waiting.
         let slot = store.try_reserve().expect("a place");
         tickets.push(store.append(slot, vec![next(number)]));
     }
