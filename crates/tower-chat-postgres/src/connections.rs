@@ -257,8 +257,8 @@ impl Connections {
         sql
     }
 
-    /// Returns the statement that a writing transaction must execute first: it sets the scope, if
-    /// the tables have policies.
+    /// Returns the statement that sets the scope, which a writing transaction must execute first;
+    /// `None` if the tables have no policies.
     pub(crate) fn begin_writing(&self, scope: &[u8]) -> Option<String> {
         self.names_scope.then(|| name_scope(scope))
     }

@@ -343,7 +343,7 @@ END
 $add_summary$;
 ";
 
-/// Removes the summary in force if it has an id, and returns whether it was removed.
+/// Removes the summary in force if it has the given id, and returns whether it was removed.
 pub(crate) const REMOVE_SUMMARY: &str = "
 CREATE OR REPLACE FUNCTION {schema}.remove_summary(
     p_scope bytea, p_conversation bytea, p_id bigint

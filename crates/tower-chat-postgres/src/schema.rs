@@ -47,9 +47,9 @@ impl Layout {
     }
 }
 
-/// The tables, each with its columns. The conversation's key is the first part of every primary
-/// key, and no row refers to another conversation. Therefore the tables can be divided by
-/// conversation.
+/// The tables that the first migration creates, each with its columns. The conversation's key is
+/// the first part of every primary key, and no row refers to another conversation. Therefore the
+/// tables can be divided by conversation.
 ///
 /// The row of a conversation contains its last sequence number and, while a run is open, the number
 /// of visible messages. Therefore a write reads only this row before it inserts its own rows. Every
