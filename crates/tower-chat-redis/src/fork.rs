@@ -75,7 +75,7 @@ struct Original {
     messages: Vec<Vec<u8>>,
     tools: Vec<ToolRecord>,
     directory: directory::Entry,
-    /// The number of the copied runs, and the last of them.
+    /// The number of the copied runs, and the id of the last copied run.
     runs: (u64, Vec<u8>),
     parent: Parent,
 }

@@ -126,8 +126,8 @@ pub(crate) struct Page {
     pub(crate) writes: Option<String>,
 }
 
-/// Reads a page with the runs of messages. Returns `None` if the life of the conversation is no
-/// longer `life`.
+/// Reads a page with the runs of messages. Returns `None` if `life` is not empty and the life of
+/// the conversation is no longer `life`.
 pub(crate) async fn page(
     settings: &Settings,
     key: &ConversationKey,

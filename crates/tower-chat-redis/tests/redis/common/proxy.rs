@@ -104,7 +104,7 @@ impl Proxy {
         self.0.swallowed.notified().await;
     }
 
-    /// Returns the number of commands that were sent to the server.
+    /// Returns the number of commands that the proxy has received from clients.
     pub fn asked(&self) -> usize {
         self.0.asked.load(Ordering::SeqCst)
     }
