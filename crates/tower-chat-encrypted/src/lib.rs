@@ -28,10 +28,11 @@
 //!
 //! The content of every message (texts, reasoning, media, provider items, authors, metadata); the
 //! arguments of tool calls; their results and errors, in messages and in the record; the ids under
-//! which services store conversations; the text of unfinished answers; and the titles and metadata
-//! of conversations. Each value is sealed separately with XChaCha20-Poly1305 under a random nonce,
-//! and contains the id of its key. In this documentation, to *seal* a value means to encrypt and
-//! authenticate it, and to *open* a value means to verify and decrypt it.
+//! which services store conversations; the text of unfinished answers; the texts of summaries; and
+//! the titles and metadata of conversations. Each value is sealed separately with
+//! XChaCha20-Poly1305 under a random nonce, and contains the id of its key. In this documentation,
+//! to *seal* a value means to encrypt and authenticate it, and to *open* a value means to verify
+//! and decrypt it.
 //!
 //! The following data are authenticated with each value: scope, conversation, sequence number of
 //! the message, id of the message (its run and index), position of the call or result, column, and
@@ -64,7 +65,7 @@
 //! - delete a conversation, hide it from lists, or remove messages from its end, up to the boundary
 //!   of a write or of a staged run; delete rows of the record;
 //! - restore a whole older state of a conversation, or a life that was deleted;
-//! - remove a summary, or restore one that was removed or deleted by a rewrite;
+//! - remove a summary, or restore a summary that was removed, or that a rewrite has deleted;
 //! - restore an older head, with an older service id, or an older row of the record, such as the
 //!   row of a call that was still waiting for approval;
 //! - make queries of the record return a call and its row from an older state, by replacing the

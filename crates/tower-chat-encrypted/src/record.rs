@@ -77,8 +77,8 @@ impl SealedRow {
 }
 
 impl Sealer {
-    /// Seals a write for the inner store. The sealed write contains the sealed head in place of the
-    /// service id. `known` is updated with the digests of the write's messages.
+    /// Seals a write for the inner store. The sealed write contains `head`, if it is set, in place
+    /// of the service id. `known` is updated with the digests of the write's messages.
     pub(crate) fn write(
         &self,
         write: &Write,
@@ -274,7 +274,7 @@ impl Opener<'_> {
         Ok(open)
     }
 
-    /// Opens a call of the record, with its arguments and its result from messages.
+    /// Opens a call of the record, with its arguments and its result.
     pub(crate) async fn invocation(
         &mut self,
         mut invocation: ToolInvocation,
