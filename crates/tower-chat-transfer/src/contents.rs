@@ -110,7 +110,8 @@ impl ExportContents {
     }
 
     /// Returns the number of bytes up to the end of the last conversation that is complete or
-    /// abandoned. A caller that continues the export must first truncate the file to this size.
+    /// abandoned. If there is no such conversation, this is the length of the first line. A caller
+    /// that continues the export must first truncate the file to this size.
     pub fn whole_bytes(&self) -> u64 {
         self.whole_bytes
     }

@@ -143,10 +143,11 @@ impl<W: AsyncWrite + Unpin> ExportFile<W> {
 /// Writes conversations to a file. Each conversation is in a consistent state, and one page of
 /// messages is in memory at a time.
 ///
-/// If a conversation changes while the export reads it, the export reads it again. The earlier
-/// lines of the conversation remain in the file, marked as abandoned, so that an import ignores
-/// them. A conversation that cannot be read is refused, and the export continues with the other
-/// conversations. The file is complete when the function has returned `Ok`.
+/// If a conversation changes while the export reads it, the export reads it again. After eight such
+/// attempts, the conversation is refused. The earlier lines of the conversation remain in the file,
+/// marked as abandoned, so that an import ignores them. A conversation that cannot be read is
+/// refused, and the export continues with the other conversations. The file is complete when the
+/// function has returned `Ok`.
 ///
 /// To continue an export after a failure, or after its future was dropped, use
 /// [`ExportContents::read`], [`ExportFile::resume`] and [`Selection::after`].

@@ -52,9 +52,9 @@
 //! - the mode of the last run, if no row of a run contains it.
 //!
 //! The version of the description, the incarnation of the conversation and the
-//! [summaries](tower_chat_core::store::Summaries) of its history are never preserved. If
-//! all runs of a conversation were discarded, so that it has neither visible messages nor an open
-//! run, it is not copied. [`delete_scope`] deletes such a conversation too.
+//! [summaries](tower_chat_core::store::Summaries) of its history are never preserved. A
+//! conversation that has neither visible messages nor an open run, because all its runs were
+//! discarded, is not copied. [`delete_scope`] deletes such a conversation too.
 //!
 //! # The file
 //!
