@@ -41,9 +41,9 @@ const MAX_COPIED_PAGES: u32 = 2 * LIMIT;
 /// checkpoint.
 const PAGES_BEFORE_WAIT: u32 = 2 * LIMIT;
 
-/// The time that the writer waits for readers, multiplied by the number of times that the log
-/// contains [`PAGES_BEFORE_WAIT`] pages. If a new read always begins before the previous one ends,
-/// the log grows until the wait is as long as the longest read.
+/// The time that the writer waits for readers, for each [`PAGES_BEFORE_WAIT`] pages in the log. If
+/// a new read always begins before the previous one ends, the log grows until the wait is as long
+/// as the longest read.
 const WAIT_FOR_READERS: Duration = Duration::from_millis(50);
 /// The maximum time that the writer waits for readers.
 const MAX_WAIT_FOR_READERS: Duration = Duration::from_secs(1);
@@ -238,7 +238,7 @@ impl Checkpoints {
         Some(mem::take(&mut self.state().written)).filter(|pages| *pages > 0)
     }
 
-    /// Wakes the checkpoint thread.
+    /// Requests a checkpoint from the checkpoint thread.
     pub(crate) fn ask(&self) {
         self.state().is_wanted = true;
         self.changed.notify_all();
