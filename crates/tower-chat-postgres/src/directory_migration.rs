@@ -42,9 +42,9 @@ pub(crate) fn columns() -> String {
 /// The number of milliseconds in an hour, the unit of the index of conversations.
 pub(crate) const HOUR: i64 = 3_600_000;
 
-/// Returns the statements that fill the directory. The statements derive the times from the ids of the
-/// runs, and the counts from the messages and the record of tool calls. They ignore messages with a
-/// damaged run id.
+/// Returns the statements that fill the directory. The statements derive the times from the ids of
+/// the runs, and the counts from the messages and the record of tool calls. They ignore messages
+/// with a damaged run id.
 ///
 /// The statements disable the policies temporarily, because policies also apply to the owner of the
 /// tables. No other process sees the tables without policies, because the transaction has locked

@@ -30,8 +30,8 @@ pub enum OpenError {
         /// The cause. Its chain of sources shows whether a repeated attempt may succeed.
         source: Classified,
     },
-    /// The certificate of the server is not valid, for example because it does not contain the host in
-    /// the address, or because its issuer is not known.
+    /// The certificate of the server is not valid, for example because it does not contain the host
+    /// in the address, or because its issuer is not known.
     #[error(
         "the certificate of the PostgreSQL server is not valid for the host in the address: check that the \
          certificate contains the host, and give the root certificate that signed it"

@@ -112,8 +112,9 @@ fn run_made_at(second: u64) -> RunId {
     RunId::from_bytes(bytes)
 }
 
-/// After the migration, the directory contains the conversations of version 1. The migration derives
-/// the times of each conversation from the ids of its runs, which contain the time of their creation.
+/// After the migration, the directory contains the conversations of version 1. The migration
+/// derives the times of each conversation from the ids of its runs, which contain the time of their
+/// creation.
 #[tokio::test]
 async fn the_directory_of_an_older_version_has_the_times_of_its_runs() {
     for (tables, name_scope) in [(TABLES, ""), (DIVIDED_TABLES, NAME_SCOPE)] {
