@@ -69,9 +69,9 @@
 //!
 //! A conversation has up to seven keys: `tower-chat:{alice/support}:head`, and six keys whose names
 //! end with `messages`, `tools`, `calls`, `pending`, `directory` and `summaries` instead of `head`.
-//! Because of the hash tag, the part in braces, all keys of a conversation are on one server of a cluster.
-//! Braces in a scope or an id are escaped. A scope or an id longer than 128 bytes is replaced with
-//! its beginning and its SHA-256. Each scope has a list of its conversations,
+//! Because of the hash tag, the part in braces, all keys of a conversation are on one server of a
+//! cluster. Braces in a scope or an id are escaped. A scope or an id longer than 128 bytes is
+//! replaced with its beginning and its SHA-256. Each scope has a list of its conversations,
 //! `tower-chat:{alice/*}:list`, which may be on another server. A reader of the list checks that
 //! each conversation exists, and removes the ids of conversations that no longer exist.
 //! [`open_runs`](tower_chat_core::store::Journal::open_runs), and queries of the record that do not
@@ -102,9 +102,9 @@
 //! Conversations whose entry cannot be read are on the first page.
 //!
 //! A conversation that was created by a release without a directory gets its entry when it is first
-//! read or written. The store derives the times in this entry from the ids of the runs, counts the runs
-//! in the remaining messages, and sets the usage to zero. To create the entry, the store reads all
-//! messages of the conversation once, in pages.
+//! read or written. The store derives the times in this entry from the ids of the runs, counts the
+//! runs in the remaining messages, and sets the usage to zero. To create the entry, the store reads
+//! all messages of the conversation once, in pages.
 //!
 //! # The update log
 //!
