@@ -152,7 +152,8 @@ impl Conversations {
         Submission::new(self.clone(), keys)
     }
 
-    /// Begins a change other than an append: a fork, a deletion or a prune.
+    /// Begins a change after which the state of the conversation is unknown: a fork, a deletion, a
+    /// prune or a rewrite.
     pub(crate) fn change(self: &Arc<Self>, key: &ConversationKey) -> Submission {
         let mut all = self.in_flight();
         let in_flight = all.of(key);

@@ -6,8 +6,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The condition under which a cached conversation is compared with the inner store before its use. The
-/// comparison reads a head and no messages.
+/// The condition under which a cached conversation is compared with the inner store before its use.
+/// The comparison reads a head and no messages.
 ///
 /// ```
 /// use std::time::Duration;

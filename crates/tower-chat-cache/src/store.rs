@@ -66,8 +66,8 @@ impl<S: HistoryStore> CachingStore<S> {
         &*self.0.inner
     }
 
-    /// Removes a conversation from the cache, for example after another process changed it, or after
-    /// its encryption key was erased.
+    /// Removes a conversation from the cache, for example after another process changed it, or
+    /// after its encryption key was erased.
     pub fn forget(&self, key: &ConversationKey) {
         drop(self.0.conversations.change(key));
     }

@@ -1,5 +1,5 @@
-//! Tests of the metrics of a cache. The tests need their own process, because metrics are recorded for
-//! the process.
+//! Tests of the metrics of a cache. The tests need their own process, because metrics are recorded
+//! for the process.
 
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
