@@ -20,10 +20,11 @@ pub(crate) struct CopiedTurns {
     pub(crate) results: HashMap<SequencePosition, SequencePosition>,
 }
 
-/// Returns the writes that make a copy of these turns. The first write creates the conversation, with
-/// a new incarnation. All messages of a write belong to one run, so that their ids can be preserved:
-/// each sequence of messages of one run is a separate write. The final write contains the rows of the
-/// record. The sequence numbers begin with 1, even if the beginning of the original was pruned.
+/// Returns the writes that make a copy of these turns. The first write creates the conversation,
+/// with a new incarnation. All messages of a write belong to one run, so that their ids can be
+/// preserved: each sequence of messages of one run is a separate write. The final write contains
+/// the rows of the record. The sequence numbers begin with 1, even if the beginning of the original
+/// was pruned.
 pub(crate) fn writes(
     to: &ConversationKey,
     turns: &CopiedTurns,
@@ -84,8 +85,8 @@ fn stretches<'m>(messages: impl Iterator<Item = &'m Arc<Message>>) -> Vec<Vec<Ar
     stretches
 }
 
-/// Returns the row of a copied call. `result` is the position of its result, if a message of the copy
-/// contains the result.
+/// Returns the row of a copied call. `result` is the position of its result, if a message of the
+/// copy contains the result.
 fn row(
     call: SequencePosition,
     result: Option<SequencePosition>,

@@ -55,7 +55,8 @@
 //! Scopes and ids of conversations; ids, roles, order and number of messages; names, ids, number,
 //! statuses and times of tool calls; ids of approval requests, and whether their tools need
 //! approval; the times, models, tokens and cost in the directory, the parents of branches, and
-//! whether there is a description; the ranges, times, models, tokens and cost of summaries; and the size of every value, which grows by a third.
+//! whether there is a description; the ranges, times, models, tokens and cost of summaries; and the
+//! size of every value, which grows by a third.
 //!
 //! # What a writer without the key can still do
 //!
@@ -124,14 +125,15 @@
 //!   every run does. A write of a process that does not know the life is refused, and can be
 //!   repeated.
 //! - A [`prune`](tower_chat_core::store::Maintenance::prune) is three writes.
-//! - A [fork](tower_chat_core::store::Maintenance::fork_at) reads and opens the original and seals it for
-//!   its new position. A fork is one submission of several writes, which a crash can interrupt.
+//! - A [fork](tower_chat_core::store::Maintenance::fork_at) reads and opens the original and seals
+//!   it for its new position. A fork is one submission of several writes, which a crash can
+//!   interrupt.
 //! - A query of the record returns copies of the results that are in messages.
 //! - A [rewrite](tower_chat_core::store::Maintenance::rewrite) of a message also seals all later
 //!   messages of the conversation again.
-//! - A persistent store records that it contains sealed data, and refuses changes that do not come from
-//!   this wrapper ([`StoreError::Sealed`](tower_chat_core::store::StoreError::Sealed)), except for
-//!   deletions.
+//! - A persistent store records that it contains sealed data, and refuses changes that do not come
+//!   from this wrapper ([`StoreError::Sealed`](tower_chat_core::store::StoreError::Sealed)), except
+//!   for deletions.
 //! - A conversation may be [repaired](tower_chat_core::store::Maintenance::rewrite), and its open
 //!   runs examined, only through this store. Rewritten messages are sealed for their ids in the
 //!   inner store, so that this store cannot rewrite a message that the inner store cannot read.

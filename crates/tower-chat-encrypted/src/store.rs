@@ -541,8 +541,8 @@ impl<S: HistoryStore> Journal for EncryptedStore<S> {
 }
 
 impl<S: HistoryStore> EncryptedStore<S> {
-    /// Returns the turns that end before a message. Returns `None` if the conversation has no visible
-    /// data.
+    /// Returns the turns that end before the message `before`, or all turns if `before` is `None`.
+    /// Returns `None` if the conversation has no visible data.
     ///
     /// The end is computed from the record of the inner store, which has the positions of
     /// results in plaintext. The record and the messages are read separately, and read again if the
@@ -584,9 +584,9 @@ impl<S: HistoryStore> EncryptedStore<S> {
 
 #[async_trait]
 impl<S: HistoryStore> Maintenance for EncryptedStore<S> {
-    /// Reads and opens the conversation, seals the copied turns for the copy, and writes the copy. The
-    /// copy is one submission of several writes, each of which is a separate transaction. The first
-    /// write records the parent.
+    /// Reads and opens the conversation, seals the copied turns for the copy, and writes the copy.
+    /// The copy is one submission of several writes, each of which is a separate transaction. The
+    /// first write records the parent.
     async fn fork_at(
         &self,
         from: &ConversationKey,
@@ -674,8 +674,8 @@ impl<S: HistoryStore> Directory for EncryptedStore<S> {
         self.opened_summary(sealed).await.map(Some).map_err(unopened(key, OPEN))
     }
 
-    /// Returns the conversations that match a query. Reports conversations whose description does not
-    /// open as unreadable.
+    /// Returns the conversations that match a query. Reports conversations whose description does
+    /// not open as unreadable.
     async fn conversations(
         &self,
         query: &ConversationQuery,

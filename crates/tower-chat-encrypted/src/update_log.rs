@@ -122,8 +122,8 @@ impl<L: UpdateLog> EncryptedUpdateLog<L> {
         RunState::Closed { attempt, end: RunEnd::Failed { message } }
     }
 
-    /// Opens the state of the run in the error that an attempt may no longer write. Returns any
-    /// other error unchanged.
+    /// If the error says that the attempt no longer owns the run, opens the state of the run in the
+    /// error. Returns any other error unchanged.
     async fn opened_error(&self, error: UpdateLogError) -> UpdateLogError {
         match error {
             UpdateLogError::NotOwner { run, attempt, found } => {

@@ -1,8 +1,8 @@
 //! Seals and opens the texts of summaries.
 //!
-//! A text is authenticated with its conversation, with the range and the id of the summary, and with
-//! the id of the last message that it covers. A text that was moved to another row, or to another
-//! conversation with the same key, therefore does not open.
+//! A text is authenticated with its conversation, with the range and the id of the summary, and
+//! with the id of the last message that it covers. A text that was moved to another row, or to
+//! another conversation with the same key, therefore does not open.
 
 use tower_chat_core::{
     ConversationKey, RunId,
