@@ -46,9 +46,9 @@
 //!
 //! - the sequence numbers of a conversation whose oldest messages were pruned, because the target
 //!   numbers the messages from 1;
-//! - the runs of a conversation that [`fork_at`] has created. The directory of the source has no rows
-//!   for the copied runs. The target gets a row for each of these runs, without usage and with the
-//!   time of the copy;
+//! - the runs of a conversation that [`fork_at`] has created. The directory of the source has no
+//!   rows for the copied runs. The target gets a row for each of these runs, without usage and with
+//!   the time of the copy;
 //! - the mode of the last run, if no row of a run contains it.
 //!
 //! The version of the description, the incarnation of the conversation and the
