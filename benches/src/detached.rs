@@ -1,8 +1,8 @@
 //! `detached`: detached runs, each in its own task. The updates of all runs are appended to one
 //! SQLite file.
 //!
-//! 64 runs receive 50 tokens a second each. The lines of this case have the fields `mode`, `value`, `unit` and
-//! `bound`:
+//! 64 runs receive 50 tokens a second each. The lines of this case have the fields `mode`, `value`,
+//! `unit` and `bound`:
 //!
 //! - `appends`, `appends_durable`: the number of appends to the update log for each run and second,
 //!   with the default settings and with `durable_delivery`. Bounds: 1.1 and 4.1. The last message
@@ -166,7 +166,8 @@ async fn commits(rounds: usize) -> Result<f64, BoxError> {
     Ok(beside.median() / alone.median())
 }
 
-/// Commits to one conversation, one commit after the other, and returns their times in microseconds.
+/// Commits to one conversation, one commit after the other, and returns their times in
+/// microseconds.
 async fn commit(store: &SqliteStore, number: usize) -> Result<Samples, BoxError> {
     let messages: [Arc<Message>; 2] =
         [workload::result_message(0).into(), workload::call_message(1).into()];

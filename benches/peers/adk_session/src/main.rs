@@ -1,4 +1,5 @@
-//! adk-rust: a scripted `Llm`, an `LlmAgent` with one tool, a `Runner`, and a `SqliteSessionService`.
+//! adk-rust: a scripted `Llm`, an `LlmAgent` with one tool, a `Runner`, and a
+//! `SqliteSessionService`.
 //!
 //! The caller creates the pool, in WAL mode with `synchronous = FULL`. With
 //! `SqliteSessionService::new`, SQLite would use a rollback journal, which needs several times as
