@@ -1,5 +1,6 @@
-//! A local replacement of OpenAI. The server calls the first tool of the request, and then repeats the
-//! result of the tool. The server streams its answers, in the formats of Chat Completions and Responses.
+//! A local replacement of OpenAI. The server calls the first tool of the request, and then repeats
+//! the result of the tool. The server streams its answers, in the formats of Chat Completions and
+//! Responses.
 
 mod responses;
 

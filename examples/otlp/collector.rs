@@ -173,7 +173,8 @@ impl Point {
     }
 }
 
-/// Returns the spans or metrics in the body of an export, which contains lists by resource and by scope.
+/// Returns the spans or metrics in the body of an export, which contains lists by resource and by
+/// scope.
 fn lists(body: &Value, outer: &str, middle: &str, inner: &str) -> Vec<Value> {
     let list = |value: &Value, name: &str| value[name].as_array().cloned().unwrap_or_default();
     let scopes = list(body, outer).into_iter().flat_map(|it| list(&it, middle));

@@ -51,8 +51,8 @@ fn main() -> Result<(), BoxError> {
             (Some(collector), endpoint)
         }
     };
-    // The exporters have their own threads with a blocking client, and are therefore created outside of
-    // the runtime.
+    // The exporters have their own threads with a blocking client, and are therefore created
+    // outside of the runtime.
     let exporting = Exporting::to(&endpoint)?;
     runtime.block_on(run())?;
     exporting.finish()?;
