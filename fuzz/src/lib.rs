@@ -6,8 +6,8 @@
 //! input. Targets have further rules: a decoded message can be stored and read again, and the
 //! result of a stream does not depend on the pieces in which it arrives.
 //!
-//! The program runs each search in a child process, the worker. A search can therefore find inputs that
-//! end or hang the process.
+//! The program runs each search in a child process, the worker. A search can therefore find inputs
+//! that end or hang the process.
 
 mod damage;
 mod figures;

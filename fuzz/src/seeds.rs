@@ -5,8 +5,8 @@ use std::{fs, sync::LazyLock};
 use tower_chat_testkit::recordings::{Api, Exchange, Framing, Recordings};
 use tower_chat_wire::body::BodyWire;
 
-/// The maximum length of a seed, in bytes. Longer recordings are omitted, because they would make the
-/// targets slow.
+/// The maximum length of a seed, in bytes. Longer recordings are omitted, because they would make
+/// the targets slow.
 const MAX_SEED_BYTES: usize = 12 * 1024;
 
 /// The number of lines that are used of each file of conversations.

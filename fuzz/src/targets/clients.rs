@@ -35,8 +35,8 @@ impl<'a> Input<'a> {
         Self { client, status: 200, is_streamed: false, bytes }
     }
 
-    /// Returns the answer that the client reads from the response. `size` is the size of the pieces in
-    /// which the response arrives, in bytes.
+    /// Returns the answer that the client reads from the response. `size` is the size of the pieces
+    /// in which the response arrives, in bytes.
     pub(crate) fn answer(&self, size: usize) -> Result<Answer, BoxError> {
         let content_type = match (self.is_streamed, self.client) {
             (false, _) => "application/json",
@@ -80,9 +80,9 @@ where
     answer.now_or_never().expect("the whole response is in memory")
 }
 
-/// Encodes the lines of an input as messages of an AWS event stream. A line contains the name of the
-/// event, a tab and the payload. The checksums are valid, so damage in the lines reaches the parser of
-/// the events.
+/// Encodes the lines of an input as messages of an AWS event stream. A line contains the name of
+/// the event, a tab and the payload. The checksums are valid, so damage in the lines reaches the
+/// parser of the events.
 pub(crate) fn event_stream(lines: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {

@@ -47,8 +47,8 @@ const HEADS: [&str; 3] = [
     "GET /v1/models\n\n",
 ];
 
-/// Parses a request: a line with method and path, header lines, an empty line, and a body. Returns `None`
-/// if the bytes are no request.
+/// Parses a request: a line with method and path, header lines, an empty line, and a body. Returns
+/// `None` if the bytes are no request.
 pub(crate) fn head(bytes: &[u8]) -> Option<Request<Body>> {
     let end = bytes.windows(2).position(|two| two == b"\n\n")?;
     let (head, body) = bytes.split_at(end);
@@ -64,8 +64,8 @@ pub(crate) fn head(bytes: &[u8]) -> Option<Request<Body>> {
     request.body(Body::from(body)).ok()
 }
 
-/// A router that is replaced after a number of requests, because its store would otherwise grow without
-/// limit.
+/// A router that is replaced after a number of requests, because its store would otherwise grow
+/// without limit.
 struct Routers {
     runtime: tokio::runtime::Runtime,
     current: RefCell<(usize, Router)>,

@@ -22,8 +22,8 @@ pub(crate) fn target() -> Entry {
     })
 }
 
-/// Returns whether a file can be imported. Panics if the imported content cannot be exported and imported
-/// again.
+/// Returns whether a file can be imported. Panics if the imported content cannot be exported and
+/// imported again.
 fn accepts(bytes: &[u8]) -> bool {
     let store = MemoryStore::new();
     if !imports(&store, bytes) {

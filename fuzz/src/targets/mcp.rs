@@ -108,8 +108,8 @@ async fn calls_tool(mut client: Client) -> bool {
     !results.next().expect("each call has a result").is_error
 }
 
-/// Returns a client of a server. `page` is the server's first page of tools, and `result` is its result
-/// of each call.
+/// Returns a client of a server. `page` is the server's first page of tools, and `result` is its
+/// result of each call.
 async fn connection(page: Vec<u8>, result: Vec<u8>) -> Client {
     let (ours, servers) = tokio::io::duplex(1 << 20);
     tokio::spawn(serve(servers, page, result));

@@ -78,8 +78,8 @@ pub(crate) fn all(plant: Option<Plant>) -> Vec<Entry> {
     targets
 }
 
-/// Returns the targets that these names select, or all targets if there are no names. A name that is not
-/// the name of a target selects all targets whose names contain it.
+/// Returns the targets that these names select, or all targets if there are no names. A name that
+/// is not the name of a target selects all targets whose names contain it.
 pub(crate) fn chosen(names: &[String], plant: Option<Plant>) -> Vec<Entry> {
     let mut targets = all(plant);
     let known: Vec<String> = targets.iter().map(|target| target.name.clone()).collect();

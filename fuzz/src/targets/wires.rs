@@ -105,7 +105,8 @@ fn accepts_request(body: BodyWire, wire: Wire, bytes: &[u8], plant: Option<Plant
     true
 }
 
-/// Renders a request. Returns `None` if an item is nested too deeply. Panics if the result is not JSON.
+/// Renders a request. Returns `None` if an item is nested too deeply. Panics if the result is not
+/// JSON.
 pub(crate) fn render(body: BodyWire, wire: Wire, request: &ChatRequest) -> Option<Value> {
     let written = body.render_request_json(request).ok()?;
     check_depth(written.get(), &Limits::default()).ok()?;
@@ -137,8 +138,8 @@ fn accepts_answer(
     true
 }
 
-/// Returns whether a stream is a complete answer. Panics if the result depends on the pieces in which the
-/// stream arrives.
+/// Returns whether a stream is a complete answer. Panics if the result depends on the pieces in
+/// which the stream arrives.
 fn accepts_stream(client: Client, bytes: &[u8], rng: &mut Rng, plant: Option<Plant>) -> bool {
     let input = Input { is_streamed: true, ..Input::new(client, bytes) };
     let answer = input.answer(1 + rng.below(4096));

@@ -1,5 +1,5 @@
-//! A fuzz target for the replies of a Redis server. The target has its own server, which sends damaged
-//! replies. The undamaged replies were recorded from a real server.
+//! A fuzz target for the replies of a Redis server. The target has its own server, which sends
+//! damaged replies. The undamaged replies were recorded from a real server.
 
 mod reply;
 mod server;
