@@ -301,9 +301,9 @@ fn change_service_id(
 }
 
 /// Deletes a conversation with all its messages and tool rows; triggers of the schema delete the
-/// open run and the usage of the conversation. Returns whether the conversation existed. If the
-/// conversation is too large for one step, this function only makes the conversation invisible, and
-/// the writer deletes its rows in further steps: see [`removal`].
+/// open run, the usage and the summaries of the conversation. Returns whether the conversation
+/// existed. If the conversation is too large for one step, this function only makes the
+/// conversation invisible, and the writer deletes its rows in further steps: see [`removal`].
 ///
 /// This function does not read the head, so that a conversation with a damaged head can be deleted.
 pub(crate) fn delete(connection: &Connection, key: &ConversationKey) -> Result<bool, NotStored> {

@@ -6,14 +6,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The database file of an open store, or its log, was moved, deleted, replaced or truncated.
+/// The database file of an open store, or its log, was moved, deleted, replaced or truncated. The
+/// error also reports that another program wrote to a file which the store reads without a log
+/// ([`FileChange::Written`]).
 ///
-/// SQLite does not detect these changes. SQLite would continue to write to a file that is no longer
-/// at its path, or after a gap in the log, and these writes would be lost. Therefore the store
-/// refuses all writes until the files are restored, and refuses reads of a file that was moved. The
-/// store checks the files in every write, before it acknowledges the write. Earlier acknowledged
-/// writes are in the moved file. The data in a truncated part of a file are lost. This error is the
-/// source of a [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend):
+/// SQLite does not detect that its files were moved or truncated. SQLite would continue to write to
+/// a file that is no longer at its path, or after a gap in the log, and these writes would be lost.
+/// Therefore the store refuses all writes until the files are restored, and refuses reads of a file
+/// that was moved. The store checks the files in every write, before it acknowledges the write.
+/// Earlier acknowledged writes are in the moved file. The data in a truncated part of a file are
+/// lost. This error is the source of a
+/// [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend):
 ///
 /// ```
 /// use tower_chat_core::store::StoreError;

@@ -71,8 +71,8 @@ const TOOL_INVOCATIONS: &str = "
 ///
 /// Staged messages are in the table of messages, at their final positions. While a run is open,
 /// readers of its conversation read only up to the message number in the column `visible`. The
-/// commit of a run deletes its row in this table. An append in a mode without open runs reads this
-/// table, and writes nothing to it.
+/// commit or the discard of a run deletes its row in this table. An append in a mode without open
+/// runs reads this table, and writes nothing to it.
 ///
 /// The partial index contains only the rows of calls that wait for approval, so that the cost of
 /// reading a conversation's pending approvals does not depend on the length of its record.
