@@ -33,7 +33,8 @@ pub(super) struct Derived {
     writes: String,
 }
 
-/// Adds a directory entry to a conversation, unless the conversation already has an entry.
+/// Adds a directory entry to a conversation. Adds no entry if the conversation already has one, or
+/// was deleted or written while its messages were read.
 pub(crate) async fn adopt(settings: &Settings, key: &ConversationKey) -> Result<(), StoreError> {
     for _ in 0..ATTEMPTS {
         let Some(derived) = derive(settings, key).await? else { return Ok(()) };
@@ -66,8 +67,8 @@ pub(super) async fn store(
     }
 }
 
-/// Derives an entry from the messages of a conversation. Returns `None` if the conversation was
-/// deleted or written during the reading.
+/// Derives an entry from the messages of a conversation. Returns `None` if the conversation does
+/// not exist, or was deleted or written during the reading.
 pub(super) async fn derive(
     settings: &Settings,
     key: &ConversationKey,
