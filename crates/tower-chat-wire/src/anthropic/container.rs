@@ -91,7 +91,7 @@ mod tests {
     }
 
     #[test]
-    fn the_newest_container_counts_until_it_expires() {
+    fn only_the_newest_container_is_used_until_it_expires() {
         let with = |id: &str, expires_at: &str| {
             let mut message = Message::assistant("ran");
             keep(&mut message, Some(&json!({"id": id, "expires_at": expires_at})));

@@ -23,7 +23,7 @@ mod tests {
     use super::max_output_tokens;
 
     #[test]
-    fn no_model_is_asked_for_more_than_it_writes() {
+    fn max_output_tokens_is_the_limit_of_each_model() {
         for (model, tokens) in [
             ("claude-3-haiku-20240307", 4096),
             ("claude-3-5-sonnet-latest", 8192),

@@ -192,7 +192,7 @@ mod tests {
     };
 
     #[test]
-    fn a_block_with_a_role_is_no_field_of_its_message() {
+    fn a_content_block_with_a_role_is_written_again_as_a_block() {
         let block = json!({"role": "nobody", "content": [7]});
         for role in ["user", "assistant"] {
             let messages = json!([{"role": role, "content": [block, {"text": "hi"}], "new": 1}]);

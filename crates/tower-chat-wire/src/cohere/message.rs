@@ -288,7 +288,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_block_without_a_type_is_refused_and_one_of_an_unknown_type_stays_a_block() {
+    fn a_block_without_a_type_is_refused_and_a_block_of_unknown_type_is_written_again() {
         let untyped = r#"{"content":[1.5e+300],"tool_calls":7}"#;
         let unknown = r#"{"type":"new","content":[1.5e+300],"tool_calls":7}"#;
         for role in ["system", "user", "assistant", "tool"] {
@@ -313,7 +313,7 @@ mod tests {
     }
 
     #[test]
-    fn fields_with_a_type_stay_fields_of_a_message_that_is_changed() {
+    fn a_message_field_named_type_is_written_as_a_field_after_a_change() {
         let fields = [
             r#""type":"message""#,
             r#""type":7,"new":[2.50]"#,
@@ -346,7 +346,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_of_several_messages_of_one_answer_have_different_ids_and_results_take_those() {
+    fn calls_in_several_messages_of_an_answer_get_distinct_ids_and_results_the_same_ids() {
         for id in [Some("c"), Some(""), None] {
             let asking = |name: &str| {
                 let mut call = ToolCall::without_id(name, "{}");

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_path_has_names_and_indexes_in_both_forms() {
+    fn a_json_path_is_parsed_in_dot_form_and_in_bracket_form() {
         let field = |name: &str| Step::Field(name.to_owned());
         for (path, expected) in [
             ("$.city", vec![field("city")]),

@@ -382,7 +382,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn brackets_are_closed_where_an_object_ends_however_it_is_cut() {
+    fn the_end_of_a_json_object_is_detected_wherever_its_text_is_split() {
         for (text, expected) in [
             ("", false),
             ("{", false),

@@ -111,7 +111,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_that_mistral_gave_stay_and_others_change_on_call_and_result_alike() {
+    fn ids_of_mistral_are_unchanged_and_other_ids_change_equally_in_call_and_result() {
         let call = |id: &str| json!({"id": id, "type": "function", "function": {"name": "f"}});
         let messages = json!([
             {"role": "user", "content": "hi"},
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_becomes_the_same_wherever_it_stands() {
+    fn equal_ids_are_always_replaced_by_equal_ids_and_distinct_ids_by_distinct_ids() {
         assert_eq!(made_of("call_1", 0), "6cVnL8Rc5");
         let mut ids = Ids::default();
         for index in 0..1_000 {
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_that_is_taken_is_not_given_again() {
+    fn an_id_that_is_already_in_use_is_not_generated_again() {
         let mut ids = Ids::default();
         let made = ids.id("call_1".to_owned());
         assert_ne!(ids.id(made.clone()), made);
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_without_an_id_stays_without() {
+    fn a_call_without_an_id_is_sent_without_an_id() {
         let messages = json!([
             {"role": "assistant", "tool_calls": [{"type": "function"}, {"id": "", "type": "function"}]},
             {"role": "tool", "tool_call_id": "", "content": "1"},

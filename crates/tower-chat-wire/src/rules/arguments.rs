@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn whatever_is_no_object_becomes_one() {
+    fn arguments_that_are_not_a_json_object_become_an_object() {
         for object in ["{}", r#" {"a": 1.50, "a": [null]} "#, r#"{"a":"\u00e9"}"#] {
             assert_eq!(as_object(object), None, "{object}");
         }

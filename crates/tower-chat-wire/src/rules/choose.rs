@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn small_models_of_mistral_take_a_user_behind_results() {
+    fn mistral_small_accepts_a_user_message_after_tool_results() {
         for (model, expected) in
             [("mistral-small-latest", false), ("devstral-medium-latest", true), ("", true)]
         {
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn claude_from_version_4_on_takes_the_assistant_first_at_bedrock() {
+    fn claude_4_and_later_at_bedrock_accept_an_assistant_message_first() {
         for (model, expected) in [
             ("us.anthropic.claude-sonnet-4-5-20250929-v1:0", false),
             ("anthropic.claude-opus-4-20250514-v1:0", false),
@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn models_from_gemini_3_on_and_names_without_a_version_want_signatures() {
+    fn gemini_3_and_later_and_gemini_names_without_a_version_require_signatures() {
         for model in [
             "gemini-3-flash-preview",
             "models/gemini-3.1-pro",
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn the_host_decides_then_the_provider_then_the_host_is_unknown() {
+    fn the_host_determines_the_issuer_before_the_provider_and_the_model() {
         use BodyWire::{Anthropic, BedrockConverse, Gemini, OpenAiChat, OpenAiResponses};
         let table = [
             (OpenAiChat, "openai", "https://api.openai.com/v1", "", "openai"),
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn pictures_in_results_stay_where_claude_reads_them_through_openrouter() {
+    fn claude_through_openrouter_receives_images_inside_results() {
         let reads = |model| {
             let url = "https://openrouter.ai/api/v1";
             let rules = ServiceRules::choose(BodyWire::OpenAiChat, "openrouter", url, Some(model));

@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_ids_of_several_answers_differ_where_the_service_wants_it() {
+    fn equal_call_ids_of_several_answers_become_distinct_if_the_service_requires_it() {
         for (unique, second) in [(Unique::Request, "call_1_2"), (Unique::Answer, "call_1")] {
             let mut ids = ids(IdForm::Word, 40, unique);
             for sent in ["call_1", second] {
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn missing_equal_odd_and_long_ids_fit_and_results_follow() {
+    fn missing_equal_invalid_and_long_call_ids_become_valid_and_results_get_the_same_ids() {
         let mut ids = ids(IdForm::Word, 40, Unique::Request);
         ids.follow(Role::Assistant, true);
         let long = "x".repeat(83);

@@ -93,7 +93,7 @@ mod tests {
     const RULE: NameRule = NameRule { also: "", begins_with_letter: true, max_length: 64 };
 
     #[test]
-    fn a_fitting_name_stays_and_another_becomes_one_that_fits() {
+    fn a_valid_tool_name_is_unchanged_and_an_invalid_name_becomes_valid() {
         let mut names = NameMap::default();
         for name in ["weather", "get_weather-2", "_", &"a".repeat(64)] {
             assert_eq!(names.sent(name, &RULE), None, "{name}");
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_equal_where_they_fit_are_distinguished() {
+    fn invalid_names_that_would_become_equal_get_distinct_names() {
         let mut names = NameMap::default();
         let sent = |names: &mut NameMap, name: &str| names.sent(name, &RULE).expect("another name");
         assert_ne!(sent(&mut names, "get weather"), sent(&mut names, "get.weather"));

@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn subschemas_become_one_object() {
+    fn any_of_and_one_of_subschemas_are_merged_into_one_object() {
         let by_id = json!({
             "type": "object", "required": ["project", "id"],
             "properties": {"project": {"type": "string"}, "id": {"type": "integer"}},
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn required_groups_beside_the_properties_become_a_sentence() {
+    fn alternative_required_lists_become_a_sentence_in_the_description() {
         let schema = json!({
             "type": "object",
             "properties": {"version": {}, "from": {}, "to": {}},
@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn all_parts_of_an_object_are_joined_and_references_followed() {
+    fn all_of_subschemas_are_merged_and_references_are_resolved() {
         let schema = json!({
             "$defs": {
                 "page": {"required": ["size"], "properties": {"size": {"type": "integer"}}},
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_the_service_refuses_is_replaced() {
+    fn only_keywords_that_the_service_refuses_at_the_root_are_replaced() {
         let mut schema = json!({"type": "object", "not": {"required": ["a", "b"]}, "enum": [{}]});
         assert!(!replace(&mut schema, KEYWORDS));
         let expected = json!({"type": "object", "properties": {}});

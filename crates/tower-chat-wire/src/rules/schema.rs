@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn objects_without_properties_get_them_wherever_they_stand() {
+    fn every_object_schema_without_properties_gets_empty_properties() {
         let bare = || json!({"type": "object"});
         let full = || json!({"type": "object", "properties": {}});
         let schema = |inner: fn() -> Value| {
@@ -137,7 +137,7 @@ mod tests {
     }
 
     #[test]
-    fn the_arguments_of_a_tool_are_an_object_also_where_the_schema_does_not_say_so() {
+    fn the_schema_of_a_tool_gets_the_type_object_if_it_has_no_type() {
         for (schema, expected) in [
             (
                 json!({"properties": {"a": {"type": "string"}}}),
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn arrays_have_items_at_openai() {
+    fn an_array_schema_without_items_gets_items_for_openai() {
         let schema = |array: &Value| json!({"type": "object", "properties": {"a": array}});
         for (array, expected) in [
             (json!({"type": "array"}), json!({"type": "array", "items": {}})),

@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn two_halves_are_one_character_wherever_the_pieces_are_cut() {
+    fn two_surrogate_halves_are_one_character_wherever_the_text_is_split() {
         for (pieces, expected) in [
             (&[r"a\ud83d", r"\ude00b"][..], "a😀b"),
             (&[r"\uD83D", r"\uDE00"], "😀"),

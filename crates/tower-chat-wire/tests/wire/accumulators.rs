@@ -150,7 +150,7 @@ fn parts(message: &Message) -> Vec<Part> {
 }
 
 #[tokio::test]
-async fn frames_add_up_to_the_whole_answer() {
+async fn a_streamed_answer_equals_the_same_answer_received_whole() {
     for wire in WIRES {
         let (whole, frames) = recorded(wire);
         let answer = wire.parse_answer(&whole).unwrap();
@@ -214,7 +214,7 @@ async fn a_streamed_summary_of_anthropic_is_the_same_item_as_in_a_whole_answer()
 }
 
 #[tokio::test]
-async fn a_stream_that_ends_early_says_what_text_was_received() {
+async fn the_error_of_a_stream_that_ends_early_contains_the_received_text() {
     for wire in WIRES {
         let (_, frames) = recorded(wire);
         // Each stream is cut before the first frame with a finish reason, because an answer with a
@@ -259,7 +259,7 @@ async fn an_error_after_the_end_of_an_answer_is_ignored() {
 }
 
 #[test]
-fn every_wire_reads_its_errors() {
+fn every_wire_parses_the_error_bodies_of_its_services() {
     let refusal = |wire: BodyWire, status, body: &str| {
         let error = wire.parse_error(status, body);
         (error.status(), error.code().map(str::to_owned), error.is_retryable())
@@ -319,7 +319,7 @@ fn an_error_inside_a_stream_is_a_refusal() {
 }
 
 #[test]
-fn reasons_that_are_not_the_usual_ones_are_kept() {
+fn uncommon_finish_reasons_are_stored_in_the_metadata() {
     let anthropic = r#"{"role":"assistant","content":[{"type":"text","text":"a"}],"stop_reason":"stop_sequence","stop_sequence":"END"}"#;
     let answer = BodyWire::Anthropic.parse_answer(anthropic).unwrap();
     assert_eq!(answer.finish.reason, Some(FinishReason::Stop));
@@ -333,7 +333,7 @@ fn reasons_that_are_not_the_usual_ones_are_kept() {
 }
 
 #[test]
-fn a_background_answer_is_read_only_where_one_was_asked_for() {
+fn a_background_answer_is_accepted_only_if_the_request_asked_for_one() {
     let body = r#"{"id":"resp_7","status":"queued","output":[]}"#;
     let wire = BodyWire::OpenAiResponses;
     assert!(matches!(wire.parse_answer(body), Err(AnswerError::Malformed { .. })));
@@ -344,7 +344,7 @@ fn a_background_answer_is_read_only_where_one_was_asked_for() {
 }
 
 #[test]
-fn frames_nested_deeply_end_no_process() {
+fn deeply_nested_frames_do_not_overflow_the_stack() {
     for wire in WIRES {
         for levels in [100, 10_000] {
             let nested = "{\"a\":".repeat(levels) + "1" + &"}".repeat(levels);

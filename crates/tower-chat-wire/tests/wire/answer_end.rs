@@ -23,7 +23,7 @@ fn cut_off(answer: &Answer) -> Vec<bool> {
 }
 
 #[test]
-fn the_last_call_before_a_token_limit_is_cut_off_where_arguments_are_objects() {
+fn a_token_limit_cuts_off_the_last_call_on_wires_whose_arguments_are_objects() {
     let call =
         |id: &str, input: Value| json!({"type": "tool_use", "id": id, "name": "f", "input": input});
     for input in [json!({}), json!({"x": 1})] {
@@ -110,7 +110,7 @@ fn blocks(messages: Vec<Message>) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn a_hosted_call_without_its_result_goes_back_only_where_the_service_continues_it() {
+fn a_provider_executed_call_without_a_result_is_sent_only_if_the_service_continues_it() {
     let [begun, rest] = paused();
     let user = || Message::user("hi");
     let open = ["text", "server_tool_use"];
@@ -132,7 +132,7 @@ fn a_hosted_call_without_its_result_goes_back_only_where_the_service_continues_i
 }
 
 #[test]
-fn the_container_of_an_answer_is_named_until_it_expires() {
+fn a_request_names_the_container_of_an_earlier_answer_until_it_expires() {
     let answer = |expires_at: &str| {
         let body = json!({"role": "assistant", "content": [{"type": "text", "text": "ran"}],
             "stop_reason": "end_turn", "container": {"id": "container_1", "expires_at": expires_at}});
@@ -157,7 +157,7 @@ fn the_container_of_an_answer_is_named_until_it_expires() {
 }
 
 #[test]
-fn an_empty_call_before_a_limit_or_a_filter_is_cut_off_on_every_wire() {
+fn a_call_with_empty_arguments_before_a_limit_or_filter_is_cut_off_on_every_wire() {
     let function = |arguments: Value| json!({"name": "f", "arguments": arguments});
     let gemini = |reason: &str, arguments: Value| {
         let part = json!({"functionCall": {"name": "f", "args": arguments}});
@@ -219,7 +219,7 @@ fn ends(answer: &Answer) -> Vec<(String, String, bool)> {
 }
 
 #[test]
-fn a_free_text_that_a_limit_cuts_off_does_not_run_and_whole_calls_beside_it_do_in_chat() {
+fn in_chat_a_custom_call_that_a_limit_cuts_off_does_not_run_but_complete_calls_do() {
     let custom = ("custom", "input");
     let function = ("function", "arguments");
     // Each row has the types and the arguments of two calls, the finish reason, and whether each
@@ -267,7 +267,7 @@ fn a_free_text_that_a_limit_cuts_off_does_not_run_and_whole_calls_beside_it_do_i
 }
 
 #[test]
-fn a_free_text_that_a_limit_cuts_off_does_not_run_and_whole_calls_beside_it_do_in_responses() {
+fn in_responses_a_custom_call_that_a_limit_cuts_off_does_not_run_but_complete_calls_do() {
     let item = |id: &str, input: &str, status: Option<&str>| {
         let mut item = json!({"type": "custom_tool_call", "id": format!("ctc_{id}"), "call_id": id,
             "name": "f", "input": input});
@@ -337,7 +337,7 @@ fn an_answer_that_the_service_could_not_finish_is_an_error() {
 }
 
 #[test]
-fn arguments_in_pieces_are_joined_in_a_whole_answer_too() {
+fn partial_arguments_in_a_whole_gemini_answer_are_joined() {
     let body = |will_continue: bool| {
         let pieces = json!([{"jsonPath": "$.city", "stringValue": "New "},
             {"jsonPath": "$.city", "stringValue": "York"}]);
@@ -358,7 +358,7 @@ fn arguments_in_pieces_are_joined_in_a_whole_answer_too() {
 }
 
 #[test]
-fn two_whole_calls_with_one_index_and_one_id_are_two() {
+fn two_complete_calls_with_the_same_index_and_id_are_two_calls() {
     let piece = |name: &str, arguments: &str| {
         let function = json!({"name": name, "arguments": arguments});
         let call = json!({"index": 0, "id": "a", "type": "function", "function": function});
@@ -376,7 +376,7 @@ fn two_whole_calls_with_one_index_and_one_id_are_two() {
 }
 
 #[test]
-fn every_custom_tool_that_xai_calls_is_its_own() {
+fn every_custom_tool_call_of_xai_is_executed_by_xai() {
     let item = json!({"type": "custom_tool_call", "id": "ctc_1", "call_id": "c1", "name": "view_image",
         "input": "{}", "status": "completed"});
     let added = json!({"type": "response.output_item.added", "output_index": 0, "item": item});

@@ -32,7 +32,7 @@ fn natives(message: &Message) -> usize {
 }
 
 #[test]
-fn plain_messages_are_plain_parts() {
+fn plain_messages_are_read_as_plain_parts() {
     for (json, expected) in [
         (json!({"role": "user", "content": "hi"}), Message::user("hi")),
         (json!({"role": "assistant", "content": "hi"}), Message::assistant("hi")),
@@ -53,7 +53,7 @@ fn plain_messages_are_plain_parts() {
 }
 
 #[test]
-fn the_text_of_an_input_object_is_kept_byte_for_byte() {
+fn the_input_of_a_call_is_written_byte_for_byte() {
     let input = r#"{ "z":1e2,  "a": 12345678901234567890123 , "a": 1 }"#;
     let json = format!(
         r#"{{"role":"assistant","content":[{{"type":"tool_use","id":"c","name":"f","input":{input}}}]}}"#
@@ -64,7 +64,7 @@ fn the_text_of_an_input_object_is_kept_byte_for_byte() {
 }
 
 #[test]
-fn thinking_keeps_its_signature_and_redacted_thinking_its_bytes() {
+fn thinking_is_written_with_its_signature_and_redacted_thinking_with_its_bytes() {
     let json = json!([{"role": "assistant", "content": [
         {"type": "thinking", "thinking": "Let me see.", "signature": "s=="},
         {"type": "redacted_thinking", "data": "e=="},
@@ -85,7 +85,7 @@ fn thinking_keeps_its_signature_and_redacted_thinking_its_bytes() {
 }
 
 #[test]
-fn tools_that_the_service_ran_are_calls_and_results_of_one_message() {
+fn provider_executed_calls_and_their_results_are_parts_of_one_message() {
     let json = json!([{"role": "assistant", "content": [
         {"type": "text", "text": "I search."},
         {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search",
@@ -117,7 +117,7 @@ fn tools_that_the_service_ran_are_calls_and_results_of_one_message() {
 }
 
 #[test]
-fn what_the_vocabulary_has_no_field_for_is_kept() {
+fn unknown_fields_and_blocks_are_written_as_they_were_read() {
     let cache = json!({"type": "ephemeral", "ttl": "1h"});
     comes_back(json!([
         {"role": "user", "content": [
@@ -138,7 +138,7 @@ fn what_the_vocabulary_has_no_field_for_is_kept() {
 }
 
 #[test]
-fn a_result_without_content_and_one_of_an_empty_list_stay_apart() {
+fn every_form_of_the_content_of_a_result_is_written_as_it_was_read() {
     let messages = comes_back(json!([
         {"role": "user", "content": [
             {"type": "tool_result", "tool_use_id": "a"},
@@ -154,7 +154,7 @@ fn a_result_without_content_and_one_of_an_empty_list_stay_apart() {
 }
 
 #[test]
-fn messages_of_one_role_in_a_row_stay_apart_as_they_were_recorded() {
+fn consecutive_messages_of_one_role_are_written_as_separate_messages() {
     let messages = comes_back(json!([
         {"role": "user", "content": "a"},
         {"role": "user", "content": "b"},
@@ -197,7 +197,7 @@ fn images_and_documents_are_media() {
 }
 
 #[test]
-fn the_field_system_comes_first_and_goes_back_there() {
+fn the_system_field_is_read_as_the_first_message_and_written_as_a_field() {
     for system in [
         json!("Be brief."),
         json!(""),
@@ -217,7 +217,7 @@ fn the_field_system_comes_first_and_goes_back_there() {
 }
 
 #[test]
-fn a_change_to_a_field_shows_in_what_is_written() {
+fn a_changed_field_is_written_with_its_new_value() {
     let mut messages = parse_messages(
         &json!([
             {"role": "assistant", "content": [{"type": "tool_use", "id": "c", "name": "pay",
@@ -246,7 +246,7 @@ fn a_change_to_a_field_shows_in_what_is_written() {
 }
 
 #[test]
-fn roles_are_joined_results_come_first_and_system_messages_move() {
+fn messages_of_one_role_are_joined_results_are_first_and_system_messages_move() {
     let messages = [
         Message::system("Be brief."),
         Message::user("one"),
@@ -287,7 +287,7 @@ fn roles_are_joined_results_come_first_and_system_messages_move() {
 }
 
 #[test]
-fn ids_are_made_acceptable_within_their_round_and_results_follow_by_occurrence() {
+fn call_ids_become_valid_within_their_round_and_results_are_matched_by_occurrence() {
     let ids =
         [None, Some(""), Some("call_1"), Some("same"), Some("same"), Some("a b"), Some("a_b")];
     let call = |id: Option<&str>| {
@@ -315,7 +315,7 @@ fn ids_are_made_acceptable_within_their_round_and_results_follow_by_occurrence()
 }
 
 #[test]
-fn arguments_that_are_no_object_become_one() {
+fn arguments_that_are_not_an_object_become_an_object() {
     for (arguments, input) in [
         ("", json!({})),
         (" ", json!({})),
@@ -331,7 +331,7 @@ fn arguments_that_are_no_object_become_one() {
 }
 
 #[test]
-fn what_the_service_would_refuse_or_not_understand_is_left_out() {
+fn parts_that_the_service_would_refuse_or_not_understand_are_omitted() {
     let elsewhere = |item: &str| Native::new("elsewhere", item.parse().unwrap());
     let mut search = ToolCall::new("ws_1", "web_search", "{}");
     search.provider_executed = true;
@@ -378,7 +378,7 @@ fn what_the_service_would_refuse_or_not_understand_is_left_out() {
 }
 
 #[test]
-fn an_empty_message_is_written_only_as_the_assistants_last() {
+fn an_empty_message_is_written_only_if_it_is_the_last_and_of_the_assistant() {
     let json = json!([
         {"role": "user", "content": "hi"},
         {"role": "assistant", "content": []},
@@ -398,7 +398,7 @@ fn an_empty_message_is_written_only_as_the_assistants_last() {
 }
 
 #[test]
-fn an_answer_goes_back_as_it_was_received() {
+fn an_answer_is_sent_again_as_it_was_received() {
     let answer = json!({
         "id": "msg_1", "type": "message", "role": "assistant", "model": "m",
         "content": [
@@ -418,7 +418,7 @@ fn an_answer_goes_back_as_it_was_received() {
 }
 
 #[test]
-fn what_is_no_conversation_is_a_typed_error() {
+fn an_invalid_conversation_is_a_typed_error() {
     let error = |json: Value| parse_messages(&json.to_string()).unwrap_err();
     assert!(matches!(error(json!({})), WireError::Json { .. }));
     let inner = |json: Value| match error(json!([{"role": "user", "content": "hi"}, json])) {

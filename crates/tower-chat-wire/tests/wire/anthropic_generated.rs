@@ -113,7 +113,7 @@ fn body(rng: &mut Odd) -> Value {
 }
 
 #[test]
-fn whatever_the_service_takes_is_written_as_it_was() {
+fn every_generated_body_that_the_service_accepts_is_written_as_it_was_read() {
     let mut rng = Odd::of(0x9E37_79B9_7F4A_7C15);
     let (mut taken, mut refused) = (0, 0);
     for _ in 0..5_000 {
@@ -177,7 +177,7 @@ fn part(rng: &mut Odd) -> Part {
 }
 
 #[test]
-fn no_message_however_odd_is_a_panic_and_writing_gives_what_can_be_read() {
+fn generated_messages_are_written_without_a_panic_and_can_be_read_again() {
     let roles = [Role::System, Role::Developer, Role::User, Role::Assistant, Role::Tool];
     let mut rng = Odd::of(0x0DDB_1A5E_5BAD_5EED);
     for _ in 0..5_000 {
@@ -223,7 +223,7 @@ fn foreign_round(rng: &mut Odd) -> Vec<Message> {
 }
 
 #[test]
-fn a_round_recorded_elsewhere_is_one_that_the_service_takes_with_each_result_at_its_call() {
+fn rounds_of_other_providers_are_written_in_a_valid_form_and_results_name_their_calls() {
     let mut rng = Odd::of(0xC0FF_EE00_C0FF_EE01);
     for _ in 0..1_000 {
         let mut messages = vec![Message::user("hi")];

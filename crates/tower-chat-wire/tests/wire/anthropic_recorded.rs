@@ -82,7 +82,7 @@ fn without_blank_texts(mut conversation: Value) -> Value {
 }
 
 #[test]
-fn what_was_sent_and_answered_in_an_exchange_is_written_as_it_was() {
+fn recorded_requests_and_answers_are_written_as_they_were_read() {
     let exchanged = exchanged();
     let (mut sent, mut answered) = (0, 0);
     for (source, json) in &exchanged {
@@ -108,7 +108,7 @@ fn what_was_sent_and_answered_in_an_exchange_is_written_as_it_was() {
 }
 
 #[test]
-fn text_names_arguments_and_ids_are_not_hidden_in_native_items() {
+fn texts_names_arguments_and_ids_are_read_into_fields_and_not_into_native_items() {
     let bodies = accepted();
     let (mut calls, mut results) = (0, 0);
     for (source, body) in &bodies {
@@ -152,7 +152,7 @@ fn text_names_arguments_and_ids_are_not_hidden_in_native_items() {
 }
 
 #[test]
-fn a_conversation_recorded_with_openai_becomes_one_that_anthropic_takes() {
+fn a_conversation_recorded_with_openai_is_written_in_a_form_that_anthropic_accepts() {
     let recordings = Recordings::all();
     let (mut whole, mut unanswered, mut words) = (0, 0, 0);
     for RecordedConversation { source, messages, .. } in recordings.conversations().unwrap() {
@@ -202,7 +202,7 @@ fn a_replay_of_a_recorded_conversation_is_written_as_it_was() {
 }
 
 #[test]
-fn reasoning_and_native_items_of_other_wires_are_left_out() {
+fn reasoning_and_native_items_of_other_wires_are_omitted() {
     let bodies = accepted();
     for (source, body) in &bodies {
         let mut messages = parse_body(&body.to_string()).expect(source);

@@ -14,7 +14,7 @@ fn frame(event: &str, data: Value) -> Result<Frame, AnswerError> {
 }
 
 #[tokio::test]
-async fn a_streamed_call_of_a_server_tool_and_its_result_are_those_of_the_whole_answer() {
+async fn a_streamed_server_tool_call_and_its_result_equal_those_of_the_whole_answer() {
     let start = |index, start| {
         frame("contentBlockStart", json!({"contentBlockIndex": index, "start": start}))
     };

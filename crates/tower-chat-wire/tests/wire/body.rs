@@ -85,7 +85,7 @@ fn request() -> ChatRequest {
 }
 
 #[test]
-fn options_reach_every_wire_and_are_returned() {
+fn options_are_written_and_read_again_unchanged_on_every_wire() {
     for (name, wire) in WIRES {
         let written = wire.render_request(&request()).unwrap();
         let read = wire.parse_request(written.clone()).unwrap();
@@ -103,7 +103,7 @@ fn options_reach_every_wire_and_are_returned() {
 }
 
 #[test]
-fn an_answer_is_returned_from_every_wire() {
+fn an_answer_is_written_and_read_again_on_every_wire() {
     let mut message = Message::assistant("Let me look.");
     message.parts.push(ToolCall::new("call_1", "look", r#"{"at": "Paris"}"#).into());
     let mut usage = Usage::new(30, 12);
@@ -125,7 +125,7 @@ fn an_answer_is_returned_from_every_wire() {
 }
 
 #[test]
-fn what_a_tool_has_beside_name_and_schema_goes_back_to_its_own_wire_alone() {
+fn extra_fields_of_a_tool_definition_are_written_only_on_their_own_wire() {
     let strict = json!({"type": "function",
         "function": {"name": "look", "parameters": {"type": "object"}, "strict": true}});
     let grammar = json!({"type": "custom", "custom": {"name": "sql", "format": {"type": "text"}}});
@@ -142,7 +142,7 @@ fn what_a_tool_has_beside_name_and_schema_goes_back_to_its_own_wire_alone() {
 const INTEGERS: &str = r#"[123456789012345678901234567890,-98765432109876543210,18446744073709551616,18446744073709551615,-9223372036854775808]"#;
 
 #[test]
-fn integers_of_any_size_in_options_and_schemas_are_returned_on_every_wire() {
+fn integers_of_any_size_in_options_and_schemas_are_written_exactly_on_every_wire() {
     let schema = format!(r#"{{"properties":{{"n":{{"enum":{INTEGERS}}}}},"type":"object"}}"#);
     let function = format!(r#"{{"description":"d","name":"f","parameters":{schema}}}"#);
     let nested = format!(r#"{{"function":{function},"type":"function"}}"#);
@@ -198,7 +198,7 @@ fn integers_of_any_size_in_options_and_schemas_are_returned_on_every_wire() {
 }
 
 #[test]
-fn a_number_that_was_changed_after_it_was_read_is_not_put_back() {
+fn a_number_that_was_changed_after_reading_is_written_with_its_new_value() {
     let body = r#"{"messages":[{"role":"user","content":"go"}],"odd":[10000000000000000000000,20000000000000000000000]}"#;
     let mut request = BodyWire::OpenAiChat.parse_request_json(body).unwrap();
     let options = std::sync::Arc::make_mut(&mut request.options);
@@ -209,7 +209,7 @@ fn a_number_that_was_changed_after_it_was_read_is_not_put_back() {
 }
 
 #[test]
-fn integers_of_any_size_in_the_metadata_of_an_answer_are_returned() {
+fn integers_of_any_size_in_the_metadata_of_an_answer_are_written_exactly() {
     let message = r#"{"content":"done","refusal":null,"role":"assistant"}"#;
     let chat = format!(
         r#"{{"choices":[{{"finish_reason":"stop","index":0,"message":{message},"odd":{INTEGERS}}}],"created":99999999999999999999,"object":"chat.completion"}}"#
@@ -221,7 +221,7 @@ fn integers_of_any_size_in_the_metadata_of_an_answer_are_returned() {
 }
 
 #[test]
-fn an_error_is_no_answer() {
+fn an_error_body_is_read_as_a_refusal_and_not_as_an_answer() {
     for (name, wire) in WIRES {
         let error = json!({"error": {"message": "slow down"}, "content": [], "output": []});
         let error = wire.parse_answer(&error.to_string()).unwrap_err();
@@ -231,7 +231,7 @@ fn an_error_is_no_answer() {
 }
 
 #[test]
-fn a_conversation_that_the_service_keeps_is_for_responses_alone() {
+fn only_the_responses_wire_supports_a_history_that_the_service_stores() {
     let request = ChatRequest::user("hi").with_service_id("resp_1");
     for (name, wire) in WIRES {
         match wire.render_request(&request) {
@@ -250,7 +250,7 @@ fn a_conversation_that_the_service_keeps_is_for_responses_alone() {
 /// A model can write half of a surrogate pair. Every later request contains the text of the model,
 /// and services refuse a body with half of a surrogate pair.
 #[test]
-fn half_a_surrogate_pair_in_an_answer_is_replaced_and_not_sent_back() {
+fn half_a_surrogate_pair_in_an_answer_is_replaced_and_is_not_sent_again() {
     let answers = [
         (
             BodyWire::OpenAiChat,
@@ -295,7 +295,7 @@ fn half_a_surrogate_pair_in_an_answer_is_replaced_and_not_sent_back() {
 /// Unknown fields of an answer are sent back in every later request. No service accepts a number
 /// that exceeds the range of a 64-bit floating-point number.
 #[test]
-fn a_number_out_of_range_in_an_answer_is_not_sent_back() {
+fn a_number_out_of_range_in_an_answer_is_not_sent_again() {
     let answers = [
         (
             BodyWire::OpenAiChat,

@@ -60,7 +60,7 @@ fn question(wire: BodyWire, text: &str) -> Request<Value> {
 }
 
 #[tokio::test]
-async fn a_client_of_any_wire_gains_tools_and_a_history_by_layers_alone() {
+async fn layers_alone_add_tools_and_a_history_to_a_client_of_any_wire() {
     for wire in WIRES {
         let asked = Asked::default();
         let store = MemoryStore::new();
@@ -102,7 +102,7 @@ async fn a_client_of_any_wire_gains_tools_and_a_history_by_layers_alone() {
 }
 
 #[tokio::test]
-async fn a_refusal_is_an_error_with_all_that_came() {
+async fn a_refusal_is_an_error_with_the_status_and_retry_time_of_the_response() {
     let theirs = service_fn(|_: Request<Value>| async {
         let response = Response::builder().status(429).header("retry-after", "3");
         Ok::<_, BoxError>(response.body(json!({"error": "slow down"})).unwrap())
@@ -116,7 +116,7 @@ async fn a_refusal_is_an_error_with_all_that_came() {
 }
 
 #[tokio::test]
-async fn the_model_may_stand_in_the_address() {
+async fn the_model_of_a_request_is_inserted_into_the_address() {
     let theirs = service_fn(|request: Request<Value>| async move {
         let part = json!({"text": request.uri().path()});
         let content = json!({"role": "model", "parts": [part]});
@@ -133,7 +133,7 @@ async fn the_model_may_stand_in_the_address() {
 }
 
 #[tokio::test]
-async fn a_stream_is_not_asked_for_where_none_can_come() {
+async fn a_client_that_cannot_stream_is_not_asked_for_a_stream() {
     let asked = Asked::default();
     let codec = JsonClient::new(BodyWire::OpenAiChat, "/");
     let client = client(BodyWire::OpenAiChat, &asked);
@@ -184,7 +184,7 @@ fn own_loop(
 }
 
 #[tokio::test]
-async fn a_loop_of_types_of_ones_own_carries_its_run_in_every_mode() {
+async fn a_client_with_its_own_types_passes_the_run_on_in_every_mode() {
     for mode in
         [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled]
     {

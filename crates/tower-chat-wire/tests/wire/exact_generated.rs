@@ -174,7 +174,7 @@ fn written(wire: BodyWire, body: &Value) -> Option<(Value, Value)> {
 }
 
 #[test]
-fn messages_that_can_be_read_are_written_as_they_were() {
+fn messages_that_can_be_read_are_written_as_they_were_read() {
     let mut rng = Odd::of(0x9E37_79B9_7F4A_7C15);
     for wire in [BodyWire::BedrockConverse, BodyWire::Cohere, BodyWire::Ollama] {
         let (mut read, mut refused) = (0, 0);
@@ -206,7 +206,7 @@ fn messages_that_can_be_read_are_written_as_they_were() {
 }
 
 #[test]
-fn a_message_that_has_changed_is_written_as_it_is_now() {
+fn a_changed_message_is_written_with_its_changes() {
     let bodies = [
         (
             BodyWire::BedrockConverse,
@@ -242,7 +242,7 @@ fn a_message_that_has_changed_is_written_as_it_is_now() {
 }
 
 #[test]
-fn integers_of_any_size_and_every_digit_are_returned() {
+fn numbers_of_any_size_are_written_with_every_digit() {
     let big = r#"{"n":123456789012345678901234567890,"x":1.10,"y":-0.0,"z":1e300}"#;
     for (wire, call) in [
         (
@@ -281,7 +281,7 @@ fn integers_of_any_size_and_every_digit_are_returned() {
 }
 
 #[test]
-fn turns_of_one_side_are_joined_and_blank_texts_left_out_for_bedrock() {
+fn bedrock_gets_messages_of_one_role_joined_and_no_blank_texts() {
     let body = json!({"messages": [
         {"role": "user", "odd": true, "content": [{"text": "q1"}]},
         {"role": "assistant", "content": [{"text": " "}, {"text": "a1"}]},
@@ -307,7 +307,7 @@ fn turns_of_one_side_are_joined_and_blank_texts_left_out_for_bedrock() {
 }
 
 #[test]
-fn bodies_of_every_odd_shape_end_no_process() {
+fn bodies_of_unexpected_shapes_cause_no_panic_and_no_stack_overflow() {
     let deep = "[".repeat(100_000) + &"]".repeat(100_000);
     let many: String = (0..20_000)
         .map(|at| format!(r#"{{"id":"{at}","function":{{"name":"f","arguments":{{}}}}}},"#))

@@ -98,7 +98,7 @@ fn whole_answers_on_cassettes_are_written_as_they_were_read() {
 }
 
 #[test]
-fn streamed_answers_on_cassettes_are_returned_from_their_whole_form() {
+fn streamed_answers_on_cassettes_are_written_whole_and_read_again() {
     let recordings = Recordings::all();
     for (name, api, wire, _) in WIRES {
         let mut count = 0;
@@ -135,7 +135,7 @@ fn streamed_answers_on_cassettes_are_returned_from_their_whole_form() {
 }
 
 #[test]
-fn accepted_requests_of_other_wires_are_written_in_a_form_that_each_takes() {
+fn accepted_requests_of_other_wires_are_written_in_a_form_that_each_wire_accepts() {
     let recordings = Recordings::all();
     let others = [
         ("openai-chat", BodyWire::OpenAiChat),

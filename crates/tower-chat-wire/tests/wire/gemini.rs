@@ -39,7 +39,7 @@ fn assert_exact(written: &Value) {
 }
 
 #[test]
-fn an_ordinary_conversation_needs_no_native_item() {
+fn an_ordinary_conversation_is_read_without_native_items() {
     let body = json!({
         "systemInstruction": {"parts": [{"text": "be brief"}]},
         "contents": [
@@ -70,7 +70,7 @@ fn an_ordinary_conversation_needs_no_native_item() {
 }
 
 #[test]
-fn a_thought_is_reasoning_and_goes_back_with_its_signature() {
+fn a_thought_is_read_as_reasoning_and_written_with_its_signature() {
     let json = json!({"text": "hm", "thought": true, "thoughtSignature": "c2k="});
     let Part::Reasoning(mut reasoning) = part("model", &json) else { panic!("no reasoning") };
     assert_eq!(reasoning.text, "hm");
@@ -82,7 +82,7 @@ fn a_thought_is_reasoning_and_goes_back_with_its_signature() {
 }
 
 #[test]
-fn both_spellings_and_unknown_fields_are_kept() {
+fn both_spellings_of_field_names_and_unknown_fields_are_written_as_read() {
     assert_exact(&json!([
         {"role": "user", "parts": [
             {"inline_data": {"mime_type": "image/png", "data": "AA"}, "video_metadata": {"fps": 2}},
@@ -106,7 +106,7 @@ fn both_spellings_and_unknown_fields_are_kept() {
 }
 
 #[test]
-fn consecutive_contents_of_a_role_stay_apart_if_they_came_so() {
+fn consecutive_contents_of_one_role_are_written_as_separate_contents() {
     let response = |name| json!({"functionResponse": {"name": name, "response": {"output": "x"}}});
     assert_exact(&json!([
         {"role": "user", "parts": [{"text": "a"}]},
@@ -120,7 +120,7 @@ fn consecutive_contents_of_a_role_stay_apart_if_they_came_so() {
 }
 
 #[test]
-fn a_single_part_instead_of_a_list_is_kept() {
+fn a_single_part_in_place_of_a_list_is_written_as_a_single_part() {
     let system = json!({"parts": {"text": "be brief"}});
     let body = json!({"system_instruction": system, "contents": []});
     let messages = parse_body(&body.to_string()).unwrap();
@@ -130,7 +130,7 @@ fn a_single_part_instead_of_a_list_is_kept() {
 }
 
 #[test]
-fn the_text_of_a_result_is_its_content_and_a_change_to_it_shows() {
+fn the_response_of_a_result_is_read_as_its_text_and_a_changed_text_is_written() {
     for (response, text, is_error) in [
         (json!({"output": "12"}), "12", false),
         (json!({"result": "12"}), "12", false),
@@ -154,7 +154,7 @@ fn the_text_of_a_result_is_its_content_and_a_change_to_it_shows() {
 }
 
 #[test]
-fn a_failure_and_an_empty_result_have_an_object_too() {
+fn a_failed_result_and_an_empty_result_are_written_as_objects() {
     let call = |id| ToolCall::new(id, "f", "{}");
     let mut empty = ToolResult::new("b", "");
     empty.content.clear();
@@ -169,7 +169,7 @@ fn a_failure_and_an_empty_result_have_an_object_too() {
 }
 
 #[test]
-fn a_change_to_a_call_shows_and_its_signature_stays() {
+fn a_changed_call_is_written_with_its_changes_and_its_signature() {
     let json =
         json!({"functionCall": {"name": "f", "args": {"a": "secret"}}, "thoughtSignature": "c2k="});
     let Part::ToolCall(mut call) = part("model", &json) else { panic!("no call") };
@@ -209,7 +209,7 @@ fn arguments_of_any_text_become_an_object() {
 }
 
 #[test]
-fn results_take_id_and_name_from_their_calls() {
+fn results_are_written_with_the_ids_and_names_of_their_calls() {
     let mut by_name = ToolResult::new("", "2");
     (by_name.call_id, by_name.name) = (None, Some("g".to_owned()));
     let messages = [
@@ -245,7 +245,7 @@ fn results_take_id_and_name_from_their_calls() {
 }
 
 #[test]
-fn results_of_tool_messages_in_a_row_are_one_content_and_come_first() {
+fn the_results_of_a_round_are_written_first_and_in_one_content() {
     let image = Media::new("image/png", MediaSource::Base64("AA".to_owned()));
     let mut first = ToolResult::new("a", "1");
     first.content.push(image.into());
@@ -285,7 +285,7 @@ fn all_system_messages_become_the_instruction() {
 }
 
 #[test]
-fn a_conversation_that_begins_with_a_call_gets_a_user_before_it() {
+fn an_empty_user_content_is_written_before_a_conversation_that_begins_with_a_call() {
     let messages = [
         Message::assistant("hello"),
         Message::tool_calls([ToolCall::new("a", "f", "{}")]),
@@ -297,7 +297,7 @@ fn a_conversation_that_begins_with_a_call_gets_a_user_before_it() {
 }
 
 #[test]
-fn what_belongs_to_others_is_left_out() {
+fn items_of_other_wires_errors_and_approvals_are_omitted() {
     let foreign = Native::new("openai-responses", r#"{"type":"reasoning"}"#.parse().unwrap());
     let mut reasoning = Reasoning::new("hm");
     reasoning.native = Some(foreign.clone());
@@ -325,7 +325,7 @@ fn what_belongs_to_others_is_left_out() {
 }
 
 #[test]
-fn results_in_an_assistant_message_become_the_user_s() {
+fn results_in_an_assistant_message_are_written_in_a_user_content() {
     let aggregate = Message::new(
         Role::Assistant,
         vec![ToolCall::new("a", "f", "{}").into(), ToolResult::new("a", "1").into()],
@@ -336,7 +336,7 @@ fn results_in_an_assistant_message_become_the_user_s() {
 }
 
 #[test]
-fn the_first_call_of_a_content_is_signed_if_asked_for() {
+fn the_first_call_of_a_content_gets_a_stand_in_signature_if_requested() {
     let recorded = parse(&json!({"role": "model", "parts": [
         {"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "c2k="},
         {"functionCall": {"name": "g", "args": {}}},
@@ -354,7 +354,7 @@ fn the_first_call_of_a_content_is_signed_if_asked_for() {
 }
 
 #[test]
-fn addresses_of_files_are_distinguished_from_uploaded_ones() {
+fn addresses_of_uploaded_files_are_distinguished_from_other_addresses() {
     let uploaded = "https://generativelanguage.googleapis.com/v1beta/files/a";
     let uri = |uri: &str| json!({"fileData": {"fileUri": uri, "mimeType": "audio/mpeg"}});
     let Part::Media(media) = part("user", &uri(uploaded)) else { panic!("no media") };
@@ -380,7 +380,7 @@ fn every_candidate_of_an_answer_is_a_message() {
 }
 
 #[test]
-fn what_is_no_conversation_is_refused() {
+fn an_invalid_conversation_is_a_typed_error() {
     let refuse = |contents: Value| parse_contents(&contents.to_string()).unwrap_err();
     let nested = |error: WireError| match error {
         WireError::InMessage { index: 0, source } => *source,
@@ -400,7 +400,7 @@ fn what_is_no_conversation_is_refused() {
 }
 
 #[test]
-fn a_native_item_of_this_wire_that_is_no_part_says_nothing() {
+fn an_envelope_item_is_not_written_as_a_part() {
     let envelope = Native::new(WIRE, r#"{"role":"model","parts":null,"x":1}"#.parse().unwrap());
     let user = Message::new(Role::User, vec![envelope.into(), Part::text("hi")]);
     assert_eq!(contents(&[user]), json!([{"role": "user", "parts": [{"text": "hi"}], "x": 1}]));

@@ -81,7 +81,7 @@ fn written(messages: &[Message]) -> Value {
 }
 
 #[test]
-fn a_content_that_can_be_read_is_written_as_it_was() {
+fn a_generated_content_whose_results_are_first_is_written_as_it_was_read() {
     let mut rng = Odd::of(0x9E37_79B9_7F4A_7C15);
     let (mut exact, mut reordered) = (0, 0);
     for _ in 0..4_000 {
@@ -121,7 +121,7 @@ fn results_come_first(content: &Value) -> bool {
 }
 
 #[test]
-fn a_whole_conversation_that_gemini_takes_is_written_as_it_was() {
+fn a_generated_conversation_that_gemini_accepts_is_written_as_it_was_read() {
     let mut rng = Odd::of(0x2545_F491_4F6C_DD1D);
     let mut accepted = 0;
     for _ in 0..6_000 {
@@ -140,7 +140,7 @@ fn a_whole_conversation_that_gemini_takes_is_written_as_it_was() {
 }
 
 #[test]
-fn odd_messages_are_written_without_a_panic_and_always_alike() {
+fn generated_messages_are_written_without_a_panic_and_equally_each_time() {
     let mut rng = Odd::of(0xD1B5_4A32_D192_ED03);
     for _ in 0..5_000 {
         let messages: Vec<Message> = (0..rng.below(6)).map(|_| message(&mut rng)).collect();
@@ -158,7 +158,7 @@ fn odd_messages_are_written_without_a_panic_and_always_alike() {
 }
 
 #[test]
-fn an_odd_answer_is_read_or_refused_without_a_panic() {
+fn a_generated_answer_is_read_or_refused_without_a_panic() {
     let mut rng = Odd::of(0x1234_5678_9ABC_DEF1);
     let mut read = 0;
     for _ in 0..3_000 {

@@ -112,7 +112,7 @@ fn an_answer_on_a_cassette_is_written_as_it_was_sent() {
 }
 
 #[test]
-fn text_names_arguments_and_results_are_not_hidden_in_native_items() {
+fn texts_names_arguments_and_results_are_read_into_fields_and_not_into_native_items() {
     let bodies = accepted();
     let (mut calls, mut results, mut thoughts) = (0, 0, 0);
     for (source, body) in &bodies {
@@ -163,7 +163,7 @@ fn text_names_arguments_and_results_are_not_hidden_in_native_items() {
 }
 
 #[test]
-fn what_openai_recorded_is_valid_for_gemini() {
+fn conversations_recorded_with_openai_are_written_in_a_form_valid_for_gemini() {
     let recordings = Recordings::all();
     let (mut count, mut cut_off) = (0, 0);
     for RecordedConversation { source, messages, .. } in recordings.conversations().unwrap() {
@@ -191,7 +191,7 @@ fn what_openai_recorded_is_valid_for_gemini() {
 }
 
 #[test]
-fn what_other_wires_accepted_from_openai_clients_is_valid_for_gemini() {
+fn accepted_requests_of_openai_clients_are_written_in_a_form_valid_for_gemini() {
     let recordings = Recordings::all();
     for request in recordings.accepted("openai-chat").unwrap() {
         let source = request.id.as_str();
@@ -203,7 +203,7 @@ fn what_other_wires_accepted_from_openai_clients_is_valid_for_gemini() {
 }
 
 #[test]
-fn what_gemini_accepted_is_valid_for_openai_once_written_so() {
+fn bodies_that_gemini_accepted_are_written_in_a_form_valid_for_openai() {
     let bodies = accepted();
     for (source, body) in &bodies {
         let messages = parse_body(&body.to_string()).expect(source);
@@ -263,7 +263,7 @@ fn assert_no_content_is_lost(messages: &[Message], body: &Value, source: &str) {
 }
 
 #[test]
-fn an_accepted_body_is_replayed_as_it_was_but_for_new_ids() {
+fn an_accepted_body_is_replayed_unchanged_except_for_new_ids_and_moved_results() {
     let bodies = accepted();
     let (mut exact, mut with_new_ids, mut split) = (0, 0, 0);
     for (source, body) in &bodies {

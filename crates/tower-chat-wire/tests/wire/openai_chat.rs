@@ -27,7 +27,7 @@ fn natives(message: &Message) -> usize {
 }
 
 #[test]
-fn plain_messages_are_plain_parts() {
+fn plain_messages_are_read_as_plain_parts() {
     for (json, expected) in [
         (json!({"role": "system", "content": "be brief"}), Message::system("be brief")),
         (json!({"role": "user", "content": ""}), Message::user("")),
@@ -56,7 +56,7 @@ fn plain_messages_are_plain_parts() {
 }
 
 #[test]
-fn every_form_of_content_is_returned() {
+fn every_form_of_content_is_written_as_it_was_read() {
     for role in ["system", "developer", "user", "assistant", "tool", "function"] {
         comes_back(json!({"role": role}));
         for content in [
@@ -78,7 +78,7 @@ fn every_form_of_content_is_returned() {
 }
 
 #[test]
-fn unknown_fields_are_returned_byte_for_byte() {
+fn unknown_fields_are_written_byte_for_byte() {
     let json = r#"{"role":"assistant","content":"hi","logit": 1.500e+3,"audio":{"b":1, "a":2}}"#;
     let message = parse_message(json).unwrap();
     let written = render_message(&message, Audience::Transcript);
@@ -87,7 +87,7 @@ fn unknown_fields_are_returned_byte_for_byte() {
 }
 
 #[test]
-fn a_response_message_with_nulls_is_returned() {
+fn a_response_message_with_null_fields_is_written_as_it_was_read() {
     let message = comes_back(json!({
         "role": "assistant", "content": null, "refusal": null, "annotations": [],
         "function_call": null, "tool_calls": null, "name": null, "reasoning_content": null,
@@ -97,7 +97,7 @@ fn a_response_message_with_nulls_is_returned() {
 }
 
 #[test]
-fn calls_of_every_form_are_returned() {
+fn calls_of_every_form_are_written_as_they_were_read() {
     for call in [
         json!({"type": "function", "function": {"name": "f", "arguments": "{'python': 1}"}}),
         json!({"id": "", "type": "function", "function": {"name": "f", "arguments": ""}}),
@@ -120,7 +120,7 @@ fn calls_of_every_form_are_returned() {
 }
 
 #[test]
-fn arguments_that_are_an_object_keep_their_bytes() {
+fn arguments_that_are_an_object_are_written_byte_for_byte() {
     let arguments = r#"{"b": 1.0,"a":[ ]}"#;
     let json = format!(
         r#"{{"role":"assistant","content":"","tool_calls":[{{"function":{{"name":"f","arguments":{arguments}}}}}]}}"#
@@ -131,7 +131,7 @@ fn arguments_that_are_an_object_keep_their_bytes() {
 }
 
 #[test]
-fn the_legacy_format_is_returned() {
+fn messages_in_the_legacy_format_are_written_as_they_were_read() {
     let message = comes_back(json!({"role": "assistant", "content": null,
         "function_call": {"name": "f", "arguments": "{}"}}));
     let call = message.calls().next().unwrap();
@@ -145,7 +145,7 @@ fn the_legacy_format_is_returned() {
 }
 
 #[test]
-fn reasoning_that_is_readable_is_a_reasoning_part() {
+fn readable_reasoning_is_read_as_a_reasoning_part() {
     for content in [json!(null), json!("answer")] {
         let message = comes_back(json!({"role": "assistant", "content": content,
             "reasoning_content": "hm", "reasoning": "", "reasoning_details": [{"type": "x"}]}));
@@ -160,7 +160,7 @@ fn reasoning_that_is_readable_is_a_reasoning_part() {
 }
 
 #[test]
-fn media_are_returned_and_are_media_parts() {
+fn media_are_read_as_media_parts_and_written_as_they_were_read() {
     for part in [
         json!({"type": "image_url", "image_url": {"url": "https://example.org/a.png"}}),
         json!({"type": "image_url", "image_url": {"url": "data:image/png;base64,AAAA", "detail": "low"}}),
@@ -191,7 +191,7 @@ fn media_are_returned_and_are_media_parts() {
 }
 
 #[test]
-fn a_change_to_our_fields_shows() {
+fn a_changed_field_is_written_with_its_new_value() {
     let mut message = parse_message(
         &json!({"role": "assistant", "refusal": null, "name": "a",
             "content": [{"type": "text", "text": "old", "x": 1}], "reasoning": "old",
@@ -235,7 +235,7 @@ fn a_change_to_our_fields_shows() {
 }
 
 #[test]
-fn a_legacy_call_with_an_id_is_an_ordinary_one_to_a_model_alone() {
+fn only_a_model_is_sent_a_legacy_call_with_an_id_as_an_ordinary_call() {
     let mut asking = parse_message(
         r#"{"role":"assistant","content":null,"function_call":{"name":"f","arguments":"{}","x":1}}"#,
     )
@@ -267,14 +267,14 @@ fn a_legacy_call_with_an_id_is_an_ordinary_one_to_a_model_alone() {
 }
 
 #[test]
-fn a_legacy_result_takes_no_id_from_its_fields() {
+fn the_field_tool_call_id_of_a_legacy_result_is_not_read_as_its_call_id() {
     let message = comes_back(json!({"role": "function", "name": "f", "content": "12",
         "tool_call_id": "c"}));
     assert_eq!(message.results().next().unwrap().call_id, None);
 }
 
 #[test]
-fn a_model_does_not_see_an_answer_that_says_nothing() {
+fn a_model_is_not_sent_an_answer_whose_content_is_missing_or_null() {
     for json in [
         json!({"role": "assistant"}),
         json!({"role": "assistant", "content": null, "refusal": null, "tool_calls": []}),
@@ -288,7 +288,7 @@ fn a_model_does_not_see_an_answer_that_says_nothing() {
 }
 
 #[test]
-fn a_model_does_not_see_our_error_mark() {
+fn a_model_is_not_sent_the_field_x_error() {
     for json in [
         json!({"role": "tool", "tool_call_id": "c", "content": "boom", "x_error": true}),
         json!({"role": "tool", "tool_call_id": "c", "content": "boom", "x_error": false}),
@@ -300,7 +300,7 @@ fn a_model_does_not_see_our_error_mark() {
 }
 
 #[test]
-fn messages_of_our_own_are_written_as_the_wire_can_say_them() {
+fn messages_of_the_application_are_written_in_the_forms_of_the_wire() {
     let call = ToolCall::new("c", "f", "{}");
     let call_json =
         json!({"id": "c", "type": "function", "function": {"name": "f", "arguments": "{}"}});
@@ -361,7 +361,7 @@ fn messages_of_our_own_are_written_as_the_wire_can_say_them() {
 }
 
 #[test]
-fn media_of_our_own_take_the_form_that_fits() {
+fn media_of_the_application_are_written_in_the_form_for_their_type() {
     let base64 = || MediaSource::Base64("AAAA".to_owned());
     let url = || MediaSource::Url("https://example.org/x".to_owned());
     for (media, expected) in [
@@ -398,7 +398,7 @@ fn media_of_our_own_take_the_form_that_fits() {
 }
 
 #[test]
-fn what_is_no_message_is_a_typed_error() {
+fn an_invalid_message_is_a_typed_error() {
     for (json, is_expected) in [
         ("[]", (|error| matches!(error, WireError::Json { what: "a message", .. })) as fn(&_) -> _),
         ("{", |error| matches!(error, WireError::Json { .. })),
@@ -434,7 +434,7 @@ fn what_is_no_message_is_a_typed_error() {
 }
 
 #[test]
-fn several_messages_are_read_from_a_list_and_an_error_names_its_place() {
+fn messages_are_read_from_a_list_and_an_error_names_the_index_of_its_message() {
     let list = r#"[{"role":"user","content":"hi"},{"role":"assistant","content":"hello"}]"#;
     let messages = parse_messages(list).unwrap();
     let written = render_messages(&messages, Audience::Transcript);
@@ -449,7 +449,7 @@ fn several_messages_are_read_from_a_list_and_an_error_names_its_place() {
 }
 
 #[test]
-fn a_function_call_that_names_nothing_is_no_call() {
+fn a_function_call_with_an_empty_name_is_not_read_as_a_call() {
     let json = r#"{"role":"assistant","content":"hi","function_call":{"arguments":"","name":""}}"#;
     let message = parse_message(json).unwrap();
     assert_eq!(message.calls().count(), 0);

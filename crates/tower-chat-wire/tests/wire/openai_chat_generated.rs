@@ -93,7 +93,7 @@ fn message(rng: &mut Odd) -> Value {
 }
 
 #[test]
-fn whatever_can_be_read_is_written_as_it_was() {
+fn every_generated_message_that_can_be_read_is_written_as_it_was_read() {
     let mut rng = Odd::of(0x9E37_79B9_7F4A_7C15);
     let (mut read, mut refused) = (0, 0);
     for _ in 0..6_000 {

@@ -38,7 +38,7 @@ fn a_recorded_message_is_written_as_it_was_read() {
 }
 
 #[test]
-fn text_names_arguments_and_ids_are_not_hidden_in_native_items() {
+fn texts_names_arguments_and_ids_are_read_into_fields_and_not_into_native_items() {
     let recorded = recorded_messages();
     for (source, json) in &recorded {
         let message = parse_message(&json.to_string()).expect(source);
@@ -65,7 +65,7 @@ fn text_names_arguments_and_ids_are_not_hidden_in_native_items() {
 }
 
 #[test]
-fn an_ordinary_message_needs_no_native_item() {
+fn an_ordinary_recorded_message_is_read_without_native_items() {
     let recorded = recorded_messages();
     let mut ordinary = 0;
     for (source, json) in &recorded {

@@ -31,7 +31,7 @@ fn roles(messages: &[Message]) -> Vec<Role> {
 }
 
 #[test]
-fn ordinary_messages_are_what_the_constructors_make() {
+fn ordinary_messages_equal_the_messages_that_the_constructors_create() {
     let messages = comes_back(json!([
         {"role": "system", "content": "Be brief."},
         {"role": "user", "content": "hi"},
@@ -54,7 +54,7 @@ fn ordinary_messages_are_what_the_constructors_make() {
 }
 
 #[test]
-fn a_text_as_input_is_one_message_and_instructions_stand_apart() {
+fn an_input_text_is_read_as_one_message_and_instructions_as_a_separate_field() {
     let body = r#"{"model":"m","input":"hi","instructions":"Be brief."}"#;
     let conversation = parse_body(body).unwrap();
     assert_eq!(conversation.instructions.as_deref(), Some("Be brief."));
@@ -65,7 +65,7 @@ fn a_text_as_input_is_one_message_and_instructions_stand_apart() {
 }
 
 #[test]
-fn what_one_answer_put_out_is_one_message_with_ids_phases_and_encrypted_reasoning() {
+fn the_output_of_an_answer_is_one_message_with_ids_phases_and_encrypted_reasoning() {
     let output = json!([
         {"type": "reasoning", "id": "rs_1", "summary": [{"type": "summary_text", "text": "One."},
             {"type": "summary_text", "text": "Two."}], "encrypted_content": "gAAAAA==", "status": null},
@@ -101,7 +101,7 @@ fn what_one_answer_put_out_is_one_message_with_ids_phases_and_encrypted_reasonin
 }
 
 #[test]
-fn messages_of_the_model_that_follow_each_other_stay_apart() {
+fn consecutive_assistant_messages_are_written_as_separate_messages() {
     let messages = comes_back(json!([
         {"role": "assistant", "content": "one"},
         {"role": "assistant", "content": [{"type": "output_text", "text": "two"}]},
@@ -114,7 +114,7 @@ fn messages_of_the_model_that_follow_each_other_stay_apart() {
 }
 
 #[test]
-fn items_that_only_the_provider_knows_are_returned_whole() {
+fn provider_specific_items_are_written_as_they_were_read() {
     let messages = comes_back(json!([
         {"type": "additional_tools", "role": "developer", "tools": [{"type": "function"}]},
         {"type": "item_reference", "id": "msg_9"},
@@ -140,7 +140,7 @@ fn items_that_only_the_provider_knows_are_returned_whole() {
 }
 
 #[test]
-fn the_providers_tools_that_the_caller_runs_are_calls_that_are_owed_results() {
+fn calls_of_provider_tools_that_the_caller_runs_are_calls_that_need_results() {
     let items = json!([
         {"type": "computer_call", "id": "cu_1", "call_id": "c1", "action": {"type": "screenshot"},
             "pending_safety_checks": []},
@@ -189,7 +189,7 @@ fn the_providers_tools_that_the_caller_runs_are_calls_that_are_owed_results() {
 }
 
 #[test]
-fn media_are_media_parts_and_are_returned() {
+fn media_are_read_as_media_parts_and_written_as_they_were_read() {
     for part in [
         json!({"type": "input_image", "image_url": "data:image/png;base64,AAAA"}),
         json!({"type": "input_image", "image_url": "https://example.org/a.png", "detail": "low"}),
@@ -217,7 +217,7 @@ fn media_are_media_parts_and_are_returned() {
 }
 
 #[test]
-fn a_change_to_our_fields_shows() {
+fn a_changed_field_is_written_with_its_new_value() {
     let mut messages = comes_back(json!([
         {"type": "reasoning", "id": "rs", "encrypted_content": "g",
             "summary": [{"type": "summary_text", "text": "old"}],
@@ -260,7 +260,7 @@ fn a_change_to_our_fields_shows() {
 }
 
 #[test]
-fn ids_are_made_distinct_and_depend_on_what_comes_before_alone() {
+fn call_ids_become_distinct_and_depend_only_on_earlier_messages() {
     let long = "x".repeat(80);
     let round = |ids: [Option<&str>; 2]| {
         let call = |id: Option<&str>| {
@@ -294,7 +294,7 @@ fn ids_are_made_distinct_and_depend_on_what_comes_before_alone() {
 }
 
 #[test]
-fn outputs_stand_before_messages_that_came_between() {
+fn outputs_are_written_before_messages_between_the_calls_and_the_results() {
     let aggregate = Message::new(
         Role::Assistant,
         vec![
@@ -333,7 +333,7 @@ fn outputs_stand_before_messages_that_came_between() {
 }
 
 #[test]
-fn what_the_wire_cannot_say_is_left_out() {
+fn parts_that_the_wire_cannot_represent_are_omitted() {
     let foreign = Native::new("anthropic", r#"{"type":"thinking"}"#.parse().unwrap());
     let call = ToolCall::new("c", "f", "{}");
     let mut by_provider = ToolCall::new("srv", "web_search", "{}");
@@ -379,7 +379,7 @@ fn what_the_wire_cannot_say_is_left_out() {
 }
 
 #[test]
-fn new_items_alone_keep_the_ids_that_the_service_knows() {
+fn results_of_calls_that_only_the_service_stores_are_written_with_their_ids() {
     let body = json!({"previous_response_id": "resp_1", "input": [
         {"type": "function_call_output", "call_id": "call_9", "output": "12"},
         {"role": "user", "content": "And now?"},
@@ -391,7 +391,7 @@ fn new_items_alone_keep_the_ids_that_the_service_knows() {
 }
 
 #[test]
-fn what_is_no_input_is_a_typed_error() {
+fn an_invalid_input_is_a_typed_error() {
     assert!(matches!(parse_input("{"), Err(WireError::Json { .. })));
     assert!(matches!(parse_input("{}"), Err(WireError::Json { .. })));
     assert!(matches!(parse_input("5"), Err(WireError::Json { .. })));
@@ -438,7 +438,7 @@ fn replayed(items: &Value) -> Value {
 }
 
 #[test]
-fn an_output_keeps_the_type_that_it_was_read_with() {
+fn an_output_is_written_with_the_type_that_it_was_read_with() {
     let calls = [
         json!({"type": "tool_search_call", "call_id": "c1", "execution": "client", "arguments": {}}),
         json!({"type": "custom_tool_call", "call_id": "c1", "name": "f", "input": "x"}),
@@ -477,7 +477,7 @@ fn an_output_keeps_the_type_that_it_was_read_with() {
 }
 
 #[test]
-fn reasoning_with_an_id_is_not_written_before_a_message_without_one() {
+fn reasoning_before_a_message_without_an_id_is_written_without_its_id() {
     let reasoning = |id: &str, content: Value| json!({"type": "reasoning", "id": id, "summary": [], "encrypted_content": content});
     let reply = json!({"role": "assistant", "content": "It is 12."});
     let refused =
@@ -506,7 +506,7 @@ fn reasoning_with_an_id_is_not_written_before_a_message_without_one() {
 }
 
 #[test]
-fn where_a_dangling_call_goes_nothing_stays_linked_with_it() {
+fn items_linked_with_an_omitted_dangling_call_are_written_without_their_ids() {
     let reasoning = |id: &str, content: Value| json!({"type": "reasoning", "id": id, "summary": [], "encrypted_content": content});
     let call = |id: &str| {
         json!({"type": "function_call", "id": format!("fc_{id}"), "call_id": id, "name": "f",

@@ -120,7 +120,7 @@ fn written(messages: &[Message]) -> Vec<Value> {
 }
 
 #[test]
-fn odd_items_are_written_as_they_were_read() {
+fn generated_items_are_written_as_they_were_read() {
     let mut rng = Odd::of(0x9E37_79B9_7F4A_7C15);
     for _ in 0..1_000 {
         let items = items(&mut rng);
@@ -206,7 +206,7 @@ fn odd_part(rng: &mut Odd) -> Part {
 }
 
 #[test]
-fn odd_messages_never_panic_and_calls_and_outputs_are_in_order() {
+fn generated_messages_are_written_without_a_panic_and_with_calls_and_outputs_in_order() {
     let mut rng = Odd::of(0xD1B5_4A32_D192_ED03);
     let roles = [Role::System, Role::Developer, Role::User, Role::Assistant, Role::Tool];
     for _ in 0..5_000 {

@@ -30,7 +30,7 @@ fn stored(messages: &[Message]) -> Vec<Message> {
 }
 
 #[test]
-fn an_accepted_body_is_written_as_it_was_read_and_so_it_is_once_stored() {
+fn an_accepted_body_is_written_as_it_was_read_before_and_after_storage() {
     let bodies = accepted();
     for (id, body) in bodies {
         let conversation = parse_body(&body.to_string()).expect(&id);
@@ -41,7 +41,7 @@ fn an_accepted_body_is_written_as_it_was_read_and_so_it_is_once_stored() {
 }
 
 #[test]
-fn what_the_vocabulary_has_a_field_for_is_not_hidden_in_native_items() {
+fn texts_calls_and_outputs_are_read_into_fields_and_not_into_native_items() {
     let bodies = accepted();
     let (mut calls, mut plain) = (0, 0);
     for (id, body) in bodies {
@@ -91,7 +91,7 @@ fn what_the_vocabulary_has_a_field_for_is_not_hidden_in_native_items() {
 }
 
 #[test]
-fn every_cut_of_an_accepted_body_is_valid_once_replayed() {
+fn every_prefix_of_an_accepted_body_is_valid_after_replay() {
     let bodies = accepted();
     let mut count = 0;
     for (id, body) in bodies {
@@ -128,7 +128,7 @@ fn chats() -> Vec<(String, Vec<Message>)> {
 }
 
 #[test]
-fn a_conversation_of_openai_chat_is_accepted_here_and_loses_no_word() {
+fn a_conversation_of_openai_chat_is_valid_as_responses_input_and_loses_no_text() {
     let chats = chats();
     let (mut repeated, mut as_recorded) = (0, 0);
     for (source, messages) in &chats {
@@ -188,7 +188,7 @@ fn assert_same_words(messages: &[Message], input: &Value, source: &str) {
 }
 
 #[test]
-fn a_recorded_answer_is_one_message_that_goes_back_as_it_was_received() {
+fn a_recorded_answer_is_one_message_and_is_sent_again_as_it_was_received() {
     let recordings = Recordings::all();
     let cassettes = recordings.cassettes().unwrap();
     let exchanges = cassettes.iter().flat_map(|cassette| &cassette.exchanges);

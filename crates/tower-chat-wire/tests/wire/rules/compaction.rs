@@ -51,7 +51,7 @@ fn sent(
 }
 
 #[test]
-fn only_the_service_that_made_a_summary_omits_what_it_stands_for() {
+fn only_the_service_that_created_a_summary_is_not_sent_the_summarised_messages() {
     for (wire, name) in SERVICES {
         let own = rules(wire, name);
         let other_wire = if wire == BodyWire::Anthropic {
@@ -116,7 +116,7 @@ fn the_newest_summary_replaces_all_messages_before_it_and_the_earlier_summary() 
 }
 
 #[test]
-fn a_summary_between_a_call_and_its_late_result_is_left_out() {
+fn a_summary_between_a_call_and_its_late_result_is_omitted() {
     for (wire, name) in SERVICES {
         let own = rules(wire, name);
         let round = |text: &str, id: &str| assistant([Part::text(text), call(id)]);
@@ -137,7 +137,7 @@ fn a_summary_between_a_call_and_its_late_result_is_left_out() {
 }
 
 #[test]
-fn a_call_id_that_is_used_again_after_a_summary_belongs_to_the_later_call() {
+fn a_result_after_a_summary_answers_the_later_of_two_calls_with_the_same_id() {
     for (wire, name) in SERVICES {
         let messages = [
             Message::user("FIRST"),
@@ -190,7 +190,7 @@ fn new_messages_are_the_same_after_stored_ones_are_omitted() {
 }
 
 #[test]
-fn a_paused_answer_continues_with_all_messages() {
+fn a_paused_answer_is_continued_with_all_messages_in_the_request() {
     for (wire, name) in SERVICES {
         let messages = [
             Message::user("FIRST"),
@@ -220,7 +220,7 @@ fn with_summaries(case: u64, wire: BodyWire, name: &str) -> ChatRequest {
 }
 
 #[test]
-fn a_service_accepts_every_history_with_summaries_of_its_own() {
+fn a_service_accepts_every_history_that_contains_its_own_summaries() {
     let mut omitted = 0;
     for case in cases() {
         for (wire, name) in SERVICES {

@@ -38,7 +38,7 @@ fn of_lists() -> ChatRequest {
 }
 
 #[test]
-fn a_content_is_one_text_where_the_service_refuses_lists() {
+fn content_is_sent_as_one_text_to_a_service_that_refuses_lists() {
     for (name, may_system, may_user) in
         [("deepseek", false, false), ("groq", true, true), ("moonshot", false, true)]
     {
@@ -77,7 +77,7 @@ fn a_content_is_one_text_where_the_service_refuses_lists() {
 }
 
 #[test]
-fn the_author_of_a_message_has_a_name_that_the_service_takes_or_none() {
+fn the_author_of_a_message_is_sent_as_a_valid_name_or_not_at_all() {
     let by = |author: &str| {
         let mut message = Message::user("hi");
         message.author = Some(author.to_owned());
@@ -102,7 +102,7 @@ fn the_author_of_a_message_has_a_name_that_the_service_takes_or_none() {
 }
 
 #[test]
-fn equal_ids_of_several_answers_differ_wherever_the_service_refuses_them() {
+fn equal_call_ids_of_several_answers_become_distinct_for_services_that_refuse_them() {
     let mut messages = vec![Message::user("Is it cold?")];
     for city in ["Paris", "Rome"] {
         let call = ToolCall::new("call_0", "look", format!(r#"{{"city":"{city}"}}"#));
@@ -147,7 +147,7 @@ fn round(parts: Vec<Part>) -> ChatRequest {
 }
 
 #[test]
-fn services_that_demand_reasoning_with_calls_get_their_own_or_the_shortest_that_they_accept() {
+fn services_that_require_reasoning_get_their_own_or_the_shortest_accepted_reasoning() {
     let thought = |wire: &str, item: Value, text: &str, issuer: &str| {
         let mut reasoning = Reasoning::new(text);
         let native = Native::new(wire, item.to_string().parse().unwrap());
@@ -192,7 +192,7 @@ fn services_that_demand_reasoning_with_calls_get_their_own_or_the_shortest_that_
 }
 
 #[test]
-fn gemini_at_vertex_gets_the_stand_in_on_the_wire_of_openai_too() {
+fn gemini_at_vertex_gets_the_stand_in_signature_on_the_openai_wire_too() {
     let url =
         "https://us-central1-aiplatform.googleapis.com/v1/projects/p/locations/l/endpoints/openapi";
     let signed = |model| {
@@ -205,7 +205,7 @@ fn gemini_at_vertex_gets_the_stand_in_on_the_wire_of_openai_too() {
 }
 
 #[test]
-fn the_name_of_a_media_type_is_sent_as_services_know_it() {
+fn media_types_are_sent_in_lower_case_without_parameters_and_spaces() {
     for (name, rules) in all_rules() {
         let sent = |media_type: &str| {
             let parts = vec![Part::text("see"), media(media_type)];
@@ -224,7 +224,7 @@ fn the_name_of_a_media_type_is_sent_as_services_know_it() {
 }
 
 #[test]
-fn pictures_and_sounds_that_a_service_does_not_read_are_sentences() {
+fn a_sentence_replaces_stored_media_that_a_service_does_not_accept() {
     for (wire, name, taken, others) in [
         (OpenAiResponses, "openai", "image/png", &["image/bmp", "audio/wav", "video/mp4"][..]),
         (OpenAiResponses, "azure", "text/csv", &["image/svg+xml", "audio/ogg"]),
@@ -266,7 +266,7 @@ fn pictures_and_sounds_that_a_service_does_not_read_are_sentences() {
 }
 
 #[test]
-fn a_conversation_that_begins_with_the_assistant_is_sent_behind_a_message_of_the_user() {
+fn a_user_message_is_sent_before_a_conversation_that_begins_with_the_assistant() {
     let greeting = vec![
         Message::system("Be brief."),
         Message::assistant("Welcome."),
@@ -297,7 +297,7 @@ fn a_conversation_that_begins_with_the_assistant_is_sent_behind_a_message_of_the
 }
 
 #[test]
-fn a_choice_of_a_tool_in_json_of_the_wire_has_the_name_that_is_sent() {
+fn a_tool_choice_in_wire_json_has_the_sent_name_of_the_tool() {
     let original = "get weather";
     let choices = [
         (
@@ -328,7 +328,7 @@ fn a_choice_of_a_tool_in_json_of_the_wire_has_the_name_that_is_sent() {
 }
 
 #[test]
-fn a_tool_without_a_schema_has_one_of_an_empty_object() {
+fn a_tool_without_a_schema_is_sent_with_the_schema_of_an_empty_object() {
     for schema in [json!(null), json!({}), json!(true)] {
         for (wire, name, pointer) in [
             (Anthropic, "anthropic", "/tools/0/input_schema"),
@@ -347,7 +347,7 @@ fn a_tool_without_a_schema_has_one_of_an_empty_object() {
 }
 
 #[test]
-fn a_text_does_not_cite_a_search_that_is_left_out() {
+fn a_text_is_sent_without_citations_of_an_omitted_search() {
     let native = |item: Value| Native::new("anthropic", item.to_string().parse().unwrap());
     let answer = |id: &str| {
         let mut call = ToolCall::new(id, "web_search", "{}");

@@ -5,7 +5,7 @@ use std::{collections::BTreeSet, fs, path::Path};
 use tower_chat_wire::rules::{KNOWN, ServiceRules, table};
 
 #[test]
-fn the_guide_has_the_table_of_the_services() {
+fn the_guide_contains_the_current_table_of_services() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/src/services.md");
     if std::env::var_os("TOWER_CHAT_WRITE").is_some() {
         fs::write(&path, table()).unwrap();
@@ -15,7 +15,7 @@ fn the_guide_has_the_table_of_the_services() {
 }
 
 #[test]
-fn each_value_that_a_service_has_of_its_own_has_a_source() {
+fn every_rule_in_which_a_service_differs_from_the_default_has_a_source() {
     for known in KNOWN {
         let (own, any) = (known.rules(), ServiceRules::unknown(known.wire, known.name));
         let sources: BTreeSet<&str> = known.sources.iter().map(|(field, _)| *field).collect();

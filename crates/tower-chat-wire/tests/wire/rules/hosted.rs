@@ -32,7 +32,7 @@ fn hosted(wire: BodyWire) -> [Part; 2] {
 }
 
 #[test]
-fn a_call_of_the_services_own_tool_without_a_result_is_left_out_unless_results_follow() {
+fn a_provider_executed_call_without_a_result_is_omitted_unless_client_results_follow() {
     for wire in [BodyWire::BedrockConverse, BodyWire::OpenAiResponses] {
         let rules = rules(wire, "mine");
         for (has_result, has_client_results, is_sent) in
@@ -62,7 +62,7 @@ fn a_call_of_the_services_own_tool_without_a_result_is_left_out_unless_results_f
 }
 
 #[test]
-fn bedrock_is_offered_no_tools_where_none_may_be_called() {
+fn with_the_tool_choice_none_bedrock_gets_tools_only_if_the_history_has_calls() {
     let rules = rules(BodyWire::BedrockConverse, "bedrock");
     let tool = ToolDefinition::new("look", "Looks.", json!({"type": "object"}));
     let mut options = ChatOptions::new().with_tools([tool]);

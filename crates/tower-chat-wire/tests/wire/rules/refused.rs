@@ -37,7 +37,7 @@ fn marked(issuer: &str, of: usize, content: ContentKind) -> ChatRequest {
 }
 
 #[test]
-fn every_service_is_sent_a_sentence_in_the_place_of_what_it_has_refused() {
+fn every_service_is_sent_a_sentence_in_place_of_content_that_it_has_refused() {
     for (_, rules) in all_rules() {
         for (of, content, refused) in [
             (0, ContentKind::Text, QUESTION),
@@ -65,7 +65,7 @@ fn every_service_is_sent_a_sentence_in_the_place_of_what_it_has_refused() {
 }
 
 #[test]
-fn other_services_and_other_messages_are_untouched() {
+fn a_refusal_mark_of_another_service_does_not_change_the_body() {
     for wire in WIRES {
         let rules = rules(wire, "mine");
         let request = marked("another", 2, ContentKind::Text);
@@ -75,7 +75,7 @@ fn other_services_and_other_messages_are_untouched() {
 }
 
 #[test]
-fn what_is_marked_in_the_store_is_explained() {
+fn the_explanation_names_content_that_the_store_marks_as_refused() {
     let rules = rules(BodyWire::Anthropic, "anthropic");
     let mut messages = history();
     let mark = RefusalMark::new("anthropic", messages[2].id.unwrap(), ContentKind::Image);

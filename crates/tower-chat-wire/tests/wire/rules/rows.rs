@@ -44,7 +44,7 @@ fn result_of(content: Vec<Part>, is_error: bool) -> ChatRequest {
 }
 
 #[test]
-fn arguments_that_are_no_json_are_an_object_for_every_service() {
+fn arguments_that_are_not_an_object_are_sent_as_an_object_to_every_service() {
     let table = [
         (r#"{"city": "Pa"#, json!({"arguments": r#"{"city": "Pa"#})),
         ("{'a': None}", json!({"arguments": "{'a': None}"})),
@@ -66,7 +66,7 @@ fn arguments_that_are_no_json_are_an_object_for_every_service() {
 }
 
 #[test]
-fn custom_tools_of_openai_keep_their_text() {
+fn calls_of_custom_tools_are_sent_to_openai_with_their_text() {
     let text = "not json";
     let native =
         |wire: &str, item: Value| Some(Native::new(wire, item.to_string().parse().unwrap()));
@@ -85,7 +85,7 @@ fn custom_tools_of_openai_keep_their_text() {
 }
 
 #[test]
-fn a_name_is_sent_alike_in_definition_choice_call_and_result() {
+fn the_sent_name_of_a_tool_is_the_same_in_definition_choice_call_and_result() {
     let long = "long_name.".repeat(24);
     for name in ["", "get weather", "wetter.köln", "1st", "日本", &long] {
         let definition =
@@ -116,7 +116,7 @@ fn a_name_is_sent_alike_in_definition_choice_call_and_result() {
 }
 
 #[test]
-fn equal_ids_of_several_answers_differ_at_strict_services() {
+fn equal_call_ids_of_several_answers_become_distinct_for_strict_services() {
     let mut messages = vec![Message::user("Is it cold?")];
     for city in ["Paris", "Rome", "Oslo"] {
         let call = ToolCall::new("call_0", "look", format!(r#"{{"city":"{city}"}}"#));
@@ -143,7 +143,7 @@ fn equal_ids_of_several_answers_differ_at_strict_services() {
 }
 
 #[test]
-fn a_picture_in_a_result_stands_behind_the_results_where_the_model_does_not_read_it_there() {
+fn an_image_is_sent_after_the_results_if_the_model_does_not_read_images_in_results() {
     let mut one = ToolResult::new("call_1", "one");
     one.content.push(media("image/png"));
     let two = ToolResult::of_parts("call_2", vec![media("image/jpeg")]);
@@ -190,7 +190,7 @@ fn a_picture_in_a_result_stands_behind_the_results_where_the_model_does_not_read
 }
 
 #[test]
-fn an_error_result_has_text_alone_at_claude() {
+fn an_error_result_is_sent_to_claude_with_text_only() {
     let cases = [
         vec![Part::text("It failed."), media("image/png")],
         vec![media("image/png")],
@@ -215,7 +215,7 @@ fn an_error_result_has_text_alone_at_claude() {
 }
 
 #[test]
-fn a_sound_in_a_result_is_a_sentence_where_no_sound_is_taken() {
+fn a_sentence_replaces_a_sound_in_a_result_if_the_service_accepts_no_sounds() {
     for (wire, name) in [
         (Anthropic, "anthropic"),
         (BedrockConverse, "bedrock"),
@@ -234,7 +234,7 @@ fn a_sound_in_a_result_is_a_sentence_where_no_sound_is_taken() {
 }
 
 #[test]
-fn documents_at_bedrock_have_names_of_their_own_that_stay_and_a_text_beside_them() {
+fn documents_at_bedrock_have_distinct_stable_names_and_a_text_beside_them() {
     let rules = rules(BedrockConverse, "bedrock");
     let types = [
         ("application/pdf", "pdf"),
@@ -269,7 +269,7 @@ fn documents_at_bedrock_have_names_of_their_own_that_stay_and_a_text_beside_them
 }
 
 #[test]
-fn a_user_message_at_bedrock_has_at_most_5_documents_and_20_pictures() {
+fn a_user_message_at_bedrock_has_at_most_5_documents_and_20_images() {
     let rules = rules(BedrockConverse, "bedrock");
     let many = |count: usize, kind: &str| {
         let parts = std::iter::once(Part::text("look")).chain((0..count).map(|_| media(kind)));
@@ -300,7 +300,7 @@ fn a_user_message_at_bedrock_has_at_most_5_documents_and_20_pictures() {
 }
 
 #[test]
-fn bedrock_has_definitions_where_the_history_has_calls() {
+fn bedrock_gets_tool_definitions_if_the_history_contains_calls() {
     let rules = rules(BedrockConverse, "bedrock");
     let sent = body(&round_of(ToolCall::new("call_1", "get weather", "{}")), &rules);
     let tools = sent["toolConfig"]["tools"].as_array().unwrap();
@@ -318,7 +318,7 @@ fn bedrock_has_definitions_where_the_history_has_calls() {
 }
 
 #[test]
-fn new_media_that_a_service_does_not_take_are_an_error_and_stored_ones_a_sentence() {
+fn unsupported_media_are_an_error_in_a_new_message_and_a_sentence_in_a_stored_message() {
     let table = [
         (Anthropic, "anthropic", DOCX),
         (Anthropic, "minimax", "audio/wav"),
@@ -368,7 +368,7 @@ fn thought(wire: &str, item: &Value, issuer: &str) -> Part {
 }
 
 #[test]
-fn reasoning_goes_to_its_service_alone_and_strict_services_get_no_unknown_field() {
+fn reasoning_is_sent_only_to_its_issuer_and_strict_services_get_no_unknown_field() {
     let field = json!({"reasoning_content": null});
     let of = |issuer: &str| {
         ChatRequest::new(vec![
@@ -400,7 +400,7 @@ fn reasoning_goes_to_its_service_alone_and_strict_services_get_no_unknown_field(
 }
 
 #[test]
-fn deepseek_gets_its_own_reasoning_and_an_empty_one_with_other_calls() {
+fn deepseek_gets_its_own_reasoning_and_empty_reasoning_with_calls_of_others() {
     let rules = rules(OpenAiChat, "deepseek");
     let sent = body(&round_of(ToolCall::new("call_1", "look", "{}")), &rules);
     assert_eq!(sent["messages"][1]["reasoning_content"], "");
@@ -419,7 +419,7 @@ fn deepseek_gets_its_own_reasoning_and_an_empty_one_with_other_calls() {
 }
 
 #[test]
-fn hosted_calls_of_a_service_that_copied_the_format_are_left_out_at_anthropic() {
+fn anthropic_is_not_sent_provider_executed_calls_of_services_that_copied_its_format() {
     let native = |item: Value| Native::new("anthropic", item.to_string().parse().unwrap());
     let hosted = |id: &str| {
         let mut call = ToolCall::new(id, "web_search", "{}");
@@ -457,7 +457,7 @@ fn hosted_calls_of_a_service_that_copied_the_format_are_left_out_at_anthropic() 
 }
 
 #[test]
-fn foreign_calls_have_the_stand_in_on_the_first_call_of_each_answer_at_new_gemini_models() {
+fn new_gemini_models_get_a_stand_in_signature_on_the_first_foreign_call_of_each_answer() {
     let call = ToolCall::new("call_1", "look", "{}");
     let asks = || Message::tool_calls([call.clone(), ToolCall::new("call_2", "look", "{}")]);
     let answers = || Message::tool_results([call.answer("one"), ToolResult::new("call_2", "two")]);
@@ -489,7 +489,7 @@ fn foreign_calls_have_the_stand_in_on_the_first_call_of_each_answer_at_new_gemin
 }
 
 #[test]
-fn an_answer_of_reasoning_alone_is_left_out_where_the_service_is_strict() {
+fn strict_services_are_not_sent_an_answer_that_contains_only_reasoning() {
     let field = json!({"reasoning_content": null});
     for name in ["openai", "mistral", "groq", "deepseek", "xai", "openrouter"] {
         let rules = rules(OpenAiChat, name);
@@ -512,7 +512,7 @@ fn an_answer_of_reasoning_alone_is_left_out_where_the_service_is_strict() {
 }
 
 #[test]
-fn a_schema_of_an_object_has_properties_everywhere() {
+fn every_object_schema_is_sent_with_properties_to_every_service() {
     let schema = json!({
         "type": "object",
         "properties": {"a": {"type": "object"}, "b": {"type": "array", "items": {"type": "object"}}},

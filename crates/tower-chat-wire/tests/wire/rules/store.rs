@@ -101,7 +101,7 @@ fn answer_in(body: &Value) -> &Value {
 }
 
 #[test]
-fn an_answer_goes_back_as_it_was_received() {
+fn an_answer_is_sent_again_to_its_service_as_it_was_received() {
     for (wire, name, answer, expected) in answers() {
         let rules = rules(wire, name);
         let messages = read(wire, &rules.issuer, &answer);
@@ -126,7 +126,7 @@ fn issuer(part: &Part) -> Option<Arc<str>> {
 }
 
 #[test]
-fn items_go_to_their_issuer_alone_and_those_of_older_versions_to_any_service() {
+fn native_items_are_sent_only_to_their_issuer_and_without_an_issuer_to_any_service() {
     for (wire, name, answer, _) in answers() {
         let own = rules(wire, name);
         let other = ServiceRules::unknown(wire, "llm.example.com");
@@ -158,7 +158,7 @@ fn items_go_to_their_issuer_alone_and_those_of_older_versions_to_any_service() {
 }
 
 #[test]
-fn claude_of_anthropic_vertex_and_bedrock_is_one_issuer() {
+fn claude_at_anthropic_vertex_and_bedrock_is_one_issuer() {
     let (_, _, answer, _) = answers().remove(1);
     let issuer = rules(BodyWire::Anthropic, "anthropic").issuer;
     let request = with_answer(&read(BodyWire::Anthropic, &issuer, &answer));
@@ -173,7 +173,7 @@ fn claude_of_anthropic_vertex_and_bedrock_is_one_issuer() {
 }
 
 #[test]
-fn the_store_has_the_original_name_and_the_wire_the_sent_one() {
+fn the_store_has_the_original_tool_name_and_the_wire_the_sent_name() {
     let original = "get weather";
     let call = tower_chat_core::ToolCall::new("D681PevKs", original, "{}");
     let history = ChatRequest::new(vec![
@@ -198,7 +198,7 @@ fn the_store_has_the_original_name_and_the_wire_the_sent_one() {
 }
 
 #[test]
-fn the_issuer_is_no_part_of_what_an_item_says() {
+fn the_issuer_does_not_affect_the_equality_of_native_items() {
     let item: RawJson = "{}".parse().unwrap();
     let native = tower_chat_core::Native::new("cohere", item);
     assert_eq!(native.clone().issued_by("cohere"), native);

@@ -82,7 +82,7 @@ fn a_round_that_another_service_began_is_continued_without_thinking() {
 }
 
 #[test]
-fn thinking_stays_enabled_in_every_other_request() {
+fn thinking_stays_enabled_unless_another_service_began_the_round() {
     for rules in claude() {
         let own = || Some(thought(rules.wire));
         let begun = vec![Message::user("q"), asks("c1", own()), answers("c1")];
@@ -98,7 +98,7 @@ fn thinking_stays_enabled_in_every_other_request() {
 }
 
 #[test]
-fn thinking_that_is_not_sent_does_not_count() {
+fn a_round_whose_thinking_is_not_sent_is_continued_without_thinking() {
     let rules = rules(Anthropic, "anthropic");
     for item in [json!({"type": "thinking"}), json!({"type": "thinking", "signature": ""})] {
         let mut unsigned = Reasoning::new("Hm.");
@@ -113,13 +113,13 @@ fn thinking_that_is_not_sent_does_not_count() {
 }
 
 #[test]
-fn deepseek_gets_its_placeholder_and_may_think() {
+fn thinking_stays_enabled_for_deepseek_in_a_round_of_another_service() {
     let messages = [Message::user("q"), asks("c1", None), answers("c1")];
     assert_eq!(sent(&messages, &rules(Anthropic, "deepseek")), (json!("enabled"), vec![]));
 }
 
 #[test]
-fn other_options_stay_and_the_edit_that_needs_thinking_goes() {
+fn without_thinking_the_edit_that_requires_it_is_omitted_and_other_options_are_sent() {
     let messages = vec![Message::user("q"), asks("c1", None), answers("c1")];
     let mut request = thinking(&ChatRequest::new(messages.clone()), Anthropic);
     let options = std::sync::Arc::make_mut(&mut request.options);
@@ -137,7 +137,7 @@ fn other_options_stay_and_the_edit_that_needs_thinking_goes() {
 }
 
 #[test]
-fn bedrock_has_a_second_name_for_the_option() {
+fn thinking_under_the_bedrock_option_reasoning_config_is_disabled_too() {
     let mut request = ChatRequest::new(vec![Message::user("q"), asks("c1", None), answers("c1")]);
     let manual = json!({"type": "enabled", "budget_tokens": 1024});
     let fields = json!({"reasoning_config": manual, "top_k": 5});

@@ -97,7 +97,7 @@ fn every_service_accepts_every_history() {
 }
 
 #[test]
-fn the_texts_of_user_and_model_and_of_each_tool_are_complete() {
+fn the_texts_of_the_user_the_model_and_the_tools_are_sent_completely() {
     each(|name, rules, case, request| {
         let sent = texts(&body(request, rules));
         for message in request.messages() {
@@ -112,7 +112,7 @@ fn the_texts_of_user_and_model_and_of_each_tool_are_complete() {
 }
 
 #[test]
-fn a_request_is_written_alike_twice_and_a_fitted_one_does_not_change() {
+fn writing_a_request_twice_gives_equal_bodies_and_fitting_it_twice_changes_nothing() {
     each(|name, rules, case, request| {
         let (fitted, written) = super::written(request, rules);
         assert_eq!(written, body(request, rules), "{name} {case}");
@@ -124,7 +124,7 @@ fn a_request_is_written_alike_twice_and_a_fitted_one_does_not_change() {
 }
 
 #[test]
-fn an_added_message_changes_nothing_before_it() {
+fn an_added_message_does_not_change_the_messages_before_it() {
     each(|name, rules, case, request| {
         let whole = conversation(&body(request, rules));
         for end in 1..request.messages().len() {
