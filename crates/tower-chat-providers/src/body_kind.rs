@@ -140,7 +140,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_beginning_says_what_a_body_is() {
+    fn the_kind_of_a_body_is_detected_from_its_first_bytes() {
         for (beginning, kind) in [
             (" \n{\"a\":1}", BodyKind::Json),
             ("[1]", BodyKind::Json),

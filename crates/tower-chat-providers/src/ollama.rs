@@ -128,7 +128,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_host_becomes_an_address() {
+    fn the_address_of_ollama_is_completed_from_its_host() {
         for (host, expected) in [
             ("gpu", "http://gpu:11434/"),
             ("gpu:80", "http://gpu:80/"),

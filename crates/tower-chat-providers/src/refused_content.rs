@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_names_content_nothing_or_something_else() {
+    fn an_error_is_refused_content_if_it_names_content_and_no_other_cause() {
         use ContentKind::{Audio, Document, Image, Text, Video};
         let invalid = "invalid_request_error";
         for (status, code, message, expected) in [
@@ -180,7 +180,7 @@ mod tests {
     }
 
     #[test]
-    fn a_parameter_outside_of_the_messages_is_no_content() {
+    fn an_error_about_a_parameter_outside_the_messages_is_not_refused_content() {
         for (param, expected) in [
             ("messages[3].content[1].image_url", true),
             ("input[2]", true),
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_inside_of_an_answer_has_no_status() {
+    fn an_error_without_a_status_is_refused_content_if_it_names_content() {
         assert!(refused(None, "invalid_request_error", "Could not process image", "").is_some());
         assert!(refused(None, "overloaded_error", "Overloaded", "").is_none());
     }

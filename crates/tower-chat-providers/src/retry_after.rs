@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn the_exhausted_limit_that_is_reset_last_counts_before_those_with_some_left() {
+    fn the_wait_ends_at_the_latest_reset_of_the_exhausted_limits() {
         let requests = ("x-ratelimit-reset-requests", "23h");
         let tokens = ("x-ratelimit-reset-tokens", "9s");
         let images = ("x-ratelimit-reset-images", "4s");

@@ -226,7 +226,7 @@ mod tests {
     /// `post-sts-header-before` of AWS's Signature Version 4 test suite
     /// (<https://github.com/awslabs/aws-c-auth/tree/main/tests/aws-signing-test-suite/v4>).
     #[test]
-    fn the_published_test_vectors_are_signed_as_published() {
+    fn requests_of_the_aws_test_suite_get_the_published_signatures() {
         let scope =
             "AWS4-HMAC-SHA256 Credential=AKIDEXAMPLE/20150830/us-east-1/service/aws4_request";
         let get = Request::get("https://example.amazonaws.com/");

@@ -119,7 +119,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_are_the_same_wherever_the_bytes_are_cut() {
+    fn messages_are_decoded_equally_wherever_the_bytes_are_split() {
         let mut bytes = message(":event-type", "messageStart", r#"{"role":"assistant"}"#);
         bytes.extend(message(":event-type", "contentBlockDelta", r#"{"delta":{"text":"ü"}}"#));
         bytes.extend(message(":exception-type", "throttlingException", r#"{"message":"wait"}"#));
@@ -142,7 +142,7 @@ mod tests {
     /// The messages before a damaged message must be decoded, because they may complete the answer,
     /// even if all messages arrive in the same piece of the body.
     #[test]
-    fn messages_before_a_damaged_one_are_there() {
+    fn messages_before_a_damaged_message_are_decoded() {
         let mut bytes = message(":event-type", "messageStop", r#"{"stopReason":"end_turn"}"#);
         bytes.extend(b"the following bytes are not a message");
         let mut frames = Vec::new();
@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn every_damaged_byte_is_found_by_the_checksums() {
+    fn the_checksums_detect_every_damaged_byte() {
         let bytes = message(":event-type", "metadata", r#"{"usage":{"inputTokens":7}}"#);
         let limits = Limits::default().with_max_event_bytes(1 << 20);
         for position in 0..bytes.len() {
@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_over_the_limit_is_refused_before_it_is_there() {
+    fn a_message_over_the_limit_is_refused_before_its_payload_arrives() {
         let bytes = message(":event-type", "metadata", r#"{"metrics":{"latencyMs":3}}"#);
         let limits = Limits::default().with_max_event_bytes(bytes.len() - 1);
         let mut decoder = MessageDecoder::new(limits);

@@ -66,7 +66,7 @@ mod tests {
     }
 
     #[test]
-    fn lines_in_front_of_one_that_is_too_long_are_read() {
+    fn lines_before_a_line_that_is_too_long_are_decoded() {
         let text = b"{\"at\":1}\n\n{\"at\":2}\r\n{\"at\":\"too long\"}\n{\"at\":3}\n";
         for cut in 0..text.len() {
             let mut decoder = LineDecoder::new(Limits::default().with_max_line_bytes(12));

@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn frames_in_front_of_the_limit_of_a_body_are_read_in_one_piece_or_many() {
+    fn frames_before_the_limit_of_a_body_are_decoded_however_the_body_is_split() {
         for framing in [StreamFraming::Sse, StreamFraming::Lines, StreamFraming::EventStream] {
             let events = ["[1]", "[2]", "[3]"].map(|data| event(framing, data));
             let (bytes, allowed) = (events.concat(), events.concat().len() - 2);

@@ -171,7 +171,7 @@ mod tests {
     }
 
     #[test]
-    fn events_are_the_same_wherever_the_bytes_are_cut() {
+    fn events_are_decoded_equally_wherever_the_bytes_are_split() {
         let text = ": hi\r\nevent: a\r\ndata: {\"x\":\r\ndata: \"ü\"}\r\n\r\ndata:1\n\n\
                     event: none\n\rdata: 2\r\r"
             .as_bytes();
@@ -183,7 +183,7 @@ mod tests {
     }
 
     #[test]
-    fn an_event_without_its_blank_line_counts_only_if_its_data_is_whole() {
+    fn a_last_event_without_a_blank_line_is_decoded_only_if_its_data_is_complete() {
         let limits = Limits::default();
         assert_eq!(read([b"data: 1\n\ndata: 2\n".to_vec()], limits), [frame(None, "1")]);
         let cut_off = [b"data: 1\n\ndata: {\"a\":".to_vec()];
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_an_event_a_stream_and_a_value_have_limits_however_the_bytes_are_cut() {
+    fn lines_events_bodies_and_nesting_have_limits_however_the_bytes_are_split() {
         let limits = Limits::default();
         let text = b"data: [[1]]\ndata: 2\n\ndata: 3\n\n";
         let limited = [
@@ -226,7 +226,7 @@ mod tests {
     /// The events before an event that exceeds a limit must be decoded, because they may complete
     /// the answer, even if all events arrive in the same piece of the body.
     #[test]
-    fn events_in_front_of_what_exceeds_a_limit_are_read_however_the_bytes_are_cut() {
+    fn events_before_an_exceeded_limit_are_decoded_however_the_bytes_are_split() {
         let limits = Limits::default();
         let text = b"data: 4\n\nevent: b\r\ndata: 5\r\rdata: [[6]]\ndata: 7\n\ndata: 8\n\n";
         let expected = [frame(None, "4"), frame(Some("b"), "5")];

@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn each_provider_has_its_own_headers() {
+    fn the_rate_limit_headers_of_each_provider_are_read() {
         let cases = [
             // OpenAI and Groq.
             (
@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_are_distinguished_from_tokens() {
+    fn limits_of_requests_are_distinguished_from_limits_of_tokens() {
         for (name, expected) in [
             ("requests", true),
             ("req-minute", true),
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_headers_of_recorded_responses_are_understood() {
+    fn the_rate_limit_headers_of_recorded_responses_are_read() {
         let recordings = Recordings::all();
         let (mut found, mut with_reset) = (0, 0);
         for cassette in recordings.cassettes().unwrap() {

@@ -55,7 +55,7 @@ fn typed_request(text: &str) -> CreateChatCompletionRequest {
 }
 
 #[tokio::test]
-async fn their_stack_gains_tools_and_a_history_by_layers_alone() {
+async fn layers_alone_add_tools_and_a_history_to_a_stack_of_async_openai() {
     let asked = Asked::default();
     let store = MemoryStore::new();
     let kept = asked.clone();
@@ -112,7 +112,7 @@ async fn their_stack_gains_tools_and_a_history_by_layers_alone() {
 }
 
 #[tokio::test]
-async fn an_option_that_their_type_does_not_have_is_refused_and_not_dropped() {
+async fn an_option_that_the_clients_request_type_lacks_is_refused_and_not_dropped() {
     let client = service_fn(|_: CreateChatCompletionRequest| async {
         Err::<CreateChatCompletionResponse, BoxError>("never asked".into())
     });
@@ -134,7 +134,7 @@ fn events(deltas: Vec<Value>) -> ChatCompletionResponseStream {
 }
 
 #[tokio::test]
-async fn a_client_that_streams_is_heard_as_it_speaks() {
+async fn the_events_of_a_streaming_client_become_updates() {
     let text = |end: Value| {
         vec![
             json!({"index": 0, "delta": {"role": "assistant", "content": "Hel"}}),
@@ -163,7 +163,7 @@ async fn a_client_that_streams_is_heard_as_it_speaks() {
 }
 
 #[tokio::test]
-async fn layers_in_the_middle_of_a_stack_that_streams_let_it_stream() {
+async fn layers_inside_a_streaming_stack_pass_the_stream_on() {
     let asked: Arc<Mutex<Vec<usize>>> = Arc::default();
     let seen = asked.clone();
     let client = service_fn(move |request: CreateChatCompletionRequest| {
@@ -196,7 +196,7 @@ async fn layers_in_the_middle_of_a_stack_that_streams_let_it_stream() {
 }
 
 #[test]
-fn the_example_remembers_what_was_asked() {
+fn the_async_openai_example_remembers_the_first_question() {
     let test = std::env::current_exe().unwrap();
     let built = test.ancestors().nth(2).unwrap().join("examples");
     let example = built.join(format!("async_openai_stack{}", std::env::consts::EXE_SUFFIX));

@@ -92,7 +92,7 @@ async fn a_name_without_an_id_begins_another_call_at_the_same_index() {
 }
 
 #[tokio::test]
-async fn an_error_in_a_stream_with_status_200_is_an_error_in_any_form() {
+async fn an_error_of_any_form_in_a_stream_with_status_200_is_a_refusal() {
     for (event, message) in [
         (
             r#"{"object":"error","message":"too long","type":"BadRequestError","code":400}"#,
@@ -130,7 +130,7 @@ async fn an_error_in_a_stream_with_status_200_is_an_error_in_any_form() {
 }
 
 #[tokio::test]
-async fn an_answer_with_its_reason_is_whole_whatever_is_missing_behind_it() {
+async fn an_answer_with_a_finish_reason_is_complete_even_if_the_stream_ends_early() {
     let chat = events(&[TEXT, END]);
     let anthropic = [
         r#"{"type":"message_start","message":{"role":"assistant","content":[]}}"#,
@@ -178,7 +178,7 @@ async fn an_answer_with_its_reason_is_whole_whatever_is_missing_behind_it() {
 }
 
 #[tokio::test]
-async fn the_beginning_of_a_page_is_in_the_error() {
+async fn the_error_for_an_html_page_contains_the_beginning_of_the_page() {
     let page = "<!DOCTYPE html>\n<html><head><title>Sign in to Example</title></head></html>";
     for provider in [
         Of::Client(Provider::Groq),
@@ -205,7 +205,7 @@ async fn the_beginning_of_a_page_is_in_the_error() {
 }
 
 #[tokio::test]
-async fn an_event_stream_is_read_whatever_its_label_and_whatever_was_asked_for() {
+async fn an_event_stream_is_read_under_any_content_type_and_even_if_not_requested() {
     let body = events(&[TEXT, END, "[DONE]"]);
     let with_comment = format!(": waiting\n\n{body}");
     for body in [body, with_comment] {
@@ -229,7 +229,7 @@ async fn an_event_stream_is_read_whatever_its_label_and_whatever_was_asked_for()
 }
 
 #[tokio::test]
-async fn tokens_of_reasoning_count_once_wherever_the_service_counts_them() {
+async fn reasoning_tokens_are_counted_once_wherever_the_service_reports_them() {
     for (usage, expected) in [
         // xAI does not include the reasoning tokens in the output tokens.
         (
@@ -263,7 +263,7 @@ async fn tokens_of_reasoning_count_once_wherever_the_service_counts_them() {
 }
 
 #[tokio::test]
-async fn a_search_that_xai_runs_itself_is_not_ours() {
+async fn a_search_that_xai_executes_is_not_a_call_of_the_caller() {
     let item = |status: &str, input: &str| {
         json!({"type": "custom_tool_call", "id": "ctc_1_xs_call_2", "call_id": "xs_call_2",
             "name": "x_keyword_search", "input": input, "status": status})
@@ -343,7 +343,7 @@ async fn arguments_that_vertex_streams_in_pieces_are_joined() {
 }
 
 #[tokio::test]
-async fn an_emoji_whose_halves_come_in_two_pieces_is_whole() {
+async fn an_emoji_whose_surrogate_halves_arrive_in_two_pieces_is_joined() {
     let halves = [
         r#"{"choices":[{"index":0,"delta":{"content":"\ud83d"}}]}"#,
         r#"{"choices":[{"index":0,"delta":{"content":"\ude00"}}]}"#,
@@ -385,7 +385,7 @@ async fn an_emoji_whose_halves_come_in_two_pieces_is_whole() {
 }
 
 #[tokio::test]
-async fn a_call_cut_off_before_its_first_byte_is_marked() {
+async fn a_call_that_the_token_limit_cuts_off_is_marked_even_without_arguments() {
     for arguments in [json!(""), json!(null), json!("{\"x\":")] {
         let choice = json!({"index": 0, "finish_reason": "length"});
         for (reply, streamed) in asking_both_ways(&choice, &arguments) {
@@ -399,7 +399,7 @@ async fn a_call_cut_off_before_its_first_byte_is_marked() {
 }
 
 #[tokio::test]
-async fn a_service_that_has_lost_the_history_says_so_in_the_error() {
+async fn the_error_of_a_service_that_does_not_find_the_history_reports_the_loss() {
     for (status, body) in [
         (
             400,
@@ -431,7 +431,7 @@ async fn a_service_that_has_lost_the_history_says_so_in_the_error() {
 }
 
 #[tokio::test]
-async fn a_length_stop_is_one_whatever_openrouter_makes_of_it() {
+async fn a_native_length_stop_through_openrouter_is_a_length_stop() {
     for native in ["length", "max_tokens", "MAX_TOKENS", "max_output_tokens"] {
         let choice =
             json!({"index": 0, "finish_reason": "tool_calls", "native_finish_reason": native});

@@ -47,7 +47,7 @@ fn sent(server: &Server) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_token_is_fetched_once_by_requests_that_need_it_at_once() {
+async fn concurrent_requests_fetch_a_token_once() {
     let server = Server::start(vec![Reply::json(200, ANSWER); 3]).await;
     let (count, source) = numbered(Duration::from_secs(3600));
     let layer = AuthLayer::from_source(AuthHeader::Bearer, source);
@@ -62,7 +62,7 @@ async fn a_token_is_fetched_once_by_requests_that_need_it_at_once() {
 }
 
 #[tokio::test]
-async fn a_token_that_expires_is_fetched_again() {
+async fn an_expired_token_is_fetched_again() {
     let server = Server::start(vec![Reply::json(200, ANSWER); 3]).await;
     let count = Arc::new(AtomicUsize::new(0));
     // The source returns a first token that has already expired, and then tokens that are valid for
@@ -83,7 +83,7 @@ async fn a_token_that_expires_is_fetched_again() {
 }
 
 #[tokio::test]
-async fn a_refused_token_is_renewed_and_the_request_sent_once_more() {
+async fn a_refused_token_is_fetched_again_and_the_request_is_sent_a_second_time() {
     let refusal = Reply::json(401, r#"{"error":{"message":"expired"}}"#);
     let replies = [refusal.clone(), Reply::json(200, ANSWER), refusal.clone(), refusal];
     let server = Server::start(replies).await;
@@ -98,7 +98,7 @@ async fn a_refused_token_is_renewed_and_the_request_sent_once_more() {
 }
 
 #[tokio::test]
-async fn a_failed_source_fails_all_requests_that_wait_for_it() {
+async fn a_failed_token_source_fails_all_requests_that_wait_for_the_token() {
     let server = Server::start([]).await;
     let count = Arc::new(AtomicUsize::new(0));
     let counter = count.clone();
@@ -128,7 +128,7 @@ async fn a_failed_source_fails_all_requests_that_wait_for_it() {
 }
 
 #[tokio::test]
-async fn a_key_is_in_no_error_and_no_debug_even_if_the_service_repeats_it() {
+async fn errors_and_debug_output_omit_a_key_even_if_the_service_repeats_the_key() {
     const KEY: &str = "sk-1234567890-abcdef";
     let body = format!(r#"{{"error":{{"code":"bad_key","message":"{KEY} is not a key"}}}}"#);
     let server = Server::start([Reply::json(401, body)]).await;
@@ -142,7 +142,7 @@ async fn a_key_is_in_no_error_and_no_debug_even_if_the_service_repeats_it() {
 }
 
 #[test]
-fn a_key_that_no_header_can_carry_is_refused_without_showing_it() {
+fn a_key_that_is_not_valid_in_a_header_is_refused_with_an_error_without_the_key() {
     let error = AuthLayer::new(AuthHeader::Bearer, "se\ncret").unwrap_err();
     assert!(!format!("{error:?} {error}").contains("cret"), "{error:?}");
     let error = AuthLayer::from_env(AuthHeader::Bearer, "TOWER_CHAT_NO_SUCH_KEY").unwrap_err();

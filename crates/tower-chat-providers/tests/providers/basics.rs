@@ -18,7 +18,7 @@ const ANSWER: &str = r#"{"model":"m-1","choices":[{"index":0,"finish_reason":"st
     "message":{"role":"assistant","content":"On its way."}}]}"#;
 
 #[tokio::test]
-async fn a_request_is_posted_as_json_and_its_answer_read() {
+async fn a_request_is_posted_as_json_and_its_answer_is_read() {
     let server = Server::start([Reply::json(200, ANSWER)]).await;
     let client = OpenAiChat::compatible(&format!("{}/", server.url)).unwrap();
     let mut client = client.with_model("m").with_header("x-tenant", "blue").unwrap();
@@ -35,7 +35,7 @@ async fn a_request_is_posted_as_json_and_its_answer_read() {
 }
 
 #[tokio::test]
-async fn a_refusal_says_status_request_id_and_when_to_retry() {
+async fn the_error_of_a_refusal_has_the_status_the_request_id_and_the_retry_time() {
     let reply = Reply::json(429, r#"{"error":{"message":"slow down"}}"#)
         .header("x-request-id", "req-7")
         .header("retry-after", "3");
@@ -52,7 +52,7 @@ async fn a_refusal_says_status_request_id_and_when_to_retry() {
 }
 
 #[test]
-fn every_kind_of_error_says_in_its_chain_whether_to_retry() {
+fn every_kind_of_error_reports_in_its_source_chain_whether_it_is_retryable() {
     let refused = |status, code: Option<&str>| {
         let mut refusal = Refusal::default();
         (refusal.status, refusal.code) = (Some(status), code.map(str::to_owned));
@@ -95,7 +95,7 @@ fn every_kind_of_error_says_in_its_chain_whether_to_retry() {
 }
 
 #[tokio::test]
-async fn a_whole_answer_that_breaks_off_is_no_answer() {
+async fn a_whole_answer_that_is_cut_off_is_an_error() {
     let chunked = Reply::json(200, ANSWER).framed(Framing::Chunks(9));
     let broken = Reply::json(200, ANSWER).framed(Framing::BreakAt(40));
     let ended = Reply::json(200, ANSWER).framed(Framing::EndAt(41));
@@ -111,7 +111,7 @@ async fn a_whole_answer_that_breaks_off_is_no_answer() {
 }
 
 #[tokio::test]
-async fn dropping_a_call_hangs_up() {
+async fn dropping_a_call_closes_the_connection() {
     let server = Server::start([Reply::json(200, ANSWER).framed(Framing::HangAt(10))]).await;
     let mut client = OpenAiChat::compatible(&server.url).unwrap();
     let call = ask(&mut client, ChatRequest::user("never mind"));

@@ -26,7 +26,7 @@ fn printed(name: &str, database: &Path) -> String {
 }
 
 #[test]
-fn the_agent_remembers_what_an_earlier_process_received() {
+fn the_agent_example_remembers_the_messages_of_an_earlier_process() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("agent.db");
     assert_eq!(
@@ -41,7 +41,7 @@ fn the_agent_remembers_what_an_earlier_process_received() {
 }
 
 #[test]
-fn the_service_remembers_and_the_store_knows_how_to_continue() {
+fn the_responses_example_stores_the_id_with_which_the_next_process_continues() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("responses.db");
     assert_eq!(
@@ -66,7 +66,7 @@ fn twice(name: &str) -> [String; 2] {
 }
 
 #[test]
-fn the_agent_on_anthropic_keeps_its_thoughts() {
+fn the_anthropic_example_stores_its_thinking_for_the_next_process() {
     let [first, second] = twice("anthropic_thinking");
     assert_eq!(
         first,
@@ -79,14 +79,14 @@ fn the_agent_on_anthropic_keeps_its_thoughts() {
 }
 
 #[test]
-fn the_chat_with_ollama_continues() {
+fn the_ollama_example_remembers_the_messages_of_an_earlier_process() {
     let [first, second] = twice("ollama");
     assert_eq!(first, "remembered 0 messages\nYou have asked 1 times.\n");
     assert_eq!(second, "remembered 2 messages\nYou have asked 2 times.\n");
 }
 
 #[test]
-fn a_retry_under_the_persister_stores_once_and_one_over_it_twice() {
+fn a_retry_below_the_persister_needs_one_submission_less_than_a_retry_above() {
     let output = Command::new(example("provider_stack")).output().unwrap();
     let trace = String::from_utf8(output.stderr).unwrap();
     assert!(output.status.success(), "{trace}");

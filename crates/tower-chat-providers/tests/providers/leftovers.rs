@@ -62,7 +62,7 @@ fn texts(name: &str, value: &Value, see: &mut impl FnMut(&str, &str)) {
 
 #[test]
 #[should_panic(expected = "channel")]
-fn a_field_that_was_put_together_is_found() {
+fn the_check_finds_a_field_that_was_concatenated_from_repeated_values() {
     let event = serde_json::json!({"delta": {"channel": "analysis"}});
     let item = r#"{"channel":"analysisanalysis"}"#.parse().unwrap();
     let native = tower_chat_core::Native::new("openai-chat", item);

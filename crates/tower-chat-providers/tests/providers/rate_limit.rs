@@ -154,7 +154,7 @@ async fn calls_of_all_clones_wait_for_the_reset_of_a_limit_that_is_exhausted() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn requests_are_counted_down_between_responses() {
+async fn remaining_requests_are_counted_down_between_responses() {
     let mut upstream = Upstream::new([requests(2, "10s")]);
     let layer = RateLimitLayer::new(8);
     call(&layer.layer(upstream.service())).await.unwrap();
@@ -167,7 +167,7 @@ async fn requests_are_counted_down_between_responses() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_response_that_reports_more_lets_waiting_calls_go() {
+async fn a_response_that_reports_more_remaining_requests_releases_waiting_calls() {
     let mut upstream = Upstream::new([requests(1, "50s"), requests(7, "50s")]);
     upstream.latency = Duration::from_secs(3);
     let service = RateLimitLayer::new(8).layer(upstream.service());
@@ -179,7 +179,7 @@ async fn a_response_that_reports_more_lets_waiting_calls_go() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_asks_to_wait_is_not_called_meanwhile() {
+async fn a_service_that_sent_retry_after_with_an_error_is_not_called_before_that_time() {
     for (status, name, value, wait) in [
         (429, "retry-after", "12", 12_000),
         (529, "retry-after-ms", "350", 350),
@@ -196,7 +196,7 @@ async fn a_service_that_asks_to_wait_is_not_called_meanwhile() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_is_too_long_is_a_typed_error_at_once() {
+async fn a_wait_longer_than_the_maximum_is_a_typed_error_at_once() {
     let upstream = Upstream::new([requests(0, "23h")]);
     let max_wait = Duration::from_secs(20);
     let service = RateLimitLayer::new(3).max_wait(max_wait).layer(upstream.service());
@@ -212,7 +212,7 @@ async fn a_wait_that_is_too_long_is_a_typed_error_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn without_the_headers_only_concurrent_calls_are_limited() {
+async fn without_rate_limit_headers_only_concurrent_calls_are_limited() {
     let replies = [
         (200, Vec::new()),
         // No requests remain, and no header contains a reset time.
@@ -236,7 +236,7 @@ async fn without_the_headers_only_concurrent_calls_are_limited() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_transport_that_fails_returns_its_permit() {
+async fn a_failed_transport_call_returns_its_permit() {
     let service = service_fn(|_request: Request<Bytes>| async {
         Err::<Response<Full<Bytes>>, BoxError>("the cable is cut".into())
     });

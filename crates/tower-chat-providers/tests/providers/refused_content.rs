@@ -195,7 +195,7 @@ async fn assert_runs_continue<P: Provider>(client: ProviderClient<P, Picky>, ser
 }
 
 #[tokio::test]
-async fn an_image_that_a_tool_returned_is_left_out_of_what_its_service_is_sent() {
+async fn a_refused_image_of_a_tool_is_omitted_in_later_requests_to_the_service() {
     let service = Picky::new(chat());
     assert_runs_continue(OpenAiChat::new(service.clone()).with_model("m"), &service).await;
     let service = Picky::new(responses());
@@ -210,7 +210,7 @@ async fn an_image_that_a_tool_returned_is_left_out_of_what_its_service_is_sent()
 }
 
 #[tokio::test]
-async fn an_image_of_the_user_fails_the_run_and_is_sent_to_other_services() {
+async fn a_refused_image_of_the_user_fails_the_run_and_is_sent_to_other_services() {
     for mode in MODES {
         let store = MemoryStore::new();
         let service = Picky::new(anthropic()).without_call();

@@ -102,7 +102,7 @@ fn generous() -> Arc<TpsBudget> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_wait_that_the_service_asks_for_is_kept_up_to_a_limit() {
+async fn a_wait_that_the_service_requests_is_respected_up_to_a_limit() {
     let asked = Duration::from_secs(30);
     let policy = RetryPolicy::new().with_max_retry_after(asked);
     let attempts = Attempts::default();
@@ -130,7 +130,7 @@ async fn the_last_error_is_returned_after_the_last_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_that_is_met_again_is_returned_at_once() {
+async fn an_error_that_is_not_retryable_is_returned_at_once() {
     let attempts = Attempts::default();
     let service =
         RetryLayer::new(RetryPolicy::new()).layer(client(&attempts, vec![refusal(400, None)]));
@@ -189,7 +189,7 @@ async fn one_budget_limits_the_attempts_of_all_clones() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stream_that_breaks_off_later_is_not_repeated() {
+async fn a_stream_that_fails_after_its_beginning_is_not_repeated() {
     let count = Arc::new(AtomicUsize::new(0));
     let counted = count.clone();
     let client = service_fn(move |_request: ChatRequest| {
@@ -211,7 +211,7 @@ async fn a_stream_that_breaks_off_later_is_not_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn boxed_errors_are_known_by_what_is_inside() {
+async fn a_boxed_error_is_retried_as_the_error_in_its_source_chain_requires() {
     #[derive(Debug, thiserror::Error)]
     #[error("wrapped")]
     struct Wrapped(#[source] ProviderError);

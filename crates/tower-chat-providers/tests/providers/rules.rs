@@ -86,7 +86,7 @@ fn after(answer: &Answer) -> ChatRequest {
 }
 
 #[tokio::test]
-async fn reasoning_of_one_service_goes_back_to_it_and_to_no_other() {
+async fn reasoning_is_sent_only_to_the_service_that_created_it() {
     let thinking =
         chat_answer(&json!({"role": "assistant", "content": "It is.", "reasoning_content": "Hm."}));
     let capture = Capture::answering(&thinking);
@@ -111,7 +111,7 @@ async fn reasoning_of_one_service_goes_back_to_it_and_to_no_other() {
 }
 
 #[tokio::test]
-async fn a_name_that_a_service_does_not_take_is_returned_as_it_was() {
+async fn a_tool_name_that_the_service_refuses_is_restored_in_the_answer() {
     let original = "get weather";
     let tool = ToolDefinition::new(original, "Looks.", json!({"type": "object"}));
     let request =
@@ -147,7 +147,7 @@ async fn a_name_that_a_service_does_not_take_is_returned_as_it_was() {
 }
 
 #[tokio::test]
-async fn new_media_that_a_service_does_not_take_are_refused_before_anything_is_sent() {
+async fn unsupported_media_in_a_new_message_are_refused_before_a_request_is_sent() {
     let docx = "application/vnd.openxmlformats-officedocument.wordprocessingml.document";
     let file = || Part::Media(Media::new(docx, MediaSource::Base64("AAAA".to_owned())));
     let new = || ChatRequest::new(Message::new(Role::User, vec![Part::text("Read."), file()]));
@@ -175,7 +175,7 @@ async fn new_media_that_a_service_does_not_take_are_refused_before_anything_is_s
 }
 
 #[tokio::test]
-async fn rules_that_are_set_count_instead_of_those_of_the_address() {
+async fn rules_that_are_set_replace_the_rules_of_the_address() {
     let capture = Capture::answering(&chat_answer(&json!({"role": "assistant", "content": "Hi."})));
     let call = ToolCall::new("call_1", "look", "{}");
     let mut result = call.answer("one");

@@ -116,7 +116,7 @@ fn sorted(mut schema: Value) -> Value {
 }
 
 #[test]
-fn each_provider_is_asked_by_its_own_field() {
+fn the_schema_is_sent_in_the_field_of_each_provider() {
     let description = "A table that a guest books.";
     let named =
         json!({"name": "Booking", "description": description, "schema": sent(), "strict": true});
@@ -153,7 +153,7 @@ fn each_provider_is_asked_by_its_own_field() {
 }
 
 #[test]
-fn converse_takes_the_schema_as_a_text() {
+fn converse_is_sent_the_schema_as_a_text() {
     let request = booking(StructuredFormat::BedrockConverse).apply(ChatRequest::user("two seats"));
     let format = &request.options.extra["outputConfig"]["textFormat"];
     assert_eq!(format["type"], "json_schema");
@@ -165,7 +165,7 @@ fn converse_takes_the_schema_as_a_text() {
 }
 
 #[test]
-fn a_tool_is_demanded_where_there_is_no_field() {
+fn a_forced_tool_call_replaces_the_schema_field_of_a_provider_without_one() {
     let output = booking(StructuredFormat::ForcedTool).with_name("book table!");
     let request = output.apply(output.apply(ChatRequest::user("a terrace")));
     let [tool] = request.options.tools.as_slice() else { panic!("{:?}", request.options.tools) };
@@ -188,7 +188,7 @@ fn a_tool_is_demanded_where_there_is_no_field() {
 }
 
 #[test]
-fn options_that_the_request_has_stay() {
+fn the_schema_is_added_to_the_options_of_the_request() {
     let mut options = ChatOptions::default();
     options.extra = json!({
         "text": {"verbosity": "low"},
@@ -218,7 +218,7 @@ fn options_that_the_request_has_stay() {
 }
 
 #[test]
-fn the_fields_are_in_the_bodies_of_their_wires() {
+fn each_wire_writes_the_schema_into_its_body() {
     let cases = [
         (StructuredFormat::OpenAiChat, BodyWire::OpenAiChat, "/response_format/json_schema/schema"),
         (StructuredFormat::OpenAiResponses, BodyWire::OpenAiResponses, "/text/format/schema"),
@@ -238,7 +238,7 @@ fn the_fields_are_in_the_bodies_of_their_wires() {
 }
 
 #[test]
-fn a_conforming_answer_is_a_value() {
+fn an_answer_that_conforms_to_the_schema_is_parsed_into_a_value() {
     let text = r#" {"guests": 12, "note": "late", "dishes": [{"name": "curry", "spicy": null}],
         "payment": {"by": "card", "number": "4000"}} "#;
     let expected = Booking {
@@ -274,7 +274,7 @@ fn an_answer_that_does_not_conform_is_an_error_with_its_text_and_the_position() 
 }
 
 #[test]
-fn an_answer_that_was_cut_off_is_an_error_even_if_it_is_json() {
+fn an_answer_that_was_cut_off_is_an_error_even_if_it_is_valid_json() {
     let output = StructuredOutput::<BTreeMap<String, u32>>::for_provider(StructuredFormat::Ollama);
     let error = output.parse(&answer(r#"{"value":{}}"#, FinishReason::Length)).unwrap_err();
     let StructuredError::CutOff { text, .. } = error else { panic!("{error}") };
@@ -307,7 +307,7 @@ fn refusals_are_distinguished_from_answers() {
 }
 
 #[test]
-fn a_type_that_is_no_object_is_a_field_of_one() {
+fn a_type_that_is_not_an_object_is_wrapped_in_an_object() {
     #[derive(Debug, PartialEq, Deserialize, JsonSchema)]
     #[serde(rename_all = "snake_case")]
     enum Mood {
@@ -328,7 +328,7 @@ fn a_type_that_is_no_object_is_a_field_of_one() {
 }
 
 #[test]
-fn a_type_with_a_map_is_asked_without_strict() {
+fn the_schema_of_a_type_with_a_map_is_sent_as_not_strict() {
     #[derive(Debug, Deserialize, JsonSchema)]
     struct Prices {
         by_dish: BTreeMap<String, u32>,

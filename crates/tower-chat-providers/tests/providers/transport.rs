@@ -60,7 +60,7 @@ impl Service<Request<Bytes>> for Polled {
 }
 
 #[tokio::test]
-async fn the_transport_that_was_polled_is_the_one_that_is_called() {
+async fn a_request_is_sent_through_the_transport_that_was_polled_to_readiness() {
     let refusal = Reply::json(401, "{}");
     let server = Server::start([Reply::json(200, ANSWER), refusal, Reply::json(200, ANSWER)]).await;
     let transport = Polled { inner: ReqwestTransport::new().unwrap(), is_ready: false };
@@ -76,7 +76,7 @@ async fn the_transport_that_was_polled_is_the_one_that_is_called() {
 }
 
 #[tokio::test]
-async fn a_redirect_to_another_origin_is_a_refusal_and_no_key_goes_there() {
+async fn a_redirect_to_another_origin_is_a_refusal_and_the_key_is_not_sent_there() {
     let other = Server::start([Reply::json(200, ANSWER)]).await;
     let target = format!("{}/chat/completions", other.url);
     let away = Reply::json(307, "{}").header("location", &target);
@@ -105,7 +105,7 @@ impl Write for Traces {
 }
 
 #[tokio::test]
-async fn keys_signatures_and_session_tokens_are_in_no_trace() {
+async fn no_trace_contains_a_key_a_signature_or_a_session_token() {
     const KEY: &str = "sk-ant-traced-1234567890";
     const SESSION: &str = "session-token-0987654321";
     const SECRET: &str = "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY";
@@ -182,7 +182,7 @@ fn child_reads_its_environment() {
 }
 
 #[test]
-fn an_address_without_a_scheme_is_refused_when_the_client_is_made() {
+fn an_address_without_a_scheme_is_refused_when_the_client_is_created() {
     for address in ["localhost:8000/v1", "localhost", "", "ftp://host/v1", "http://"] {
         let refused = OpenAiChat::compatible(address).unwrap_err();
         assert!(refused.to_string().contains("http://localhost:8000/v1"), "{refused}");

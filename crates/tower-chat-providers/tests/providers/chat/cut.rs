@@ -103,7 +103,7 @@ async fn cut_everywhere(body: &str, step: usize, whole: &Answer) {
 }
 
 #[tokio::test]
-async fn what_was_said_before_the_cut_is_in_the_error() {
+async fn the_error_of_a_cut_stream_contains_the_received_text() {
     let at = WITH_TEXT_AND_CALLS.find("tool_calls").unwrap();
     let error = answer(WITH_TEXT_AND_CALLS, Framing::EndAt(at)).await.unwrap_err();
     let error = error.downcast::<ProviderError>().unwrap();

@@ -25,7 +25,7 @@ fn both() -> [ChatRequest; 2] {
 }
 
 #[tokio::test]
-async fn a_rate_limit_says_how_long_to_wait() {
+async fn the_error_of_a_rate_limit_has_the_time_to_wait() {
     let body = r#"{"error":{"message":"slow down","type":"requests","code":"rate_limit"}}"#;
     for request in both() {
         let reply = Reply::json(429, body).header("retry-after", "7");
@@ -49,7 +49,7 @@ async fn a_rate_limit_says_how_long_to_wait() {
 }
 
 #[tokio::test]
-async fn an_exhausted_quota_is_not_worth_a_retry() {
+async fn an_exhausted_quota_is_not_retryable() {
     let body = r#"{"error":{"message":"pay","type":"insufficient_quota","code":null}}"#;
     let found = error(Reply::json(429, body), ChatRequest::user("hi")).await;
     assert_eq!((found.code(), found.is_retryable()), (Some("insufficient_quota"), false));
@@ -61,7 +61,7 @@ async fn an_exhausted_quota_is_not_worth_a_retry() {
 }
 
 #[tokio::test]
-async fn bodies_of_other_shapes_keep_their_words() {
+async fn an_error_body_of_another_shape_is_reported_with_its_text() {
     let shapes = [
         (502, "<html>Bad Gateway</html>", "<html>Bad Gateway</html>", None, true),
         (404, r#"{"error":"model not found"}"#, "model not found", None, false),
@@ -84,7 +84,7 @@ async fn bodies_of_other_shapes_keep_their_words() {
 }
 
 #[tokio::test]
-async fn an_error_inside_a_200_answer_is_no_answer() {
+async fn an_error_inside_an_answer_with_status_200_fails_the_call() {
     let body = r#"{"error":{"message":"upstream is down","code":502},"user_id":"u"}"#;
     let found = error(Reply::json(200, body), ChatRequest::user("hi")).await;
     assert_eq!((found.status(), found.is_retryable()), (Some(502), true));
@@ -108,7 +108,7 @@ async fn an_error_inside_a_200_answer_is_no_answer() {
 }
 
 #[tokio::test]
-async fn an_error_inside_an_answer_that_blames_the_request_is_not_worth_a_retry() {
+async fn an_error_inside_an_answer_that_blames_the_request_is_not_retryable() {
     for code in ["context_length_exceeded", "invalid_request_error", "content_filter"] {
         let event = format!("data: {{\"error\":{{\"message\":\"no\",\"code\":\"{code}\"}}}}\n\n");
         let found = error(Reply::stream(event), ChatRequest::user("hi").streamed()).await;
@@ -117,7 +117,7 @@ async fn an_error_inside_an_answer_that_blames_the_request_is_not_worth_a_retry(
 }
 
 #[tokio::test]
-async fn an_answer_that_is_none_says_what_it_was() {
+async fn an_invalid_answer_is_an_error_with_the_body() {
     for body in ["", "<html>", "[]", "{}", r#"{"choices":[]}"#, r#"{"choices":[{}]}"#] {
         let found = error(Reply::json(200, body), ChatRequest::user("hi")).await;
         let Kind::Malformed { body: kept, .. } = found.kind() else { panic!("{body}: {found}") };
@@ -138,7 +138,7 @@ async fn an_answer_that_is_none_says_what_it_was() {
 }
 
 #[tokio::test]
-async fn a_whole_answer_cut_off_is_a_broken_connection() {
+async fn a_whole_answer_that_is_cut_off_is_a_transport_error_or_malformed() {
     let body = r#"{"choices":[{"index":0,"message":{"role":"assistant","content":"Hello"}}]}"#;
     for at in 0..body.len() {
         let reply = Reply::json(200, body).framed(Framing::BreakAt(at));
@@ -152,7 +152,7 @@ async fn a_whole_answer_cut_off_is_a_broken_connection() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_not_there_is_a_connection_error() {
+async fn a_service_that_does_not_listen_is_a_transport_error() {
     let url = Server::start([]).await.url.clone();
     let mut model = OpenAiChat::compatible(&url).unwrap();
     let found = ask(&mut model, ChatRequest::user("hi")).await.expect_err("nobody there");
@@ -161,7 +161,7 @@ async fn a_service_that_is_not_there_is_a_connection_error() {
 }
 
 #[tokio::test]
-async fn what_chat_completions_cannot_do_is_refused_before_anything_is_sent() {
+async fn requests_that_chat_completions_cannot_serve_are_refused_before_they_are_sent() {
     let server = Server::start([]).await;
     let mut sentinel = ChatRequest::user("hi");
     sentinel.history_owner = Some(HistoryOwner::Local);
@@ -179,7 +179,7 @@ async fn what_chat_completions_cannot_do_is_refused_before_anything_is_sent() {
 }
 
 #[test]
-fn a_key_that_no_header_can_carry_is_an_error_that_does_not_show_it() {
+fn a_key_that_is_not_valid_in_a_header_is_an_error_that_omits_the_key() {
     let client = || OpenAiChat::compatible("http://localhost").unwrap();
     let azure = OpenAiChat::azure("http://localhost", "d", "v", ReqwestTransport::new().unwrap());
     let errors = [

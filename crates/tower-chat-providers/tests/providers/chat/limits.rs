@@ -72,7 +72,7 @@ async fn an_answer_that_is_too_long_is_a_typed_error() {
 
 /// A model client ignores the bytes after the end of an answer, even if they exceed a limit.
 #[tokio::test]
-async fn an_answer_that_is_complete_in_front_of_what_is_too_long_is_an_answer() {
+async fn an_answer_that_is_complete_before_the_bytes_over_a_limit_is_accepted() {
     let events = [
         "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"all of it\"}}]}\n\n",
         "data: {\"choices\":[{\"index\":0,\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n",
@@ -89,7 +89,7 @@ async fn an_answer_that_is_complete_in_front_of_what_is_too_long_is_an_answer() 
 }
 
 #[tokio::test]
-async fn a_refusal_that_is_too_long_is_cut_off_and_says_so() {
+async fn a_refusal_that_is_too_long_is_shortened_and_its_message_names_the_limit() {
     let limits = Limits::default().with_max_error_bytes(1000);
     for request in [ChatRequest::user("hi"), ChatRequest::user("hi").streamed()] {
         for found in errors(limits, || Reply::json(503, "e".repeat(9000)), &request).await {
@@ -103,7 +103,7 @@ async fn a_refusal_that_is_too_long_is_cut_off_and_says_so() {
 
 /// Without the limit, merging two deltas with 8,000 levels overflowed the stack.
 #[tokio::test]
-async fn json_that_is_nested_too_deeply_is_refused_and_ends_no_process() {
+async fn json_that_is_nested_too_deeply_is_refused_without_a_stack_overflow() {
     let deep = |levels: usize| {
         let nested = "{\"a\":".repeat(levels) + "1" + &"}".repeat(levels);
         format!("{{\"choices\":[{{\"index\":0,\"delta\":{{\"odd\":{nested}}}}}]}}")
@@ -137,7 +137,7 @@ fn compressed(text: &str) -> Reply {
 }
 
 #[tokio::test]
-async fn a_compressed_answer_is_refused_unless_it_was_asked_for() {
+async fn a_compressed_answer_is_refused_unless_compression_was_requested() {
     let answer = r#"{"choices":[{"index":0,"message":{"content":"packed"}}]}"#;
     let server = Server::start([compressed(answer)]).await;
     let found = error(server.model(), &ChatRequest::user("hi")).await;
@@ -148,7 +148,7 @@ async fn a_compressed_answer_is_refused_unless_it_was_asked_for() {
 
 /// Limits apply to the decompressed bytes.
 #[tokio::test]
-async fn a_small_body_that_unpacks_to_a_large_one_is_refused() {
+async fn a_small_body_that_decompresses_to_a_large_body_is_refused() {
     let answer = r#"{"choices":[{"index":0,"message":{"content":"packed"}}]}"#;
     let bomb = format!("{answer}{}", " ".repeat(10_000_000));
     let server = Server::start([compressed(answer), compressed(&bomb)]).await;
@@ -164,7 +164,7 @@ async fn a_small_body_that_unpacks_to_a_large_one_is_refused() {
 }
 
 #[tokio::test]
-async fn an_error_event_that_names_its_status_has_it() {
+async fn an_error_event_that_contains_a_status_is_an_error_with_this_status() {
     let fields = |fields: Value| {
         let mut error = json!({"message": "Failed to call a function.", "type": "x"});
         error.as_object_mut().unwrap().extend(fields.as_object().unwrap().clone());
@@ -187,7 +187,7 @@ async fn an_error_event_that_names_its_status_has_it() {
 }
 
 #[test]
-fn the_defaults_are_at_least_ten_times_what_the_recordings_reach() {
+fn the_default_limits_are_at_least_ten_times_the_largest_recorded_sizes() {
     let limits = Limits::default();
     assert!(limits.max_body_bytes >= 10 * 107_801 && limits.max_line_bytes >= 10 * 26_813);
     assert!(limits.max_event_bytes >= 10 * 26_840 && limits.max_error_bytes >= 10 * 1_410);

@@ -61,7 +61,7 @@ where
 }
 
 #[tokio::test]
-async fn a_delta_is_seen_before_the_next_one_is_sent() {
+async fn a_delta_is_returned_before_the_service_sends_the_next_delta() {
     for (script, begun) in
         [(CHAT, begun(chat, &CHAT).await), (RESPONSES, begun(responses, &RESPONSES).await)]
     {
@@ -73,7 +73,7 @@ async fn a_delta_is_seen_before_the_next_one_is_sent() {
 }
 
 #[tokio::test]
-async fn a_dropped_response_hangs_up() {
+async fn dropping_a_response_closes_the_connection() {
     for (response, mut stream) in [begun(chat, &CHAT).await, begun(responses, &RESPONSES).await] {
         drop(response);
         let mut rest = Vec::new();

@@ -28,7 +28,7 @@ fn calls(answer: &Answer) -> Vec<(&str, &str, &str)> {
 }
 
 #[tokio::test]
-async fn a_call_may_come_whole_and_repeat_its_id_and_name() {
+async fn a_call_may_arrive_in_one_piece_or_repeat_its_id_and_name() {
     let found = answer(&[
         r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{}"}}]}"#,
         r#"{"tool_calls":[{"index":1,"id":"b","function":{"name":"g","arguments":"{\"x\""}}]}"#,
@@ -66,7 +66,7 @@ async fn calls_that_all_have_index_0_are_distinguished_by_id() {
 }
 
 #[tokio::test]
-async fn arguments_cut_off_or_sent_as_an_object_are_kept() {
+async fn arguments_that_are_cut_off_or_an_object_are_returned_as_text() {
     let found = answer(&[
         r#"{"tool_calls":[{"index":0,"id":"a","function":{"name":"f","arguments":"{\"x\": \"y"}}]}"#,
         r#"{"tool_calls":[{"index":1,"id":"b","function":{"name":"g","arguments":{"z":1}}}]}"#,
@@ -76,7 +76,7 @@ async fn arguments_cut_off_or_sent_as_an_object_are_kept() {
 }
 
 #[tokio::test]
-async fn fields_that_are_unknown_are_kept_as_native_items() {
+async fn unknown_fields_are_stored_as_native_items() {
     let found = answer(&[
         r#"{"role":"assistant","content":"","reasoning_details":[{"type":"t","text":"a"}]}"#,
         r#"{"content":"hi","reasoning_details":[{"type":"t","text":"b"}],"odd":{"n":1}}"#,
@@ -98,14 +98,14 @@ async fn fields_that_are_unknown_are_kept_as_native_items() {
 }
 
 #[tokio::test]
-async fn a_refusal_that_comes_in_pieces_is_whole() {
+async fn the_pieces_of_a_refusal_are_joined() {
     let found = answer(&[r#"{"refusal":"I can"}"#, r#"{"refusal":"not."}"#]).await;
     let Part::Native(Native { item, .. }) = &found.messages[0].parts[0] else { panic!() };
     assert!(item.get().contains(r#""refusal":"I cannot.""#), "{item:?}");
 }
 
 #[tokio::test]
-async fn thinking_that_comes_as_content_parts_is_kept_in_order() {
+async fn thinking_in_content_parts_is_a_part_before_the_text() {
     let found = answer(&[
         r#"{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}"#,
         r#"{"content":"so"}"#,
@@ -116,7 +116,7 @@ async fn thinking_that_comes_as_content_parts_is_kept_in_order() {
 }
 
 #[tokio::test]
-async fn the_usage_comes_last_and_by_itself_or_counts_as_it_goes() {
+async fn the_usage_of_the_last_chunk_replaces_the_usage_of_earlier_chunks() {
     let found = streamed(concat!(
         "data: {\"id\":\"c\",\"model\":\"\",\"choices\":[]}\n\n",
         "data: {\"id\":\"c\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\"}}],",
@@ -138,7 +138,7 @@ async fn the_usage_comes_last_and_by_itself_or_counts_as_it_goes() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_stream_answers_whole() {
+async fn a_whole_answer_to_a_streamed_request_is_accepted() {
     let body = "{\n \"choices\": [{\"index\": 0, \"finish_reason\": \"stop\",\r\n \"message\":\
                 {\"role\": \"assistant\", \"content\": \"hel\\nlo\"}}]\n}";
     let server = Server::start([Reply::json(200, body)]).await;
@@ -158,7 +158,7 @@ fn leftover(answer: &Answer, wire: &str) -> serde_json::Value {
 }
 
 #[tokio::test]
-async fn a_field_that_each_piece_repeats_stays_one_and_is_not_sent_back() {
+async fn an_unknown_field_that_each_piece_repeats_is_not_concatenated_and_not_sent_again() {
     let body = concat!(
         r#"data: {"choices":[{"index":0,"delta":{"role":"assistant","channel":"analysis","reasoning":"Let "}}]}"#,
         "\n\n",
@@ -195,7 +195,7 @@ async fn a_field_that_each_piece_repeats_stays_one_and_is_not_sent_back() {
 
 /// <https://openrouter.ai/docs/use-cases/reasoning-tokens> describes the format.
 #[tokio::test]
-async fn fragments_of_one_block_of_reasoning_become_one_with_the_last_signature() {
+async fn fragments_of_one_reasoning_block_are_joined_with_the_last_signature() {
     let detail = |detail: serde_json::Value| {
         serde_json::json!({ "reasoning_details": [detail] }).to_string()
     };

@@ -19,7 +19,7 @@ use crate::{
 };
 
 #[tokio::test]
-async fn every_recorded_exchange_is_read_and_asked_as_it_was() {
+async fn every_recorded_exchange_is_requested_and_read_as_it_was_recorded() {
     let cassettes = cassettes::all();
     let mut folders: BTreeMap<&str, (usize, Vec<String>)> = BTreeMap::new();
     let (mut exchanges, mut continued) = (0, 0);

@@ -73,7 +73,7 @@ async fn the_options_become_the_fields_of_the_body() {
 }
 
 #[tokio::test]
-async fn extra_fields_count_more_but_leave_the_messages_alone() {
+async fn extra_fields_override_options_but_not_the_messages() {
     let mut options = options();
     options.model = Some("n".to_owned());
     options.stream = true;
@@ -102,7 +102,7 @@ async fn extra_fields_count_more_but_leave_the_messages_alone() {
 }
 
 #[tokio::test]
-async fn an_answer_goes_back_without_the_fields_that_said_nothing() {
+async fn an_answer_is_sent_again_without_its_empty_fields() {
     let server = Server::start([Reply::json(200, ANSWER), Reply::json(200, ANSWER)]).await;
     let mut model = server.model();
     let first = ask(&mut model, ChatRequest::user("hi")).await.unwrap();
@@ -113,7 +113,7 @@ async fn an_answer_goes_back_without_the_fields_that_said_nothing() {
 }
 
 #[tokio::test]
-async fn keys_and_headers_are_sent_and_not_shown() {
+async fn keys_and_headers_are_sent_and_omitted_from_the_debug_output() {
     let model = |url: &str| {
         let model = OpenAiChat::compatible(&format!("{url}/")).unwrap();
         let model = model.with_key("sk-secret").unwrap();
@@ -128,7 +128,7 @@ async fn keys_and_headers_are_sent_and_not_shown() {
 }
 
 #[tokio::test]
-async fn azure_is_addressed_by_its_deployment() {
+async fn azure_is_called_at_the_address_of_its_deployment() {
     let model = |url: &str| {
         let endpoint = url.trim_end_matches("/v1");
         let transport = ReqwestTransport::new().unwrap();
@@ -145,7 +145,7 @@ async fn azure_is_addressed_by_its_deployment() {
 }
 
 #[tokio::test]
-async fn ids_from_elsewhere_are_made_nine_characters_long_where_a_service_wants_that() {
+async fn foreign_call_ids_become_nine_characters_long_with_the_option_for_mistral_ids() {
     let history = || {
         ChatRequest::new([
             Message::user("hi"),

@@ -20,7 +20,7 @@ const TEXT: &str = "data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"do
                     data: [DONE]\n\n";
 
 #[tokio::test]
-async fn a_fault_leaves_the_history_of_the_contract_and_the_run_continues() {
+async fn after_a_fault_the_history_is_as_the_contract_states_and_the_run_continues() {
     let limit = Reply::json(429, r#"{"error":{"message":"slow down","code":"rate_limit"}}"#);
     let event = "data: {\"error\":{\"message\":\"down\",\"code\":503}}\n\ndata: [DONE]\n\n";
     let faults = [

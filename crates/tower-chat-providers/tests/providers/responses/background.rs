@@ -27,7 +27,7 @@ fn pending(status: &str) -> Value {
 }
 
 #[tokio::test]
-async fn an_answer_is_begun_asked_for_and_read_when_it_has_come() {
+async fn a_background_answer_is_started_polled_and_read_when_it_is_complete() {
     let replies = [pending("queued"), pending("in_progress"), text_response("resp_1", "hello")];
     let server = Server::start(replies.map(|reply| Reply::json(200, reply.to_string()))).await;
     let mut model = server.responses();
@@ -51,7 +51,7 @@ async fn an_answer_is_begun_asked_for_and_read_when_it_has_come() {
 }
 
 #[tokio::test]
-async fn a_conversation_continues_from_the_answer_once_it_has_come() {
+async fn the_service_id_is_that_of_a_background_answer_only_when_it_is_complete() {
     let id = |answer: &tower_chat_core::Answer| {
         let id = answer.finish.history_owner.as_ref().unwrap();
         id.service_id().unwrap().to_string()
@@ -67,7 +67,7 @@ async fn a_conversation_continues_from_the_answer_once_it_has_come() {
 }
 
 #[tokio::test]
-async fn an_answer_that_failed_meanwhile_is_an_error() {
+async fn a_background_answer_that_failed_is_an_error() {
     let failed = json!({"id": "resp_1", "status": "failed", "output": [],
         "error": {"code": "server_error", "message": "overloaded"}});
     for (reply, code) in [(failed, "server_error"), (pending("cancelled"), "response_cancelled")] {
@@ -78,7 +78,7 @@ async fn an_answer_that_failed_meanwhile_is_an_error() {
 }
 
 #[tokio::test]
-async fn a_token_that_is_no_id_is_refused_before_anything_is_sent() {
+async fn a_token_that_is_not_a_response_id_is_refused_before_a_request_is_sent() {
     let server = Server::start([]).await;
     for token in ["", "../files", "resp_1?stream=true", "a b"] {
         let error = ask(&mut server.responses(), continued(token)).await.unwrap_err();

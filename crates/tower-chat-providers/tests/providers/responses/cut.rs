@@ -98,7 +98,7 @@ fn end_of_answer(body: &str) -> usize {
 }
 
 #[tokio::test]
-async fn what_was_said_before_the_cut_is_in_the_error() {
+async fn the_error_of_a_cut_stream_contains_the_received_text() {
     let delta = |text| event(&json!({"type": "response.output_text.delta", "delta": text}));
     let body = delta("Hel") + &delta("lo");
     for framing in [Framing::Length, Framing::BreakAt(body.len() - 1)] {

@@ -27,7 +27,7 @@ fn both() -> [ChatRequest; 2] {
 }
 
 #[tokio::test]
-async fn a_rate_limit_says_how_long_to_wait() {
+async fn the_error_of_a_rate_limit_has_the_time_to_wait() {
     let body = r#"{"error":{"message":"slow down","type":"requests","code":"rate_limit"}}"#;
     for request in both() {
         let found = error(Reply::json(429, body).header("retry-after", "7"), request).await;
@@ -38,7 +38,7 @@ async fn a_rate_limit_says_how_long_to_wait() {
 }
 
 #[tokio::test]
-async fn bodies_of_other_shapes_keep_their_words() {
+async fn an_error_body_of_another_shape_is_reported_with_its_text() {
     for (status, body, words, retryable) in [
         (502, "<html>Bad Gateway</html>", "<html>Bad Gateway</html>", true),
         (400, r#"{"detail":"Stream must be set to true"}"#, "Stream must be set to true", false),
@@ -57,7 +57,7 @@ async fn bodies_of_other_shapes_keep_their_words() {
 }
 
 #[tokio::test]
-async fn an_error_inside_a_200_stream_is_no_answer() {
+async fn an_error_inside_a_stream_with_status_200_fails_the_call() {
     let begun = event(&json!({"type": "response.output_text.delta", "delta": "Hel"}));
     let failed = json!({"id": "resp_1", "status": "failed", "output": [],
         "error": {"code": "server_error", "message": "overloaded"}});
@@ -82,7 +82,7 @@ async fn an_error_inside_a_200_stream_is_no_answer() {
 }
 
 #[tokio::test]
-async fn a_failed_response_is_no_answer() {
+async fn a_response_with_the_status_failed_is_an_error() {
     let failed = |code: &str| {
         json!({"id": "resp_1", "status": "failed", "output": [],
             "error": {"code": code, "message": "no"}})
@@ -110,7 +110,7 @@ async fn a_failed_response_is_no_answer() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_none_says_what_it_was() {
+async fn an_invalid_answer_is_a_typed_error() {
     let unread = [
         "",
         "<html>",
@@ -135,7 +135,7 @@ async fn an_answer_that_is_none_says_what_it_was() {
 }
 
 #[tokio::test]
-async fn a_whole_answer_cut_off_is_a_broken_connection() {
+async fn a_whole_answer_that_is_cut_off_is_a_transport_error_or_malformed() {
     let body = text_response("resp_1", "Hello").to_string();
     for at in 0..body.len() {
         let reply = Reply::json(200, body.clone()).framed(Framing::BreakAt(at));
@@ -149,7 +149,7 @@ async fn a_whole_answer_cut_off_is_a_broken_connection() {
 }
 
 #[test]
-fn a_key_that_no_header_can_carry_is_an_error_that_does_not_show_it() {
+fn a_key_that_is_not_valid_in_a_header_is_an_error_that_omits_the_key() {
     let client = || OpenAiResponses::compatible("http://localhost").unwrap();
     let azure = OpenAiResponses::azure("http://localhost", ReqwestTransport::new().unwrap());
     let errors = [

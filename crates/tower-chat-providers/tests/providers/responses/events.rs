@@ -28,7 +28,7 @@ fn ended(status: &str, output: Value) -> Value {
 }
 
 #[tokio::test]
-async fn items_that_came_one_by_one_count_where_the_end_has_none() {
+async fn items_of_earlier_events_are_used_if_the_last_event_has_no_items() {
     let reasoning = json!({"id": "rs_1", "type": "reasoning", "summary": [],
         "encrypted_content": "gAAA"});
     let items = [reasoning, message("msg_1", "Hello"), call("{}")];
@@ -45,14 +45,14 @@ async fn items_that_came_one_by_one_count_where_the_end_has_none() {
 }
 
 #[tokio::test]
-async fn an_end_that_has_the_items_counts_more() {
+async fn items_of_the_last_event_replace_items_of_earlier_events() {
     let early = json!({"type": "response.output_item.done", "item": message("msg_1", "early")});
     let found = answer(&[early, ended("completed", json!([message("msg_1", "late")]))]).await;
     assert_eq!(found.text(), "late");
 }
 
 #[tokio::test]
-async fn a_call_cut_off_at_the_token_limit_is_kept_as_it_was_received() {
+async fn a_call_that_the_token_limit_cuts_off_is_returned_as_it_was_received() {
     let begun = [
         json!({"type": "response.output_item.added", "output_index": 0,
             "item": {"id": "rs_1", "type": "reasoning", "summary": []}}),
@@ -74,7 +74,7 @@ async fn a_call_cut_off_at_the_token_limit_is_kept_as_it_was_received() {
 }
 
 #[tokio::test]
-async fn items_that_were_never_said_to_be_done_are_kept() {
+async fn items_without_a_done_event_are_returned() {
     let begun = json!({"id": "msg_1", "type": "message", "role": "assistant", "content": []});
     let found = answer(&[
         json!({"type": "response.output_item.added", "output_index": 0, "item": begun}),
@@ -92,7 +92,7 @@ async fn items_that_were_never_said_to_be_done_are_kept() {
 }
 
 #[tokio::test]
-async fn text_cut_off_at_the_token_limit_is_kept() {
+async fn a_text_that_the_token_limit_cuts_off_is_returned() {
     let begun = json!({"id": "msg_1", "type": "message", "role": "assistant", "content": []});
     let found = answer(&[
         json!({"type": "response.output_item.added", "item": begun}),
@@ -104,7 +104,7 @@ async fn text_cut_off_at_the_token_limit_is_kept() {
 }
 
 #[tokio::test]
-async fn a_filter_and_other_reasons_are_distinguished() {
+async fn the_reasons_of_an_incomplete_response_are_distinguished() {
     for (reason, expected) in [
         ("content_filter", FinishReason::ContentFilter),
         ("max_output_tokens", FinishReason::Length),
@@ -120,7 +120,7 @@ async fn a_filter_and_other_reasons_are_distinguished() {
 }
 
 #[tokio::test]
-async fn events_and_items_that_are_unknown_are_no_error_and_items_are_kept() {
+async fn unknown_events_are_ignored_and_unknown_items_are_returned_as_native_items() {
     let odd = json!({"id": "x_1", "type": "odd_item", "n": 1});
     let found = answer(&[
         json!({"type": "response.odd.delta", "delta": "?"}),
@@ -135,7 +135,7 @@ async fn events_and_items_that_are_unknown_are_no_error_and_items_are_kept() {
 }
 
 #[tokio::test]
-async fn tools_that_the_provider_runs_ask_for_nothing() {
+async fn an_answer_with_only_provider_executed_calls_finishes_with_stop() {
     let search = json!({"id": "ws_1", "type": "web_search_call", "status": "completed",
         "action": {"type": "search", "query": "q"}});
     let found = answer(&[ended("completed", json!([search, message("msg_1", "Found.")]))]).await;
@@ -143,7 +143,7 @@ async fn tools_that_the_provider_runs_ask_for_nothing() {
 }
 
 #[tokio::test]
-async fn a_server_that_cannot_stream_answers_whole() {
+async fn a_whole_answer_to_a_streamed_request_is_accepted() {
     let server =
         Server::start([Reply::json(200, text_response("resp_1", "hello").to_string())]).await;
     let request = ChatRequest::user("hi").streamed();

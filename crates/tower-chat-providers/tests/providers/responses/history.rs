@@ -41,7 +41,7 @@ fn id(answer: &Answer) -> Option<&str> {
 }
 
 #[tokio::test]
-async fn kept_locally_nothing_is_stored_by_the_service_and_no_id_comes_of_it() {
+async fn if_the_caller_stores_the_history_the_service_stores_nothing_and_returns_no_id() {
     for request in both() {
         let (answer, sent) =
             exchange(HistoryStorage::default(), request, [text_response("resp_1", "hello")]).await;
@@ -52,7 +52,7 @@ async fn kept_locally_nothing_is_stored_by_the_service_and_no_id_comes_of_it() {
 }
 
 #[tokio::test]
-async fn kept_by_the_service_the_id_of_the_answer_is_the_next_requests_previous_one() {
+async fn if_the_service_stores_responses_each_request_names_the_previous_response() {
     for request in both() {
         let replies = [text_response("resp_1", "hello")];
         let (answer, sent) = exchange(HistoryStorage::Response, request.clone(), replies).await;
@@ -71,7 +71,7 @@ async fn kept_by_the_service_the_id_of_the_answer_is_the_next_requests_previous_
 }
 
 #[tokio::test]
-async fn a_conversation_is_created_once_and_keeps_its_id() {
+async fn a_conversation_of_the_service_is_created_once_and_keeps_its_id() {
     for request in both() {
         let made = json!({"id": "conv_1", "object": "conversation"});
         let mut answered = text_response("resp_1", "hello");
@@ -92,7 +92,7 @@ async fn a_conversation_is_created_once_and_keeps_its_id() {
 }
 
 #[tokio::test]
-async fn a_request_continues_where_its_history_is_whatever_the_setting() {
+async fn a_request_with_a_service_id_continues_that_history_under_every_setting() {
     for storage in [HistoryStorage::Caller, HistoryStorage::Response, HistoryStorage::Conversation]
     {
         let request = ChatRequest::user("hi").with_service_id("resp_1");
@@ -119,7 +119,7 @@ async fn an_answer_that_the_service_did_not_store_has_no_id_to_continue_from() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_cannot_be_created_is_the_calls_error() {
+async fn a_conversation_that_cannot_be_created_fails_the_service_call() {
     let refusal = r#"{"error":{"message":"slow down","code":"rate_limit"}}"#;
     for (reply, is_retryable) in [
         (Reply::json(429, refusal).header("retry-after", "3"), true),
@@ -135,7 +135,7 @@ async fn a_conversation_that_cannot_be_created_is_the_calls_error() {
 }
 
 #[tokio::test]
-async fn the_sentinel_is_refused_before_anything_is_sent() {
+async fn the_sentinel_is_refused_before_a_request_is_sent() {
     let server = Server::start([]).await;
     for storage in [HistoryStorage::Caller, HistoryStorage::Response, HistoryStorage::Conversation]
     {

@@ -71,7 +71,7 @@ async fn the_options_become_the_fields_of_the_body() {
 }
 
 #[tokio::test]
-async fn extra_fields_count_more_but_leave_the_input_alone() {
+async fn extra_fields_override_options_but_not_the_input() {
     let mut options = options();
     options.tools.clear();
     options.stream = true;
@@ -102,7 +102,7 @@ async fn extra_fields_count_more_but_leave_the_input_alone() {
 }
 
 #[tokio::test]
-async fn models_that_do_not_reason_are_not_asked_for_it_as_they_would_refuse() {
+async fn encrypted_reasoning_is_requested_only_from_reasoning_models_unless_it_is_set() {
     let asks = async |model: &dyn Fn(&str) -> OpenAiResponses<ReqwestTransport>| {
         let received = sent(model, ChatRequest::user("hi")).await;
         received.body.get("include").is_some()
@@ -121,7 +121,7 @@ async fn models_that_do_not_reason_are_not_asked_for_it_as_they_would_refuse() {
 }
 
 #[tokio::test]
-async fn an_answer_goes_back_byte_for_byte_with_its_ids_phases_and_reasoning() {
+async fn an_answer_is_sent_again_byte_for_byte_with_its_ids_phases_and_reasoning() {
     // These items contain unusual numbers and white space, and have an unusual order of fields.
     let items = [
         r#"{"summary":[{"type":"summary_text","text":"hm"}],"type":"reasoning","id":"rs_1","encrypted_content":"gAAA","x":1.0}"#,
@@ -175,7 +175,7 @@ async fn a_history_of_another_wire_is_sent_without_its_reasoning() {
 }
 
 #[tokio::test]
-async fn keys_and_headers_are_sent_and_not_shown() {
+async fn keys_and_headers_are_sent_and_omitted_from_the_debug_output() {
     let model = |url: &str| {
         let model = OpenAiResponses::compatible(&format!("{url}/")).unwrap();
         let model = model.with_key("sk-secret").unwrap();
@@ -191,7 +191,7 @@ async fn keys_and_headers_are_sent_and_not_shown() {
 }
 
 #[tokio::test]
-async fn azure_is_addressed_by_its_v1_api() {
+async fn azure_is_called_at_the_address_of_its_v1_api() {
     let model = |url: &str| {
         let transport = ReqwestTransport::new().unwrap();
         let model = OpenAiResponses::azure(url.trim_end_matches("/v1"), transport);

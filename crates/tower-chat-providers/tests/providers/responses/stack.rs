@@ -111,7 +111,7 @@ fn result() -> Value {
 }
 
 #[tokio::test]
-async fn with_previous_responses_each_call_sends_what_is_new_and_the_newest_id() {
+async fn with_stored_responses_each_call_sends_the_new_input_and_the_newest_response_id() {
     for conflict in [STOP, RECORD] {
         for stack in every(HistoryStorage::Response, conflict) {
             let replies = [called("resp_1", "call_1"), text_response("resp_2", "done")];
@@ -138,7 +138,7 @@ async fn with_previous_responses_each_call_sends_what_is_new_and_the_newest_id()
 }
 
 #[tokio::test]
-async fn with_a_conversation_the_id_stays_and_only_what_is_new_is_sent() {
+async fn with_a_service_conversation_each_call_sends_the_same_id_and_only_new_input() {
     let answered = |mut response: Value| {
         response["conversation"] = json!({"id": "conv_1"});
         response
@@ -167,7 +167,7 @@ async fn with_a_conversation_the_id_stays_and_only_what_is_new_is_sent() {
 }
 
 #[tokio::test]
-async fn kept_by_the_store_every_call_sends_all_of_it_also_in_a_new_process() {
+async fn with_the_history_in_the_store_every_service_call_sends_the_whole_history() {
     let reasoning = json!({"id": "rs_1", "type": "reasoning", "summary": [],
         "encrypted_content": "gAAA"});
     let mut first = called("resp_1", "call_1");
@@ -197,7 +197,7 @@ async fn kept_by_the_store_every_call_sends_all_of_it_also_in_a_new_process() {
 }
 
 #[tokio::test]
-async fn by_default_a_service_that_keeps_the_history_too_is_a_conflict() {
+async fn by_default_it_is_a_conflict_if_the_service_also_stores_the_history() {
     for stack in every(HistoryStorage::Response, ConflictPolicy::default()) {
         let (outcome, _) = stack.run("go", [text_response("resp_1", "hello")]).await;
         let error = outcome.unwrap_err().downcast::<PersistenceError>().unwrap();
@@ -208,7 +208,7 @@ async fn by_default_a_service_that_keeps_the_history_too_is_a_conflict() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_the_service_keeps_continues_there_after_the_setting_has_changed() {
+async fn a_history_at_the_service_continues_there_after_the_setting_has_changed() {
     for mut stack in every(HistoryStorage::Response, STOP) {
         stack.run("go", [text_response("resp_1", "hello")]).await.0.unwrap();
         stack.storage = HistoryStorage::Caller;
@@ -220,7 +220,7 @@ async fn a_conversation_that_the_service_keeps_continues_there_after_the_setting
 }
 
 #[tokio::test]
-async fn a_service_call_that_fails_leaves_the_id_of_the_last_one_that_was_persisted() {
+async fn after_a_failed_service_call_the_stored_id_is_that_of_the_last_persisted_answer() {
     let limit = json!({"error": {"status": 429, "message": "slow down", "code": "rate_limit"}});
     for stack in every(HistoryStorage::Response, RECORD) {
         stack.run("hi", [text_response("resp_0", "hello")]).await.0.unwrap();
@@ -241,7 +241,7 @@ async fn a_service_call_that_fails_leaves_the_id_of_the_last_one_that_was_persis
 }
 
 #[tokio::test]
-async fn a_fault_leaves_the_history_of_the_contract_and_the_run_continues() {
+async fn after_a_fault_the_history_is_as_the_contract_states_and_the_run_continues() {
     let (call, text) = (called("resp_1", "call_1"), text_response("resp_2", "done"));
     let whole = streamed(&text);
     let half = whole.len() / 2;
@@ -281,7 +281,7 @@ async fn a_fault_leaves_the_history_of_the_contract_and_the_run_continues() {
 }
 
 #[tokio::test]
-async fn a_background_answer_is_stored_when_it_has_come() {
+async fn a_background_answer_is_stored_when_it_is_complete() {
     let reply = |json: Value| Reply::json(200, json.to_string());
     let pending = json!({"id": "resp_1", "object": "response", "status": "queued", "output": []});
     for (keeping, conflict) in

@@ -45,7 +45,7 @@ fn event(provider: Provider, data: &str) -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_too_long_is_a_typed_error_of_every_provider() {
+async fn an_answer_that_is_too_long_is_a_typed_error_with_every_provider() {
     let long = format!("{{\"odd\":\"{}\"}}", "x".repeat(5000));
     for (provider, model) in PROVIDERS {
         let [whole, streamed] = both(model);
@@ -68,7 +68,7 @@ async fn an_answer_that_is_too_long_is_a_typed_error_of_every_provider() {
 }
 
 #[tokio::test]
-async fn a_refusal_that_is_too_long_is_cut_off_and_says_so() {
+async fn a_refusal_that_is_too_long_is_shortened_and_its_message_names_the_limit() {
     let limits = Limits::default().with_max_error_bytes(1000);
     for (provider, model) in PROVIDERS {
         for request in both(model) {
@@ -80,7 +80,7 @@ async fn a_refusal_that_is_too_long_is_cut_off_and_says_so() {
 }
 
 #[tokio::test]
-async fn json_that_is_nested_too_deeply_is_refused_and_ends_no_process() {
+async fn json_that_is_nested_too_deeply_is_refused_without_a_stack_overflow() {
     for levels in [121, 8_000, 20_000] {
         let deep = "{\"a\":".repeat(levels) + "1" + &"}".repeat(levels);
         for (provider, model) in PROVIDERS {
@@ -96,7 +96,7 @@ async fn json_that_is_nested_too_deeply_is_refused_and_ends_no_process() {
 }
 
 #[tokio::test]
-async fn a_compressed_answer_is_refused_unless_it_was_asked_for_and_counts_unpacked() {
+async fn a_compressed_answer_is_refused_unless_requested_and_limits_apply_decompressed() {
     let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::best());
     encoder.write_all(&vec![b' '; 10_000_000]).unwrap();
     let bomb = encoder.finish().unwrap();

@@ -78,7 +78,7 @@ fn streamed(model: &str) -> ChatRequest {
 }
 
 #[tokio::test]
-async fn ollama() {
+async fn a_cut_stream_of_ollama_is_an_error_or_the_whole_answer() {
     let yaml = json!({"interactions": [{
         "request": {"uri": "/api/chat", "body": "{\"messages\":[]}"},
         "response": {"status": 200, "body": crate::wires::ollama::STREAM},
@@ -91,27 +91,27 @@ async fn ollama() {
 }
 
 #[tokio::test]
-async fn anthropic() {
+async fn a_cut_stream_of_anthropic_is_an_error_or_the_whole_answer() {
     cut_everywhere(Wire::Anthropic).await;
 }
 
 #[tokio::test]
-async fn gemini() {
+async fn a_cut_stream_of_gemini_is_an_error_or_the_whole_answer() {
     cut_everywhere(Wire::Gemini).await;
 }
 
 #[tokio::test]
-async fn bedrock() {
+async fn a_cut_stream_of_bedrock_is_an_error_or_the_whole_answer() {
     cut_everywhere(Wire::Bedrock).await;
 }
 
 #[tokio::test]
-async fn cohere() {
+async fn a_cut_stream_of_cohere_is_an_error_or_the_whole_answer() {
     cut_everywhere(Wire::Cohere).await;
 }
 
 #[tokio::test]
-async fn claude_in_vertex() {
+async fn a_cut_stream_of_claude_in_vertex_is_an_error_or_the_whole_answer() {
     let cassettes = cassettes::all();
     let all = cassettes.iter().flat_map(|cassette| &cassette.exchanges);
     let streams = all.filter(|exchange| {

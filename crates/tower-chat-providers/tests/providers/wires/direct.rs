@@ -24,7 +24,7 @@ async fn sent(provider: Provider, answer: &str, request: ChatRequest) -> Receive
 }
 
 #[tokio::test]
-async fn bedrock_gets_the_options_as_its_fields() {
+async fn the_options_are_sent_in_the_fields_of_bedrock() {
     let model = "us.amazon.nova-x-v1:0";
     let received = sent(Provider::Bedrock, BEDROCK, asked(model)).await;
     let line = "post /v1/model/us.amazon.nova-x-v1%3a0/converse ";
@@ -48,7 +48,7 @@ async fn bedrock_gets_the_options_as_its_fields() {
 }
 
 #[tokio::test]
-async fn cohere_gets_the_options_as_its_fields() {
+async fn the_options_are_sent_in_the_fields_of_cohere() {
     let received = sent(Provider::Cohere, COHERE, asked("command-x")).await;
     assert!(received.head.starts_with("post /v1/chat "), "{}", received.head);
     assert!(received.head.contains("authorization: bearer test-key\r\n"), "{}", received.head);
@@ -71,7 +71,7 @@ async fn cohere_gets_the_options_as_its_fields() {
 }
 
 #[tokio::test]
-async fn ollama_gets_the_options_as_its_fields() {
+async fn the_options_are_sent_in_the_fields_of_ollama() {
     let mut options = options("qwen-x");
     options.tool_choice = None;
     options.extra.insert("think".to_owned(), json!(true));
@@ -99,7 +99,7 @@ async fn ollama_gets_the_options_as_its_fields() {
 }
 
 #[tokio::test]
-async fn a_choice_that_a_provider_does_not_have_is_refused() {
+async fn a_tool_choice_that_a_provider_does_not_support_is_refused() {
     for (provider, choice) in [
         (Provider::Ollama, ToolChoice::Required),
         (Provider::Ollama, ToolChoice::Tool("f".to_owned())),
@@ -193,7 +193,7 @@ async fn an_error_at_the_end_of_coheres_stream_is_a_refusal() {
 }
 
 #[tokio::test]
-async fn a_damaged_message_in_bedrocks_stream_is_no_answer() {
+async fn a_damaged_message_in_bedrocks_stream_fails_the_call() {
     let mut body = bedrock_stream([
         ("messageStart", json!({"role": "assistant"})),
         ("messageStop", json!({"stopReason": "end_turn"})),

@@ -38,7 +38,7 @@ async fn error(provider: Provider, reply: Reply, request: ChatRequest) -> Provid
 }
 
 #[tokio::test]
-async fn a_rate_limit_says_how_long_to_wait() {
+async fn the_error_of_a_rate_limit_has_the_time_to_wait() {
     let body = r#"{"error":{"message":"slow down","type":"rate_limit_error"}}"#;
     for (provider, model) in PROVIDERS {
         for request in both(model) {
@@ -55,7 +55,7 @@ async fn a_rate_limit_says_how_long_to_wait() {
 }
 
 #[tokio::test]
-async fn bodies_of_other_shapes_keep_their_words() {
+async fn an_error_body_of_another_shape_is_reported_with_its_text() {
     let shapes = [
         (502, "<html>Bad Gateway</html>", "<html>Bad Gateway</html>", true),
         (404, r#"{"error":"model not found"}"#, "model not found", false),
@@ -82,7 +82,7 @@ async fn bodies_of_other_shapes_keep_their_words() {
 }
 
 #[tokio::test]
-async fn gemini_says_in_the_body_how_long_to_wait() {
+async fn the_time_to_wait_is_read_from_the_error_body_of_gemini() {
     let body = r#"{"error":{"code":429,"message":"no","status":"RESOURCE_EXHAUSTED","details":[
         {"@type":"type.googleapis.com/google.rpc.RetryInfo","retryDelay":"1.5s"}]}}"#;
     let [request, _] = both("gemini-x");
@@ -92,7 +92,7 @@ async fn gemini_says_in_the_body_how_long_to_wait() {
 }
 
 #[tokio::test]
-async fn an_error_event_inside_a_200_stream_is_no_answer() {
+async fn an_error_event_inside_a_stream_with_status_200_fails_the_call() {
     let anthropic = concat!(
         r#"event: message_start
 data: {"type":"message_start","message":{"role":"assistant","content":[],"usage":{}}}
@@ -130,7 +130,7 @@ data: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}
 }
 
 #[tokio::test]
-async fn a_prompt_that_was_blocked_is_refused_and_not_worth_a_retry() {
+async fn a_blocked_prompt_is_a_refusal_that_is_not_retryable() {
     let body = r#"{"promptFeedback":{"blockReason":"SAFETY"},"usageMetadata":{}}"#;
     let [whole, streamed] = both("gemini-x");
     let stream = Reply::stream(format!("data: {body}\n\n"));
@@ -142,7 +142,7 @@ async fn a_prompt_that_was_blocked_is_refused_and_not_worth_a_retry() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_none_says_what_it_was() {
+async fn an_invalid_answer_is_an_error_that_is_not_retryable() {
     for (provider, model) in PROVIDERS {
         for body in ["<html>", "[]", "{}"] {
             let [request, _] = both(model);
@@ -154,7 +154,7 @@ async fn an_answer_that_is_none_says_what_it_was() {
 }
 
 #[tokio::test]
-async fn what_these_services_do_not_have_is_refused_before_anything_is_sent() {
+async fn requests_that_a_provider_cannot_serve_are_refused_before_they_are_sent() {
     for (provider, model) in PROVIDERS {
         let mut client = Client::new(provider).with_base_url("http://127.0.0.1:9/").build();
         let [request, _] = both(model);
@@ -178,7 +178,7 @@ async fn what_these_services_do_not_have_is_refused_before_anything_is_sent() {
 }
 
 #[tokio::test]
-async fn a_service_that_is_not_there_is_worth_a_retry() {
+async fn a_service_that_does_not_listen_is_a_retryable_error() {
     // The listener is dropped, so that connections to its port are refused.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}/", listener.local_addr().unwrap());
@@ -195,7 +195,7 @@ async fn a_service_that_is_not_there_is_worth_a_retry() {
 }
 
 #[tokio::test]
-async fn a_request_that_names_no_model_is_not_sent() {
+async fn a_request_without_a_model_is_not_sent() {
     let mut client = Anthropic::new(ReqwestTransport::new().unwrap());
     let error = ask(&mut client, ChatRequest::user("hi")).await.unwrap_err();
     assert!(error.to_string().contains("no model is set"), "{error}");

@@ -72,7 +72,7 @@ fn asked(model: &str, messages: Vec<Message>) -> ChatRequest {
 }
 
 #[tokio::test]
-async fn reasoning_goes_back_to_its_provider_and_to_no_other() {
+async fn reasoning_is_sent_only_to_the_provider_that_created_it() {
     let mut history = Vec::new();
     for (provider, model, answer, _) in answers() {
         history.push(Message::user("go on"));
@@ -99,7 +99,7 @@ async fn reasoning_goes_back_to_its_provider_and_to_no_other() {
 }
 
 #[tokio::test]
-async fn a_call_cut_off_at_the_token_limit_is_kept_as_it_was_received() {
+async fn a_call_that_the_token_limit_cuts_off_is_returned_as_it_was_received() {
     let events = [
         json!({"type": "message_start", "message": {"role": "assistant"}}),
         json!({"type": "content_block_start", "index": 0, "content_block":

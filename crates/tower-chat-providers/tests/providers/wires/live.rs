@@ -59,7 +59,7 @@ const CASES: [(Provider, &str, [&str; 2]); 3] = [
 ];
 
 #[tokio::test]
-async fn a_delta_is_seen_before_the_next_one_is_sent() {
+async fn a_delta_is_returned_before_the_service_sends_the_next_delta() {
     for (provider, model, [first, rest]) in CASES {
         let (response, mut stream) = begun(provider, model, first).await;
         stream.write_all(rest.as_bytes()).await.unwrap();
@@ -69,7 +69,7 @@ async fn a_delta_is_seen_before_the_next_one_is_sent() {
 }
 
 #[tokio::test]
-async fn a_dropped_response_hangs_up() {
+async fn dropping_a_response_closes_the_connection() {
     for (provider, model, [first, _]) in CASES {
         let (response, mut stream) = begun(provider, model, first).await;
         drop(response);

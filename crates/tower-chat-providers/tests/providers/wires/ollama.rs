@@ -31,7 +31,7 @@ pub(crate) const STREAM: &str = concat!(
 );
 
 #[tokio::test]
-async fn a_stream_is_one_message_and_goes_back_as_it_was_received() {
+async fn a_streamed_answer_is_one_message_and_is_sent_again_as_it_was_received() {
     let answer = r#"{"message":{"role":"assistant","content":"ok"},"done":true}"#;
     let server = Server::start([Reply::stream(STREAM), Reply::json(200, answer)]).await;
     let mut model = server.client(Provider::Ollama).build();
@@ -66,7 +66,7 @@ async fn a_stream_is_one_message_and_goes_back_as_it_was_received() {
 }
 
 #[tokio::test]
-async fn an_error_in_the_middle_is_no_answer() {
+async fn an_error_in_the_middle_of_a_stream_fails_the_call() {
     let begun = STREAM.lines().next().unwrap();
     let stream = format!("{begun}\n{{\"error\":\"model runner has stopped\"}}\n");
     let server = Server::start([Reply::stream(stream)]).await;

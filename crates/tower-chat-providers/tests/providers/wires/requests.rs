@@ -45,7 +45,7 @@ pub(crate) fn asked(model: &str) -> ChatRequest {
 }
 
 #[tokio::test]
-async fn anthropic_gets_the_options_as_its_fields() {
+async fn the_options_are_sent_in_the_fields_of_anthropic() {
     let received = sent(Provider::Anthropic, ANTHROPIC, asked("claude-x")).await;
     assert!(received.head.starts_with("post /v1/messages "), "{}", received.head);
     assert!(received.head.contains("x-api-key: test-key\r\n"), "{}", received.head);
@@ -70,7 +70,7 @@ async fn anthropic_gets_the_options_as_its_fields() {
 }
 
 #[tokio::test]
-async fn claude_in_vertex_is_asked_by_its_address() {
+async fn claude_in_vertex_is_called_at_the_address_of_its_model() {
     let received = sent(Provider::Vertex, ANTHROPIC, asked("claude-x@1")).await;
     let line = "post /v1/publishers/anthropic/models/claude-x@1:rawpredict ";
     assert!(received.head.starts_with(line), "{}", received.head);
@@ -81,7 +81,7 @@ async fn claude_in_vertex_is_asked_by_its_address() {
 }
 
 #[tokio::test]
-async fn gemini_gets_the_options_as_its_fields() {
+async fn the_options_are_sent_in_the_fields_of_gemini() {
     let mut options = options("gemini-x");
     options.extra.insert("generationConfig".to_owned(), json!({"topP": null, "seed": 3}));
     let request = asked("").with_options(options);
@@ -129,7 +129,7 @@ async fn tools_that_were_read_from_the_wire_are_sent_as_they_were() {
 }
 
 #[tokio::test]
-async fn headers_are_sent_in_place_of_those_of_the_same_name() {
+async fn a_header_of_the_caller_replaces_the_default_header_of_the_same_name() {
     for (provider, model, answer) in [
         (Provider::Anthropic, "claude-x", ANTHROPIC),
         (Provider::Vertex, "claude-x", ANTHROPIC),
@@ -147,7 +147,7 @@ async fn headers_are_sent_in_place_of_those_of_the_same_name() {
 }
 
 #[tokio::test]
-async fn a_token_may_be_a_header_of_the_client() {
+async fn the_access_token_of_vertex_may_be_set_as_a_header() {
     for (model, answer) in [("gemini-x", GEMINI), ("claude-x", ANTHROPIC)] {
         let server = Server::start([Reply::json(200, answer)]).await;
         let client = Client::new(Provider::Vertex).with_base_url(&server.url);
@@ -160,7 +160,7 @@ async fn a_token_may_be_a_header_of_the_client() {
 }
 
 #[tokio::test]
-async fn claude_is_given_a_number_of_tokens_where_the_request_names_none() {
+async fn claude_is_sent_a_default_token_limit_if_the_request_has_none() {
     for provider in [Provider::Anthropic, Provider::Vertex] {
         let mut options = options("claude-x");
         options.max_output_tokens = None;
@@ -170,7 +170,7 @@ async fn claude_is_given_a_number_of_tokens_where_the_request_names_none() {
 }
 
 #[tokio::test]
-async fn plain_texts_of_geminis_stream_are_joined_and_signed_parts_stay_as_they_were_received() {
+async fn plain_texts_of_a_gemini_stream_are_joined_and_signed_parts_are_unchanged() {
     let part =
         |part: Value| json!({"candidates": [{"content": {"role": "model", "parts": [part]}}]});
     let call = json!({"functionCall": {"name": "f", "args": {}}, "thoughtSignature": "s2"});
@@ -224,7 +224,7 @@ fn thinking(messages: impl IntoIterator<Item = Message>) -> ChatRequest {
 }
 
 #[tokio::test]
-async fn anthropic_continues_with_its_own_round_thinking() {
+async fn thinking_stays_enabled_when_anthropic_continues_its_own_round() {
     let received = sent(Provider::Anthropic, ANTHROPIC, thinking(round("anthropic"))).await;
     assert_eq!(received.body["thinking"]["type"], "enabled");
     let blocks = &received.body["messages"][1]["content"];
@@ -234,7 +234,7 @@ async fn anthropic_continues_with_its_own_round_thinking() {
 }
 
 #[tokio::test]
-async fn anthropic_continues_with_a_foreign_round_without_thinking() {
+async fn thinking_is_disabled_when_anthropic_continues_a_round_of_another_provider() {
     let foreign = round("gemini");
     let received = sent(Provider::Anthropic, ANTHROPIC, thinking(foreign.clone())).await;
     assert_eq!(received.body.get("thinking"), None::<&Value>);
@@ -247,7 +247,7 @@ async fn anthropic_continues_with_a_foreign_round_without_thinking() {
 }
 
 #[tokio::test]
-async fn gemini_3_gets_a_stand_in_for_signatures_that_others_did_not_give() {
+async fn gemini_3_is_sent_a_stand_in_signature_with_a_call_of_another_provider() {
     for (model, signed) in [("gemini-3-flash", true), ("gemini-2.5-flash", false)] {
         let mut options = ChatOptions::default();
         options.model = Some(model.to_owned());

@@ -96,7 +96,7 @@ fn scripts() -> Vec<Script> {
 }
 
 #[tokio::test]
-async fn a_conversation_that_is_reloaded_sends_what_an_undisturbed_one_sends() {
+async fn a_reloaded_conversation_sends_the_same_requests_as_an_undisturbed_conversation() {
     for Script { provider, model, call, text } in scripts() {
         for mode in [PersistenceMode::PerRun, PersistenceMode::PerServiceCall] {
             let replies = [&call, &text, &call, &text];
@@ -129,7 +129,7 @@ async fn a_conversation_that_is_reloaded_sends_what_an_undisturbed_one_sends() {
 }
 
 #[tokio::test]
-async fn a_stream_cut_off_leaves_the_history_of_the_contract() {
+async fn after_a_stream_is_cut_off_the_history_is_as_the_contract_states() {
     let begun = "data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"Hel\"}]}}]}\n\n";
     let error = "data: {\"error\":{\"code\":503,\"message\":\"Overloaded\"}}\n\n";
     let limit = r#"{"error":{"code":429,"message":"slow down","status":"RESOURCE_EXHAUSTED"}}"#;
