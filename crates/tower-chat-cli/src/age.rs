@@ -29,7 +29,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn ages_have_a_unit() {
+    fn an_age_is_parsed_only_with_a_unit() {
         let seconds = |text: &str| text.parse::<Age>().map(|Age(age)| age.as_secs());
         assert_eq!(seconds("2d"), Ok(172_800));
         assert_eq!(seconds("3h"), Ok(10_800));

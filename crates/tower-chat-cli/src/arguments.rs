@@ -382,7 +382,7 @@ mod tests {
     }
 
     #[test]
-    fn every_store_can_be_named_by_the_environment_and_help_does_not_print_it() {
+    fn every_store_option_reads_the_environment_and_help_does_not_print_its_value() {
         let command = super::Arguments::command();
         let stores: Vec<_> = command
             .get_subcommands()

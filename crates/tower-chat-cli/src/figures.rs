@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_was_used_is_reported_in_words() {
+    fn only_usage_that_is_not_zero_is_reported_in_words() {
         let mut tokens = Usage::new(100, 30);
         let sum = UsageSum::of_calls(1, 4).with_tokens(tokens);
         assert_eq!(in_words(&sum), "1 call, 100 in, 30 out");

@@ -226,7 +226,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_characters_that_are_not_seen_are_escaped() {
+    fn only_characters_that_a_terminal_does_not_show_are_escaped() {
         for (text, expected) in [
             ("plain, é, 漢字, 👩\u{200d}🚀", "plain, é, 漢字, 👩\u{200d}🚀"),
             ("C:\\chat.db \"quoted\"", "C:\\chat.db \"quoted\""),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn columns_are_aligned_as_they_are_printed() {
+    fn columns_are_aligned_by_the_width_of_the_escaped_text() {
         let rows = [["id", "n"], ["a\u{1b}[1m", "1"], ["longer than that", "22"]];
         let rows = rows.map(|row| row.map(str::to_owned));
         let lines = table(&rows);
@@ -251,7 +251,7 @@ mod tests {
     }
 
     #[test]
-    fn wide_characters_take_two_columns_and_marks_none() {
+    fn wide_characters_take_two_columns_and_combining_marks_none() {
         let rows = [["id", "n"], ["漢字", "1"], ["e\u{301}", "22"], ["abcde", "-"]];
         let rows = rows.map(|row| row.map(str::to_owned));
         let expected = ["id      n", "漢字    1", "e\u{301}      22", "abcde   -"];
@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn the_flexible_column_is_cut_where_a_terminal_is_narrow() {
+    fn the_flexible_column_is_shortened_if_the_terminal_is_narrow() {
         let rows = [["id", "title", "n"], ["a", "漢字 in a long title", "1"], ["b", "-", "2"]];
         let rows = rows.map(|row| row.map(str::to_owned));
         let whole = [

@@ -123,7 +123,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_are_cut_in_one_line() {
+    fn a_title_is_one_line_and_is_shortened_to_60_characters() {
         assert_eq!(cut("two\n lines\u{1b}[2J"), "two lines [2J");
         assert_eq!(title_of(&"é".repeat(61)), Some(format!("{}…", "é".repeat(60))));
         assert_eq!(title_of(&"ü".repeat(60)), Some("ü".repeat(60)));
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_stored_of_a_run_is_counted() {
+    fn the_stored_messages_of_a_run_are_counted_in_words() {
         let (run, other) = (RunId::new(), RunId::new());
         let numbered = |mut message: Message, run, index| {
             message.id = Some(MessageId { run, index });

@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn long_texts_are_cut_with_their_size() {
+    fn long_texts_are_shortened_with_a_note_of_their_size() {
         let cut = |text: &str, is_full| {
             let CutText { lines, note } = CutText::of(text, is_full);
             (lines.join("/"), note.unwrap_or_default())

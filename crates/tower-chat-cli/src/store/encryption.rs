@@ -79,7 +79,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn keys_are_read_and_anything_else_is_refused() {
+    fn valid_keys_are_parsed_and_other_texts_are_refused() {
         let (a, b) = ("0a".repeat(32), "Bf".repeat(32));
         assert!(read(&format!("2026:{a}, 2025:{b}")).is_ok());
         for (text, number) in [

@@ -183,7 +183,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn locations_are_read_and_anything_else_is_refused() {
+    fn valid_store_locations_are_parsed_and_other_texts_are_refused() {
         assert_eq!("memory:".parse(), Ok(StoreLocation::Memory));
         assert_eq!("sqlite:a:b.db".parse(), Ok(StoreLocation::Sqlite("a:b.db".into())));
         let refused = |text: &str| text.parse::<StoreLocation>();
@@ -194,7 +194,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_store_has_no_password() {
+    fn the_printed_name_of_a_store_contains_no_password() {
         for (text, name) in [
             ("sqlite:a:b.db", "sqlite:a:b.db"),
             ("postgres://u:p@ss@h:1/d?schema=a&password=q", "postgres://u@h:1/d?schema=a"),
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn schema_and_prefix_are_taken_out_of_addresses() {
+    fn schema_and_prefix_are_removed_from_the_address_of_a_store() {
         let postgres = |address: &str, schema: Option<&str>| {
             Ok(StoreLocation::Postgres {
                 address: address.to_owned(),
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn an_address_says_whether_statements_are_prepared() {
+    fn the_address_of_a_store_determines_whether_statements_are_prepared() {
         for (text, address, prepared) in [
             ("postgres://h/a?prepared_statements=false", "postgres://h/a", false),
             ("postgres://h/b?prepared_statements=true", "postgres://h/b", true),

@@ -10,7 +10,7 @@ fn backup(store: &str, to: &str, more: &[&str]) -> (Option<i32>, String, String)
 }
 
 #[test]
-fn a_copy_exports_the_same_and_is_well() {
+fn a_backup_has_no_problems_and_exports_the_same_conversations() {
     let store = Store::new();
     fill_intact(&store);
     let copy = store.folder().join("copy.db").display().to_string();
@@ -24,7 +24,7 @@ fn a_copy_exports_the_same_and_is_well() {
 }
 
 #[test]
-fn a_file_that_is_there_is_replaced_on_demand_alone() {
+fn backup_replaces_an_existing_file_only_if_requested() {
     let store = Store::new();
     fill_intact(&store);
     let there = store.file("there.db", "mine");

@@ -3,7 +3,7 @@
 use crate::support::*;
 
 #[test]
-fn every_shell_gets_a_script_that_knows_the_commands() {
+fn the_completion_script_of_every_shell_contains_the_commands() {
     for (shell, begins) in [
         ("bash", "_tower__chat() {"),
         ("zsh", "#compdef tower-chat"),

@@ -52,7 +52,7 @@ fn conversations_are_listed_by_their_last_activity() {
 }
 
 #[test]
-fn a_list_continues_where_it_ended() {
+fn a_list_continues_at_the_cursor_of_the_previous_page() {
     each_store(|store| {
         filled(store);
         let first = store.prints(&["list", "--limit", "1"]);
@@ -74,7 +74,7 @@ fn a_list_continues_where_it_ended() {
 }
 
 #[test]
-fn json_has_all_that_the_directory_says() {
+fn the_json_of_a_list_contains_all_fields_of_the_directory() {
     each_store(|store| {
         filled(store);
         let mut listed = lines(&store.prints(&["list", "--json", "--scope", "alice"]));
@@ -97,7 +97,7 @@ fn json_has_all_that_the_directory_says() {
 }
 
 #[test]
-fn the_title_gives_way_where_the_terminal_is_narrow() {
+fn the_title_is_shortened_if_the_terminal_is_narrow() {
     let store = TestStore::new(Kind::Sqlite);
     filled(&store);
     let cut = LISTED.replace("Hats for 巴黎 in winter", "Hats for 巴黎 in…");
@@ -111,7 +111,7 @@ fn the_title_gives_way_where_the_terminal_is_narrow() {
 }
 
 #[test]
-fn all_runs_of_a_conversation_are_listed_with_what_they_used_of_each_model() {
+fn all_runs_of_a_conversation_are_listed_with_their_usage_of_each_model() {
     each_store(|store| {
         filled(store);
         let runs = store.prints(&["runs", "alice", "wardrobe"]);
@@ -143,7 +143,7 @@ run                                   mode              began                sec
 }
 
 #[test]
-fn usage_is_added_up_as_asked() {
+fn usage_is_added_up_by_model_day_scope_conversation_or_run() {
     each_store(|store| {
         filled(store);
         let expected = "\
@@ -186,7 +186,7 @@ total                 6           6   2668    1650     103         24  0.000647
 }
 
 #[test]
-fn a_store_without_conversations_says_so_and_an_unknown_one_is_an_error() {
+fn an_empty_store_is_reported_as_empty_and_an_unknown_conversation_is_an_error() {
     each_store(|store| {
         store.with(async |_| {});
         assert_eq!(store.prints(&["list"]), "no conversations\n");
@@ -200,7 +200,7 @@ fn a_store_without_conversations_says_so_and_an_unknown_one_is_an_error() {
 }
 
 #[test]
-fn a_conversation_of_which_the_directory_cannot_be_read_is_reported() {
+fn a_conversation_whose_directory_entry_is_unreadable_is_reported() {
     let store = TestStore::new(Kind::Sqlite);
     filled(&store);
     let sql = "UPDATE conversations SET metadata = 'no JSON' WHERE scope = 'alice'";
@@ -214,7 +214,7 @@ fn a_conversation_of_which_the_directory_cannot_be_read_is_reported() {
 }
 
 #[test]
-fn arguments_that_cannot_be_meant_are_refused() {
+fn contradictory_or_invalid_arguments_are_refused() {
     let store = TestStore::new(Kind::Sqlite);
     filled(&store);
     for (arguments, printed) in [
@@ -232,7 +232,7 @@ fn arguments_that_cannot_be_meant_are_refused() {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_error() {
+fn the_directory_commands_succeed_if_the_reader_of_the_output_disconnects() {
     let store = TestStore::new(Kind::Sqlite);
     filled(&store);
     for arguments in

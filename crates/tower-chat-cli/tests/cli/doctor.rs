@@ -65,7 +65,7 @@ fn fill(store: &TestStore) {
 }
 
 #[test]
-fn a_store_is_looked_at_and_what_waits_is_counted() {
+fn doctor_reports_the_open_runs_and_the_waiting_conversations_of_a_store() {
     each_store(|store| {
         fill(store);
         let (code, found) = findings(store);
@@ -92,7 +92,7 @@ fn a_store_is_looked_at_and_what_waits_is_counted() {
 }
 
 #[test]
-fn a_file_that_is_well_needs_no_change_and_an_older_one_does() {
+fn doctor_accepts_a_current_file_and_reports_a_file_of_an_older_version() {
     let store = TestStore::new(Kind::Sqlite);
     store.with(|_| async {});
     assert_eq!(findings(&store).0, 0);
@@ -111,7 +111,7 @@ fn a_file_that_is_well_needs_no_change_and_an_older_one_does() {
 }
 
 #[test]
-fn a_damaged_file_is_a_problem() {
+fn doctor_reports_a_damaged_file_as_a_problem() {
     let store = TestStore::new(Kind::Sqlite);
     fill(&store);
     let path = store.folder().join("chat.db");
@@ -130,7 +130,7 @@ fn a_damaged_file_is_a_problem() {
 }
 
 #[test]
-fn a_damaged_description_is_a_problem() {
+fn doctor_reports_a_damaged_description_as_a_problem() {
     for kind in [Kind::Sqlite, Kind::Encrypted] {
         let store = TestStore::new(kind);
         fill(&store);
@@ -146,7 +146,7 @@ fn a_damaged_description_is_a_problem() {
 }
 
 #[test]
-fn tables_that_are_not_there_are_a_problem_and_are_not_made() {
+fn doctor_reports_missing_tables_as_a_problem_and_does_not_create_them() {
     if TestStore::is_missing(Kind::Postgres) {
         return;
     }
@@ -159,7 +159,7 @@ fn tables_that_are_not_there_are_a_problem_and_are_not_made() {
 }
 
 #[test]
-fn keys_are_named_and_never_printed() {
+fn doctor_names_the_variables_of_keys_and_never_prints_a_key() {
     let store = TestStore::new(Kind::Sqlite);
     store.with(|_| async {});
     let mut command = store.command(&["doctor"]);
@@ -174,7 +174,7 @@ fn keys_are_named_and_never_printed() {
 }
 
 #[test]
-fn a_wrong_key_of_an_encrypted_store_is_a_problem() {
+fn doctor_reports_a_wrong_key_of_an_encrypted_store_as_a_problem() {
     let store = TestStore::new(Kind::Encrypted);
     store.with(|opened| async move {
         let key = ConversationKey::new("alice", "sealed");
@@ -193,7 +193,7 @@ fn a_wrong_key_of_an_encrypted_store_is_a_problem() {
 /// With `aof-load-truncated yes`, the default of Redis, only a part of a transaction may be stored
 /// after a power loss: see `docs/scaling.md`.
 #[test]
-fn an_append_only_file_that_is_loaded_cut_off_is_warned_of_where_the_server_tells_it() {
+fn doctor_warns_if_redis_reports_that_it_loads_a_truncated_append_only_file() {
     const CHECK: &str = "aof-load-truncated";
     let server = match RedisServer::start() {
         Ok(server) => server,

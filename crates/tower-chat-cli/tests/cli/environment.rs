@@ -11,7 +11,7 @@ fn store_with(text: &str) -> Store {
 }
 
 #[test]
-fn the_environment_names_the_store_and_an_option_goes_before_it() {
+fn the_environment_names_the_store_and_the_option_overrides_it() {
     let [of_environment, of_option] = ["by the environment", "by the option"].map(store_with);
     let exported = |arguments: &[&str]| {
         let mut command = tower_chat(arguments);
@@ -24,7 +24,7 @@ fn the_environment_names_the_store_and_an_option_goes_before_it() {
 }
 
 #[test]
-fn a_command_without_a_store_names_both_ways_and_help_prints_no_password() {
+fn an_error_without_a_store_names_option_and_variable_and_help_has_no_password() {
     let missing = run(&["export"]);
     assert_eq!(missing.status.code(), Some(2));
     assert!(stderr(&missing).contains("--store <STORE>"), "{}", stderr(&missing));
@@ -39,7 +39,7 @@ fn a_command_without_a_store_names_both_ways_and_help_prints_no_password() {
 }
 
 #[test]
-fn the_help_of_the_command_tells_the_exit_codes() {
+fn the_help_of_the_command_lists_the_exit_codes() {
     let help = stdout(&run(&["--help"]));
     for line in ["  0    success", "  130  interrupted", "variable TOWER_CHAT_STORE:"] {
         assert!(help.contains(line), "{help}");

@@ -27,7 +27,7 @@ fn fill(store: &Store, conversations: &[(&str, &str, Vec<Message>)]) {
 }
 
 #[test]
-fn conversations_of_all_scopes_come_out_once_in_the_byte_order_of_their_ids() {
+fn all_conversations_are_exported_once_and_a_scope_can_be_selected() {
     let store = Store::new();
     let message = || vec![Message::user("hi")];
     fill(
@@ -47,7 +47,7 @@ fn conversations_of_all_scopes_come_out_once_in_the_byte_order_of_their_ids() {
 }
 
 #[test]
-fn a_line_names_the_scope_and_the_id_and_each_can_be_chosen() {
+fn each_exported_line_names_scope_and_id_and_both_can_be_selected() {
     let store = Store::new();
     let texts = |text: &str| vec![Message::user(text)];
     fill(
@@ -84,7 +84,7 @@ fn a_line_names_the_scope_and_the_id_and_each_can_be_chosen() {
 }
 
 #[test]
-fn more_conversations_than_a_page_come_out_each_once() {
+fn an_export_of_several_pages_contains_each_conversation_once() {
     let store = Store::new();
     let ids: Vec<String> = (0..1050).map(|number| format!("c{number:05}")).collect();
     let all: Vec<_> =
@@ -94,7 +94,7 @@ fn more_conversations_than_a_page_come_out_each_once() {
 }
 
 #[test]
-fn the_record_is_everything_and_the_export_what_a_model_is_shown() {
+fn a_record_export_has_all_messages_and_a_plain_export_those_sent_to_a_model() {
     let store = Store::new();
     let waiting = ApprovalRequest::new("a1", ToolCall::new("c9", "pay", "{\"sum\":1}"), true);
     let messages = vec![
@@ -138,7 +138,7 @@ fn the_record_is_everything_and_the_export_what_a_model_is_shown() {
 }
 
 #[test]
-fn a_dangling_call_is_in_the_record_alone() {
+fn only_a_record_export_contains_a_dangling_call() {
     let store = Store::new();
     let call = ToolCall::new("1", "look", "{");
     fill(&store, &[("play", "x", vec![Message::user("go"), Message::tool_calls([call])])]);
@@ -153,7 +153,7 @@ fn a_dangling_call_is_in_the_record_alone() {
 }
 
 #[test]
-fn an_export_changes_nothing() {
+fn an_export_does_not_change_the_store() {
     let store = Store::new();
     fill_runs(&store, 20, PersistenceMode::Journaled);
     let before = std::fs::read(store.path()).unwrap();
@@ -165,7 +165,7 @@ fn an_export_changes_nothing() {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn an_interrupted_export_ends_at_once_by_the_signal() {
+fn an_interrupt_signal_ends_an_export_at_once() {
     use std::{
         io::Read,
         os::unix::process::ExitStatusExt,

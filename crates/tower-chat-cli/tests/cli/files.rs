@@ -17,7 +17,7 @@ fn mode(path: &Path) -> u32 {
 }
 
 #[test]
-fn what_a_command_writes_has_the_permissions_of_the_store() {
+fn a_file_that_a_command_writes_has_the_permissions_of_the_store() {
     for (of_store, expected) in [(0o600, 0o600), (0o640, 0o640), (0o644, 0o644)] {
         let store = TestStore::new(Kind::Sqlite);
         add(&store, "alice", "coats", "Is it cold?");
@@ -53,7 +53,7 @@ fn what_a_command_writes_has_the_permissions_of_the_store() {
 }
 
 #[test]
-fn no_command_writes_over_a_file_that_it_uses() {
+fn no_command_overwrites_a_file_that_it_uses() {
     let store = TestStore::new(Kind::Sqlite);
     add(&store, "alice", "coats", "Is it cold?");
     let at = |name: &str| store.folder().join(name);

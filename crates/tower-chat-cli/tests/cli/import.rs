@@ -50,7 +50,7 @@ fn exported(store: &TestStore) -> Vec<(String, Value)> {
 }
 
 #[test]
-fn conversations_are_written_extended_and_left_alone_on_every_store() {
+fn an_import_writes_new_conversations_and_extends_stored_ones_on_every_store() {
     each_store(|store| {
         let tides = vec![user("When is the tide?"), assistant("At 18:40.")];
         let both = file(
@@ -120,7 +120,7 @@ fn conversations_are_written_extended_and_left_alone_on_every_store() {
 }
 
 #[test]
-fn a_dry_run_says_what_would_be_done_and_writes_nothing() {
+fn a_dry_run_of_an_import_reports_the_changes_and_writes_nothing() {
     each_store(|store| {
         let tides = [user("When is high water?"), assistant("At 6:10.")];
         let path = file(store, "tides.json", &[json!(tides)]);
@@ -138,7 +138,7 @@ fn a_dry_run_says_what_would_be_done_and_writes_nothing() {
 }
 
 #[test]
-fn what_cannot_be_kept_and_what_models_are_not_sent_is_named() {
+fn an_import_names_content_that_is_not_stored_or_not_sent_to_models() {
     each_store(|store| {
         let content = |kind: &str, more: Value| {
             let mut content = json!({"type": kind});
@@ -182,7 +182,7 @@ fn what_cannot_be_kept_and_what_models_are_not_sent_is_named() {
 }
 
 #[test]
-fn nothing_is_imported_where_a_file_cannot_be_read_or_an_id_is_no_name_for_it() {
+fn nothing_is_imported_if_a_file_is_unreadable_or_one_id_is_given_for_two_conversations() {
     each_store(|store| {
         let good = file(store, "good.json", &[json!([user("Is there fog?")])]);
         let cut = file(store, "cut.jsonl", &[user("Is there wind?"), json!("[")]);
@@ -208,7 +208,7 @@ fn nothing_is_imported_where_a_file_cannot_be_read_or_an_id_is_no_name_for_it() 
 }
 
 #[test]
-fn a_store_that_ends_with_the_command_is_refused() {
+fn an_import_into_a_store_in_memory_is_refused() {
     let store = TestStore::new(Kind::Sqlite);
     let path = file(&store, "one.json", &[json!([user("Is there ice?")])]);
     let output = run(&["import", "--from", "openai-chat", "--store", "memory:", &path]);

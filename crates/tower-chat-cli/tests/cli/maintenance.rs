@@ -88,7 +88,7 @@ fn objects(lines: &[String]) -> Vec<Value> {
 }
 
 #[test]
-fn an_intact_store_is_well_wherever_it_is() {
+fn verify_finds_no_problems_in_an_intact_store_of_any_kind() {
     each_store(|store| {
         fill(store, vec![("a", texts("a")), ("b", texts("b"))]);
         let rest = match is_file(store) {
@@ -108,7 +108,7 @@ fn an_intact_store_is_well_wherever_it_is() {
 }
 
 #[test]
-fn damage_is_found_on_every_store() {
+fn verify_finds_damage_in_a_store_of_any_kind() {
     each_store(|store| {
         fill_damaged(store);
         let expected = found(store);
@@ -141,7 +141,7 @@ fn damage_is_found_on_every_store() {
 }
 
 #[test]
-fn what_can_be_repaired_is_repaired_on_every_store() {
+fn repair_repairs_each_repairable_problem_in_a_store_of_any_kind() {
     each_store(|store| {
         fill_damaged(store);
         let left = found(store).len() - 1;
@@ -190,7 +190,7 @@ fn what_can_be_repaired_is_repaired_on_every_store() {
 }
 
 #[test]
-fn an_encrypted_store_without_its_key_is_no_damage() {
+fn a_missing_key_of_an_encrypted_store_is_an_error_and_not_damage() {
     let store = TestStore::new(Kind::Encrypted);
     fill_damaged(&store);
     let digits = "2e".repeat(32);
@@ -215,7 +215,7 @@ fn an_encrypted_store_without_its_key_is_no_damage() {
 }
 
 #[test]
-fn values_that_were_moved_do_not_open_and_hide_no_other() {
+fn verify_reports_each_moved_encrypted_value_and_checks_the_other_values() {
     let store = TestStore::new(Kind::Encrypted);
     fill(&store, vec![("moved", texts("moved")), ("whole", texts("whole"))]);
     store.swap("moved", 1, 3);
@@ -230,7 +230,7 @@ fn values_that_were_moved_do_not_open_and_hide_no_other() {
 }
 
 #[test]
-fn runs_are_ended_on_every_store() {
+fn recover_ends_open_runs_in_a_store_of_any_kind() {
     each_store(|store| {
         fill(store, vec![("whole", texts("whole"))]);
         let now = std::time::SystemTime::now();
@@ -277,7 +277,7 @@ fn runs_are_ended_on_every_store() {
 }
 
 #[test]
-fn old_runs_are_pruned_on_every_store() {
+fn prune_deletes_old_runs_in_a_store_of_any_kind() {
     each_store(|store| {
         fill(store, vec![("long", texts("first")), ("short", texts("only"))]);
         store.with(async |history| {

@@ -50,7 +50,7 @@ fn done(code: i32, printed: &str) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn files_of_every_older_version_are_brought_up_to_date_once_and_on_demand_alone() {
+fn only_migrate_updates_a_file_of_an_older_version_and_only_once() {
     for version in 1..NOW {
         let (store, before) = file_of(version);
         let path = store.folder().join("chat.db");
@@ -83,7 +83,7 @@ fn files_of_every_older_version_are_brought_up_to_date_once_and_on_demand_alone(
 }
 
 #[test]
-fn tables_of_an_older_version_are_brought_up_to_date_on_demand_alone() {
+fn only_migrate_updates_tables_of_an_older_version() {
     if TestStore::is_missing(Kind::Postgres) {
         return;
     }
@@ -109,7 +109,7 @@ fn tables_of_an_older_version_are_brought_up_to_date_on_demand_alone() {
 }
 
 #[test]
-fn tables_are_made_on_demand_and_never_by_a_command_that_reads() {
+fn migrate_creates_missing_tables_and_reading_commands_do_not() {
     if TestStore::is_missing(Kind::Postgres) {
         return;
     }
@@ -129,7 +129,7 @@ fn tables_are_made_on_demand_and_never_by_a_command_that_reads() {
 }
 
 #[test]
-fn there_is_nothing_to_migrate_in_redis_and_in_no_store() {
+fn redis_and_a_store_in_memory_have_nothing_to_migrate() {
     if !TestStore::is_missing(Kind::Redis) {
         let store = TestStore::new(Kind::Redis);
         let nothing = "a store in Redis has no tables, and every release can read it";

@@ -33,7 +33,7 @@ fn assert_is_well_formed(store: &Store) {
 }
 
 #[test]
-fn readers_see_nothing_of_open_runs_and_the_list_says_how_they_stand() {
+fn open_runs_are_hidden_from_exports_and_listed_with_the_states_of_their_calls() {
     let store = with_open_runs();
     let open = open_runs(&store);
     let exported = export(&store.argument(), &["--record"]);
@@ -54,7 +54,7 @@ fn readers_see_nothing_of_open_runs_and_the_list_says_how_they_stand() {
 }
 
 #[test]
-fn open_runs_are_committed_or_discarded_and_the_rest_is_intact() {
+fn recover_commits_or_discards_open_runs_and_the_store_is_well_formed_afterwards() {
     for end in ["commit", "discard"] {
         let store = with_open_runs();
         let before = export(&store.argument(), &["--record"]);
@@ -79,7 +79,7 @@ fn open_runs_are_committed_or_discarded_and_the_rest_is_intact() {
 }
 
 #[test]
-fn a_store_without_open_runs_says_so() {
+fn the_list_of_a_store_without_open_runs_says_that_there_are_none() {
     let store = Store::new();
     fill_runs(&store, 1, PersistenceMode::Journaled);
     assert_eq!(stdout(&run(&["runs", "--store", &store.argument()])), "no open runs\n");
@@ -113,7 +113,7 @@ fn fill_open(store: &TestStore, ids: &[&str]) {
 }
 
 #[test]
-fn a_damaged_open_run_is_reported_hides_no_other_and_can_be_discarded() {
+fn a_damaged_open_run_is_reported_beside_the_others_and_can_be_discarded() {
     each_store(|store| {
         fill_open(store, &["damaged", "sound"]);
         assert_eq!(store.run(&["verify"]).status.code(), Some(0));
@@ -150,7 +150,7 @@ fn a_damaged_open_run_is_reported_hides_no_other_and_can_be_discarded() {
 }
 
 #[test]
-fn an_open_run_whose_row_is_damaged_hides_no_other() {
+fn other_open_runs_are_listed_although_the_row_of_an_open_run_is_damaged() {
     for kind in [Kind::Sqlite, Kind::Encrypted] {
         let store = TestStore::new(kind);
         fill_open(&store, &["damaged", "sound"]);

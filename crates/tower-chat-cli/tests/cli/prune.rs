@@ -5,7 +5,7 @@ use tower_chat::PersistenceMode;
 use crate::support::*;
 
 #[test]
-fn old_runs_are_deleted_and_the_rest_is_intact() {
+fn prune_deletes_old_runs_and_causes_no_new_problems() {
     let store = Store::new();
     fill_runs(&store, 20, PersistenceMode::PerRun);
     let prune =
@@ -47,7 +47,7 @@ fn old_runs_are_deleted_and_the_rest_is_intact() {
 }
 
 #[test]
-fn it_has_to_be_said_what_is_to_be_kept() {
+fn prune_is_refused_without_exactly_one_valid_limit() {
     let store = Store::new();
     for options in [
         &[][..],
@@ -63,7 +63,7 @@ fn it_has_to_be_said_what_is_to_be_kept() {
 }
 
 #[test]
-fn a_damaged_conversation_is_left_alone_and_said() {
+fn prune_skips_and_reports_a_damaged_conversation() {
     let store = Store::new();
     fill_runs(&store, 20, PersistenceMode::PerRun);
     let keys = export_text(&store.argument(), &[]).lines().count();

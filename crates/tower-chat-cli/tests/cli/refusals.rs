@@ -31,7 +31,7 @@ fn import<'a>(file: &'a str, store: &'a str) -> [&'a str; 8] {
 }
 
 #[test]
-fn wrong_arguments_are_refused() {
+fn arguments_that_the_command_does_not_accept_are_refused() {
     for arguments in [
         &[][..],
         &["sing"],
@@ -44,7 +44,7 @@ fn wrong_arguments_are_refused() {
 }
 
 #[test]
-fn help_is_there_for_a_command() {
+fn help_is_printed_for_the_program_and_for_a_command() {
     for (arguments, printed) in [(&["--help"][..], "export"), (&["export", "--help"], "--record")] {
         let output = run(arguments);
         assert_eq!(output.status.code(), Some(0));
@@ -53,7 +53,7 @@ fn help_is_there_for_a_command() {
 }
 
 #[test]
-fn a_path_that_is_no_store_is_refused_and_left_as_it_is() {
+fn a_path_that_is_not_a_store_is_refused_and_not_changed() {
     let store = Store::new();
     let file = store.file("one.jsonl", GREETING);
     let notes = store.file("notes.txt", &"these are notes, and no database\n".repeat(100));
@@ -117,7 +117,7 @@ fn a_store_that_cannot_be_written_is_refused() {
 }
 
 #[test]
-fn ages_have_one_form_and_the_error_says_which() {
+fn an_age_without_a_valid_unit_is_refused_with_an_example_of_valid_ages() {
     let store = Store::new();
     let prune = ["prune", "--store", &store.argument()];
     let recover = ["recover", "--store", &store.argument(), "--end", "commit"];
@@ -134,7 +134,7 @@ fn ages_have_one_form_and_the_error_says_which() {
 }
 
 #[test]
-fn advice_is_given_in_options_of_the_command() {
+fn the_advice_of_an_error_names_options_of_the_command() {
     let store = Store::new();
     let path = store.path().display().to_string();
     let empty = store.file("empty.db", "");
@@ -158,7 +158,7 @@ fn advice_is_given_in_options_of_the_command() {
 }
 
 #[test]
-fn an_export_of_nothing_is_refused_and_makes_nothing() {
+fn an_export_of_a_missing_store_is_refused_and_creates_no_file() {
     let store = Store::new();
     let printed = refused(&["export", "--store", &store.argument()]);
     assert!(printed.contains("there is no conversation store"), "{printed}");

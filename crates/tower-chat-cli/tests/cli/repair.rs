@@ -32,7 +32,7 @@ fn results(store: &Store, id: &str) -> Vec<String> {
 }
 
 #[test]
-fn a_repair_is_durable_and_the_second_changes_nothing() {
+fn a_repair_is_durable_and_a_second_repair_changes_nothing() {
     let store = Store::new();
     fill_intact(&store);
     fill_repairable(&store);
@@ -66,7 +66,7 @@ fn a_repair_is_durable_and_the_second_changes_nothing() {
 }
 
 #[test]
-fn the_record_of_tool_calls_says_where_the_results_are_now() {
+fn after_a_repair_the_record_of_tool_calls_has_the_new_positions_of_the_results() {
     let store = Store::new();
     fill_repairable(&store);
     assert_eq!(command("repair", &store, &[]).0, 0);
@@ -93,7 +93,7 @@ fn the_record_of_tool_calls_says_where_the_results_are_now() {
 }
 
 #[test]
-fn results_out_of_the_way_are_not_lost() {
+fn results_that_a_repair_moves_or_cannot_assign_are_not_lost() {
     let store = Store::new();
     fill_repairable(&store);
     assert_eq!(command("repair", &store, &[]).0, 0);
@@ -104,7 +104,7 @@ fn results_out_of_the_way_are_not_lost() {
 }
 
 #[test]
-fn unreadable_rows_are_unchanged_and_the_rest_is_repaired() {
+fn a_repair_does_not_change_unreadable_rows_and_repairs_the_other_rows() {
     let store = Store::new();
     fill_unreadable(&store);
     let unreadable = dump(&store.path());
@@ -124,7 +124,7 @@ fn unreadable_rows_are_unchanged_and_the_rest_is_repaired() {
 }
 
 #[test]
-fn a_repair_that_is_killed_leaves_each_conversation_as_it_was_or_repaired() {
+fn after_a_killed_repair_each_conversation_is_unchanged_or_completely_repaired() {
     const CONVERSATIONS: usize = 150;
     let store = Store::new();
     let ids: Vec<String> = (0..CONVERSATIONS).map(|number| format!("c{number:03}")).collect();
@@ -186,7 +186,7 @@ fn fill_two_runs(store: &TestStore) {
 
 /// A repair deletes an unreadable description, because the description cannot be restored.
 #[test]
-fn a_description_that_cannot_be_read_is_found_and_goes_by_a_repair() {
+fn verify_finds_an_unreadable_description_and_repair_deletes_it() {
     for kind in [Kind::Sqlite, Kind::Encrypted] {
         let store = TestStore::new(kind);
         fill_two_runs(&store);
@@ -217,7 +217,7 @@ const CHANGED_COUNTS: [(&str, &str); 4] = [
 ];
 
 #[test]
-fn counts_of_the_directory_that_are_not_those_of_the_messages_are_found_and_made_again() {
+fn verify_finds_wrong_directory_counts_and_repair_corrects_them() {
     for kind in [Kind::Sqlite, Kind::Encrypted] {
         for (damage, what) in CHANGED_COUNTS {
             let store = TestStore::new(kind);
@@ -240,7 +240,7 @@ fn counts_of_the_directory_that_are_not_those_of_the_messages_are_found_and_made
 }
 
 #[test]
-fn counts_of_the_directory_are_made_again_on_every_store() {
+fn repair_corrects_the_directory_counts_in_a_store_of_any_kind() {
     each_store(|store| {
         fill_two_runs(store);
         let before = store.prints(&["list", "--json"]);
@@ -274,7 +274,7 @@ fn counts_of_the_directory_are_made_again_on_every_store() {
 /// `repair` does not correct the counts of a conversation with an open run, because the run still
 /// changes these counts.
 #[test]
-fn counts_of_a_conversation_with_an_open_run_are_reported_and_left() {
+fn counts_of_a_conversation_with_an_open_run_are_reported_and_not_corrected() {
     let store = TestStore::new(Kind::Sqlite);
     fill_two_runs(&store);
     let key = ConversationKey::new("play", "talk");

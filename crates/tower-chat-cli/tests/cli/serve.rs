@@ -113,7 +113,7 @@ fn fill(store: &TestStore) {
 }
 
 #[test]
-fn the_pages_show_every_store_until_they_are_interrupted() {
+fn the_pages_of_a_store_of_any_kind_are_served_until_an_interrupt() {
     each_store(|store| {
         fill(store);
         let mut served = Served::start(store, &[], "");
@@ -159,7 +159,7 @@ fn only_the_link_that_is_printed_opens_the_pages() {
 }
 
 #[test]
-fn no_token_is_a_choice_that_says_what_it_means() {
+fn serving_without_a_token_prints_a_warning_and_is_refused_beyond_the_loopback() {
     let store = TestStore::new(Kind::Sqlite);
     fill(&store);
     let mut served = Served::start(&store, &["--no-token"], "");
@@ -212,7 +212,7 @@ fn clients_that_stall_do_not_keep_the_command_from_ending() {
 }
 
 #[test]
-fn an_address_that_others_reach_needs_a_token() {
+fn serving_at_an_address_beyond_the_loopback_requires_a_token() {
     let store = TestStore::new(Kind::Sqlite);
     fill(&store);
     let output = store.run(&["serve", "--listen", "0.0.0.0:0"]);
@@ -224,7 +224,7 @@ fn an_address_that_others_reach_needs_a_token() {
 }
 
 #[test]
-fn what_is_sent_next_is_shown_for_each_policy() {
+fn the_page_of_the_next_request_shows_the_messages_for_each_policy() {
     let store = TestStore::new(Kind::Sqlite);
     fill(&store);
     let policies = ["--policy", "all={}", "--policy", r#"last={"window":{"turns":1}}"#];

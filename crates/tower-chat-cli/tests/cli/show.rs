@@ -34,7 +34,7 @@ fn recordings(chapter: &str) -> Vec<(String, String)> {
 }
 
 #[test]
-fn the_guide_says_what_the_command_prints() {
+fn the_guide_contains_the_actual_output_of_the_command() {
     let recordings = recordings("directory.md");
     assert_eq!(recordings.len(), 3);
     each_store(|store| {
@@ -48,7 +48,7 @@ fn the_guide_says_what_the_command_prints() {
 }
 
 #[test]
-fn every_part_has_a_form_and_what_is_not_sent_is_marked() {
+fn show_prints_every_kind_of_part_and_marks_content_that_is_not_sent() {
     let long = "x".repeat(600);
     let rows = format!("line\n{}", "                | line\n".repeat(11));
     let expected = format!(
@@ -152,7 +152,7 @@ run 01a207d9-2100-7000-8000-000000000000, journaled, 2026-11-23 10:00:00, 4.000 
 }
 
 #[test]
-fn a_long_conversation_is_printed_from_its_end_in_pages() {
+fn a_long_conversation_is_printed_in_pages_that_begin_at_its_end() {
     each_store(|store| {
         fill_observed(store, vec![long(10_000)]);
         let numbers = |arguments: &[&str]| -> Vec<String> {
@@ -180,7 +180,7 @@ fn a_long_conversation_is_printed_from_its_end_in_pages() {
 }
 
 #[test]
-fn json_has_the_messages_as_they_are_stored_and_what_is_known_of_them() {
+fn the_json_of_show_has_the_stored_messages_with_their_metadata() {
     each_store(|store| {
         fill_observed(store, vec![wardrobe(), odd()]);
         let found = lines(&store.prints(&["show", "alice", "wardrobe", "--json"]));
@@ -226,7 +226,7 @@ fn json_has_the_messages_as_they_are_stored_and_what_is_known_of_them() {
 }
 
 #[test]
-fn another_policy_sends_other_messages() {
+fn show_marks_other_messages_as_omitted_under_another_policy() {
     each_store(|store| {
         fill_observed(store, vec![wardrobe()]);
         let marks = |policy: Value| -> Vec<(u64, Vec<String>)> {
@@ -269,7 +269,7 @@ fn another_policy_sends_other_messages() {
 }
 
 #[test]
-fn a_call_that_waits_outside_the_page_is_named_below_it() {
+fn a_call_that_waits_for_approval_outside_the_page_is_named_below_the_page() {
     each_store(|store| {
         fill_observed(store, vec![wardrobe()]);
         let page = store.prints(&["show", "alice", "wardrobe", "--before", "3", "--last", "1"]);
@@ -295,7 +295,7 @@ fn an_unknown_conversation_is_an_error_that_says_what_to_do() {
 }
 
 #[test]
-fn what_cannot_be_read_is_reported_beside_what_can() {
+fn show_prints_the_readable_messages_and_reports_the_unreadable_conversation() {
     let store = TestStore::new(Kind::Sqlite);
     fill_observed(&store, vec![wardrobe()]);
     assert_eq!(replace_stored(&store.path(), "wear in Paris", "wear\u{1b}[5m\" in"), 1);
@@ -312,7 +312,7 @@ fn what_cannot_be_read_is_reported_beside_what_can() {
 }
 
 #[test]
-fn arguments_of_show_that_cannot_be_meant_are_refused() {
+fn contradictory_or_invalid_arguments_of_show_are_refused() {
     let store = TestStore::new(Kind::Sqlite);
     fill_observed(&store, vec![hats()]);
     for (arguments, message) in [
@@ -328,7 +328,7 @@ fn arguments_of_show_that_cannot_be_meant_are_refused() {
 }
 
 #[test]
-fn a_transcript_of_which_the_reader_disconnects_is_no_error() {
+fn show_succeeds_if_the_reader_of_its_output_disconnects() {
     let store = TestStore::new(Kind::Sqlite);
     fill_observed(&store, vec![long(4_000)]);
     for arguments in [&["--last", "4000"][..], &["--last", "4000", "--json"]] {

@@ -57,7 +57,7 @@ fn lines(text: &str) -> Vec<Value> {
 }
 
 #[test]
-fn what_is_stored_is_read_and_changed_on_every_store() {
+fn commands_read_and_change_conversations_in_a_store_of_any_kind() {
     each_store(|store| {
         fill(store);
         let exported = lines(&store.prints(&["export"]));
@@ -99,7 +99,7 @@ fn what_is_stored_is_read_and_changed_on_every_store() {
 /// The pooler has a single connection to the server. Each command therefore uses the connection of
 /// the previous command, on which the statements that the previous command prepared still exist.
 #[test]
-fn a_store_behind_a_pooler_of_transactions_is_used_with_whole_statements() {
+fn a_store_behind_a_transaction_pooler_is_used_without_prepared_statements() {
     if TestStore::is_missing(Kind::Postgres) {
         return;
     }
@@ -129,7 +129,7 @@ fn a_store_behind_a_pooler_of_transactions_is_used_with_whole_statements() {
 }
 
 #[test]
-fn what_only_a_file_can_do_is_refused_on_a_server() {
+fn vacuum_and_backup_are_refused_for_a_store_on_a_server() {
     each_store(|store| {
         let is_file = matches!(store.kind, Kind::Sqlite | Kind::Encrypted);
         fill(store);
@@ -143,7 +143,7 @@ fn what_only_a_file_can_do_is_refused_on_a_server() {
 }
 
 #[test]
-fn a_server_that_is_not_there_is_named_with_its_cause() {
+fn the_error_of_an_unreachable_server_names_the_server_and_the_cause() {
     let port = tower_chat_testkit::server::free_port();
     for (address, what) in [
         (format!("postgres://127.0.0.1:{port}/x?connect_timeout=2"), "PostgreSQL server cannot be"),
@@ -157,7 +157,7 @@ fn a_server_that_is_not_there_is_named_with_its_cause() {
 }
 
 #[test]
-fn keys_that_are_none_are_refused_and_never_printed() {
+fn invalid_keys_are_refused_and_never_printed() {
     let store = TestStore::new(Kind::Sqlite);
     fill(&store);
     let output = store.command(&["export"]).env("TOWER_CHAT_KEYS", "test:abc123").output().unwrap();

@@ -122,7 +122,7 @@ fn printed_text_contains_no_terminal_commands() {
 }
 
 #[test]
-fn errors_give_the_terminal_no_commands() {
+fn error_messages_contain_no_terminal_commands() {
     let store = hostile_store();
     assert_eq!(replace_stored(&store.path(), "first answer", "\u{1b}[5m\" damaged"), 1);
     let at = store.argument();
@@ -134,7 +134,7 @@ fn errors_give_the_terminal_no_commands() {
 }
 
 #[test]
-fn json_says_exactly_what_is_stored() {
+fn json_output_contains_the_exact_stored_texts() {
     let store = hostile_store();
     let at = store.argument();
     assert!(export(&at, &[]).contains_key(HOSTILE));

@@ -87,7 +87,7 @@ fn calls_are_listed_with_their_positions() {
 }
 
 #[test]
-fn what_runs_record_is_counted() {
+fn tool_calls_that_runs_have_recorded_are_counted() {
     let store = Store::new();
     fill_runs(&store, 3, PersistenceMode::PerServiceCall);
     let (summary, _) = tools(&store, &[]);
@@ -95,7 +95,7 @@ fn what_runs_record_is_counted() {
 }
 
 #[test]
-fn a_row_that_cannot_be_read_is_reported_and_the_others_count() {
+fn an_unreadable_row_of_the_record_is_reported_and_the_other_rows_are_counted() {
     let store = filled();
     let damaged = execute(
         &store.path(),
@@ -109,7 +109,7 @@ fn a_row_that_cannot_be_read_is_reported_and_the_others_count() {
 }
 
 #[test]
-fn where_nothing_is_stored_nothing_is_made() {
+fn the_tools_command_creates_no_file_for_a_missing_store() {
     let store = Store::new();
     for arguments in [
         &["--store", &store.argument()][..],

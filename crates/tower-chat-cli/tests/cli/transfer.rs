@@ -47,7 +47,7 @@ fn exported(store: &TestStore, name: &str) -> PathBuf {
 }
 
 #[test]
-fn what_is_exported_is_imported_to_the_byte_on_every_store() {
+fn an_exported_file_is_imported_exactly_into_a_store_of_any_kind() {
     each_store(|store| {
         fill_observed(store, vec![wardrobe(), odd()]);
         let file = exported(store, "all.jsonl");
@@ -70,7 +70,7 @@ fn what_is_exported_is_imported_to_the_byte_on_every_store() {
 }
 
 #[test]
-fn a_copy_follows_its_source_and_refuses_what_is_not_a_copy_of_it() {
+fn a_repeated_copy_adds_new_messages_and_refuses_conversations_that_differ() {
     each_store(|store| {
         add(store, "alice", "coats", "a coat?");
         add(store, "alice", "hats", "a hat?");
@@ -112,7 +112,7 @@ fn a_copy_follows_its_source_and_refuses_what_is_not_a_copy_of_it() {
 }
 
 #[test]
-fn a_store_is_sealed_or_opened_by_a_copy() {
+fn a_copy_can_encrypt_or_decrypt_a_store() {
     let (sealed, open) = (TestStore::new(Kind::Encrypted), TestStore::new(Kind::Sqlite));
     add(&sealed, "alice", "coats", "a sealed question");
     let output = sealed
@@ -139,7 +139,7 @@ fn a_store_is_sealed_or_opened_by_a_copy() {
 }
 
 #[test]
-fn one_conversation_or_a_scope_is_deleted_and_the_receipt_has_all_of_it() {
+fn a_conversation_or_a_scope_is_deleted_and_the_receipt_lists_every_deletion() {
     each_store(|store| {
         for (scope, id) in [("alice", "a"), ("alice", "b"), ("alice", "c"), ("bob", "a")] {
             add(store, scope, id, &format!("of {scope}, {id}"));
@@ -183,7 +183,7 @@ fn one_conversation_or_a_scope_is_deleted_and_the_receipt_has_all_of_it() {
 }
 
 #[test]
-fn a_receipt_of_another_deletion_is_refused_before_anything_goes() {
+fn a_receipt_of_another_deletion_is_refused_before_anything_is_deleted() {
     let store = TestStore::new(Kind::Sqlite);
     add(&store, "alice", "a", "of alice");
     let receipt = text(&store.folder().join("receipt.jsonl"));
@@ -195,7 +195,7 @@ fn a_receipt_of_another_deletion_is_refused_before_anything_goes() {
 }
 
 #[test]
-fn a_fork_is_a_copy_that_continues_by_itself() {
+fn a_fork_is_a_copy_that_continues_independently_of_its_parent() {
     each_store(|store| {
         add(store, "alice", "coats", "a coat?");
         assert_eq!(
@@ -253,7 +253,7 @@ fn conversations_are_exported_in_the_formats_of_requests() {
 }
 
 #[test]
-fn files_that_cannot_be_used_are_refused_with_what_to_do() {
+fn unusable_transfer_files_are_refused_with_advice() {
     let store = TestStore::new(Kind::Sqlite);
     add(&store, "alice", "coats", "a coat?");
     let file = exported(&store, "all.jsonl");

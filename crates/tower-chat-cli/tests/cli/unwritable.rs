@@ -73,7 +73,7 @@ fn permit(path: &Path, mode: u32) {
 }
 
 #[test]
-fn a_store_that_is_closed_is_read_and_copied_and_not_changed() {
+fn a_closed_store_in_a_read_only_folder_can_be_read_and_copied() {
     let unwritable = Unwritable::new(fill_intact);
     let argument = unwritable.store.argument();
     let before = unwritable.files();
@@ -108,7 +108,7 @@ fn a_store_that_is_closed_is_read_and_copied_and_not_changed() {
 }
 
 #[test]
-fn a_command_that_writes_says_what_can_be_done() {
+fn a_writing_command_on_a_read_only_store_fails_with_advice() {
     let unwritable = Unwritable::new(fill_intact);
     let argument = unwritable.store.argument();
     let before = unwritable.files();
@@ -127,7 +127,7 @@ fn a_command_that_writes_says_what_can_be_done() {
 }
 
 #[test]
-fn a_log_with_changes_is_not_left_out() {
+fn a_read_only_store_whose_log_has_content_is_refused() {
     // The store is in the state that a killed program leaves behind.
     let unwritable = Unwritable::new(|store| {
         fill_intact(store);

@@ -12,7 +12,7 @@ fn vacuum(store: &str) -> (Option<i32>, String, String) {
 }
 
 #[test]
-fn a_file_is_smaller_after_it_and_holds_the_same() {
+fn a_vacuum_makes_the_file_smaller_and_does_not_change_its_rows() {
     let store = Store::new();
     fill_runs(&store, 200, PersistenceMode::PerRun);
     let pruned = run(&["prune", "--store", &store.argument(), "--keep-messages", "1"]);

@@ -22,7 +22,7 @@ fn an_intact_store_is_unchanged() {
 }
 
 #[test]
-fn runs_store_an_intact_database_in_every_mode() {
+fn verify_finds_no_problems_in_a_store_that_runs_of_any_mode_have_filled() {
     for mode in PERSISTENCE {
         let store = Store::new();
         fill_runs(&store, 2, mode);
@@ -32,7 +32,7 @@ fn runs_store_an_intact_database_in_every_mode() {
 }
 
 #[test]
-fn everything_that_can_be_repaired_is_found() {
+fn verify_finds_every_repairable_problem() {
     let store = Store::new();
     fill_intact(&store);
     fill_repairable(&store);
@@ -57,7 +57,7 @@ fn everything_that_can_be_repaired_is_found() {
 }
 
 #[test]
-fn a_message_that_cannot_be_read_hides_no_other_problem() {
+fn verify_finds_the_problems_after_an_unreadable_message() {
     let store = Store::new();
     fill_intact(&store);
     fill_unreadable(&store);
@@ -70,7 +70,7 @@ fn a_message_that_cannot_be_read_hides_no_other_problem() {
 }
 
 #[test]
-fn calls_that_share_an_id_are_no_problem_since_a_model_is_shown_two() {
+fn verify_accepts_two_calls_of_one_message_with_the_same_id() {
     let store = Store::new();
     let twice = tower_chat::Message::tool_calls([call("c1"), call("c1")]);
     let results = ["one", "two"].map(|text| tower_chat::ToolResult::new("c1", text));
@@ -98,7 +98,7 @@ fn a_file_whose_pages_are_damaged_is_reported() {
 }
 
 #[test]
-fn a_file_that_is_no_store_is_neither_verified_nor_repaired() {
+fn a_missing_store_and_a_store_in_memory_are_neither_verified_nor_repaired() {
     let store = Store::new();
     for command in ["verify", "repair"] {
         for location in [store.argument(), "memory:".to_owned()] {

@@ -132,7 +132,7 @@ fn run_without_keys(store: &TestStore, command: &[&str]) -> (Option<i32>, String
 
 /// Fails if a command of the help is in neither of the lists.
 #[test]
-fn every_command_is_in_one_of_the_lists() {
+fn every_command_is_listed_as_writing_or_as_not_writing() {
     let help = stdout(&run(&["--help"]));
     let commands = help.lines().skip_while(|line| *line != "Commands:").skip(1);
     let commands = commands.take_while(|line| !line.is_empty());
@@ -174,7 +174,7 @@ fn assert_no_command_changes(store: &TestStore) {
 }
 
 #[test]
-fn no_command_changes_an_encrypted_store_on_a_server() {
+fn without_keys_no_command_changes_an_encrypted_store_on_a_server() {
     for kind in [Kind::Postgres, Kind::Redis] {
         if TestStore::is_missing(kind) {
             continue;
@@ -187,7 +187,7 @@ fn no_command_changes_an_encrypted_store_on_a_server() {
 }
 
 #[test]
-fn no_command_changes_an_encrypted_store() {
+fn without_keys_no_command_changes_an_encrypted_file() {
     let store = TestStore::new(Kind::Encrypted);
     fill(&store);
     assert_no_command_changes(&store);
@@ -213,7 +213,7 @@ fn no_command_changes_a_store_of_a_newer_version() {
 }
 
 #[test]
-fn no_command_changes_a_server_of_a_newer_version() {
+fn no_command_changes_tables_of_a_newer_version() {
     if TestStore::is_missing(Kind::Postgres) {
         return;
     }
@@ -252,7 +252,7 @@ fn no_command_changes_a_conversation_of_a_newer_format() {
 }
 
 #[test]
-fn encrypted_conversations_are_deleted_without_keys_if_that_is_asked_for() {
+fn encrypted_conversations_are_deleted_without_keys_only_if_requested() {
     let store = TestStore::new(Kind::Encrypted);
     fill(&store);
     let (code, printed) = run_without_keys(&store, &["delete", "play", "talk"]);
@@ -271,7 +271,7 @@ fn encrypted_conversations_are_deleted_without_keys_if_that_is_asked_for() {
 /// The test deletes the first message with SQL, as an attacker could, or an older release that does
 /// not refuse to prune an encrypted store without its keys.
 #[test]
-fn what_was_pruned_without_the_keys_becomes_readable_by_a_repair() {
+fn a_repair_makes_a_conversation_readable_that_was_pruned_without_the_keys() {
     let store = TestStore::new(Kind::Encrypted);
     fill(&store);
     let number = "SELECT id FROM conversations WHERE conversation = 'talk'";

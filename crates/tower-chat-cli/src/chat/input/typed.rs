@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn a_paste_is_one_line_and_is_known_as_a_paste() {
+    fn a_bracketed_paste_is_one_line_and_is_marked_as_pasted() {
         for (pieces, expected) in [
             (&["one\ntwo\n"][..], &[("one", false), ("two", false)][..]),
             (&["o", "ne\r\ntw", "o"], &[("one", false), ("two", false)]),
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_that_is_no_text_is_an_error() {
+    fn a_line_that_is_not_utf_8_is_an_error() {
         let mut typed = TypedLines::default();
         let read = typed.take(b"\xff\xfe\nwell\n");
         assert!(read[0].is_err());

@@ -12,7 +12,7 @@ fn booking_server() -> ModelServer {
 }
 
 #[test]
-fn a_call_is_asked_about_and_runs_when_it_is_approved() {
+fn the_user_is_asked_about_a_call_and_the_call_runs_when_it_is_approved() {
     each_store(|store| {
         for mode in MODES {
             let server = booking_server();
@@ -73,7 +73,7 @@ fn a_refused_call_does_not_run_and_the_model_receives_the_refusal() {
 }
 
 #[test]
-fn a_call_that_waits_is_asked_about_again_by_the_next_process() {
+fn the_next_process_asks_again_about_a_call_that_waits_for_approval() {
     each_store(|store| {
         let server = booking_server();
         let mcp = harbour(store);
@@ -111,7 +111,7 @@ fn a_call_that_waits_is_asked_about_again_by_the_next_process() {
 }
 
 #[test]
-fn what_was_typed_before_the_question_is_no_answer_to_it() {
+fn input_that_was_typed_before_the_question_is_not_read_as_an_answer() {
     let store = TestStore::new(Kind::Sqlite);
     let server = booking_server();
     let mut terminal =
@@ -143,7 +143,7 @@ fn a_chat_can_approve_all_calls_or_none() {
 }
 
 #[test]
-fn arguments_are_shown_whole_before_they_are_approved() {
+fn the_complete_arguments_are_shown_before_a_call_is_approved() {
     let store = TestStore::new(Kind::Sqlite);
     let arguments = format!(r#"{{"port":"{}end"}}"#, "far ".repeat(200));
     let server = ModelServer::start([Reply::calls(&[("c1", "book_berth", &arguments)])]);
@@ -156,7 +156,7 @@ fn arguments_are_shown_whole_before_they_are_approved() {
 }
 
 #[test]
-fn a_paste_that_continues_while_the_model_answers_approves_nothing() {
+fn a_paste_that_continues_while_the_model_answers_approves_no_call() {
     // The input has more lines than the chat reads before it needs them, and more bytes than the
     // terminal buffers.
     let long = "y".repeat(60);
@@ -183,7 +183,7 @@ fn a_paste_that_continues_while_the_model_answers_approves_nothing() {
 }
 
 #[test]
-fn text_that_is_pasted_at_the_question_is_no_answer() {
+fn text_that_is_pasted_at_the_question_is_not_read_as_an_answer() {
     // The inputs are a paste with the markers of bracketed paste mode, a paste without these
     // markers, and a line of which a part was typed and a part was pasted.
     for paste in [
@@ -227,7 +227,7 @@ fn a_pasted_message_of_several_lines_is_one_message() {
 }
 
 #[test]
-fn a_server_that_calls_a_tool_read_only_can_be_distrusted() {
+fn the_user_can_be_asked_about_calls_that_the_server_declares_read_only() {
     for (answer, done) in [("y", &["fog Skye"][..]), ("n", &[])] {
         let store = TestStore::new(Kind::Sqlite);
         let server = ModelServer::start([

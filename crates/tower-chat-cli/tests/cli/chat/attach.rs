@@ -183,7 +183,7 @@ fn an_interrupt_ends_the_command_and_not_the_run() {
 }
 
 #[test]
-fn a_failed_run_and_an_interrupted_one_are_reported() {
+fn attach_reports_a_failed_run_and_an_interrupted_run() {
     let store = TestStore::new(Kind::Sqlite);
     let application = Application::start(&store);
     application.sends("Half ");
@@ -247,7 +247,7 @@ fn updates_of_a_conversation_that_is_already_deleted_are_erased() {
 }
 
 #[test]
-fn the_next_attempt_at_a_run_begins_its_unfinished_message_anew() {
+fn the_next_attempt_of_a_run_restarts_the_unfinished_message() {
     let store = TestStore::new(Kind::Sqlite);
     let first = Application::start(&store);
     first.sends("Half of");

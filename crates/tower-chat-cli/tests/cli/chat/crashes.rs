@@ -18,7 +18,7 @@ use super::*;
 const GOES_ON: &str = "a run was interrupted after";
 
 #[test]
-fn a_killed_journaled_answer_is_asked_for_again_by_the_next_process() {
+fn the_next_process_requests_the_answer_of_a_killed_journaled_run_again() {
     each_store(|store| {
         let server = ModelServer::start([
             Reply::text(&["Two masts."]),
@@ -92,7 +92,7 @@ fn a_killed_tool_of_a_journaled_run_does_not_run_again() {
 }
 
 #[test]
-fn the_other_modes_keep_what_they_promise_when_the_process_is_killed() {
+fn after_a_kill_per_run_mode_has_stored_nothing_and_per_service_call_mode_a_part() {
     each_store(|store| {
         for (mode, left) in [("per-run", 0), ("per-service-call", 2)] {
             let server = ModelServer::start([

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn a_missing_key_is_named_and_nothing_is_made() {
+fn a_missing_key_of_a_provider_is_named_and_no_store_is_created() {
     for (provider, named) in [
         ("openai", "OPENAI_API_KEY"),
         ("openai-responses", "OPENAI_API_KEY"),
@@ -29,7 +29,7 @@ fn a_missing_key_is_named_and_nothing_is_made() {
 }
 
 #[test]
-fn a_refusal_says_what_to_do_and_what_is_stored() {
+fn the_error_of_a_refusal_has_advice_and_names_the_stored_messages() {
     each_store(|store| {
         for mode in MODES {
             let server = ModelServer::start([
@@ -73,7 +73,7 @@ fn a_refusal_says_what_to_do_and_what_is_stored() {
 }
 
 #[test]
-fn a_journaled_message_of_an_overloaded_provider_is_asked_again_by_the_next_process() {
+fn after_an_overload_the_next_process_continues_the_journaled_run() {
     each_store(|store| {
         let overloaded = || Reply::refusal(503, "too many ships");
         let server = ModelServer::start([
@@ -104,7 +104,7 @@ fn a_journaled_message_of_an_overloaded_provider_is_asked_again_by_the_next_proc
 }
 
 #[test]
-fn an_answer_that_breaks_off_is_an_error_and_the_conversation_continues() {
+fn an_answer_that_is_cut_off_is_an_error_and_the_conversation_continues() {
     let store = TestStore::new(Kind::Sqlite);
     let cut = "data: {\"id\":\"x\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"m\",\
                \"choices\":[{\"index\":0,\"delta\":{\"content\":\"Half an\"},\"finish_reason\":null}]}\n\n";
@@ -122,7 +122,7 @@ fn an_answer_that_breaks_off_is_an_error_and_the_conversation_continues() {
 }
 
 #[test]
-fn an_address_where_nothing_listens_is_said_to_be_checked() {
+fn the_error_of_an_unreachable_address_advises_to_check_the_address() {
     let store = TestStore::new(Kind::Sqlite);
     let arguments = ["lost", "--provider", "ollama", "--base-url", "http://127.0.0.1:9"];
     let ended = run_with_input(chat_with(&store, &arguments), "Anybody?\n");
@@ -135,7 +135,7 @@ fn an_address_where_nothing_listens_is_said_to_be_checked() {
 }
 
 #[test]
-fn input_that_is_no_text_is_refused() {
+fn input_that_is_not_utf_8_is_refused() {
     let store = TestStore::new(Kind::Sqlite);
     let server = ModelServer::start([]);
     let mut command = chat(&store, &server, &["bytes"]);

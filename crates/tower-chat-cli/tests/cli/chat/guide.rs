@@ -44,7 +44,7 @@ fn session(store: &TestStore, server: &ModelServer, talk: &[(&str, &str)]) -> St
 }
 
 #[test]
-fn the_session_in_the_guide_is_what_the_command_prints() {
+fn the_session_in_the_guide_is_the_actual_output_of_the_command() {
     let chapter = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/guide/src/chat.md");
     let chapter = std::fs::read_to_string(chapter).unwrap();
     let (_, shown) = chapter.split_once(BEGIN).unwrap();

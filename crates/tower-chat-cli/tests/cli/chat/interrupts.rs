@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn an_interrupted_answer_is_kept_as_far_as_it_is_and_the_conversation_continues() {
+fn the_partial_text_of_an_interrupted_answer_is_stored_and_the_conversation_continues() {
     each_store(|store| {
         for mode in MODES {
             let server = ModelServer::start([
@@ -87,7 +87,7 @@ fn an_interrupted_tool_is_cancelled_and_the_model_receives_an_error() {
 }
 
 #[test]
-fn a_model_that_has_not_answered_at_all_can_be_interrupted() {
+fn a_service_call_without_any_answer_yet_can_be_interrupted() {
     for mode in MODES {
         let store = TestStore::new(Kind::Sqlite);
         let server = ModelServer::start([Reply::beginning(&[]), Reply::text(&["Here."])]);

@@ -97,7 +97,7 @@ fn recorded(case: &Case) -> (Exchange, String) {
 }
 
 #[test]
-fn every_provider_answers() {
+fn the_chat_prints_the_recorded_answer_of_every_provider() {
     let mut printed = Vec::new();
     for case in &CASES {
         let (exchange, text) = recorded(case);
@@ -127,7 +127,7 @@ fn every_provider_answers() {
 }
 
 #[test]
-fn the_key_of_the_environment_is_sent_and_never_printed() {
+fn the_key_from_the_environment_is_sent_and_never_printed() {
     let store = TestStore::new(Kind::Sqlite);
     let server = ModelServer::start([
         Reply::text(&["A lock."]),

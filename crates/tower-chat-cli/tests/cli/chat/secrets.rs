@@ -45,7 +45,7 @@ fn environment_of_server(options: &[&str]) -> (Option<i32>, String, BTreeMap<Str
 
 #[cfg(unix)]
 #[test]
-fn a_server_gets_the_variables_of_a_list_and_those_that_are_named() {
+fn an_mcp_server_gets_only_listed_environment_variables_and_those_of_mcp_env() {
     let (code, printed, environment) = environment_of_server(&[]);
     assert_eq!(code, Some(0), "{printed}");
     let names: Vec<&str> = environment.keys().map(String::as_str).collect();
@@ -65,7 +65,7 @@ fn a_server_gets_the_variables_of_a_list_and_those_that_are_named() {
 
 #[cfg(unix)]
 #[test]
-fn a_variable_that_is_not_set_is_an_error_that_repeats_no_value() {
+fn the_error_of_an_invalid_mcp_env_option_contains_no_value() {
     for (variable, named) in [("MISSING", "MISSING"), ("OTHER=S3CRET-KEY", "OTHER"), ("", "``")] {
         let (code, printed, environment) = environment_of_server(&["--mcp-env", variable]);
         assert_eq!(code, Some(2), "{printed}");
@@ -139,7 +139,7 @@ fn answer(mut connection: &TcpStream) -> bool {
 }
 
 #[test]
-fn the_address_of_a_server_that_leaves_is_not_shown_whole() {
+fn the_secrets_in_the_address_of_a_failed_mcp_server_are_not_shown() {
     let store = TestStore::new(Kind::Sqlite);
     let server = ModelServer::start([
         Reply::calls(&[("c1", "leave", "{}")]),
@@ -165,7 +165,7 @@ fn the_address_of_a_server_that_leaves_is_not_shown_whole() {
 }
 
 #[test]
-fn an_address_where_no_server_is_is_shown_without_secrets() {
+fn the_secrets_in_the_address_of_an_unreachable_mcp_server_are_not_shown() {
     let store = TestStore::new(Kind::Sqlite);
     let server = ModelServer::start([]);
     let [key, user, password] = SECRETS;
@@ -182,7 +182,7 @@ fn an_address_where_no_server_is_is_shown_without_secrets() {
 }
 
 #[test]
-fn a_store_that_cannot_be_understood_is_not_repeated() {
+fn the_secrets_in_the_address_of_an_unusable_store_are_not_printed() {
     let [key, user, password] = SECRETS;
     for store in [
         format!("mysql://{user}:{password}@h/d"),

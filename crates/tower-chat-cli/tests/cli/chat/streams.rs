@@ -4,7 +4,7 @@ use super::*;
 use tower_chat_core::store::Directory;
 
 #[test]
-fn lines_are_answered_and_a_name_continues_in_another_process() {
+fn each_line_is_answered_and_another_process_continues_the_named_conversation() {
     each_store(|store| {
         let server = ModelServer::start([
             Reply::text(&["Wood ", "floats", ".\nSo does cork."]),
@@ -41,7 +41,7 @@ fn lines_are_answered_and_a_name_continues_in_another_process() {
 }
 
 #[test]
-fn every_mode_stores_the_same_of_answers_that_come() {
+fn every_mode_stores_the_same_messages_of_successful_runs() {
     each_store(|store| {
         for mode in MODES {
             let server = ModelServer::start([Reply::text(&["A quay."]), Reply::text(&["A pier."])]);
@@ -61,7 +61,7 @@ fn every_mode_stores_the_same_of_answers_that_come() {
 }
 
 #[test]
-fn a_chat_without_a_name_says_how_to_continue_with_it() {
+fn a_chat_without_a_name_prints_the_command_that_continues_it() {
     let store = TestStore::new(Kind::Sqlite);
     let server = ModelServer::start([Reply::text(&["At noon."]), Reply::text(&["At six."])]);
     let ended = run_with_input(chat(&store, &server, &[]), "When is high water?\n");
@@ -75,7 +75,7 @@ fn a_chat_without_a_name_says_how_to_continue_with_it() {
 }
 
 #[test]
-fn usage_is_printed_where_it_is_asked_for() {
+fn usage_is_printed_with_the_option_verbose() {
     let store = TestStore::new(Kind::Sqlite);
     let server = ModelServer::start([Reply::text(&["Nine fathoms."])]);
     let ended = run_with_input(chat(&store, &server, &["depth", "--verbose"]), "How deep?\n");
@@ -98,7 +98,7 @@ fn options_are_sent_with_every_question() {
 }
 
 #[test]
-fn a_long_first_message_is_cut_to_a_title_and_one_that_was_given_stays() {
+fn the_title_is_the_shortened_first_message_unless_a_title_was_set() {
     let store = TestStore::new(Kind::Sqlite);
     let server = ModelServer::start([Reply::text(&["Yes."]), Reply::text(&["Again: yes."])]);
     let question = format!("Is it{} true?", " very".repeat(20));
@@ -114,7 +114,7 @@ fn a_long_first_message_is_cut_to_a_title_and_one_that_was_given_stays() {
 }
 
 #[test]
-fn what_models_write_commands_no_terminal() {
+fn the_printed_texts_of_models_contain_no_terminal_commands() {
     let store = TestStore::new(Kind::Sqlite);
     let answer = "red\u{1b}[31m\tnow\r\u{9b}2J\u{202e}\nnext line\u{7}";
     let server = ModelServer::start([Reply::text(&[answer]), Reply::text(&["Calm."])]);
@@ -129,7 +129,7 @@ fn what_models_write_commands_no_terminal() {
 }
 
 #[test]
-fn a_joiner_between_two_pieces_of_an_answer_is_shown_as_in_one_piece() {
+fn a_joiner_between_two_pieces_of_an_answer_is_printed_as_within_one_piece() {
     let store = TestStore::new(Kind::Sqlite);
     let pieces = ["👩", "\u{200d}", "🚀 and tea\u{200d}", "pot\u{200d}"];
     let server = ModelServer::start([Reply::text(&pieces)]);

@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn ctrl_c_interrupts_an_answer_and_at_the_prompt_it_ends() {
+fn ctrl_c_interrupts_an_answer_and_ends_the_chat_at_the_prompt() {
     for mode in MODES {
         let store = TestStore::new(Kind::Sqlite);
         let server = ModelServer::start([
@@ -36,7 +36,7 @@ fn ctrl_c_interrupts_an_answer_and_at_the_prompt_it_ends() {
 }
 
 #[test]
-fn a_message_that_failed_is_sent_again_or_followed_by_another() {
+fn after_a_failed_message_the_user_can_send_it_again_or_send_another_message() {
     for mode in MODES {
         let store = TestStore::new(Kind::Sqlite);
         let gone = || Reply::refusal(400, "no wind");
@@ -77,7 +77,7 @@ fn a_message_that_failed_is_sent_again_or_followed_by_another() {
 }
 
 #[test]
-fn notes_are_dim_on_a_terminal_unless_colours_are_refused() {
+fn notes_are_dim_on_a_terminal_unless_no_color_is_set() {
     for (no_colour, dim) in [("", true), ("1", false)] {
         let store = TestStore::new(Kind::Sqlite);
         let server = ModelServer::start([]);

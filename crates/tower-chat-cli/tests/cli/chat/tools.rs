@@ -3,7 +3,7 @@
 use super::*;
 
 #[test]
-fn tools_run_and_are_shown_with_their_results() {
+fn tool_calls_run_and_are_printed_with_their_results() {
     each_store(|store| {
         let server = ModelServer::start([
             Reply::calls(&[
@@ -51,7 +51,7 @@ fn tools_run_and_are_shown_with_their_results() {
 }
 
 #[test]
-fn what_a_server_writes_to_standard_error_is_printed_only_where_it_is_asked_for() {
+fn the_standard_error_of_an_mcp_server_is_printed_only_with_the_option_verbose() {
     let store = TestStore::new(Kind::Sqlite);
     let server = ModelServer::start([Reply::text(&["Quiet."]), Reply::text(&["Loud."])]);
     let mcp = harbour(&store);
@@ -63,7 +63,7 @@ fn what_a_server_writes_to_standard_error_is_printed_only_where_it_is_asked_for(
 }
 
 #[test]
-fn a_server_that_cannot_be_used_is_named_and_nothing_is_stored() {
+fn an_unusable_mcp_server_is_named_and_nothing_is_stored() {
     let store = TestStore::new(Kind::Sqlite);
     let server = ModelServer::start([]);
     let twice = harbour(&store);
