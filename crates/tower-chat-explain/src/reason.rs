@@ -94,6 +94,9 @@ pub enum ReasonKind {
     Moved,
     /// The message contains nothing that can be sent to a model.
     Empty,
+    /// The summary in force covers the message. The model receives the summary instead
+    /// ([`ReplaySummary`](tower_chat_layers::replay::ReplaySummary)).
+    Summarized,
     /// Calls and results are not replayed
     /// ([`ToolHistory::Omit`](tower_chat_layers::replay::ToolHistory::Omit)).
     ToolHistory,
@@ -131,6 +134,7 @@ impl ReasonKind {
             Self::Repeated => "repeated",
             Self::Moved => "moved",
             Self::Empty => "empty",
+            Self::Summarized => "summarized",
             Self::ToolHistory => "tool_history",
             Self::Stale => "stale",
             Self::Outdated => "outdated",
@@ -158,6 +162,7 @@ impl fmt::Display for ReasonKind {
             Self::Repeated => "the call has a result already: this result is not sent",
             Self::Moved => "it is sent at the position of its call",
             Self::Empty => "it contains nothing that can be sent",
+            Self::Summarized => "a summary is sent instead",
             Self::ToolHistory => "calls and results are not replayed",
             Self::Stale => "the result is too old: it is not sent, nor its call",
             Self::Outdated => "no registered tool could answer the call: it is not sent",

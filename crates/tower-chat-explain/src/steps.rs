@@ -23,6 +23,7 @@ pub(crate) fn explain(
 ) -> Sent {
     let sent = Sent::of(&replay.view());
     let mut steps = Steps { stored, context, reasons, replay, sent };
+    steps.summarize();
     if policy.tool_history == ToolHistory::Omit {
         let omit = ReplayPolicy::default().with_tool_history(ToolHistory::Omit);
         steps.take(&omit, ReasonKind::ToolHistory);
@@ -48,6 +49,13 @@ struct Steps<'a, 'r> {
 }
 
 impl Steps<'_, '_> {
+    /// Applies the step of the summary in force, and adds a reason for each message that is no longer
+    /// sent. Later steps leave the message of the summary in its place.
+    fn summarize(&mut self) {
+        ReplayPolicy::default().edit(self.replay, self.context);
+        self.find_left_out(ReasonKind::Summarized);
+    }
+
     fn take_tool_steps(&mut self, policy: &ReplayPolicy) {
         let before = self.replay.clone();
         let fresh = ReplayPolicy::default().with_freshness(policy.freshness.clone());
@@ -120,10 +128,15 @@ impl Steps<'_, '_> {
                 .map(|(closed, _)| closed.clone())
                 .collect()
         });
+        self.find_left_out(ReasonKind::OutsideWindow);
+    }
+
+    /// Adds a reason of the given kind for each message that the last step has removed.
+    fn find_left_out(&mut self, kind: ReasonKind) {
         let sent = Sent::of(&self.replay.view());
-        for position in 0..stored.len() {
+        for position in 0..self.stored.len() {
             if self.sent.has_message(position) && !sent.has_message(position) {
-                self.reasons.add(position, ReasonKind::OutsideWindow, None);
+                self.reasons.add(position, kind, None);
             }
         }
         self.sent = sent;

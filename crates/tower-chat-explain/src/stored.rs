@@ -7,7 +7,7 @@ use tower_chat_core::{
     store::{History, HistoryStore, StoreError},
 };
 use tower_chat_layers::{
-    replay::{DanglingCalls, FinishTimes, ReplayContext, ReplayPolicy},
+    replay::{DanglingCalls, FinishTimes, ReplayContext, ReplayPolicy, ReplaySummary},
     with_recorded_results,
 };
 
@@ -18,8 +18,8 @@ use crate::{Explained, explain_folded, folded::Folded};
 /// request added only text.
 ///
 /// The function reads the same data as a run. If the policy needs them, it reads results from the
-/// record of tool calls. The function also reads the finish times of tools, unless the context
-/// contains them.
+/// record of tool calls. The function also reads the summary in force, and the finish times of tools,
+/// unless the context contains them.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -50,6 +50,11 @@ pub async fn explain_stored(
     if policy.needs_finish_times() && context.finished.is_none() {
         times = FinishTimes::of_conversation(store, key, &folded.replay.view()).await;
         context.finished = Some(&times);
+    }
+    let summary;
+    if context.summary.is_none() {
+        summary = ReplaySummary::in_force(store, key, &history).await?;
+        context.summary = summary.as_ref();
     }
     let explained = explain_folded(&history.messages, folded, policy, &context);
     Ok(history.numbered().map(|(number, _)| number).zip(explained).collect())

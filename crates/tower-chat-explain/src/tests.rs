@@ -10,7 +10,7 @@ use tower_chat_core::{
     ApprovalRequest, ConversationKey, Media, MediaSource, MemoryStore, Message, MessageId,
     Messages, Native, Part, Role, RunId, ToolCall, ToolResult, ToolStatus,
     store::{
-        HistoryStore, Revision, SequencePosition,
+        AddedSummary, HistoryStore, HistorySummary, Revision, SequencePosition, Summaries,
         author::{RecordedResult, ToolRecord, Write},
     },
 };
@@ -349,6 +349,36 @@ async fn a_result_of_the_record_is_sent_and_calls_of_a_run_that_a_tool_ended_are
         let found = numbers.iter().zip(sketch(&explained));
         let found: Vec<String> = found.map(|(number, it)| format!("{number} {it}")).collect();
         assert_eq!(found, expected);
+    }
+}
+
+#[tokio::test]
+async fn covered_messages_are_replaced_by_the_summary_in_force() {
+    let stored = [
+        Message::system("rules"),
+        Message::user("one"),
+        calls(["c1"]),
+        results(["c1"]),
+        Message::assistant("found"),
+        Message::user("two"),
+        Message::assistant("yes"),
+        Message::user("three"),
+        Message::assistant("no"),
+    ];
+    let (store, key) = store_of(&stored, Vec::new()).await;
+    let last = store.load(&key).await.unwrap().message(5).and_then(|message| message.id).unwrap();
+    let summary = HistorySummary::new(5, last, "in short");
+    let added = store.add_summary(&key, &summary, 0).await.unwrap();
+    assert_eq!(added, AddedSummary::Stored);
+    let covered = ["=", "- summarized", "- summarized", "- summarized", "- summarized"];
+    let window = ReplayPolicy::default().with_window(Window::messages(4).with_low_water(4));
+    let later = ["= = = =", "- outside_window - outside_window = ="];
+    for (policy, later) in [ReplayPolicy::default(), window].iter().zip(later) {
+        let found = explain_stored(&store, &key, policy, &ReplayContext::at(NOW)).await.unwrap();
+        let explained: Vec<Explained> = found.into_iter().map(|(_, explained)| explained).collect();
+        let sketched = sketch(&explained);
+        assert_eq!(sketched[..5], covered);
+        assert_eq!(sketched[5..].join(" "), later);
     }
 }
 

@@ -12,8 +12,8 @@ use tower_chat::{
     replay::{ReplayContext, ReplayPolicy},
     run::RunId,
     store::{
-        CallSelection, ConversationSummary, Directory, Head, Journal, OpenRun, RunSummary,
-        SequencePosition, StoreError,
+        CallSelection, ConversationSummary, Directory, Head, HistorySummary, Journal, OpenRun,
+        RunSummary, SequencePosition, StoreError, Summaries,
         author::{OpenRunContent, RecordedResult, ToolRecord},
     },
     tool::ToolStatus,
@@ -35,6 +35,8 @@ pub(super) struct Page {
 pub(super) struct StoredConversation {
     pub(super) summary: ConversationSummary,
     pub(super) head: Head,
+    /// The summary in force.
+    pub(super) in_force: Option<HistorySummary>,
     /// The messages of the page, the oldest first. Staged messages are at the end.
     pub(super) messages: Vec<StoredMessage>,
     /// The number of the first message of the page, if the conversation has earlier messages.
@@ -102,6 +104,10 @@ impl StoredConversation {
         let unreadable = |source| CliError::Show { key: key.clone(), source };
         let mut problems = Vec::new();
         let head = store.head(key).await.map_err(unreadable)?;
+        let in_force = match head.summary {
+            Some(in_force) => store.history_summary(key, in_force.id).await.map_err(unreadable)?,
+            None => None,
+        };
         let page = store.messages_before(key, asked.before, asked.limit).await;
         let page = page.map_err(unreadable)?;
         let staged = match asked.before {
@@ -123,8 +129,15 @@ impl StoredConversation {
         let known = Known::read(store, key, &messages, staged.as_ref(), &mut problems).await;
         let runs = runs_of(store, key, &messages).await.map_err(directory)?;
         let open = staged.map(|staged| staged.open);
-        let mut found =
-            Self { summary, head, messages: Vec::new(), earlier: page.earlier, runs, open };
+        let mut found = Self {
+            summary,
+            head,
+            in_force,
+            messages: Vec::new(),
+            earlier: page.earlier,
+            runs,
+            open,
+        };
         found.messages =
             known.into_messages(messages, first_staged, found.open.is_some(), explained);
         Ok((found, problems))

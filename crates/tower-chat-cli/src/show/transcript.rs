@@ -78,6 +78,13 @@ impl<'a> Transcript<'a> {
         if self.found.head.pruned > 0 {
             self.add(format!("messages up to #{} were pruned", self.found.head.pruned));
         }
+        if let Some(summary) = &self.found.in_force {
+            let model = summary.made_by.as_deref().map(|model| format!(" by {}", in_line(model)));
+            let (model, time) = (model.unwrap_or_default(), readable(summary.at));
+            let covered = summary.covers_to;
+            self.add(format!("the model receives this summary{model} instead of messages up to #{covered}, {time}"));
+            self.add_lines("    | ", &summary.text);
+        }
         if let Some(earlier) = self.found.earlier {
             self.add(format!("there are earlier messages: --before {earlier}"));
         }

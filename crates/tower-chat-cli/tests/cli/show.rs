@@ -3,6 +3,10 @@
 use std::fs;
 
 use serde_json::{Value, json};
+use tower_chat::{
+    ConversationKey, HistoryStore,
+    store::{HistorySummary, Summaries},
+};
 
 use crate::support::*;
 
@@ -176,6 +180,32 @@ fn a_long_conversation_is_printed_in_pages_that_begin_at_its_end() {
         let json = lines(&store.prints(&["show", "dave", "long", "--json", "--last", "10000"]));
         assert_eq!((json.len(), &json[9_999]["number"]), (10_000, &json!(10_000)));
         assert_eq!(json[6_999]["parts"], json!([{"text": {"text": "answer 7000"}}]));
+    });
+}
+
+#[test]
+fn the_summary_in_force_is_printed_with_what_it_covers() {
+    each_store(|store| {
+        fill_observed(store, vec![long(6)]);
+        store.with(async |history| {
+            let key = ConversationKey::new("dave", "long");
+            let last = history.load(&key).await.unwrap().message(4).unwrap().id.unwrap();
+            let summary = HistorySummary::new(4, last, "Dave asks\nquestions.")
+                .with_made_by(Some(ODD.into()));
+            history.add_summary(&key, &summary, 0).await.unwrap();
+        });
+        let page = store.prints(&["show", "dave", "long"]);
+        let (_, summary) = page.split_once("the model receives this summary by ").unwrap();
+        let summary: Vec<&str> = summary.lines().take(3).collect();
+        assert!(
+            summary[0].starts_with("漢字 \\u{1b}[2J instead of messages up to #4, "),
+            "{summary:?}"
+        );
+        assert_eq!(summary[1..], ["    | Dave asks", "    | questions."]);
+        let json = lines(&store.prints(&["show", "dave", "long", "--json"]));
+        let covered = json!([{"part": null, "reason": "summarized"}]);
+        let reasons: Vec<&Value> = json.iter().map(|line| &line["reasons"]).collect();
+        assert_eq!(reasons, [&covered, &covered, &covered, &covered, &json!([]), &json!([])]);
     });
 }
 

@@ -10,11 +10,11 @@ use tower_chat_explain::{Explained, Reason, explain_stored};
 use tower_chat_layers::{
     Message, Part,
     replay::ReplayContext,
-    store::{Directory, MessagePage},
+    store::{Directory, HistorySummary, MessagePage, Summaries},
 };
 
 use super::{Answer, Asked, Failure, Frame, Link, State, html};
-use crate::view::{Excerpt, counted, visible};
+use crate::view::{Excerpt, counted, moment, visible};
 
 /// The maximum number of messages in a page.
 const PAGE: usize = 100;
@@ -39,9 +39,17 @@ struct Next {
     id: String,
     policies: Vec<Policy>,
     totals: String,
+    summary: Option<Summary>,
     rows: Vec<Row>,
     earlier: Option<Link>,
     conversation: Link,
+}
+
+/// The summary in force.
+struct Summary {
+    /// Which messages the summary covers, and who has written it.
+    covers: String,
+    text: Excerpt,
 }
 
 struct Policy {
@@ -81,6 +89,11 @@ pub(crate) async fn next(
     let _turn = inspector.page_permits.acquire().await.ok();
     let context = ReplayContext::at(SystemTime::now());
     let explained = explain_stored(&**store, &key, policy, &context).await?;
+    let head = store.head(&key).await?;
+    let summary = match head.summary {
+        Some(in_force) => store.history_summary(&key, in_force.id).await?.map(Summary::of),
+        None => None,
+    };
     let page: MessagePage = store.messages_before(&key, wanted.before, PAGE).await?;
     let link = |page: &str| {
         Link::new(&inspector.path, page).with("scope", key.scope()).with("id", key.id())
@@ -114,10 +127,23 @@ pub(crate) async fn next(
         id: visible(key.id()),
         policies,
         totals,
+        summary,
         rows,
         earlier,
         conversation: link("conversation"),
     })
+}
+
+impl Summary {
+    fn of(summary: HistorySummary) -> Self {
+        let HistorySummary { covers_to, text, made_by, at, .. } = summary;
+        let model = made_by.map(|model| format!(" by {}", visible(&model))).unwrap_or_default();
+        let covers = format!(
+            "A summary{model} of {} is sent instead of the messages up to number {covers_to}:",
+            moment(at)
+        );
+        Self { covers, text: Excerpt::of(&text) }
+    }
 }
 
 impl Row {

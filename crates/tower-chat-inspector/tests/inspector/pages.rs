@@ -20,8 +20,9 @@ use tower_chat::{
     replay::{ReplayPolicy, Window},
     run::RunId,
     store::{
-        self, CallSelection, DescriptionPatch, Directory, Head, History, InvocationQuery,
-        Invocations, Journal, Lease, LeaseEnd, Revision, StoreError, ToolTotals,
+        self, CallSelection, DescriptionPatch, Directory, Head, History, HistorySummary,
+        InvocationQuery, Invocations, Journal, Lease, LeaseEnd, Revision, StoreError, Summaries,
+        ToolTotals,
         author::{OpenRunContent, Staged, Write},
     },
 };
@@ -163,6 +164,30 @@ async fn what_the_model_is_sent_depends_on_the_policy() {
     );
     let unknown = send(&router, get("/next?scope=alice&id=errands&policy=other")).await;
     assert_eq!(unknown.status(), StatusCode::NOT_FOUND);
+}
+
+#[tokio::test]
+async fn the_summary_in_force_is_shown_with_the_messages_that_it_covers() {
+    let store = filled().await;
+    let history = store.load(&key("errands")).await.unwrap();
+    let last = history.message(4).and_then(|message| message.id).unwrap();
+    let summary = HistorySummary::new(4, last, "<b>Keys</b> were found.")
+        .with_made_by(Some("small\u{202e}".into()));
+    store.add_summary(&key("errands"), &summary, history.head.rewrites).await.unwrap();
+    let router = Inspector::new(store).into_router();
+    let shown = page(&router, "/next?scope=alice&id=errands").await;
+    assert_in_order(
+        &shown,
+        &[
+            "0 sent as stored, 0 changed, 4 left out.",
+            "A summary by small\\u{202e} of ",
+            "is sent instead of the messages up to number 4:",
+            "&#60;b&#62;Keys",
+            "left out",
+            "a summary is sent instead",
+            "Find my things.",
+        ],
+    );
 }
 
 fn end(run: &str, end: &str) -> Request<Body> {
