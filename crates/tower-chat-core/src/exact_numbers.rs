@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn integers_beyond_64_bits_are_returned_and_others_are_not_collected() {
+    fn integers_beyond_64_bits_are_restored_and_no_other_numbers_are_collected() {
         let text = r#"{"a":[18446744073709551616,{"b":-9223372036854775809}],"c":1e30}"#;
         assert_eq!(restored(text, |_| {}), text.replace("1e30", "1e+30"));
         let none =
@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_were_changed_or_removed_stay_so() {
+    fn numbers_that_the_caller_changed_or_removed_are_not_restored() {
         let text = r#"{"f":[11111111111111111111,22222222222222222222],"g":33333333333333333333}"#;
         let changed = restored(text, |value| {
             value["f"][0] = 4.into();
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn many_numbers_and_deep_values_are_read_in_one_walk() {
+    fn fifty_thousand_numbers_are_restored_and_a_number_9000_levels_deep_is_not_collected() {
         let list = vec!["44444444444444444444"; 50_000].join(",");
         let text = format!(r#"{{"h":[{list}]}}"#);
         assert_eq!(restored(&text, |_| {}), text);

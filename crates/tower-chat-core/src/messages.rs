@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn iteration_goes_from_both_ends_and_knows_what_is_left() {
+    fn iterators_run_from_both_ends_and_report_their_exact_length() {
         for count in [0, 1, 63, 64, 65, 1000] {
             // A sequence that was joined several times has chunks of many different lengths in
             // memory.
@@ -277,7 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_stretch_is_added_and_what_is_not_there_is_left_out() {
+    fn append_range_appends_the_part_of_the_range_that_the_source_contains() {
         let source = numbered(500);
         for range in [0..500, 0..0, 3..9, 100..400, 450..900, 700..800, 64..129] {
             let mut messages = numbered(2);
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn versions_of_one_sequence_never_see_each_other_s_changes() {
+    fn changes_of_one_clone_are_invisible_to_all_other_clones() {
         for seed in 0..200_u64 {
             let mut state = seed;
             let mut next = |below: usize| {
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn clones_that_push_at_the_same_time_each_have_their_own() {
+    fn clones_that_push_concurrently_contain_no_messages_of_each_other() {
         for count in [0, 3, 4, 5, 35, 36, 100] {
             let common = numbered(count);
             let mut pushed = common.clone();

@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn content_is_what_comes_from_outside() {
+    fn the_content_kinds_of_a_message_exclude_text_of_the_model_and_of_system_messages() {
         use ContentKind::{Audio, Document, Image, Text, Video};
         let mut result = ToolResult::new("c1", "found");
         result.content.push(media("IMAGE/png"));
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_are_added_read_and_removed_and_unknown_ones_are_left_out() {
+    fn refusal_marks_are_stored_and_removed_and_marks_with_unknown_content_are_ignored() {
         let id = MessageId { run: RunId::new(), index: 7 };
         let [one, two] = [ContentKind::Image, ContentKind::Text]
             .map(|content| RefusalMark::new("anthropic", id, content));

@@ -195,7 +195,7 @@ mod tests {
     struct Outer(#[source] Retryability);
 
     #[test]
-    fn an_error_is_known_by_what_stands_in_its_chain() {
+    fn is_retryable_searches_the_error_and_its_sources() {
         assert_eq!(is_retryable(&Outer(Retryability::of_status(400))), Some(false));
         assert_eq!(is_retryable(&Outer(Retryability::of_status(503))), Some(true));
         assert_eq!(is_retryable(&TruncatedStream::default()), Some(true));
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_verdict_of_a_chain_counts() {
+    fn the_outermost_retryability_in_an_error_chain_wins() {
         let cause = Outer(Retryability::Retryable);
         let error = Classified::permanent(cause);
         assert_eq!(is_retryable(&error), Some(false));

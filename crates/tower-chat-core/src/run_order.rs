@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn the_end_of_a_run_is_found_whatever_the_order() {
+    fn the_end_of_a_run_is_found_in_every_order_of_runs() {
         let orders: [&[u8]; 6] =
             [&[], &[3], &[1, 1, 2, 4, 4, 4, 7], &[5, 5, 2, 2, 9], &[7, 1], &[2, 3, 2, 3]];
         for runs in orders {
@@ -89,7 +89,7 @@ mod tests {
     }
 
     #[test]
-    fn runs_in_an_unread_history_are_searched() {
+    fn the_end_of_a_run_is_found_by_search_if_the_run_order_is_unknown() {
         let (_, messages) = history(&[5, 2, 9]);
         assert_eq!(RunOrder::unknown().end_of(run(5), &messages), Some(1));
     }

@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn other_texts_are_accepted_exactly_if_they_are_json() {
+    fn texts_without_duplicate_keys_are_accepted_if_and_only_if_they_are_valid_json() {
         let deep = |levels: usize| format!("{}1{}", "[".repeat(levels), "]".repeat(levels));
         for json in [
             r#"{"to": {"to": {"to": 1}}, "list": [{"to": 1}, {"to": 2}], "To": null}"#,

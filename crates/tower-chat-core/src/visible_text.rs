@@ -219,7 +219,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_seen_stays_and_what_is_not_becomes_an_escape() {
+    fn visible_characters_are_unchanged_and_invisible_ones_are_escaped() {
         for (text, expected) in [
             ("plain, é, 漢字, 👩\u{200d}🚀", "plain, é, 漢字, 👩\u{200d}🚀"),
             ("C:\\chat.db \"quoted\" <b>", "C:\\chat.db \"quoted\" <b>"),
@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn a_joiner_stays_only_where_it_shapes_its_neighbours() {
+    fn joiners_and_variation_selectors_are_escaped_unless_they_shape_their_neighbours() {
         for kept in [
             "❤\u{fe0f}\u{200d}🔥",
             "1\u{fe0f}\u{20e3}",
@@ -268,7 +268,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_in_pieces_becomes_what_the_whole_text_becomes() {
+    fn a_text_in_pieces_is_escaped_like_the_whole_text() {
         for text in [
             "❤\u{fe0f}\u{200d}🔥 1\u{fe0f}\u{20e3} می\u{200c}خواهم ©\u{fe0e}",
             "tea\u{200d}pot 👩\u{200d} 👩\u{200d}\u{200d}🚀 ❤\u{fe0f}\u{fe0f} a\u{202e}b\r\nc\td",
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn json_keeps_its_value() {
+    fn visible_json_has_no_invisible_characters_and_parses_to_the_same_value() {
         let value =
             serde_json::json!({"a\u{200b}\u{e0041}": ["\u{9b}2J\u{7f}\u{1b}", "é 👩\u{200d}🚀\n"]});
         for json in [value.to_string(), format!("{value:#}\r\n")] {

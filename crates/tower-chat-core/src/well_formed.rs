@@ -129,7 +129,7 @@ mod tests {
     }
 
     #[test]
-    fn whole_rounds_are_well_formed_and_an_open_one_is_not_yet() {
+    fn complete_rounds_are_well_formed_and_an_open_round_is_not() {
         let turn = || [Message::user("u"), calls(&["1", "2"]), results(&["1", "2"])];
         assert_eq!(well_formed(turn()), 3);
         assert_eq!(well_formed([calls(&["1", "2"]), results(&["1"]), results(&["2"])]), 3);

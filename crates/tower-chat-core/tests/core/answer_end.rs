@@ -32,7 +32,7 @@ fn both(messages: &[Message], reason: FinishReason) -> [Answer; 2] {
 }
 
 #[test]
-fn the_last_message_of_an_answer_has_the_reason_whole_and_streamed() {
+fn the_last_message_of_whole_and_streamed_answers_has_the_finish_reason() {
     let messages = [Message::assistant("one"), Message::assistant("two")];
     for answer in both(&messages, FinishReason::Length) {
         assert_eq!(reasons(&answer), [None, Some(FinishReason::Length)]);
@@ -48,7 +48,7 @@ fn the_last_message_of_an_answer_has_the_reason_whole_and_streamed() {
 }
 
 #[test]
-fn calls_of_an_answer_that_reached_its_limit_are_cut_off_if_their_arguments_are_not_whole() {
+fn calls_with_incomplete_arguments_are_cut_off_if_the_answer_reached_its_length_limit() {
     let mut hosted = ToolCall::new("h", "search", "");
     hosted.provider_executed = true;
     let calls = Message::new(
@@ -73,7 +73,7 @@ fn calls_of_an_answer_that_reached_its_limit_are_cut_off_if_their_arguments_are_
 }
 
 #[test]
-fn the_reason_of_a_run_says_nothing_of_its_earlier_answers() {
+fn the_finish_reason_of_a_run_does_not_change_the_reasons_of_its_earlier_answers() {
     let mut first = Message::tool_calls([ToolCall::new("1", "look", "")]);
     first.finish_reason = Some(FinishReason::ToolCalls);
     let messages =
@@ -89,7 +89,7 @@ fn the_reason_of_a_run_says_nothing_of_its_earlier_answers() {
 }
 
 #[test]
-fn a_message_is_shown_while_the_end_is_still_awaited() {
+fn a_streamed_message_is_returned_before_the_finish_arrives() {
     let updates =
         stream::iter([Ok::<_, BoxError>(ChatUpdate::Message(Message::assistant("a").into()))]);
     let mut response = ChatResponse::stream(updates.chain(stream::pending()));
@@ -100,7 +100,7 @@ fn a_message_is_shown_while_the_end_is_still_awaited() {
 }
 
 #[test]
-fn messages_in_front_of_an_error_are_shown() {
+fn messages_before_a_stream_error_are_returned() {
     let updates = [
         Ok(ChatUpdate::Message(Message::assistant("a").into())),
         Err::<_, BoxError>("broken".into()),
@@ -111,7 +111,7 @@ fn messages_in_front_of_an_error_are_shown() {
 }
 
 #[test]
-fn the_reason_is_stored_and_messages_of_older_releases_have_none() {
+fn the_finish_reason_is_stored_and_messages_of_older_releases_have_none() {
     for reason in [
         FinishReason::Stop,
         FinishReason::Length,

@@ -114,7 +114,7 @@ async fn assert_has_no_capability(store: &dyn HistoryStore) {
 }
 
 #[tokio::test]
-async fn a_store_without_capabilities_says_which_one_an_operation_needs() {
+async fn a_store_without_capabilities_returns_errors_that_name_the_missing_capability() {
     let bare = Bare(StoreHandle::new());
     assert!(bare.try_reserve().is_none());
     assert_has_no_capability(&bare).await;
@@ -132,7 +132,7 @@ impl<S: HistoryStore> store::author::StoreWrapper for Wrapped<S> {
 }
 
 #[tokio::test]
-async fn a_wrapper_offers_no_capability_that_it_does_not_name() {
+async fn a_wrapper_does_not_inherit_capabilities_of_the_store_inside() {
     assert_has_no_capability(&Wrapped(MemoryStore::new())).await;
 }
 
@@ -154,7 +154,7 @@ fn closed<T>(answer: Result<T, StoreError>) {
 }
 
 #[tokio::test]
-async fn a_wrapper_answers_what_the_store_inside_answers() {
+async fn a_wrapper_forwards_operations_to_the_store_inside() {
     let bare = StoreHandle::exclusive();
     let (store, key) = (Wrapped(Bare(bare.clone())), ConversationKey::new("alice", "wrapped"));
     assert!(store.handle().is_same_store(&bare));

@@ -85,7 +85,7 @@ fn two_turns() -> MemoryStore {
 }
 
 #[test]
-fn an_edited_request_has_the_rest_of_the_input() {
+fn an_edited_request_contains_the_edited_message_and_the_other_input_of_its_turn() {
     let store = two_turns();
     let request = edit(&store, 4, "edited").unwrap();
     assert_eq!(texts(&request), ["be short", "edited"]);
@@ -100,7 +100,7 @@ fn an_edited_request_has_the_rest_of_the_input() {
 }
 
 #[test]
-fn any_message_of_a_turn_names_it_and_the_last_turn_is_the_default() {
+fn regenerate_accepts_any_message_of_a_turn_and_defaults_to_the_last_turn() {
     for number in [None, Some(3), Some(4), Some(5)] {
         let store = two_turns();
         assert_eq!(texts(&regenerate(&store, number).unwrap()), ["be short", "q2"], "{number:?}");
@@ -128,7 +128,7 @@ fn a_refused_request_makes_no_branch() {
 }
 
 #[test]
-fn a_turn_that_a_late_result_joins_to_an_earlier_one_is_not_asked_again() {
+fn a_turn_joined_to_an_earlier_turn_by_a_late_result_cannot_be_regenerated_or_edited() {
     let call = SequencePosition { sequence: 2, index: 0 };
     let mut answered = ToolRecord::pending(call, 0, "c1", "weather");
     let asked = answered.clone();
@@ -174,7 +174,7 @@ fn an_answer_after_an_approval_is_regenerated_from_the_question() {
 }
 
 #[test]
-fn the_input_reaches_to_the_last_question_of_its_run() {
+fn the_input_of_a_turn_includes_messages_up_to_the_last_question_of_its_run() {
     let examples = || {
         let turn = [user("example"), answer("like this"), Message::system("short"), user("q")];
         store(vec![
@@ -199,7 +199,7 @@ fn the_input_reaches_to_the_last_question_of_its_run() {
 }
 
 #[test]
-fn a_question_right_after_a_result_is_not_asked_again() {
+fn a_turn_with_a_user_message_right_after_a_result_cannot_be_regenerated_or_edited() {
     let asks = Message::tool_calls([ToolCall::new("c1", "weather", "{}")]);
     let result = Message::tool_results([ToolResult::new("c1", "Rain.")]);
     let store = store(vec![(vec![user("q"), asks, result, user("hurry"), answer("a")], vec![])]);
@@ -336,7 +336,7 @@ fn the_branch_is_deleted_if_the_original_cannot_be_read_again() {
 }
 
 #[test]
-fn an_append_during_the_fork_does_not_matter() {
+fn an_append_to_the_original_during_the_fork_does_not_affect_the_branch() {
     let store = racing(|store| append(store, ["q3", "a3"]));
     assert_eq!(texts(&race(&store, 4).unwrap()), ["be short", "q2"]);
     assert_eq!(branched(&store.inner), Some(2));

@@ -100,7 +100,7 @@ fn with_extra(value: Value) -> CacheKey {
 }
 
 #[test]
-fn what_the_model_is_asked_is_in_the_key() {
+fn everything_that_the_model_receives_changes_the_cache_key() {
     let exact = |json: &str| {
         let numbers = ExactNumbers::of(json);
         with_options(|it| *it = it.clone().with_exact_numbers(numbers))
@@ -231,7 +231,7 @@ fn what_the_model_is_asked_is_in_the_key() {
 }
 
 #[test]
-fn what_the_model_is_not_asked_is_not_in_the_key() {
+fn fields_that_the_model_does_not_receive_do_not_change_the_cache_key() {
     let message = MessageId { run: RunId::new(), index: 3 };
     let unchanged = [
         ("stream", with_options(|it| it.stream = true)),
@@ -258,7 +258,7 @@ fn what_the_model_is_not_asked_is_not_in_the_key() {
 }
 
 #[test]
-fn the_order_of_fields_does_not_count() {
+fn the_order_of_json_fields_does_not_change_the_cache_key() {
     let texts = [
         r#"{"a":{"c":[1,{"d":2,"e":3}],"b":"\u00e9"},"f":null}"#,
         r#" {"f": null, "a" : {"b": "é", "c": [1, {"e": 3, "d": 2} ]}} "#,
@@ -273,7 +273,7 @@ fn the_order_of_fields_does_not_count() {
 }
 
 #[test]
-fn texts_do_not_run_into_each_other() {
+fn the_cache_key_distinguishes_texts_that_are_split_into_parts_differently() {
     let key = |texts: &[&[&str]]| {
         let messages = texts.iter().map(|parts| {
             Message::new(Role::User, parts.iter().map(|text| Part::text(*text)).collect())
@@ -297,7 +297,7 @@ fn texts_do_not_run_into_each_other() {
 }
 
 #[test]
-fn deep_items_have_a_key() {
+fn different_native_items_with_2000_levels_have_different_cache_keys() {
     let deep = |inner: &str| format!("{}{inner}{}", "[".repeat(2000), "]".repeat(2000));
     let item = |text: &str| with_part(5, 1, |it| *it = native(text).into());
     assert_ne!(item(&deep("1")), item(&deep("2")));
@@ -306,7 +306,7 @@ fn deep_items_have_a_key() {
 /// A cache outlives the process. A release that changes the key must list the change in the
 /// changelog, and must increment the version number that is part of the hash.
 #[test]
-fn the_key_is_the_same_in_every_process() {
+fn the_cache_key_is_the_same_in_every_process() {
     assert_eq!(
         full().cache_key().to_string(),
         "16450ed2038a46baa59b2aaf50eefd0fdc829362aada143895c920e832f3cac1"

@@ -12,7 +12,7 @@ fn history(length: usize) -> Messages {
 }
 
 #[test]
-fn the_sentinel_is_refused_at_a_model() {
+fn service_id_returns_an_error_for_a_request_with_the_sentinel() {
     let mut request = ChatRequest::user("hi");
     assert_eq!(request.service_id(), Ok(None));
     request.history_owner = Some(HistoryOwner::Local);
@@ -22,7 +22,7 @@ fn the_sentinel_is_refused_at_a_model() {
 }
 
 #[test]
-fn a_history_goes_before_the_messages_and_is_not_the_requests_own() {
+fn prepended_history_is_before_the_messages_and_is_not_part_of_the_new_messages() {
     for length in [0, 1, 64, 65, 10_000] {
         let mut request = ChatRequest::new([Message::user("a"), Message::user("b")]);
         let before = history(length);
@@ -66,7 +66,7 @@ fn a_cloned_request_is_the_same_run_in_the_same_conversation() {
 }
 
 #[test]
-fn changing_a_clone_leaves_the_original_alone() {
+fn changing_a_cloned_request_does_not_change_the_original() {
     let request = ChatRequest::user("hi");
     let mut changed = request.clone().streamed();
     changed.push(Message::user("more"));
@@ -75,7 +75,7 @@ fn changing_a_clone_leaves_the_original_alone() {
 }
 
 #[test]
-fn other_options_leave_the_stream_and_the_instructions() {
+fn with_options_keeps_the_stream_flag_and_the_instructions_unless_they_are_replaced() {
     let request = ChatRequest::user("hi").streamed().with_instructions("be brief");
     let asked = |options: ChatOptions| {
         let options = request.clone().with_options(options).options;
@@ -87,7 +87,7 @@ fn other_options_leave_the_stream_and_the_instructions() {
 }
 
 #[test]
-fn clones_share_the_run_handle_and_take_in_order() {
+fn clones_of_a_request_share_one_queue_of_messages_in_order() {
     let mut request = ChatRequest::user("hi");
     let handle = request.run_handle();
     let mut clone = request.clone();
@@ -108,7 +108,7 @@ fn keys_are_equal_only_if_both_halves_are() {
 }
 
 #[test]
-fn run_and_message_ids_are_returned_from_text_and_bytes() {
+fn run_and_message_ids_are_equal_after_a_round_trip() {
     let run = RunId::new();
     assert_ne!(run, RunId::new());
     assert_eq!(RunId::from_bytes(run.to_bytes()), run);
@@ -128,7 +128,7 @@ fn a_streamed_request_stays_streamed_with_other_options() {
 }
 
 #[test]
-fn a_call_is_answered_by_its_id_and_name_or_without_an_id() {
+fn the_answer_to_a_call_has_its_name_and_its_id_and_no_id_if_the_call_has_none() {
     use tower_chat_core::ToolCall;
     let result = ToolCall::new("call_7", "weather", "{}").answer("rain");
     let found = (result.call_id.as_deref(), result.name.as_deref(), result.text(), result.is_error);
@@ -137,7 +137,7 @@ fn a_call_is_answered_by_its_id_and_name_or_without_an_id() {
 }
 
 #[test]
-fn the_time_of_a_run_that_took_place_before_is_in_its_id() {
+fn a_run_id_created_for_a_given_time_contains_this_time() {
     use std::time::{Duration, SystemTime};
     let at = |milliseconds| SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds);
     for milliseconds in [0, 1, 1_600_000_000_999, (1 << 48) - 1] {

@@ -48,7 +48,7 @@ impl CollectUpdates for ChatResponse {
 }
 
 #[tokio::test]
-async fn deltas_are_assembled_into_the_message_they_add_up_to() {
+async fn deltas_of_reasoning_text_and_calls_are_assembled_into_one_message() {
     let updates = vec![
         Ok(ChatUpdate::ReasoningDelta("h".to_owned())),
         Ok(ChatUpdate::ReasoningDelta("m".to_owned())),
@@ -80,7 +80,7 @@ async fn deltas_are_assembled_into_the_message_they_add_up_to() {
 }
 
 #[tokio::test]
-async fn repeated_ids_and_names_count_once_and_empty_ones_are_filled() {
+async fn the_first_nonempty_id_and_name_of_a_streamed_call_are_used() {
     let answer = answer(vec![
         call(ToolCallDelta::new(0, "{").with_id("").with_name("")),
         call(ToolCallDelta::new(0, "\"a\":").with_id("first").with_name("f")),
@@ -96,7 +96,7 @@ async fn repeated_ids_and_names_count_once_and_empty_ones_are_filled() {
 }
 
 #[tokio::test]
-async fn an_empty_id_stays_empty_when_none_follows() {
+async fn a_streamed_call_keeps_its_empty_id_if_no_other_id_follows() {
     let answer = answer(vec![
         call(ToolCallDelta::new(0, "{").with_id("").with_name("f")),
         call(ToolCallDelta::new(0, "}")),
@@ -107,7 +107,7 @@ async fn an_empty_id_stays_empty_when_none_follows() {
 }
 
 #[tokio::test]
-async fn indexes_order_the_calls_and_gaps_between_them_are_no_calls() {
+async fn streamed_calls_are_ordered_by_index_and_gaps_between_indexes_add_no_calls() {
     let answer = answer(vec![
         call(ToolCallDelta::new(usize::MAX, "").with_name("last")),
         call(ToolCallDelta::new(3, "").with_name("second")),
@@ -120,7 +120,7 @@ async fn indexes_order_the_calls_and_gaps_between_them_are_no_calls() {
 }
 
 #[test]
-fn the_calls_of_an_answer_are_those_that_wait_for_the_caller() {
+fn tool_calls_returns_only_calls_that_need_a_result_from_the_caller() {
     let call = |id: &str, name: &str| ToolCall::new(id, name, "{}");
     let mut provider_call = call("p", "search");
     provider_call.provider_executed = true;
@@ -144,7 +144,7 @@ fn the_calls_of_an_answer_are_those_that_wait_for_the_caller() {
 }
 
 #[tokio::test]
-async fn a_message_takes_the_place_of_its_deltas() {
+async fn a_complete_message_replaces_its_deltas() {
     let answer = answer(vec![
         text("hel"),
         whole(Message::assistant("hello")),
@@ -159,7 +159,7 @@ async fn a_message_takes_the_place_of_its_deltas() {
 }
 
 #[tokio::test]
-async fn nothing_comes_after_the_finish() {
+async fn a_response_ends_after_its_finish() {
     let seen = all(streamed(vec![
         text("a"),
         stop(),
@@ -174,7 +174,7 @@ async fn nothing_comes_after_the_finish() {
 }
 
 #[tokio::test]
-async fn a_stream_without_a_finish_is_an_error_that_holds_the_text() {
+async fn a_stream_without_a_finish_fails_with_an_error_that_contains_the_partial_text() {
     let mut response = streamed(vec![whole(Message::assistant("one")), text("tw"), text("o")]);
     for _ in 0..3 {
         response.next().await.expect("an update").expect("no error");
@@ -191,7 +191,7 @@ async fn a_stream_without_a_finish_is_an_error_that_holds_the_text() {
 }
 
 #[tokio::test]
-async fn nothing_comes_after_an_error() {
+async fn a_response_ends_after_an_error() {
     let mut response = streamed(vec![text("a"), Err("boom".into()), text("b"), stop()]);
     response.next().await.expect("an update").expect("no error");
     assert_eq!(response.next().await.expect("an item").expect_err("boom").to_string(), "boom");
@@ -201,7 +201,7 @@ async fn nothing_comes_after_an_error() {
 }
 
 #[tokio::test]
-async fn whole_and_streamed_answers_collect_to_the_same() {
+async fn whole_and_streamed_responses_collect_to_equal_answers() {
     let messages = [Message::assistant("one"), Message::tool_calls([ToolCall::new("c", "f", "{")])];
     let mut finish = Finish::new(FinishReason::Length).with_usage(Usage::new(1, 2));
     finish.model = Some("m".to_owned());
@@ -226,7 +226,7 @@ async fn a_whole_answer_streams_its_messages_and_its_finish() {
 }
 
 #[tokio::test]
-async fn only_a_whole_answer_can_be_taken_out_at_once() {
+async fn try_into_answer_succeeds_only_for_a_whole_response() {
     let response = ChatResponse::whole([Message::assistant("a")], Finish::stop());
     assert_eq!(response.try_into_answer().expect("an answer").text(), "a");
     let response = streamed(vec![text("a"), stop()]);

@@ -25,7 +25,7 @@ fn staged(lease: Lease, close: Option<Close>) -> Staged {
 }
 
 #[test]
-fn an_open_run_admits_its_holder_and_later_attempts() {
+fn an_open_run_accepts_writes_of_its_holder_and_of_later_attempts() {
     let open = OpenRun::new(run(1), lease(3, 7), 9);
     let discard = |visible| Some(Close::Discard { visible });
     for (attempt, holder, close, is_admitted) in [
@@ -47,14 +47,14 @@ fn an_open_run_admits_its_holder_and_later_attempts() {
 }
 
 #[test]
-fn a_handle_says_whether_its_store_is_opened_by_one_process_alone() {
+fn a_store_handle_reports_whether_only_one_process_opens_its_store() {
     assert!(StoreHandle::exclusive().is_exclusive());
     assert!(!StoreHandle::new().is_exclusive());
     assert!(!StoreHandle::with_outbox_limit(3).is_exclusive());
 }
 
 #[test]
-fn a_new_incarnation_is_never_the_old_one_and_never_none() {
+fn a_new_incarnation_is_never_zero_and_never_equals_the_old_incarnation() {
     let mut seen = Vec::new();
     for incarnation in [1, 2, 1 << 63, u64::MAX, 0x1234_5678] {
         let revision = Revision { incarnation, sequence: 4 };
@@ -75,7 +75,7 @@ fn a_new_incarnation_is_never_the_old_one_and_never_none() {
 }
 
 #[test]
-fn the_commit_of_a_later_attempt_alone_makes_a_new_incarnation() {
+fn only_the_commit_of_a_later_attempt_creates_a_new_incarnation() {
     let at = Revision { incarnation: 5, sequence: 2 };
     let id = MessageId { run: run(3), index: 0 };
     let result = |attempt, close| {
@@ -105,7 +105,7 @@ fn pruning() -> Pruning {
 }
 
 #[test]
-fn a_call_of_a_message_that_is_not_there_is_damage() {
+fn a_prune_fails_with_a_corruption_error_if_a_call_has_no_message() {
     let call = |sequence| SequencePosition { sequence, index: 0 };
     for sequence in [1, 6] {
         let mut pruning = pruning();
@@ -121,7 +121,7 @@ fn a_call_of_a_message_that_is_not_there_is_damage() {
 }
 
 #[test]
-fn what_waits_holds_its_run_and_those_after_it_back_and_is_named() {
+fn a_call_that_waits_for_approval_prevents_the_prune_of_its_run_and_of_later_runs() {
     for (sequence, last, runs) in [(1, 0, 0), (3, 2, 1), (4, 2, 1), (6, 4, 2)] {
         let waiting = SequencePosition { sequence, index: 1 };
         let mut pruning = pruning();
@@ -139,7 +139,7 @@ fn time(seconds: u64) -> SystemTime {
 }
 
 #[test]
-fn a_conversation_fits_a_query_if_it_fits_every_part() {
+fn a_conversation_matches_a_query_only_if_it_matches_every_filter() {
     let key = ConversationKey::new("alice", "fits");
     let mut summary = ConversationSummary::new(key.clone(), &Head::new(Revision::ABSENT), time(20));
     summary.created_at = time(10);
@@ -177,13 +177,13 @@ fn a_conversation_fits_a_query_if_it_fits_every_part() {
 }
 
 #[test]
-fn calls_of_models_and_of_tools_are_counted_apart() {
+fn usage_counts_service_calls_and_tool_calls_separately() {
     let sum = UsageSum::of_calls(2, 3);
     assert_eq!((sum.service_calls, sum.tool_calls), (2, 3));
 }
 
 #[test]
-fn a_query_of_a_conversation_names_its_scope_and_its_id() {
+fn an_invocation_query_of_a_conversation_contains_its_scope_and_its_id() {
     let query = InvocationQuery::of(&ConversationKey::new("alice", "calls"));
     assert_eq!((query.scope.as_str(), query.conversation.as_deref()), ("alice", Some("calls")));
 }

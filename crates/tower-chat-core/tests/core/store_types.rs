@@ -21,7 +21,7 @@ fn write(key: ConversationKey, expected: Revision, run: RunId, messages: usize) 
 }
 
 #[test]
-fn messages_are_numbered_on_from_the_id_of_the_write() {
+fn messages_of_a_write_are_numbered_from_the_id_of_the_write() {
     let run = RunId::new();
     let mut wrong = Message::user("b");
     wrong.id = Some(MessageId { run: RunId::new(), index: 9 });
@@ -37,7 +37,7 @@ fn messages_are_numbered_on_from_the_id_of_the_write() {
 }
 
 #[test]
-fn messages_that_have_their_id_are_not_copied() {
+fn a_write_shares_messages_that_already_have_the_right_id() {
     let run = RunId::new();
     let first = write(key("c"), Revision::ABSENT, run, 2);
     let again = Write::new(key("c"), first.id(), Revision::ABSENT, first.messages().to_vec());
@@ -45,7 +45,7 @@ fn messages_that_have_their_id_are_not_copied() {
 }
 
 #[test]
-fn the_run_that_creates_a_conversation_names_its_incarnation() {
+fn the_incarnation_of_a_conversation_comes_from_the_id_of_the_run_that_creates_it() {
     let (first, second) = (RunId::new(), RunId::new());
     let created = Revision::ABSENT.after(first, 3);
     assert_eq!(created, Revision { incarnation: first.random_half(), sequence: 3 });
@@ -59,7 +59,7 @@ fn the_run_that_creates_a_conversation_names_its_incarnation() {
 }
 
 #[test]
-fn a_history_takes_in_writes_as_the_store_does() {
+fn a_history_applies_the_messages_and_the_service_id_of_a_write() {
     let run = RunId::new();
     let mut history = History::empty();
     let first = write(key("c"), Revision::ABSENT, run, 2)
@@ -76,7 +76,7 @@ fn a_history_takes_in_writes_as_the_store_does() {
 }
 
 #[test]
-fn the_outbox_holds_writes_in_order_up_to_its_limit() {
+fn the_outbox_stores_writes_in_order_up_to_its_limit() {
     let handle = StoreHandle::with_outbox_limit(5);
     let run = RunId::new();
     let first = write(key("a"), Revision::ABSENT, run, 2);
@@ -101,7 +101,7 @@ fn the_outbox_holds_writes_in_order_up_to_its_limit() {
 }
 
 #[test]
-fn a_write_without_messages_takes_room_in_the_outbox_too() {
+fn a_write_without_messages_counts_towards_the_outbox_limit() {
     let handle = StoreHandle::with_outbox_limit(1);
     let empty = write(key("a"), Revision::ABSENT, RunId::new(), 0);
     handle.keep_unsaved(std::slice::from_ref(&empty)).expect("room");
@@ -111,7 +111,7 @@ fn a_write_without_messages_takes_room_in_the_outbox_too() {
 }
 
 #[tokio::test]
-async fn a_ticket_tells_the_outcome_or_that_the_store_is_gone() {
+async fn a_ticket_returns_the_outcome_or_an_error_if_its_sender_was_dropped() {
     let revision = Revision { incarnation: 1, sequence: 2 };
     assert_eq!(Ticket::done(Ok(revision)).await.expect("done"), revision);
     let (sender, ticket) = Ticket::channel();
@@ -153,7 +153,7 @@ fn errors_say_whether_to_try_again_and_what_to_do() {
 }
 
 #[test]
-fn a_memo_is_shared_by_clones_and_kept_by_type() {
+fn clones_of_a_memo_share_its_values_and_find_them_by_type() {
     let memo = HistoryMemo::default();
     let clone = memo.clone();
     memo.set(5_u32);
@@ -163,7 +163,7 @@ fn a_memo_is_shared_by_clones_and_kept_by_type() {
 }
 
 #[test]
-fn a_history_that_is_read_is_known_to_be_sound_up_to_the_first_damage() {
+fn the_well_formed_prefix_of_a_loaded_history_ends_at_the_first_dangling_call() {
     let call = |id: &str| Message::tool_calls([ToolCall::new(id, "look", "{}")]);
     let result = |id: &str| Message::tool_results([ToolResult::new(id, "found")]);
     let rows = [Message::user("u"), call("1"), result("1"), call("2"), Message::user("again")];
@@ -176,7 +176,7 @@ fn a_history_that_is_read_is_known_to_be_sound_up_to_the_first_damage() {
 }
 
 #[test]
-fn a_round_that_is_read_half_becomes_sound_with_its_last_result() {
+fn an_incomplete_round_becomes_well_formed_when_its_last_result_is_appended() {
     let calls = ["1", "2"].map(|id| ToolCall::new(id, "look", "{}"));
     let result = |id: &str| Arc::new(Message::tool_results([ToolResult::new(id, "found")]));
     let rows = [Arc::new(Message::tool_calls(calls)), result("1")];
@@ -188,7 +188,7 @@ fn a_round_that_is_read_half_becomes_sound_with_its_last_result() {
 }
 
 #[test]
-fn a_message_that_cannot_be_read_is_the_error_of_its_history() {
+fn a_history_with_an_unreadable_message_fails_with_the_error_of_this_message() {
     let rows = ["{}", "[]"].into_iter().map(|row| format::decode(row).map(Arc::new));
     let head = Head::new(Revision { incarnation: 7, sequence: 2 });
     let error = History::collect(head, rows).unwrap_err();

@@ -75,7 +75,7 @@ fn result_of_a_stored_call() -> Message {
 }
 
 #[test]
-fn a_result_is_stored_with_the_call_that_it_names() {
+fn a_result_is_stored_with_the_position_of_its_call() {
     let stored = encode(&result_of_a_stored_call());
     assert_eq!(
         stored,
@@ -93,13 +93,13 @@ fn a_result_is_stored_with_the_call_that_it_names() {
 }
 
 #[test]
-fn every_message_looks_as_it_always_did() {
+fn the_stored_form_of_every_kind_of_message_equals_its_snapshot() {
     let lines: Vec<String> = every_kind().iter().map(encode).collect();
     insta::assert_snapshot!(lines.join("\n"));
 }
 
 #[test]
-fn every_other_stored_type_looks_as_it_always_did() {
+fn the_stored_form_of_every_other_stored_type_equals_its_snapshot() {
     let id: MessageId = "0190163d-8694-739b-aea5-966c26f8ad91.3".parse().expect("an id");
     let mut message = Message::user("hi");
     message.id = Some(id);
@@ -142,14 +142,14 @@ fn sorted(value: Value) -> Value {
 }
 
 #[test]
-fn version_1_loads_for_ever() {
+fn messages_of_version_1_can_be_loaded() {
     let stored: Vec<Message> =
         VERSION_1.lines().map(|line| decode(line).expect("a message of version 1")).collect();
     assert_eq!(stored, every_kind());
 }
 
 #[test]
-fn what_is_stored_loads_as_the_same_message() {
+fn a_stored_message_is_loaded_unchanged() {
     for message in every_kind() {
         assert_eq!(decode(&encode(&message)).expect("a stored message"), message);
     }
@@ -182,7 +182,7 @@ fn native_items_keep_their_bytes() {
 /// range of a double. A native item with such a value would be part of every later request of the
 /// conversation, so the value is replaced.
 #[test]
-fn what_no_reader_can_hold_is_replaced_in_a_native_item() {
+fn lone_surrogates_and_out_of_range_numbers_are_replaced_in_a_native_item() {
     let many_digits = "9".repeat(400);
     for (item, expected) in [
         (r#"{"a":"\ud800"}"#, r#"{"a":"\ufffd"}"#),
@@ -212,7 +212,7 @@ fn what_no_reader_can_hold_is_replaced_in_a_native_item() {
 }
 
 #[test]
-fn arguments_keep_their_bytes_however_broken_they_are() {
+fn arguments_of_calls_are_stored_byte_for_byte_even_if_they_are_invalid_json() {
     for arguments in [
         "",
         " ",
@@ -230,7 +230,7 @@ fn arguments_keep_their_bytes_however_broken_they_are() {
 }
 
 #[test]
-fn a_message_of_a_newer_release_is_refused_as_such() {
+fn decoding_a_message_of_a_newer_version_fails_with_the_error_newer() {
     for stored in [
         r#"{"v":2,"role":"user","parts":[]}"#,
         r#"{"v":2,"role":"user","parts":[{"hologram":{}}]}"#,
@@ -242,7 +242,7 @@ fn a_message_of_a_newer_release_is_refused_as_such() {
 }
 
 #[test]
-fn a_damaged_message_is_refused_as_such() {
+fn decoding_a_damaged_message_fails_with_the_error_malformed() {
     for stored in [
         "",
         "{",
@@ -261,7 +261,7 @@ fn a_damaged_message_is_refused_as_such() {
 }
 
 #[test]
-fn the_id_is_not_part_of_the_stored_form() {
+fn the_message_id_is_not_part_of_the_stored_form() {
     let mut message = Message::user("hi");
     let without = encode(&message);
     message.id = "0190163d-8694-739b-aea5-966c26f8ad91.3".parse().ok();
@@ -313,7 +313,7 @@ fn metadata_nested_as_deeply_as_serde_json_reads_is_read_back() {
 }
 
 #[test]
-fn a_hostile_row_is_malformed_or_its_item_stays_a_text() {
+fn a_deeply_nested_row_is_malformed_except_in_unknown_fields_and_native_items() {
     for levels in [128, 129, 1_000_000] {
         let deep = nested(levels);
         let message = |part: &str, metadata: &str| {

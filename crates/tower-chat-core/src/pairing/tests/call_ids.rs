@@ -12,7 +12,7 @@ fn effective_call_ids(message: &Message) -> Vec<String> {
 }
 
 #[test]
-fn a_call_keeps_the_id_it_came_with() {
+fn a_call_with_an_id_keeps_this_id() {
     let message = Message::tool_calls([ToolCall::new("call_7", "a", "{}")]);
     assert_eq!(effective_call_ids(&message), ["call_7"]);
 }

@@ -64,7 +64,7 @@ fn answered(log: &CallLog) -> HashMap<(u64, u32), LoggedResult> {
 }
 
 #[test]
-fn every_call_of_the_model_is_logged_once_and_has_at_most_one_result_of_its_own() {
+fn every_model_call_is_logged_once_and_no_two_calls_share_a_result() {
     let mut found = 0;
     for seed in 0..4000 {
         let messages = history(&mut Rng::of(seed));
@@ -114,7 +114,7 @@ fn answer_of(calls: &[ToolCall], is_split: bool) -> Vec<Message> {
 /// If all calls of a round have their results, the number of messages with the calls makes no
 /// difference.
 #[test]
-fn a_whole_round_is_matched_the_same_in_one_message_and_in_several() {
+fn a_complete_round_is_matched_the_same_if_its_calls_are_in_one_or_several_messages() {
     for seed in 0..4000 {
         let mut rng = Rng::of(seed);
         let calls: Vec<ToolCall> = (0..2 + rng.below(3)).map(|_| call(&mut rng)).collect();
@@ -140,7 +140,7 @@ fn a_whole_round_is_matched_the_same_in_one_message_and_in_several() {
 }
 
 #[test]
-fn a_result_is_late_until_its_call_has_one() {
+fn the_first_late_result_answers_its_call_and_a_result_before_the_call_answers_nothing() {
     let asking = |id: &str| Message::tool_calls([ToolCall::new(id, "look", "{}")]);
     let found = |id: &str| Message::tool_results([ToolResult::new(id, "found")]);
     let log = log_of(&[asking("a"), Message::user("well?"), asking("b"), found("a"), found("a")]);
@@ -152,7 +152,7 @@ fn a_result_is_late_until_its_call_has_one() {
 }
 
 #[test]
-fn results_after_approvals_answer_the_calls_that_were_decided() {
+fn results_without_ids_after_approvals_answer_the_approved_calls() {
     let request = |id: &str| ApprovalRequest::new(id, ToolCall::without_id("pay", "{}"), true);
     let asking = |id: &str| Message::new(Role::Assistant, vec![request(id).into()]);
     let decisions = ["one", "two"].map(|id| Part::from(request(id).approve()));
@@ -172,7 +172,7 @@ fn results_after_approvals_answer_the_calls_that_were_decided() {
 }
 
 #[test]
-fn the_results_of_a_round_are_read_once_however_many_messages_they_come_in() {
+fn matching_a_round_takes_linear_steps_even_if_each_result_is_in_its_own_message() {
     const CALLS: usize = 200;
     for ids in [(|_| "c".to_owned()) as fn(usize) -> String, |index| format!("c{index}")] {
         let calls = (0..CALLS).map(|index| ToolCall::new(ids(index), "look", "{}"));

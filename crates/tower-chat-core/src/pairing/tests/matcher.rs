@@ -107,7 +107,7 @@ fn candidates(calls: &[(ToolCall, String)]) -> Vec<Candidate<&str>> {
 }
 
 #[test]
-fn a_matcher_and_a_look_at_every_call_find_the_same() {
+fn a_matcher_finds_the_same_call_as_a_linear_search() {
     for (seed, ids) in (0..1000).zip([Ids::MayBeMissing, Ids::Required].into_iter().cycle()) {
         let mut rng = Rng::of(seed);
         let count = rng.below(8);
@@ -146,7 +146,7 @@ fn a_matcher_and_a_look_at_every_call_find_the_same() {
 }
 
 #[test]
-fn a_round_is_matched_the_same_at_once_and_result_by_result() {
+fn a_round_is_matched_the_same_all_at_once_and_one_result_at_a_time() {
     let (mut anew, mut appended) = (0, 0);
     for seed in 0..1000 {
         let mut rng = Rng::of(seed);

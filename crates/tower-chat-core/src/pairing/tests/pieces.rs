@@ -30,7 +30,7 @@ fn leaving_one_by_one(message: &Message) -> BTreeSet<usize> {
 }
 
 #[test]
-fn the_results_that_leave_are_those_of_a_look_at_every_piece() {
+fn leaving_results_matches_a_check_of_every_part_one_by_one() {
     let mut seed = 0x5eed_u64;
     let mut random = |below: u64| {
         seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
