@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn updates_of_a_response_are_returned_as_they_were() {
+    fn logged_updates_of_a_response_are_decoded_unchanged() {
         let mut message = Message::assistant("\"Take\"\n a coat.");
         message.id = Some(MessageId { run: RunId::new(), index: 3 });
         let mut finish = Finish::new(FinishReason::Other("pause".to_owned()));
@@ -210,7 +210,7 @@ mod tests {
     }
 
     #[test]
-    fn marks_of_attempts_are_returned_as_they_were() {
+    fn logged_marks_of_attempts_are_decoded_unchanged() {
         assert!(matches!(round_trip(&LoggedUpdate::Restarted), LoggedUpdate::Restarted));
         let message = Arc::new(Message::assistant("Take a coat."));
         match round_trip(&LoggedUpdate::Repeated(message.clone())) {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn damaged_updates_are_errors() {
+    fn decoding_a_damaged_update_fails() {
         for data in ["", "{}", "{\"message\":{\"id\":null,\"message\":{}}}", "{\"text\":1}"] {
             assert!(LoggedUpdate::decode(&StoredUpdate::new(data)).is_err(), "{data}");
         }

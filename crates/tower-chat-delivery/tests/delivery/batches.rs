@@ -72,7 +72,7 @@ async fn a_large_batch_is_appended_early() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_with_durable_delivery_receive_only_what_the_log_has() {
+async fn readers_with_durable_delivery_receive_only_logged_updates() {
     let log = FaultyLog::new(MemoryUpdateLog::new(), &[]);
     let runs = DetachedRunsLayer::new(log.clone()).durable_delivery();
     let mut stack = runs.layer(service_fn(steady));

@@ -171,7 +171,7 @@ async fn an_append_that_fails_is_repeated() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_in_the_process_need_no_log() {
+async fn readers_in_the_same_process_receive_updates_although_the_log_refuses_them() {
     let log = FaultyLog::new(MemoryUpdateLog::new(), &[Fault::Permanent]);
     let gate = tower_chat_testkit::Gate::closed();
     let step = Step::updates(deltas(&["Take ", "a coat."])).waits_after(1, &gate);
@@ -251,7 +251,7 @@ async fn a_failed_run_may_be_repeated_immediately() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_without_the_earlier_messages_is_closed() {
+async fn an_attempt_that_cannot_read_the_earlier_updates_is_closed_as_failed() {
     let log = MemoryUpdateLog::new();
     let (request, run) = request();
     log.begin(&run, 1, Duration::from_secs(15)).await.unwrap();
@@ -267,7 +267,7 @@ async fn an_attempt_without_the_earlier_messages_is_closed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_ends_although_its_log_stays_away() {
+async fn a_run_completes_if_its_log_becomes_unavailable_and_the_next_run_does_not_begin() {
     let log = FaultyLog::new(MemoryUpdateLog::new(), &[]);
     let step = Step::updates(deltas(&["Take ", "a coat."]));
     let gate = tower_chat_testkit::Gate::closed();

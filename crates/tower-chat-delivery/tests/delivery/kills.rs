@@ -108,7 +108,7 @@ fn a_journaled_run_continues_under_the_next_attempt() {
 }
 
 #[test]
-fn a_run_that_is_recovered_has_readers() {
+fn readers_can_follow_a_recovered_run() {
     let (log, clock) = timed_log();
     let store = MemoryStore::new();
     let mode = PersistenceMode::Journaled;

@@ -133,7 +133,7 @@ impl Overlap {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_attempt_is_not_complete_with_the_answer_of_an_earlier_one() {
+async fn a_stopped_attempt_fails_if_an_earlier_attempt_has_already_stored_an_answer() {
     for mode in [PersistenceMode::PerRun, PersistenceMode::PerServiceCall] {
         let step = Step::updates(deltas(&["Take ", "boots."])).hangs_after(0);
         let overlap = Overlap::begin(mode, [step]).await;

@@ -55,7 +55,7 @@ async fn a_run_continues_if_its_caller_disconnects_before_the_response() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn readers_receive_what_follows_their_position() {
+async fn readers_receive_only_updates_after_their_position() {
     let gate = Gate::closed();
     let step = Step::updates(deltas(&["Take ", "a coat."])).waits_after(1, &gate);
     let server = Server::simple([step]);
@@ -153,7 +153,7 @@ async fn the_same_request_joins_a_run_in_progress() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_input_does_not_join_a_run_in_progress() {
+async fn a_request_with_another_input_cannot_join_a_run_in_progress() {
     let step = Step::updates(deltas(&["Take ", "a coat."])).hangs_after(1);
     let server = Server::simple([step]);
     let (request, run) = request();
@@ -207,7 +207,7 @@ async fn a_repeated_response_may_last_longer_than_a_batch_of_the_log() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_of_the_call_is_the_error_of_its_caller() {
+async fn the_caller_receives_the_error_of_a_failed_service_call() {
     let server = Server::simple([Step::error(tower_chat::error::Retryability::Retryable)]);
     let (request, run) = request();
     let error = server.call(request).await.unwrap_err();
@@ -219,7 +219,7 @@ async fn an_error_of_the_call_is_the_error_of_its_caller() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn an_error_in_the_response_follows_its_updates() {
+async fn a_stream_error_is_delivered_after_the_updates_before_it() {
     let step = Step::updates(deltas(&["Take ", "a coat."])).fails_after(1, "overloaded");
     let server = Server::simple([step]);
     let (request, run) = request();
@@ -242,7 +242,7 @@ async fn a_run_that_is_not_in_the_log_cannot_be_followed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_reader_that_only_reads_closes_no_run() {
+async fn a_read_only_reader_does_not_close_a_run_whose_lease_has_expired() {
     let (log, clock) = timed_log();
     let (_, run) = request();
     let lease = Duration::from_secs(15);

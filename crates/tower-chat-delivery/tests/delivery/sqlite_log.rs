@@ -22,7 +22,7 @@ mod contract {
 }
 
 #[tokio::test]
-async fn processes_share_a_file() {
+async fn a_run_can_be_followed_and_stopped_through_a_second_connection_to_its_log_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("updates.db");
     let runs = DetachedRunsLayer::new(SqliteUpdateLog::open(&path).await.unwrap())

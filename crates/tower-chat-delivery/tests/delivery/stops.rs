@@ -18,7 +18,7 @@ fn hanging() -> Step {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_keeps_the_answer_so_far() {
+async fn a_stopped_run_returns_and_stores_its_partial_answer() {
     for mode in
         [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled]
     {
@@ -45,7 +45,7 @@ async fn a_stop_keeps_the_answer_so_far() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn another_process_stops_a_run() {
+async fn a_process_can_stop_a_run_of_another_process() {
     let log = MemoryUpdateLog::new();
     let store = MemoryStore::new();
     let runs = DetachedRunsLayer::new(log.clone());

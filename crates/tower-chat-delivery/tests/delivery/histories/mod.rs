@@ -103,7 +103,7 @@ fn readers_of_a_log_in_redis_receive_each_update_once() {
 
 /// Checks that the tests with generated histories detect the faults of a faulty log.
 #[test]
-fn planted_faults_are_found() {
+fn generated_histories_detect_a_log_that_loses_or_repeats_updates_or_ends_early() {
     for fault in [Fault::Lost, Fault::Doubled, Fault::EarlyEnd] {
         let is_found = (0..50).any(|number| {
             let clock = ManualClock::new();
