@@ -173,7 +173,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_trailing_result_of_a_later_call_with_the_same_id_is_none_of_the_approved_call() {
+    fn a_trailing_result_of_a_later_call_with_the_same_id_does_not_answer_the_approved_call() {
         let request = ApprovalRequest::new("approval_1", ToolCall::new("c", "pay", "{}"), true);
         let asking = Message::new(Role::Assistant, vec![request.clone().into()]);
         let approved = Message::tool_results([ToolResult::new("c", "paid")]);
@@ -190,7 +190,7 @@ mod tests {
     use crate::replay::{DanglingCalls, Replay, effective_call_ids, mark_ended_by};
 
     #[test]
-    fn a_run_that_was_stopped_before_the_run_of_a_result_does_not_end_that_one() {
+    fn a_stop_hides_the_trailing_result_only_if_it_marks_the_run_of_this_result() {
         let request = ApprovalRequest::new("approval_1", ToolCall::new("c", "pay", "{}"), true);
         let asking = Message::new(Role::Assistant, vec![request.clone().into()]);
         let looking = Message::tool_calls([ToolCall::new("d", "look", "{}")]);
@@ -216,7 +216,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_decision_about_a_request_counts() {
+    fn the_last_decision_about_an_approval_request_wins() {
         let request = |id: &str| ApprovalRequest::new(id, ToolCall::new("c", "pay", "{}"), true);
         let (one, two) = (request("approval_1"), request("approval_2"));
         let messages: Vec<_> = [
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_the_response_answers_itself_does_not_wait() {
+    fn a_call_that_is_answered_inside_the_response_does_not_wait_for_approval() {
         let answer = Message::tool_results([ToolResult::new("c1", "paid")]).into();
         let response = vec![calling("c1", "pay"), answer, calling("c2", "look")];
         assert_eq!(request_approvals_of(response.clone(), &tools()), response);
@@ -257,7 +257,7 @@ mod tests {
     }
 
     #[test]
-    fn the_calls_of_all_messages_wait_together_and_once() {
+    fn if_one_call_needs_approval_the_calls_of_all_messages_wait_for_approval() {
         let asking =
             request_approvals_of(vec![calling("c1", "look"), calling("c2", "pay")], &tools());
         assert!(asking.iter().all(|message| message.calls().next().is_none()));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_waiting_call_keeps_the_id_it_had_in_the_replay() {
+    fn a_call_that_waits_for_approval_keeps_its_id_in_the_replay() {
         let ids = [Some("c1"), None, Some(""), Some("c1")];
         let calls = ids.map(|id| {
             let mut call = ToolCall::without_id("pay", "{}");

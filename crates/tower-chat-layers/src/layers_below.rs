@@ -136,14 +136,14 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_another_stack_on_the_thread_holds_is_not_found() {
+    async fn layers_of_another_stack_on_the_same_thread_are_not_reported() {
         let other = PerServiceCallPersistence::new(MemoryStore::new()).layer(model());
         BoxCloneSyncService::new(other).ready().await.unwrap();
         assert_eq!(found(&mut model()), []);
     }
 
     #[test]
-    fn a_service_of_another_kind_can_be_polled_too() {
+    fn a_service_with_another_request_type_can_be_polled_and_reports_no_layers() {
         let below = LayersBelow::default();
         let mut service = service_fn(|_: u8| ready(Ok::<_, Infallible>(())));
         let mut cx = Context::from_waker(std::task::Waker::noop());

@@ -22,7 +22,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_time_is_written_as_rfc_3339_does() {
+    fn a_time_is_formatted_as_rfc_3339() {
         let at = |seconds| Utc(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)).to_string();
         assert_eq!(at(0), "1970-01-01T00:00:00Z");
         assert_eq!(at(951_782_399), "2000-02-28T23:59:59Z");

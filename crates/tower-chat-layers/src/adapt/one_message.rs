@@ -109,7 +109,7 @@ mod tests {
     }
 
     #[test]
-    fn the_calls_of_all_messages_of_the_last_answer_are_shown_with_ids_of_their_own() {
+    fn calls_of_all_messages_of_the_last_answer_are_visible_with_distinct_ids() {
         let text = Message::assistant("Let me see.").into();
         let messages = vec![asking(&[("c", "first")]), text, asking(&[("c", "second")])];
         let calls = visible_calls(messages);
@@ -119,14 +119,14 @@ mod tests {
     }
 
     #[test]
-    fn a_call_is_shown_although_an_answered_one_had_its_id() {
+    fn a_call_is_visible_although_an_earlier_answered_call_has_the_same_id() {
         let result = Message::tool_results([ToolResult::new("c", "found")]).into();
         let messages = vec![asking(&[("c", "look")]), result, asking(&[("c", "mine")])];
         assert_eq!(visible_calls(messages), [("c".to_owned(), "mine".to_owned())]);
     }
 
     #[test]
-    fn a_call_that_a_result_without_an_id_answers_is_not_shown() {
+    fn a_call_that_is_answered_by_a_result_without_an_id_is_not_visible() {
         let mut result = ToolResult::new("", "found");
         result.call_id = None;
         let messages = vec![

@@ -58,7 +58,7 @@ mod tests {
     }
 
     #[test]
-    fn a_call_answered_inside_the_response_is_not_owed() {
+    fn a_call_that_is_answered_inside_the_response_is_not_pending() {
         let answer = Message::tool_results([ToolResult::new("1", "found")]);
         assert_eq!(pending([calls(&["1", "2"]), answer]), ["2"]);
         let mut both = calls(&["1", "2"]);
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_without_an_id_answers_by_its_place() {
+    fn a_result_without_an_id_answers_the_first_pending_call() {
         let mut result = ToolResult::new("", "found");
         result.call_id = None;
         let mut message = calls(&["", ""]);
@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn calls_the_provider_ran_itself_are_not_owed() {
+    fn calls_that_the_provider_executed_are_not_pending() {
         let mut call = ToolCall::new("1", "search", "{}");
         call.provider_executed = true;
         assert!(pending([Message::tool_calls([call])]).is_empty());

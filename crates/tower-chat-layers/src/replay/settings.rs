@@ -214,13 +214,13 @@ mod tests {
     }
 
     #[test]
-    fn nothing_said_is_the_default() {
+    fn empty_settings_give_the_default_policy() {
         assert!(ReplayPolicy::from_settings(&json!({})).unwrap().is_off());
         assert!(ReplayPolicy::from_settings(&json!({"freshness": null})).unwrap().is_off());
     }
 
     #[test]
-    fn a_window_has_the_unit_and_the_limits_that_its_settings_name() {
+    fn a_window_is_built_with_the_unit_and_the_limits_of_its_settings() {
         for (settings, window) in [
             (json!({"turns": 50}), Window::turns(50)),
             (json!({"messages": 60, "low_water": 20}), Window::messages(60).with_low_water(20)),
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_keys_and_wrong_types_are_refused_at_once() {
+    fn settings_with_unknown_keys_or_wrong_types_are_refused() {
         for settings in [
             json!([]),
             json!({"windows": {"turns": 1}}),

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_never_answered_has_a_turn_of_its_own() {
+    fn a_run_without_an_answer_is_a_separate_turn() {
         let (first, second) = (RunId::new(), RunId::from_bytes([7; 16]));
         let messages = [in_run(Message::user("u"), first), in_run(Message::user("again"), second)];
         assert_eq!(beginnings(&messages), [0, 1]);

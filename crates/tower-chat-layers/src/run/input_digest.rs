@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_does_not_say_does_not_count() {
+    fn system_messages_and_metadata_do_not_change_the_input_digest() {
         let mut noted = Message::user("a");
         noted.metadata.insert("seen".into(), true.into());
         let expected = digest([Message::user("a")]);
@@ -170,7 +170,7 @@ mod tests {
     }
 
     #[test]
-    fn further_messages_may_follow_where_the_input_may_be_longer() {
+    fn an_input_with_further_messages_is_accepted_only_if_the_input_may_be_longer() {
         let [one, two] = ["a", "b"].map(|text| Arc::new(Message::user(text)));
         let stored = input_digest(std::slice::from_ref(&one));
         let longer = [one, two.clone()];

@@ -65,7 +65,7 @@ mod tests {
     }
 
     #[test]
-    fn many_messages_are_let_go_by_a_thread_that_may_block() {
+    fn many_messages_are_dropped_on_a_blocking_thread() {
         let runtime = Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
         runtime.block_on(async {
             let (release, released) = mpsc::channel::<()>();
@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn few_messages_and_those_of_a_store_in_memory_are_left_alone() {
+    fn loaded_does_not_retain_few_messages_or_messages_of_a_memory_store() {
         let runtime = Builder::new_current_thread().max_blocking_threads(1).build().unwrap();
         runtime.block_on(async {
             let (few, last_of_few) = history(DROP_ON_THREAD_FROM - 1);
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn without_a_runtime_they_are_let_go_at_once() {
+    fn loaded_messages_are_dropped_immediately_if_no_runtime_is_active() {
         let (first, last_of_first) = history(DROP_ON_THREAD_FROM);
         drop(Loaded::of(&first));
         assert!(!is_let_go(&last_of_first));

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn every_ancestor_is_remembered_and_no_other_conversation() {
+    fn a_run_ancestry_contains_every_ancestor_and_no_other_conversation() {
         let ancestry = RunAncestry::new().inside(key("a")).inside(key("b"));
         assert!(ancestry.contains(&key("a")) && ancestry.contains(&key("b")));
         assert!(!ancestry.contains(&key("c")));

@@ -196,7 +196,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn texts_stay_as_they_are_even_when_empty() {
+    fn texts_become_tool_output_unchanged_even_if_they_are_empty() {
         assert_eq!(ToolOutput::from("").content, [Part::text("")]);
         assert_eq!(ToolOutput::from("a \"b\"\n").text(), "a \"b\"\n");
         assert_eq!(ToolOutput::from(json!("a \"b\"\n")).text(), "a \"b\"\n");
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_made_elsewhere_keeps_its_name_or_the_lack_of_one() {
+    fn an_output_from_a_tool_result_keeps_the_name_of_the_result_even_if_there_is_none() {
         let mut result = ToolResult::error("call_1", "no");
         let output = ToolOutput::from(result.clone());
         assert_eq!((output.is_error, output.name), (true, ResultName::As(None)));
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_said_in_words() {
+    fn the_unit_output_has_a_nonempty_text() {
         assert!(!ToolOutput::from(()).text().is_empty());
     }
 }

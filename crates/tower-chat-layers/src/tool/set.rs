@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_tool_of_a_name_wins_and_keeps_the_place() {
+    fn the_last_tool_with_a_name_replaces_the_first_at_its_position() {
         let tools = Tools::new().with(tool("a", "1")).with(tool("b", "2")).with(tool("a", "3"));
         let seen: Vec<_> = tools.definitions().iter().map(|t| t.description.as_str()).collect();
         assert_eq!(seen, ["3", "2"]);
@@ -208,14 +208,14 @@ mod tests {
     }
 
     #[test]
-    fn a_duplicate_is_refused_where_asked() {
+    fn try_with_refuses_a_tool_with_a_duplicate_name() {
         let tools = Tools::from([tool("a", "1")]);
         let error = tools.try_with(tool("a", "2")).unwrap_err();
         assert_eq!(error.name, "a");
     }
 
     #[test]
-    fn a_declared_tool_has_a_definition_and_nothing_to_run() {
+    fn a_declared_tool_has_a_definition_but_no_implementation() {
         let tools =
             Tools::new().with(tool("a", "1")).declare(ToolDefinition::new("b", "2", json!({})));
         assert!(tools.tool("a").is_some() && tools.tool("b").is_none());

@@ -101,7 +101,7 @@ mod tests {
     }
 
     #[test]
-    fn the_set_wins_over_the_callers_declaration_of_a_name() {
+    fn a_tool_of_the_set_replaces_the_callers_declaration_with_the_same_name() {
         let mut caller = ChatOptions::default();
         caller.tools = vec![definition("a", "caller"), definition("b", "caller")];
         let mut options = CallOptions::new(Arc::new(caller));
@@ -110,7 +110,7 @@ mod tests {
     }
 
     #[test]
-    fn the_last_call_has_neither_the_callers_tools_nor_a_choice_among_them() {
+    fn the_last_service_call_has_no_tools_and_no_tool_choice() {
         for tool_choice in [None, Some(ToolChoice::Auto)] {
             let mut caller = ChatOptions::default();
             caller.tools = vec![definition("a", "caller")];
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_set_is_declared_once_and_a_changed_one_anew() {
+    fn the_options_are_rebuilt_only_if_the_tool_set_has_changed() {
         let mut options = CallOptions::new(Arc::default());
         let tools = Tools::new().declare(definition("a", "1"));
         assert_eq!(names(&options.with_tools(&tools)), [("a", "1")]);

@@ -36,7 +36,7 @@ fn orphan(message: usize, id: &str) -> Fault {
 }
 
 #[test]
-fn rounds_whose_calls_are_answered_directly_and_in_any_order_are_valid() {
+fn rounds_are_valid_if_results_follow_their_calls_directly_in_any_order() {
     let messages = [
         Message::system("Be brief."),
         Message::user("hi"),
@@ -52,14 +52,14 @@ fn rounds_whose_calls_are_answered_directly_and_in_any_order_are_valid() {
 }
 
 #[test]
-fn a_dropped_result_or_call_is_found() {
+fn a_call_without_a_result_and_a_result_without_a_call_are_faults() {
     assert_eq!(faults(&[calls(&["a", "b"]), results(&["b"])]), [unanswered(0, "a")]);
     assert_eq!(faults(&[calls(&["a"]), results(&["a", "b"])]), [orphan(1, "b")]);
     assert_eq!(faults(&[Message::user("hi"), results(&["a"])]), [orphan(1, "a")]);
 }
 
 #[test]
-fn a_result_before_its_call_or_behind_something_else_is_no_result() {
+fn a_result_does_not_answer_its_call_if_it_comes_before_it_or_after_another_message() {
     let behind = [unanswered(0, "a"), orphan(2, "a")];
     assert_eq!(faults(&[results(&["a"]), calls(&["a"])]), [orphan(0, "a"), unanswered(1, "a")]);
     for between in [Message::user("well?"), Message::assistant("wait"), Message::system("now")] {
@@ -70,13 +70,13 @@ fn a_result_before_its_call_or_behind_something_else_is_no_result() {
 }
 
 #[test]
-fn a_second_result_is_found() {
+fn a_second_result_for_a_call_is_a_fault() {
     let twice = Fault::AnsweredTwice { message: 2, call_id: "a".into() };
     assert_eq!(faults(&[calls(&["a"]), results(&["a"]), results(&["a"])]), [twice]);
 }
 
 #[test]
-fn ids_that_are_missing_empty_or_repeated_are_found_once() {
+fn calls_with_missing_empty_or_repeated_ids_are_reported_once() {
     let missing = |message| Fault::CallWithoutId { message, tool: "look".into() };
     let nameless = Message::tool_calls([ToolCall::without_id("look", "{}")]);
     let mut answer = ToolResult::new("", "42");
@@ -90,7 +90,7 @@ fn ids_that_are_missing_empty_or_repeated_are_found_once() {
 }
 
 #[test]
-fn parts_about_approvals_are_found() {
+fn approval_requests_and_responses_in_a_request_are_faults() {
     let request = ApprovalRequest::new("r1", ToolCall::new("a", "look", "{}"), true);
     let messages = [
         Message::new(Role::Assistant, vec![request.clone().into()]),
@@ -101,7 +101,7 @@ fn parts_about_approvals_are_found() {
 }
 
 #[test]
-fn an_assistant_message_says_something() {
+fn an_assistant_message_without_content_is_a_fault() {
     let empty = [Message::new(Role::Assistant, Vec::new()), Message::assistant("")];
     for message in empty {
         assert_eq!(faults(&[message]), [Fault::EmptyAssistant { message: 0 }]);
@@ -111,7 +111,7 @@ fn an_assistant_message_says_something() {
 }
 
 #[test]
-fn calls_and_results_in_messages_of_others_are_found() {
+fn calls_and_results_in_messages_of_the_wrong_role_are_faults() {
     let mut by_user = calls(&["a"]);
     by_user.role = Role::User;
     let mut in_user = results(&["a"]);
@@ -124,7 +124,7 @@ fn calls_and_results_in_messages_of_others_are_found() {
 }
 
 #[test]
-fn a_tool_that_the_provider_ran_owes_nothing_and_keeps_its_result_in_its_message() {
+fn a_provider_executed_call_needs_no_result_and_its_result_must_be_in_the_same_message() {
     let mut searched = ToolCall::new("s", "search", "{}");
     searched.provider_executed = true;
     let alone = Message::tool_calls([searched.clone()]);
@@ -134,7 +134,7 @@ fn a_tool_that_the_provider_ran_owes_nothing_and_keeps_its_result_in_its_message
 }
 
 #[test]
-fn a_request_may_begin_with_results_whose_calls_the_service_holds() {
+fn a_request_with_a_service_id_may_begin_with_results_for_calls_that_the_service_stores() {
     let request = |messages: Vec<Message>| ChatRequest::new(messages);
     let answers = || vec![Message::system("Be brief."), results(&["a"]), results(&["b"])];
     validate_request(&request(answers())).unwrap_err();
@@ -165,7 +165,7 @@ fn counting_model(
 }
 
 #[test]
-fn the_model_is_not_called_for_a_request_that_it_would_refuse() {
+fn an_invalid_request_fails_before_the_model_is_called() {
     let (mut client, called) = counting_model(ValidateTranscriptLayer::new());
     let key = ConversationKey::new("alice", "support");
     let broken =
@@ -187,7 +187,7 @@ fn the_model_is_not_called_for_a_request_that_it_would_refuse() {
 }
 
 #[test]
-fn the_check_of_debug_builds_follows_the_build() {
+fn the_layer_for_debug_builds_validates_only_in_debug_builds() {
     let (mut client, called) = counting_model(ValidateTranscriptLayer::in_debug_builds());
     let service = client.ready().now_or_never().unwrap().unwrap();
     let result = service.call(ChatRequest::new(results(&["a"]))).now_or_never().unwrap();
@@ -196,7 +196,7 @@ fn the_check_of_debug_builds_follows_the_build() {
 }
 
 #[test]
-fn the_error_says_what_is_wrong_first_and_how_much_more_is() {
+fn the_error_describes_the_first_fault_and_counts_the_others() {
     let invalid = validate_messages(&[calls(&["a", "b"])]).unwrap_err();
     let text = invalid.to_string();
     assert!(text.contains("tool \"look\" in message 0 (call id \"a\")"), "{text}");

@@ -114,7 +114,7 @@ async fn each_service_call_is_reported_with_its_model_tokens_tools_and_cost() {
 }
 
 #[tokio::test]
-async fn each_run_is_counted_and_a_model_without_a_name_is_not_known() {
+async fn each_run_is_counted_and_the_usage_of_a_model_without_a_name_has_no_model() {
     for (mode, streamed) in every_mode() {
         let script = [answers("first", finish("", 1, 2)), answers("second", finish("", 3, 4))];
         let (store, model) = (store(), ScriptedModel::new(script));
@@ -152,7 +152,7 @@ async fn a_request_that_is_sent_again_adds_nothing() {
 /// the usage of the staged service calls. The attempt that resumes the run adds the usage of its
 /// own service calls.
 #[tokio::test]
-async fn a_run_that_fails_and_continues_tells_what_its_mode_keeps() {
+async fn the_usage_of_a_failed_run_that_continues_is_recorded_according_to_its_mode() {
     for (mode, streamed) in every_mode() {
         let [first, second, third] = script();
         let script = [first, Step::error("overloaded"), second, third];
@@ -205,7 +205,7 @@ async fn a_journaled_run_that_is_discarded_leaves_its_usage() {
 
 /// A write that fails and is submitted again records its usage only once.
 #[tokio::test]
-async fn what_waits_in_the_outbox_is_reported_once_it_is_stored() {
+async fn a_write_from_the_outbox_records_its_usage_once() {
     for streamed in BOTH_WAYS {
         for stores_first in [false, true] {
             let (store, model) = (store(), ScriptedModel::new(script()));
@@ -225,7 +225,7 @@ async fn what_waits_in_the_outbox_is_reported_once_it_is_stored() {
 /// In a stack that also has no tool loop of this crate, `PerRunPersistence` records the usage of
 /// the last answer of the run.
 #[tokio::test]
-async fn runs_are_reported_whatever_layers_there_are() {
+async fn usage_is_recorded_without_a_persister_and_without_a_tool_loop() {
     for streamed in BOTH_WAYS {
         let (store, model) = (store(), ScriptedModel::new(script()));
         let above = PerRunPersistence::new(store.clone());

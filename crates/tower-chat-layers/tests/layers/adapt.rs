@@ -93,7 +93,7 @@ fn client(
 }
 
 #[tokio::test]
-async fn layers_between_their_layers_and_their_client_give_it_tools_and_a_history() {
+async fn layers_between_foreign_layers_and_a_foreign_client_add_tools_and_a_history() {
     for mode in [PersistenceMode::PerRun, PersistenceMode::PerServiceCall] {
         let asked: Arc<Mutex<Vec<Prompt>>> = Arc::default();
         let store = MemoryStore::new();
@@ -132,7 +132,7 @@ async fn the_sentinel_never_reaches_an_adapted_client() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_said_in_their_types_is_an_error_and_calls_no_service() {
+async fn a_request_that_cannot_be_converted_fails_before_any_service_is_called() {
     let asked: Arc<Mutex<Vec<Prompt>>> = Arc::default();
     let mut model = ServiceBuilder::new().layer(AdaptLayer::new(Lines)).service(client(&asked));
     let request = ChatRequest::user("unsayable");
@@ -152,7 +152,7 @@ async fn what_cannot_be_said_in_their_types_is_an_error_and_calls_no_service() {
 }
 
 #[tokio::test]
-async fn their_clients_errors_come_through() {
+async fn errors_of_an_adapted_client_are_returned_unchanged() {
     let theirs = service_fn(|_: Prompt| async { Err::<String, BoxError>("overloaded".into()) });
     let stack = ServiceBuilder::new().layer(AdaptLayer::new(Lines)).service(theirs);
     let mut theirs = ServiceBuilder::new().layer(ExposeLayer::new(Lines)).service(stack);

@@ -133,7 +133,7 @@ async fn a_run_its_service_calls_its_tools_and_its_store_are_measured_in_every_m
 }
 
 #[tokio::test]
-async fn the_first_part_of_a_streamed_answer_is_measured_and_tokens_of_each_kind() {
+async fn the_time_to_the_first_chunk_and_the_tokens_of_each_kind_are_measured() {
     for ((mode, name), streamed) in cases!(MODES, [false, true]) {
         let metrics = RecordedMetrics::new();
         let _recording = metrics.record_this_thread();
@@ -174,7 +174,7 @@ async fn the_first_part_of_a_streamed_answer_is_measured_and_tokens_of_each_kind
 }
 
 #[tokio::test]
-async fn an_answer_that_is_dropped_is_measured_as_such() {
+async fn a_dropped_answer_is_measured_with_the_outcome_dropped() {
     for ((mode, name), streamed) in cases!(MODES, [false, true]) {
         let answer = Step::text("some words about ferries");
         let step = if streamed { answer.streamed().hangs_after(1) } else { Step::hang() };
@@ -214,7 +214,7 @@ async fn an_answer_that_is_dropped_is_measured_as_such() {
 }
 
 #[tokio::test]
-async fn a_failure_is_counted_by_its_type_and_has_no_text() {
+async fn a_failure_is_measured_with_its_error_type_and_without_its_text() {
     for ((mode, name), streamed) in cases!(MODES, [false, true]) {
         let metrics = RecordedMetrics::new();
         let _recording = metrics.record_this_thread();
@@ -267,7 +267,7 @@ async fn a_failing_tool_is_an_error_of_the_tool_alone() {
 }
 
 #[tokio::test]
-async fn what_a_failing_store_leaves_in_the_outbox_is_a_gauge() {
+async fn the_number_of_messages_in_the_outbox_is_a_gauge() {
     let store = FaultyStore::new(MemoryStore::new());
     let metrics = RecordedMetrics::new();
     let _recording = metrics.record_this_thread();

@@ -16,7 +16,7 @@ fn rows_by_mode(part: &str) -> Vec<Vec<&str>> {
 }
 
 #[test]
-fn the_contract_says_what_happens_and_names_tests_by_event_and_mode() {
+fn the_contract_describes_each_event_and_names_existing_tests_for_each_mode() {
     let contract = document("contract.md");
     names(&contract).for_each(assert_exists);
     let (behaviour, tests) = contract.split_once("\n## The tests\n").expect("two parts");
@@ -55,7 +55,7 @@ fn uses_the_matrix(text: &str) -> bool {
 }
 
 #[test]
-fn tests_run_over_the_matrix_or_are_listed_with_what_they_run_over() {
+fn tests_outside_of_the_matrix_of_cases_are_listed_with_their_cases() {
     let list = document("../crates/tower-chat-layers/tests/layers/case/exceptions.md");
     let rows: Vec<&str> = list
         .lines()

@@ -227,7 +227,7 @@ async fn a_run_its_service_calls_and_its_tools_have_spans_in_every_mode() {
 }
 
 #[tokio::test]
-async fn spans_say_what_the_conventions_ask_for() {
+async fn spans_have_the_fields_of_the_semantic_conventions() {
     let (spans, _guard) = Spans::record();
     ask(pipeline(tower::service_fn(model), MODES[1], false), request(false)).await.unwrap();
     let all = spans.all();
@@ -269,7 +269,7 @@ async fn spans_say_what_the_conventions_ask_for() {
 }
 
 #[tokio::test]
-async fn content_is_recorded_only_where_it_was_asked_for() {
+async fn spans_contain_content_only_if_the_application_enables_it() {
     let texts = ["what shall I pack", "Lisbon", "showers until noon", "take an umbrella"];
     for has_content in [false, true] {
         let (spans, _guard) = Spans::record();
@@ -284,7 +284,7 @@ async fn content_is_recorded_only_where_it_was_asked_for() {
 }
 
 #[tokio::test]
-async fn an_answer_that_is_dropped_says_so() {
+async fn the_spans_of_a_dropped_answer_report_that_it_was_dropped() {
     for (mode, streamed) in cases() {
         let (spans, _guard) = Spans::record();
         let answer = Step::text("some words of an answer");
@@ -311,7 +311,7 @@ async fn an_answer_that_is_dropped_says_so() {
 }
 
 #[tokio::test]
-async fn a_failure_is_that_of_the_service_call_and_of_the_run() {
+async fn a_failed_service_call_marks_its_span_and_the_span_of_the_run_as_failed() {
     for (mode, streamed) in cases() {
         let (spans, _guard) = Spans::record();
         let model = ScriptedModel::new([Step::error("the account of ana is overdrawn")]);

@@ -48,7 +48,7 @@ fn ids_after<const N: usize>(parts: Vec<Part>, answered: [&str; N]) -> Vec<Strin
 }
 
 #[test]
-fn reasoning_and_the_calls_after_it_lose_their_ids_with_a_call_that_is_left_out() {
+fn if_a_call_is_omitted_its_reasoning_and_the_other_calls_after_it_lose_their_ids() {
     let parts = vec![
         Part::text("Let me look."),
         reasoning("rs_1"),
@@ -64,7 +64,7 @@ fn reasoning_and_the_calls_after_it_lose_their_ids_with_a_call_that_is_left_out(
 /// If the replay omits a call, only two kinds of items lose their ids: the reasoning directly before the
 /// call, and the items between the call and the next reasoning.
 #[test]
-fn each_call_that_is_left_out_takes_the_ids_of_its_own_neighbours_alone() {
+fn an_omitted_call_removes_no_ids_before_its_reasoning_or_after_the_next_reasoning() {
     let search = native(&json!({"id": "ws_1", "type": "web_search_call"})).unwrap();
     let parts = vec![
         Part::text("Let me look."),
@@ -84,7 +84,7 @@ fn each_call_that_is_left_out_takes_the_ids_of_its_own_neighbours_alone() {
 }
 
 #[test]
-fn calls_that_no_reasoning_led_to_keep_their_ids() {
+fn calls_without_preceding_reasoning_keep_their_ids_if_another_call_is_omitted() {
     let parts = vec![Part::text("Let me look."), call("1"), call("2")];
     assert_eq!(ids_after(parts, ["2"]), ["fc_2"]);
 }

@@ -36,7 +36,7 @@ mod tests {
     }
 
     #[test]
-    fn what_only_looks_like_a_citation_is_none() {
+    fn texts_that_resemble_a_citation_are_not_citations() {
         for text in [
             "[source 1]",
             "[source1, source2]",

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_object_has_no_number() {
+    fn an_item_that_is_not_an_object_has_no_source_number() {
         for item in ["7", "\"n\"", "[]", "null", r#"[{"n": 1}]"#] {
             assert_eq!(number_of(item, "n"), None);
         }

@@ -48,7 +48,7 @@ fn replacing() -> Citations {
 }
 
 #[test]
-fn a_turn_without_final_text_is_left_alone() {
+fn a_turn_without_final_text_is_not_compacted() {
     let found = sources(0..3);
     let whole = turn(&[&found], "");
     for policy in [Citations::default(), replacing()] {
@@ -58,7 +58,7 @@ fn a_turn_without_final_text_is_left_alone() {
 }
 
 #[test]
-fn text_beside_a_later_call_is_no_final_text() {
+fn text_in_a_message_with_a_call_is_not_final_text() {
     let found = sources(0..3);
     let mut messages = turn(&[&found], "As [source1] says.").take(3);
     let mut asking = Message::tool_calls([ToolCall::new("d", "search", "{}")]);
@@ -72,7 +72,7 @@ fn text_beside_a_later_call_is_no_final_text() {
 }
 
 #[test]
-fn text_between_rounds_is_no_final_text() {
+fn text_between_rounds_is_not_final_text() {
     let mut messages = turn(&[&sources(0..3)], "As [source1] says, I have to look further.");
     messages.push(Message::tool_calls([ToolCall::new("d", "search", "{}")]));
     messages.push(Message::tool_results([ToolResult::new("d", sources(3..5))]));
@@ -81,20 +81,20 @@ fn text_between_rounds_is_no_final_text() {
 }
 
 #[test]
-fn exactly_what_is_cited_stays_and_keeps_its_number() {
+fn only_the_cited_sources_are_retained_with_their_numbers() {
     let retained = format!("[{},{}]", source(0), source(3));
     assert_eq!(compacted(&[&sources(0..5)], "See [source0] and [source3]."), [retained]);
 }
 
 #[test]
-fn where_all_are_cited_the_message_is_shared() {
+fn a_message_with_only_cited_sources_is_shared() {
     let messages = turn(&[&sources(0..2)], "[source1] [source0] [source7]");
     let output = Citations::default().apply(&messages);
     assert!(messages.iter().zip(output.iter()).all(|(a, b)| Arc::ptr_eq(a, b)));
 }
 
 #[test]
-fn where_nothing_is_cited_the_policy_decides() {
+fn the_policy_decides_whether_a_result_without_cited_sources_is_replaced() {
     let found = sources(0..2);
     let messages = turn(&[&found, "plain", &found], "I do not know.");
     assert_eq!(Citations::default().apply(&messages), messages);
@@ -102,7 +102,7 @@ fn where_nothing_is_cited_the_policy_decides() {
 }
 
 #[test]
-fn whatever_is_not_wholly_an_array_of_sources_is_left_alone() {
+fn a_result_that_is_not_an_array_of_only_sources_is_unchanged() {
     let one = source(0);
     let cut = sources(0..3);
     for text in [
@@ -140,7 +140,7 @@ fn whatever_is_not_wholly_an_array_of_sources_is_left_alone() {
 }
 
 #[test]
-fn a_result_without_content_and_one_that_was_truncated_are_left_alone() {
+fn an_empty_result_and_a_truncated_result_are_unchanged() {
     let mut empty = ToolResult::new("c0", "");
     empty.content.clear();
     let mut cut = ToolResult::new("c1", sources(0..50));
@@ -162,7 +162,7 @@ fn a_result_without_content_and_one_that_was_truncated_are_left_alone() {
 }
 
 #[test]
-fn every_result_keeps_its_own_and_one_without_any_becomes_an_empty_array() {
+fn each_result_retains_its_cited_sources_or_becomes_an_empty_array() {
     let found = [sources(0..2), sources(2..4), sources(4..6)];
     let found: Vec<&str> = found.iter().map(String::as_str).collect();
     let expected = [format!("[{}]", source(1)), "[]".to_owned(), format!("[{}]", source(4))];
@@ -170,21 +170,21 @@ fn every_result_keeps_its_own_and_one_without_any_becomes_an_empty_array() {
 }
 
 #[test]
-fn upper_case_cites_and_lists_do_not() {
+fn a_citation_may_be_upper_case_but_may_not_list_several_sources() {
     assert_eq!(compacted(&[&sources(0..2)], "[Source0]"), [format!("[{}]", source(0))]);
     let found = sources(0..3);
     assert_eq!(compacted(&[&found], "[source 1] and [source1, source2]"), [found]);
 }
 
 #[test]
-fn every_byte_of_what_stays_stays() {
+fn retained_sources_are_unchanged_byte_for_byte() {
     let odd = "{ \"content\" : \"日本語 \\u0627 🙂\",\n \"n\": 1.50e+2, \"source_number\":1 }";
     let found = format!(" [ {} , {odd} ] ", source(0));
     assert_eq!(compacted(&[&found], "[source1]"), [format!("[{odd}]")]);
 }
 
 #[test]
-fn what_is_given_is_not_changed() {
+fn compaction_does_not_change_the_input_messages() {
     let found = sources(0..3);
     let messages = turn(&[&found], "[source1]");
     let _compacted = Citations::default().apply(&messages);
@@ -199,7 +199,7 @@ fn a_huge_number_in_the_text_cites_nothing() {
 }
 
 #[test]
-fn a_turn_is_compacted_by_its_own_text_alone() {
+fn a_turn_is_compacted_only_by_the_citations_in_its_own_text() {
     let mut messages = turn(&[&sources(0..2)], "[source0]");
     messages.append(&turn(&[&sources(2..4)], "[source1] [source3]"));
     let retained = [format!("[{}]", source(0)), format!("[{}]", source(3))];
@@ -210,7 +210,7 @@ fn a_turn_is_compacted_by_its_own_text_alone() {
 }
 
 #[test]
-fn each_text_part_is_looked_at_by_itself_and_natives_of_what_changed_go() {
+fn each_text_part_is_compacted_separately_and_a_changed_result_loses_its_native_item() {
     let native = Native::new("w", r#""all of it""#.parse().unwrap());
     let mut result = ToolResult::new("c0", sources(0..2));
     result.content.push(Part::text("a note"));
@@ -228,14 +228,14 @@ fn each_text_part_is_looked_at_by_itself_and_natives_of_what_changed_go() {
 }
 
 #[test]
-fn the_number_may_stand_under_another_key() {
+fn the_key_of_the_source_number_is_configurable() {
     let found = r#"[{"nr": 0}, {"n\u0072": 1}]"#;
     let output = Citations::default().with_number_key("nr").apply(&turn(&[found], "[source1]"));
     assert_eq!(results(&output), [r#"[{"n\u0072": 1}]"#]);
 }
 
 #[test]
-fn the_content_may_stand_under_another_key() {
+fn the_key_of_the_source_content_is_configurable() {
     let found = r#"[{"nr": 7, "body": "rain", "content": "not this"}]"#;
     let citations = Citations::default().with_number_key("nr").with_content_key("body");
     let map = citations.source_map(&turn(&[found], "[source7]"));
@@ -244,7 +244,7 @@ fn the_content_may_stand_under_another_key() {
 }
 
 #[test]
-fn the_highest_number_is_that_of_the_whole_conversation() {
+fn the_highest_source_number_is_found_across_all_results_of_the_conversation() {
     let citations = Citations::default();
     let highest = |results: &[&str]| citations.highest_number(&turn(results, "a"));
     assert_eq!(citations.highest_number(&Messages::new()), None);
@@ -255,7 +255,7 @@ fn the_highest_number_is_that_of_the_whole_conversation() {
 }
 
 #[test]
-fn the_next_turn_continues_counting_over_gaps() {
+fn the_next_source_number_follows_the_highest_number_even_if_numbers_are_missing() {
     let citations = Citations::default();
     assert_eq!(citations.next_number(&Messages::new()), 0);
     let mut messages = turn(&[&sources([0, 1, 7])], "[source7]");
@@ -266,7 +266,7 @@ fn the_next_turn_continues_counting_over_gaps() {
 }
 
 #[test]
-fn the_map_merges_and_the_last_of_a_number_counts() {
+fn the_source_map_contains_the_last_source_of_each_number() {
     let found = r#"[{"source_number": 0, "content": "old"}, {"source_number": 1},
         {"source_number": 2, "content": 7}, {"source_number": 4, "content": "b", "content_id": "x"}]"#;
     let messages = turn(&[found, r#"[{"content": "new", "source_number": 0}]"#], "a");
@@ -279,7 +279,7 @@ fn the_map_merges_and_the_last_of_a_number_counts() {
 }
 
 #[test]
-fn every_history_stays_valid() {
+fn compaction_keeps_every_history_valid() {
     check_step(|messages, _| Citations::default().apply(messages), &[]);
     check_step(|messages, _| replacing().apply(messages), &[NONE_CITED]);
 }

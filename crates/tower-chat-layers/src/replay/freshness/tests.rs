@@ -66,7 +66,7 @@ fn a_result_from_the_future_is_fresh() {
 }
 
 #[test]
-fn in_a_window_of_zero_nothing_is_fresh() {
+fn a_freshness_window_of_zero_makes_every_result_stale() {
     let turn = turn(&[("look", Some(1000)), ("look", Some(2000)), ("look", None)]);
     assert!(turn.left(&Freshness::within(Duration::ZERO), 1000, None).is_empty());
 }
@@ -80,13 +80,13 @@ fn a_call_of_unknown_time_is_fresh() {
 }
 
 #[test]
-fn of_a_mixed_batch_only_the_stale_call_goes_with_its_result() {
+fn only_the_stale_calls_of_a_batch_are_omitted_with_their_results() {
     let turn = turn(&[("a", Some(1000)), ("b", Some(2000)), ("c", Some(1000))]);
     assert_eq!(turn.left(&Freshness::within(seconds(100)), 2100, None), ["c1"]);
 }
 
 #[test]
-fn of_a_stale_round_the_text_stays_and_the_reasoning_goes() {
+fn a_stale_round_keeps_its_text_and_loses_its_reasoning() {
     let mut turn = turn(&[("a", Some(0)), ("b", Some(0))]);
     let mut messages: Vec<Message> =
         turn.messages.iter().map(|message| (**message).clone()).collect();
@@ -99,7 +99,7 @@ fn of_a_stale_round_the_text_stays_and_the_reasoning_goes() {
 }
 
 #[test]
-fn words_beside_the_results_of_a_stale_round_stay() {
+fn text_in_the_message_of_stale_results_is_not_omitted() {
     let turn = turn(&[("look", Some(1000))]);
     let with_note = |message: &Arc<Message>| {
         let mut message = (**message).clone();
@@ -116,7 +116,7 @@ fn words_beside_the_results_of_a_stale_round_stay() {
 }
 
 #[test]
-fn the_most_specific_window_counts() {
+fn a_window_for_a_channel_or_a_tool_replaces_the_general_window() {
     let turn = turn(&[("quick", Some(1000)), ("look", Some(1000))]);
     let policy = Freshness::within(seconds(1))
         .with_channel("voice", seconds(10))
@@ -138,7 +138,7 @@ fn the_most_specific_window_counts() {
 /// A window for channel and tool together replaces the windows of the channel and of the tool.
 /// Without it, the shorter one of the other two windows applies.
 #[test]
-fn a_window_for_a_channel_and_a_tool_comes_first_and_else_the_shorter_of_theirs() {
+fn a_window_for_channel_and_tool_wins_and_otherwise_the_shorter_of_their_windows_applies() {
     let policy = Freshness::within(seconds(100))
         .with_channel("live", seconds(10))
         .with_channel("archive", seconds(1000))
@@ -156,7 +156,7 @@ fn a_window_for_a_channel_and_a_tool_comes_first_and_else_the_shorter_of_theirs(
 }
 
 #[test]
-fn calls_that_share_an_id_keep_their_own_times() {
+fn calls_with_the_same_id_keep_separate_finish_times() {
     let mut turn = turn(&[("a", Some(0)), ("b", Some(0))]);
     let mut messages: Vec<Message> =
         turn.messages.iter().map(|message| (**message).clone()).collect();
@@ -178,7 +178,7 @@ fn calls_that_share_an_id_keep_their_own_times() {
 }
 
 #[test]
-fn a_call_that_replay_moved_behind_its_message_is_found_by_its_id() {
+fn the_finish_time_of_a_call_without_a_message_id_is_found_by_a_unique_call_id() {
     let turn = turn(&[("look", Some(0))]);
     let moved = Message::tool_calls([ToolCall::new("c0", "look", "{}")]);
     assert_eq!(turn.times.of(&moved, 0), Some(at(0)));
@@ -188,7 +188,7 @@ fn a_call_that_replay_moved_behind_its_message_is_found_by_its_id() {
 }
 
 #[test]
-fn times_are_found_in_whatever_order_they_are_added_and_asked_for() {
+fn finish_times_are_found_in_every_order_of_insertion_and_lookup() {
     let message = |index: u32| {
         let mut message = Message::tool_calls(["a", "b"].map(|id| ToolCall::new(id, "look", "{}")));
         message.id = Some(MessageId { run: RunId::from_bytes([1; 16]), index });
@@ -222,7 +222,7 @@ fn fresh_messages_are_shared() {
 }
 
 #[test]
-fn settings_are_read_and_the_rest_keeps_its_default() {
+fn settings_are_parsed_and_missing_settings_have_their_defaults() {
     let settings = json!({
         "window": 0.5, "channels": {"voice": 60, "sms": null}, "tools": {"look": 0},
         "channels_and_tools": {"voice": {"look": 7, "pay": null}}
@@ -240,7 +240,7 @@ fn settings_are_read_and_the_rest_keeps_its_default() {
 }
 
 #[test]
-fn unknown_keys_and_wrong_types_are_refused_when_it_is_built() {
+fn settings_with_unknown_keys_or_wrong_types_are_refused() {
     let refused = |settings| Freshness::from_settings(&settings).unwrap_err();
     let key = "windows".to_owned();
     assert_eq!(refused(json!({"windows": 1})), FreshnessError::UnknownKey { key });
@@ -263,7 +263,7 @@ fn unknown_keys_and_wrong_types_are_refused_when_it_is_built() {
 }
 
 #[test]
-fn every_history_stays_valid() {
+fn omitting_stale_results_keeps_every_history_valid() {
     let policy = Freshness::within(seconds(100)).with_tool("look", seconds(200));
     check_step(
         |messages, seed| {
@@ -312,7 +312,7 @@ fn searched(
 }
 
 #[test]
-fn the_times_of_many_calls_are_those_that_a_search_finds() {
+fn indexed_finish_times_equal_those_of_a_linear_search() {
     const IDS: [&str; 5] = ["a", "b", "c", "", "e"];
     for seed in 0..300 {
         let mut rng = Rng::of(seed);
@@ -353,7 +353,7 @@ fn the_times_of_many_calls_are_those_that_a_search_finds() {
 }
 
 #[test]
-fn results_of_equal_ids_are_completed_with_their_own_times() {
+fn results_with_equal_ids_get_the_times_of_their_own_messages() {
     let asking = |index: u32, count: usize| {
         let mut message =
             Message::tool_calls((0..count).map(|_| ToolCall::new("same", "look", "")));

@@ -64,7 +64,7 @@ fn media(messages: &Messages) -> Vec<Vec<String>> {
 }
 
 #[test]
-fn the_last_media_are_sent_and_sentences_in_the_place_of_the_others() {
+fn only_the_newest_media_are_sent_and_sentences_replace_the_older_media() {
     let three = "[An earlier attachment (image/png, 3 bytes) is not sent again.]";
     let four = "[An earlier attachment (image/png, 4 bytes) is not sent again.]";
     let pdf = "[An earlier attachment (application/pdf) is not sent again.]";
@@ -88,7 +88,7 @@ fn the_last_media_are_sent_and_sentences_in_the_place_of_the_others() {
 }
 
 #[test]
-fn a_message_without_old_media_is_the_stored_one() {
+fn a_message_without_old_media_is_shared_with_the_history() {
     let messages = conversation();
     let sent = OldMedia::keep_last(2).apply(&messages);
     let is_shared: Vec<bool> =
@@ -97,7 +97,7 @@ fn a_message_without_old_media_is_the_stored_one() {
 }
 
 #[test]
-fn a_result_without_its_picture_has_no_native_item() {
+fn a_result_whose_media_were_replaced_loses_its_native_item() {
     let native = |messages: &Messages| {
         messages.get(4).and_then(|message| message.results().next()?.native.clone())
     };

@@ -10,7 +10,7 @@ fn split(message: Message) -> Vec<Message> {
 }
 
 #[test]
-fn an_aggregate_row_becomes_call_result_and_text() {
+fn an_answer_with_a_call_a_result_and_text_is_split_into_three_messages() {
     let mut row = Message::new(
         Role::Assistant,
         vec![
@@ -30,7 +30,7 @@ fn an_aggregate_row_becomes_call_result_and_text() {
 }
 
 #[test]
-fn results_in_a_user_message_come_before_its_words() {
+fn results_in_a_user_message_are_moved_before_its_text() {
     let row = Message::new(
         Role::User,
         vec![Part::text("and now?"), ToolResult::new("c1", "found").into()],
@@ -40,7 +40,7 @@ fn results_in_a_user_message_come_before_its_words() {
 }
 
 #[test]
-fn a_result_of_the_providers_own_tool_stays_where_it_is() {
+fn the_result_of_a_provider_executed_call_is_not_moved() {
     let mut call = ToolCall::new("ws_1", "web_search", "{}");
     call.provider_executed = true;
     let message = Message::new(
@@ -51,7 +51,7 @@ fn a_result_of_the_providers_own_tool_stays_where_it_is() {
 }
 
 #[test]
-fn a_result_parted_from_the_providers_own_call_is_a_result_like_others() {
+fn a_provider_result_that_is_separated_from_its_call_is_moved_like_other_results() {
     let mut call = ToolCall::new("ws_1", "web_search", "{}");
     call.provider_executed = true;
     let row = Message::new(

@@ -21,7 +21,7 @@ fn left(messages: &Messages) -> Vec<String> {
 }
 
 #[test]
-fn a_call_of_a_tool_that_is_gone_leaves_with_its_result_alone() {
+fn a_call_of_an_unregistered_tool_is_omitted_with_its_result() {
     let messages = round(&[("1", "old", "{}"), ("2", "new", "{}")]).into();
     let policy = OutdatedCalls::keep().drop_unregistered();
     assert_eq!(left(&policy.apply(&messages, Some(&["new"]))), ["new", "2"]);
@@ -29,14 +29,14 @@ fn a_call_of_a_tool_that_is_gone_leaves_with_its_result_alone() {
 }
 
 #[test]
-fn where_the_tools_are_not_known_nothing_is_outdated() {
+fn no_call_is_outdated_if_the_registered_tools_are_unknown() {
     let messages: Messages = round(&[("1", "old", "{}")]).into();
     let policy = OutdatedCalls::keep().drop_unregistered();
     assert_eq!(policy.apply(&messages, None::<&[&str]>), messages);
 }
 
 #[test]
-fn a_call_whose_arguments_are_no_object_leaves() {
+fn a_call_whose_arguments_are_neither_empty_nor_an_object_is_omitted() {
     let messages = round(&[
         ("1", "a", r#"{"x": "#),
         ("2", "b", ""),
@@ -63,14 +63,14 @@ fn a_result_names_a_call_without_an_id_by_the_position_of_its_message() {
 }
 
 #[test]
-fn it_is_off_unless_asked_for() {
+fn outdated_calls_are_sent_by_default() {
     let messages: Messages = round(&[("1", "old", "[")]).into();
     assert!(OutdatedCalls::default().is_off());
     assert_eq!(OutdatedCalls::keep().apply(&messages, Some(&["new"])), messages);
 }
 
 #[test]
-fn every_history_stays_valid() {
+fn omitting_outdated_calls_keeps_every_history_valid() {
     let policy = OutdatedCalls::keep().drop_unregistered().drop_unreadable_arguments();
     check_step(|messages, _| policy.apply(messages, Some(&["look", "search"])), &[]);
 }

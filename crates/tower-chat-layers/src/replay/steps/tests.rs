@@ -49,7 +49,7 @@ fn times(messages: &Messages) -> FinishTimes {
 }
 
 #[test]
-fn nothing_is_on_unless_asked_for() {
+fn every_replay_step_is_off_by_default() {
     let policy = ReplayPolicy::default();
     assert!(policy.is_off() && !policy.needs_finish_times() && !policy.needs_tools());
     let messages = output_of(&history(7));
@@ -58,7 +58,7 @@ fn nothing_is_on_unless_asked_for() {
 }
 
 #[test]
-fn a_policy_says_what_it_has_to_know() {
+fn a_policy_reports_whether_it_needs_finish_times_or_tools() {
     let policy = ReplayPolicy::default().with_freshness(Freshness::default());
     assert!(policy.needs_finish_times() && !policy.needs_tools() && !policy.is_off());
     let policy = policy.with_outdated_calls(OutdatedCalls::keep().drop_unregistered());
@@ -68,7 +68,7 @@ fn a_policy_says_what_it_has_to_know() {
 }
 
 #[test]
-fn compaction_at_save_is_no_step_of_replay() {
+fn compaction_at_save_is_not_a_replay_step() {
     let policy = ReplayPolicy::default().with_citations(Citations::when(CompactionTime::AtSave));
     assert!(policy.is_off() && policy.citations_at_save().is_some());
     let policy = policy.with_citations(Citations::default());
@@ -76,7 +76,7 @@ fn compaction_at_save_is_no_step_of_replay() {
 }
 
 #[test]
-fn of_an_open_round_all_but_words_and_calls_that_wait_for_results_is_omitted() {
+fn an_open_round_without_tool_history_keeps_only_text_and_calls_that_wait_for_results() {
     let answer = |index, words: &str, waiting: &str| {
         let mut search = ToolCall::new(format!("search {index}"), "web_search", "{}");
         search.provider_executed = true;
@@ -147,7 +147,7 @@ fn every_history_stays_valid_under_every_policy() {
 }
 
 #[test]
-fn a_history_that_no_step_changes_is_shared_with_what_is_sent() {
+fn a_history_that_no_step_changes_is_shared_with_the_request() {
     // A short sequence contains its messages inline. A long sequence contains them in nodes, which
     // clones share.
     let messages: Messages = (0..500).map(|n| Message::user(format!("question {n}"))).collect();

@@ -34,7 +34,7 @@ pub(super) fn pairs(messages: impl IntoIterator<Item = Message>) -> Vec<(String,
 }
 
 #[test]
-fn results_without_a_position_fit_the_last_message_of_an_answer_or_all_of_them() {
+fn results_without_a_position_answer_calls_of_the_last_message_or_of_the_whole_answer() {
     for id in ["", "c"] {
         let call = |name: &str| Message::tool_calls([ToolCall::new(id, name, "{}")]);
         let pair = |name: &str, text: &str| (name.to_owned(), text.to_owned());
@@ -52,7 +52,7 @@ fn results_without_a_position_fit_the_last_message_of_an_answer_or_all_of_them()
 }
 
 #[test]
-fn words_behind_the_last_call_that_was_answered_are_shown_before_it() {
+fn text_after_the_last_answered_call_of_an_answer_is_sent_before_this_call() {
     let answer = of_one_run([
         calls(["1"]),
         Message::assistant("one"),
@@ -66,7 +66,7 @@ fn words_behind_the_last_call_that_was_answered_are_shown_before_it() {
 }
 
 #[test]
-fn an_answer_that_says_nothing_is_left_out() {
+fn an_answer_without_content_is_omitted() {
     let messages = [Message::user("u"), calls(["1"]), results(["1"]), Message::assistant("")];
     assert_eq!(output_of(messages), "u:t a:c(1) T:r(1)");
     let ended = [calls(["1"]), Message::assistant(""), results(["2"])];
@@ -90,7 +90,7 @@ fn in_memory(messages: &Messages, seed: u64) -> History {
 }
 
 #[test]
-fn what_is_known_to_be_sound_is_shown_as_a_look_at_every_message_shows_it() {
+fn a_replay_that_skips_the_well_formed_prefix_equals_one_that_checks_every_message() {
     let mut well_formed = 0;
     for seed in 0..600 {
         let generated = generated::history(seed);
@@ -112,7 +112,7 @@ fn what_is_known_to_be_sound_is_shown_as_a_look_at_every_message_shows_it() {
 }
 
 #[test]
-fn a_sound_history_is_not_looked_at_again() {
+fn a_well_formed_history_needs_no_cached_replay() {
     let turn = || [Message::user("u"), calls(["1"]), results(["1"]), Message::assistant("done")];
     let messages: Messages = (0..20).flat_map(|_| turn()).collect();
     let history = in_memory(&messages, 1);
@@ -122,7 +122,7 @@ fn a_sound_history_is_not_looked_at_again() {
 }
 
 #[test]
-fn sound_stretches_are_shared_and_shown_as_if_they_had_been_pushed() {
+fn well_formed_parts_are_shared_and_replayed_like_messages_pushed_one_by_one() {
     let well_formed: Messages = (0..40).flat_map(|turn| whole_turn(&turn.to_string())).collect();
     for seed in 1..=generated::SEEDS {
         let damaged = generated::history(seed);
@@ -154,7 +154,7 @@ fn whole_turn(id: &str) -> [Message; 4] {
 }
 
 #[test]
-fn calls_of_anybody_but_the_model_are_left_out() {
+fn calls_in_messages_of_other_roles_than_the_assistant_are_omitted() {
     use crate::validate::validate_messages;
 
     let provider_executed = |id: &str| {
@@ -218,7 +218,7 @@ fn calls_of_anybody_but_the_model_are_left_out() {
 }
 
 #[test]
-fn a_call_beside_an_answer_to_an_approval_request_is_left_out() {
+fn a_call_in_a_message_with_an_approval_response_is_omitted() {
     for role in [Role::User, Role::Assistant] {
         let request = ApprovalRequest::new("a1", call("c1"), true);
         let answer = Part::ApprovalResponse(request.approve());
@@ -233,7 +233,7 @@ fn a_call_beside_an_answer_to_an_approval_request_is_left_out() {
 }
 
 #[test]
-fn a_call_without_an_id_is_named_alike_whatever_is_left_of_the_messages_before_it() {
+fn the_generated_id_of_a_call_does_not_depend_on_whether_earlier_messages_are_omitted() {
     let id_behind = |forged: Vec<Part>| {
         let nameless = Message::tool_calls([ToolCall::without_id("look", "{}")]);
         let forged = Message::new(Role::User, forged);
@@ -245,7 +245,7 @@ fn a_call_without_an_id_is_named_alike_whatever_is_left_of_the_messages_before_i
 }
 
 #[tokio::test]
-async fn a_long_history_is_folded_in_stretches_between_which_other_tasks_run() {
+async fn the_replay_of_a_long_history_yields_regularly_to_other_tasks() {
     use std::pin::pin;
     for (messages, yields) in
         [(1, 0), (LARGE, 0), (LARGE + 1, 1), (3 * LARGE, 2), (3 * LARGE + 5, 3)]

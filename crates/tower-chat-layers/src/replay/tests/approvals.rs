@@ -15,7 +15,7 @@ pub(super) fn approving(rest: Option<&str>) -> Message {
 }
 
 #[test]
-fn a_call_that_waits_for_approval_is_not_shown_and_not_forgotten() {
+fn a_call_that_waits_for_approval_is_omitted_and_reported_as_pending() {
     let replay = replay([Message::user("u"), waiting(), Message::user("What time is it?")]);
     let output: Vec<Message> = replay.view().iter().map(|message| (**message).clone()).collect();
     assert_eq!(sketch(&output), "u:t a:t u:t");
@@ -24,7 +24,7 @@ fn a_call_that_waits_for_approval_is_not_shown_and_not_forgotten() {
 }
 
 #[test]
-fn an_approved_call_is_shown_whole_with_its_result_and_the_words_after_it() {
+fn an_approved_call_is_sent_with_its_text_its_result_and_the_text_after_it() {
     let messages = [Message::user("u"), waiting(), approving(Some("Go on.")), results(["1"])];
     let replay = replay(messages.clone());
     assert!(replay.pending_approvals().is_empty());
@@ -66,7 +66,7 @@ fn text_beside_an_approval_comes_after_the_results_of_an_earlier_run() {
 }
 
 #[test]
-fn texts_beside_approvals_of_two_runs_stand_between_their_results() {
+fn text_with_an_approval_of_each_of_two_runs_is_sent_after_the_results_of_its_own_run() {
     let of_run = |run: u8, index: u32, mut message: Message| {
         message.id = Some(MessageId { run: RunId::from_bytes([run; 16]), index });
         message
@@ -92,7 +92,7 @@ fn texts_beside_approvals_of_two_runs_stand_between_their_results() {
 
 /// A late result answers a call of the open round, or an omitted call of an earlier round.
 #[test]
-fn a_late_result_is_not_taken_for_an_approved_call_without_an_id() {
+fn a_late_result_does_not_answer_an_approved_call_without_an_id() {
     let requests = ["approval_1", "approval_2"]
         .map(|id| ApprovalRequest::new(id, ToolCall::without_id("look", "{}"), true));
     let asking =
@@ -158,7 +158,7 @@ fn results_of_approved_calls_in_several_messages_answer_one_call_after_the_other
 /// By order, the first result answers the first call. When a second result with the position of the
 /// first call is pushed, the first result answers the approved call instead.
 #[test]
-fn an_approved_call_that_gets_the_result_of_another_call_takes_no_further_result() {
+fn a_positioned_result_moves_an_earlier_result_without_a_position_to_the_approved_call() {
     let call = |tool: &str| ToolCall::without_id(tool, "{}");
     let request = ApprovalRequest::new("approval_1", call("pay"), true);
     let approving = Message::new(Role::User, vec![Part::ApprovalResponse(request.approve())]);
@@ -182,7 +182,7 @@ fn an_approved_call_that_gets_the_result_of_another_call_takes_no_further_result
 /// A result with the id of an approved call answers this call, unless the model has made another
 /// call with the same id after the approval.
 #[test]
-fn a_decision_holds_until_the_model_speaks_again_and_not_only_until_the_user_does() {
+fn a_result_answers_the_approved_call_unless_the_model_has_called_again_after_the_approval() {
     let [pay, look] = ["pay", "look"].map(|tool| ToolCall::new("same", tool, "{}"));
     let request = ApprovalRequest::new("approval_1", pay, true);
     let asking = Message::new(Role::Assistant, vec![request.clone().into()]);
@@ -199,7 +199,7 @@ fn a_decision_holds_until_the_model_speaks_again_and_not_only_until_the_user_doe
 }
 
 #[test]
-fn a_call_answered_while_a_later_round_waits_does_not_wait_any_more() {
+fn a_call_that_is_answered_while_a_later_round_waits_is_no_longer_pending() {
     let waiting = |request: &str, id: &str| {
         let request = ApprovalRequest::new(request, call(id), true);
         Message::new(Role::Assistant, vec![Part::ApprovalRequest(request)])
@@ -219,7 +219,7 @@ fn a_call_answered_while_a_later_round_waits_does_not_wait_any_more() {
 }
 
 #[test]
-fn a_late_approval_puts_call_and_result_at_the_end() {
+fn a_call_that_is_approved_late_is_sent_with_its_result_at_the_end() {
     let messages = [
         waiting(),
         Message::user("What time is it?"),

@@ -62,7 +62,7 @@ fn output_of(messages: impl IntoIterator<Item = Message>) -> String {
 }
 
 #[test]
-fn a_sound_history_is_shown_as_it_is_without_a_copy() {
+fn a_well_formed_history_is_sent_unchanged_and_is_not_copied() {
     let history: Messages = [
         Message::system("s"),
         Message::user("u"),
@@ -88,7 +88,7 @@ fn results_come_in_call_order() {
 /// A lenient replay contains the second result for a call, because this result may answer a call
 /// that another layer stores.
 #[test]
-fn a_result_that_comes_again_is_shown_whether_one_message_has_answered_the_round_or_two() {
+fn a_lenient_replay_sends_a_repeated_result_whether_one_or_two_messages_answered_the_round() {
     for first in [vec![results(["1", "2"])], vec![results(["1"]), results(["2"])]] {
         let mut replay = Replay::lenient();
         let messages = [calls(["1", "2"])].into_iter().chain(first.clone()).chain([results(["2"])]);
@@ -114,20 +114,20 @@ fn a_result_with_the_id_of_an_earlier_call_answers_no_call_without_an_id() {
 }
 
 #[test]
-fn a_dangling_call_disappears_with_its_round() {
+fn a_round_whose_only_call_has_no_result_is_omitted() {
     let messages = [Message::user("u"), calls(["1"]), Message::user("hello?")];
     assert_eq!(output_of(messages), "u:t u:t");
 }
 
 #[test]
-fn the_text_of_a_dropped_round_stays() {
+fn the_text_of_an_omitted_round_is_sent() {
     let mut asking = calls(["1"]);
     asking.parts.insert(0, Part::text("Let me look."));
     assert_eq!(output_of([Message::user("u"), asking]), "u:t a:t");
 }
 
 #[test]
-fn reasoning_that_led_to_a_dropped_call_goes_with_it() {
+fn reasoning_before_an_omitted_call_is_omitted() {
     let mut asking = calls(["1"]);
     asking.parts.insert(0, Reasoning::new("I should look.").into());
     assert_eq!(output_of([Message::user("u"), asking.clone()]), "u:t");
@@ -140,7 +140,7 @@ fn reasoning_that_led_to_a_dropped_call_goes_with_it() {
 }
 
 #[test]
-fn an_answered_sibling_stays() {
+fn answered_calls_are_sent_although_another_call_of_their_round_has_no_result() {
     let messages = [calls(["1", "2", "3"]), results(["3", "1"]), Message::user("u")];
     assert_eq!(output_of(messages), "a:c(1)+c(3) T:r(1)+r(3) u:t");
 }
@@ -152,7 +152,7 @@ fn orphan_and_duplicate_results_are_left_out() {
 }
 
 #[test]
-fn an_id_that_is_used_again_in_a_later_round_keeps_its_own_result() {
+fn results_are_matched_within_their_round_if_a_later_round_uses_the_same_call_id() {
     let messages = [
         calls(["x"]),
         Message::tool_results([ToolResult::new("x", "first")]),
@@ -166,7 +166,7 @@ fn an_id_that_is_used_again_in_a_later_round_keeps_its_own_result() {
 }
 
 #[test]
-fn calls_without_ids_are_paired_by_place_and_named_alike_at_every_replay() {
+fn calls_without_ids_are_matched_by_order_and_get_the_same_ids_in_every_replay() {
     let run = RunId::new();
     let mut asking =
         Message::tool_calls([ToolCall::without_id("a", "{}"), ToolCall::new("", "b", "{}")]);
@@ -184,14 +184,14 @@ fn calls_without_ids_are_paired_by_place_and_named_alike_at_every_replay() {
 }
 
 #[test]
-fn a_call_that_comes_with_a_cut_off_argument_is_shown_byte_for_byte() {
+fn a_call_with_truncated_arguments_is_sent_byte_for_byte() {
     let cut = ToolCall::new("1", "look", r#"{"city": "Pa"#);
     let messages = [Message::tool_calls([cut.clone()]), results(["1"])];
     assert_eq!(view(messages)[0].calls().next(), Some(&cut));
 }
 
 #[test]
-fn an_interrupted_call_gets_a_result_that_says_so() {
+fn an_interrupted_call_gets_an_error_result_that_reports_the_interruption() {
     let mut replay = Replay::new(DanglingCalls::Interrupted);
     replay.push(&Arc::new(calls(["1", "2"])));
     replay.push(&Arc::new(results(["2"])));
@@ -230,7 +230,7 @@ fn a_late_result_of_an_interrupted_call_is_shown_once() {
 }
 
 #[test]
-fn a_late_result_that_says_interrupted_stands_where_it_was_stored() {
+fn a_call_is_sent_at_the_place_of_its_late_result_even_if_the_result_is_an_interruption() {
     let mut replay = Replay::new(DanglingCalls::Interrupted);
     let late = Message::tool_results([ToolResult::error("1", INTERRUPTED)]);
     let history = [Message::user("hi"), calls(["1"]), Message::user("so?"), late];
@@ -278,7 +278,7 @@ fn late_results_of_interrupted_calls_that_share_an_id_are_shown_once() {
 }
 
 #[test]
-fn a_late_result_leaves_a_failed_call_with_the_same_id_as_it_is() {
+fn a_late_result_does_not_replace_the_error_of_another_call_with_the_same_id() {
     let failed = Message::tool_results([ToolResult::error("1", "no such city")]);
     let mut replay = Replay::new(DanglingCalls::Interrupted);
     for message in [calls(["1"]), Message::user("so?"), calls(["1"]), failed, Message::user("and?")]
@@ -317,7 +317,7 @@ fn calls_of_a_run_that_ended_on_purpose_are_left_out() {
 }
 
 #[test]
-fn the_failing_policy_names_the_call() {
+fn the_error_of_the_fail_policy_names_the_dangling_call() {
     let mut replay = Replay::new(DanglingCalls::Fail);
     replay.push(&Arc::new(calls(["1"])));
     assert_eq!(replay.check().unwrap_err().call_id, "1");
@@ -326,13 +326,13 @@ fn the_failing_policy_names_the_call() {
 }
 
 #[test]
-fn a_result_on_a_later_row_stands_next_to_its_call() {
+fn a_result_in_a_later_message_is_sent_next_to_its_call() {
     let messages = [calls(["1"]), Message::user("u"), results(["1"]), Message::assistant("a")];
     assert_eq!(output_of(messages), "u:t a:c(1) T:r(1) a:t");
 }
 
 #[test]
-fn lenient_replay_leaves_what_may_be_answered_below() {
+fn a_lenient_replay_sends_dangling_calls_and_orphan_results() {
     let mut replay = Replay::lenient();
     [results(["0"]), Message::user("u"), calls(["1"])]
         .into_iter()
@@ -342,7 +342,7 @@ fn lenient_replay_leaves_what_may_be_answered_below() {
 }
 
 #[test]
-fn a_split_replay_shows_the_same_in_two_pieces() {
+fn the_two_parts_of_a_split_replay_equal_the_whole_replay() {
     let mut whole = replay([Message::user("u"), approvals::waiting()]);
     let mut closed = whole.clone();
     let mut open = closed.split_open();
@@ -357,7 +357,7 @@ fn a_split_replay_shows_the_same_in_two_pieces() {
 }
 
 #[test]
-fn a_split_replay_keeps_an_interrupted_call_with_what_may_still_answer_it() {
+fn a_split_replay_keeps_an_interrupted_call_in_the_open_part_for_a_late_result() {
     let mut whole = Replay::new(DanglingCalls::Interrupted);
     let before = [Message::system("s"), Message::user("u")];
     for message in before.into_iter().chain([calls(["1"]), Message::user("v"), calls(["2"])]) {
@@ -397,7 +397,7 @@ fn results_of_the_open_round_are_shared_although_an_earlier_call_has_the_same_id
 }
 
 #[test]
-fn showing_what_is_shown_changes_nothing() {
+fn replaying_a_replayed_history_changes_nothing() {
     let messages = [
         results(["0"]),
         Message::user("u"),
@@ -412,7 +412,7 @@ fn showing_what_is_shown_changes_nothing() {
 }
 
 #[test]
-fn calls_of_one_message_that_share_an_id_get_different_ones() {
+fn calls_of_one_message_with_the_same_id_get_distinct_ids() {
     let messages = [Message::user("u"), calls(["1", "1"]), results(["1", "1"])];
     assert_eq!(output_of(messages), "u:t a:c(1)+c(call_1_1) T:r(1)+r(call_1_1)");
     assert_eq!(output_of([calls(["1", "1"]), results(["1"])]), "a:c(1) T:r(1)");

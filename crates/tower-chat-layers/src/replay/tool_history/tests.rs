@@ -8,7 +8,7 @@ use crate::replay::generated::{check_step, history, output_of};
 /// A text in the same message as a call remains. The replay needs no finish times, because no
 /// result is sent.
 #[test]
-fn what_was_said_beside_calls_stays() {
+fn text_in_messages_with_calls_is_sent_if_the_tool_history_is_omitted() {
     let mut asking = Message::tool_calls([ToolCall::new("1", "look", "{}")]);
     asking.parts.insert(0, Reasoning::new("hm").into());
     asking.parts.insert(0, Part::text("Let me look."));
@@ -28,7 +28,7 @@ fn what_was_said_beside_calls_stays() {
 }
 
 #[test]
-fn calls_of_the_providers_own_tools_go_too() {
+fn omitting_the_tool_history_omits_provider_executed_calls() {
     let mut call = ToolCall::new("ws", "web_search", "{}");
     call.provider_executed = true;
     let parts = vec![call.into(), ToolResult::new("ws", "pages").into(), Part::text("Found.")];
@@ -44,7 +44,7 @@ fn a_history_without_tools_is_shared() {
 }
 
 #[test]
-fn every_history_stays_valid_and_no_tool_is_left() {
+fn omitting_the_tool_history_leaves_a_valid_history_without_calls_and_results() {
     check_step(|messages, _| ToolHistory::Omit.apply(messages), &[]);
     for seed in 1..100 {
         let replayed = ToolHistory::Omit.apply(&output_of(&history(seed)));

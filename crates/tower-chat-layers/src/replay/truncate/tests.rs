@@ -12,7 +12,7 @@ fn cut_to(limit: usize, text: &str) -> String {
 }
 
 #[test]
-fn the_marker_stands_at_the_end_and_counts() {
+fn the_truncation_marker_is_at_the_end_and_counts_towards_the_limit() {
     let cut = cut_to(100, &"x".repeat(101));
     assert_eq!(cut.len(), 100);
     assert_eq!(cut, format!("{}\n[truncated]", "x".repeat(88)));
@@ -28,14 +28,14 @@ fn content_exactly_at_the_limit_is_untouched() {
 }
 
 #[test]
-fn a_limit_below_the_markers_own_length_holds() {
+fn a_limit_shorter_than_the_marker_cuts_the_marker() {
     for limit in 0..=Truncation::MARKER.len() {
         assert_eq!(cut_to(limit, &"x".repeat(50)), Truncation::MARKER[..limit]);
     }
 }
 
 #[test]
-fn no_character_is_split() {
+fn truncation_splits_no_character() {
     for limit in 0..60 {
         for text in ["é".repeat(40), "日本語".repeat(10), format!("a{}", "😀".repeat(15))] {
             let cut = cut_to(limit, &text);
@@ -62,7 +62,7 @@ fn markers_are_never_stacked() {
 }
 
 #[test]
-fn the_text_parts_of_a_result_count_together_and_other_parts_do_not() {
+fn only_the_text_parts_of_a_result_count_towards_the_limit_and_they_count_together() {
     let image = Media::new("image/png", MediaSource::Base64("A".repeat(1000)));
     let mut result = ToolResult::new("1", "x".repeat(30));
     result.content.extend([image.clone().into(), Part::text("y".repeat(30)), Part::text("z")]);
@@ -73,7 +73,7 @@ fn the_text_parts_of_a_result_count_together_and_other_parts_do_not() {
 }
 
 #[test]
-fn the_providers_item_of_a_cut_result_goes_with_what_was_cut() {
+fn a_truncated_result_loses_its_native_items() {
     let native = Native::new("w", r#""all of it""#.parse().unwrap());
     let mut result = ToolResult::new("1", "");
     let mut text = Text::new("xyz");
@@ -101,7 +101,7 @@ fn only_long_results_of_a_message_are_cut_and_arguments_never_are() {
 }
 
 #[test]
-fn results_of_the_providers_own_tools_stay_whole() {
+fn results_of_provider_executed_calls_are_not_truncated() {
     let mut call = ToolCall::new("ws", "web_search", "{}");
     call.provider_executed = true;
     let parts = vec![call.into(), ToolResult::new("ws", "x".repeat(100)).into()];
@@ -110,7 +110,7 @@ fn results_of_the_providers_own_tools_stay_whole() {
 }
 
 #[test]
-fn the_default_is_256_kib_and_off_is_off() {
+fn the_default_limit_is_256_kib_and_truncation_can_be_off() {
     let mut result = ToolResult::new("1", "x".repeat(256 * 1024 + 1));
     assert!(!Truncation::off().apply(&mut result));
     assert!(Truncation::default().apply(&mut result));
@@ -118,7 +118,7 @@ fn the_default_is_256_kib_and_off_is_off() {
 }
 
 #[test]
-fn results_of_any_parts_end_within_any_limit() {
+fn truncated_results_are_within_the_limit_for_random_parts_and_limits() {
     let texts = ["", "a", "日本", "x[truncated]", "\n[truncated]", "😀😀😀😀😀", "long and longer"];
     for seed in 0..2000 {
         let mut rng = Rng::of(seed);

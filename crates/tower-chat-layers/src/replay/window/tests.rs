@@ -27,7 +27,7 @@ fn first_text(messages: &Messages) -> String {
 }
 
 #[test]
-fn what_fits_is_shared() {
+fn messages_that_fit_the_window_are_shared() {
     let messages = turns(4);
     for window in [Window::turns(4), Window::messages(12), Window::tokens(1_000_000)] {
         let output = window.apply(&messages);
@@ -37,7 +37,7 @@ fn what_fits_is_shared() {
 }
 
 #[test]
-fn whole_turns_leave_never_a_half() {
+fn a_window_omits_only_whole_turns() {
     for limit in 0..14 {
         let output = Window::messages(limit).with_low_water(limit).apply(&turns(4));
         assert_eq!(output.get(0).unwrap().role, Role::User, "limit {limit}");
@@ -47,7 +47,7 @@ fn whole_turns_leave_never_a_half() {
 }
 
 #[test]
-fn the_boundary_moves_in_steps() {
+fn the_beginning_of_the_window_moves_in_steps() {
     let window = Window::turns(8);
     let first: Vec<String> =
         (1..=14).map(|count| first_text(&window.apply(&turns(count)))).collect();
@@ -58,13 +58,13 @@ fn the_boundary_moves_in_steps() {
 }
 
 #[test]
-fn the_low_water_mark_can_be_set_up_to_the_limit() {
+fn the_low_water_mark_is_at_most_the_limit() {
     assert_eq!(Window::turns(8).with_low_water(1).apply(&turns(9)).len(), 2);
     assert_eq!(first_text(&Window::turns(8).with_low_water(99).apply(&turns(9))), "question 1");
 }
 
 #[test]
-fn the_first_instructions_always_stay_and_count() {
+fn initial_instructions_are_always_sent_and_count_towards_the_limit() {
     let mut messages: Messages =
         [Message::system("s"), Message::new(Role::Developer, vec![Part::text("d")])].into();
     messages.append(&turns(3));
@@ -76,7 +76,7 @@ fn the_first_instructions_always_stay_and_count() {
 }
 
 #[test]
-fn later_instructions_leave_with_their_turn() {
+fn later_instructions_are_omitted_with_their_turn() {
     let mut messages = turns(1);
     messages.push(Message::system("from now on"));
     messages.append(&turns(2));
@@ -117,7 +117,7 @@ fn runs_that_were_never_answered_are_turns() {
 }
 
 #[test]
-fn tokens_are_counted_by_whoever_knows() {
+fn the_token_counter_of_a_window_is_configurable() {
     let window = Window::tokens_counted_by(20, |message: &Message| message.text().len());
     assert_eq!(window.with_low_water(20).apply(&turns(3)).len(), 2);
     let long = Message::assistant("x".repeat(4000));
@@ -127,13 +127,13 @@ fn tokens_are_counted_by_whoever_knows() {
 }
 
 #[test]
-fn a_counter_that_counts_too_much_overflows_nothing() {
+fn token_counts_near_the_maximum_do_not_overflow() {
     let window = Window::tokens_counted_by(usize::MAX - 1, |_: &Message| usize::MAX);
     assert_eq!(window.apply(&turns(3)).len(), 2);
 }
 
 #[test]
-fn every_history_stays_valid() {
+fn a_window_keeps_every_history_valid() {
     let window = |seed: u64| match seed % 3 {
         0 => Window::messages((seed % 17) as usize),
         1 => Window::turns((seed % 5) as usize),
@@ -165,7 +165,7 @@ fn the_shown_prefix_changes_only_when_the_boundary_moves() {
 }
 
 #[test]
-fn three_quarters_stay_by_default_of_any_limit() {
+fn the_default_low_water_mark_is_three_quarters_of_the_limit() {
     let limits: Vec<usize> = (0..20).chain([usize::MAX]).collect();
     for limit in limits {
         let three_quarters = (limit as u128 * 3 / 4) as usize;
@@ -174,7 +174,7 @@ fn three_quarters_stay_by_default_of_any_limit() {
 }
 
 #[test]
-fn the_debug_text_of_a_window_has_its_unit_and_its_limits() {
+fn the_debug_output_of_a_window_contains_its_unit_and_its_limits() {
     let units = [(Window::messages(4), "messages"), (Window::turns(8), "turns")];
     for (window, unit) in units.into_iter().chain([(Window::tokens(9), "tokens")]) {
         let limits = format!("limit: {}, low_water: {}", window.limit, window.low_water);

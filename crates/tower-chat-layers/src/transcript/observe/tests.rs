@@ -88,7 +88,7 @@ fn owned(texts: &[&str]) -> Vec<String> {
 }
 
 #[test]
-fn the_whole_transcript_of_a_run_is_repeated_and_the_rest_is_new() {
+fn messages_after_the_repeated_transcript_of_a_run_are_new() {
     let stored = stored(&[(r1(), &[user("q"), asks(["c1"])])]);
     adds(&stored, r1(), &[user("q"), asks(["c1"]), answers(["c1"])], Step::Continue, &["c1"]);
     adds(&stored, r1(), &[answers(["c1"])], Step::Continue, &["c1"]);
@@ -97,7 +97,7 @@ fn the_whole_transcript_of_a_run_is_repeated_and_the_rest_is_new() {
 }
 
 #[test]
-fn earlier_turns_may_be_repeated_or_trimmed() {
+fn a_transcript_may_repeat_or_omit_earlier_turns() {
     let stored = stored(&[
         (r1(), &[user("q1"), asks(["c1"]), answers(["c1"]), says("a1")]),
         (r2(), &[user("q2"), asks(["c2"])]),
@@ -117,7 +117,7 @@ fn earlier_turns_may_be_repeated_or_trimmed() {
 }
 
 #[test]
-fn a_turn_begins_where_a_message_of_the_user_comes_after_an_answer() {
+fn a_user_message_after_an_answer_begins_a_turn() {
     let stored = stored(&[(r1(), &[user("yes"), says("ok")])]);
     for sent in [&[user("yes"), says("ok"), user("yes")][..], &[user("yes")]] {
         let observed = compare(&stored, StoredRun::Unknown, sent).unwrap();
@@ -126,7 +126,7 @@ fn a_turn_begins_where_a_message_of_the_user_comes_after_an_answer() {
 }
 
 #[test]
-fn equal_texts_are_distinguished_by_what_is_between_them() {
+fn equal_texts_in_a_transcript_are_distinguished_by_the_messages_between_them() {
     let twice = stored(&[(r1(), &[user("yes"), says("ok")]), (r2(), &[user("yes"), says("ok")])]);
     let round = [user("yes"), says("ok"), user("yes"), says("ok"), user("yes")];
     let observed = compare(&twice, StoredRun::Unknown, &round).unwrap();
@@ -137,7 +137,7 @@ fn equal_texts_are_distinguished_by_what_is_between_them() {
 }
 
 #[test]
-fn equal_ids_of_calls_are_distinguished_by_their_rounds() {
+fn calls_with_equal_ids_are_distinguished_by_their_rounds() {
     let stored = stored(&[(r1(), &[user("q"), asks(["c"]), answers(["c"]), asks(["c"])])]);
     let all = [user("q"), asks(["c"]), answers(["c"]), asks(["c"]), answers(["c"])];
     for first in [0, 1, 3, 4] {
@@ -146,7 +146,7 @@ fn equal_ids_of_calls_are_distinguished_by_their_rounds() {
 }
 
 #[test]
-fn calls_without_ids_are_known_by_their_names_and_places() {
+fn calls_without_stored_ids_are_recognised_by_name_and_position() {
     let call = || Message::tool_calls([ToolCall::without_id("look", "{}")]);
     let stored = stored(&[(r1(), &[user("q"), call()])]);
     for id in ["", "made-up"] {
@@ -160,7 +160,7 @@ fn calls_without_ids_are_known_by_their_names_and_places() {
 }
 
 #[test]
-fn what_types_of_a_loop_lose_or_join_is_not_missed() {
+fn a_transcript_without_reasoning_or_with_joined_texts_and_results_is_recognised() {
     let mut thinking = asks(["c1", "c2"]);
     thinking.parts.insert(0, Part::Reasoning(Reasoning::new("hm")));
     let mut parts = user("one");
@@ -191,14 +191,14 @@ fn what_types_of_a_loop_lose_or_join_is_not_missed() {
 }
 
 #[test]
-fn results_that_are_stored_in_part_are_taken_in_part() {
+fn only_the_results_that_are_not_stored_are_new() {
     let stored = stored(&[(r1(), &[user("q"), asks(["c1", "c2"]), answers(["c1"])])]);
     let sent = [user("q"), asks(["c1", "c2"]), answers(["c1", "c2"])];
     adds(&stored, r1(), &sent, Step::Continue, &["c2"]);
 }
 
 #[test]
-fn arguments_and_results_that_were_changed_are_not_compared() {
+fn stored_arguments_and_results_are_not_compared_with_those_of_the_transcript() {
     let asking = Message::tool_calls([ToolCall::new("c1", "look", r#"{"at":"*"}"#)]);
     let result = Message::tool_results([ToolResult::new("c1", "cut...")]);
     let stored = stored(&[(r1(), &[user("q"), asking, result, asks(["c2"])])]);
@@ -207,7 +207,7 @@ fn arguments_and_results_that_were_changed_are_not_compared() {
 }
 
 #[test]
-fn calls_that_a_hook_left_out_are_not_missed() {
+fn a_transcript_may_contain_calls_that_a_hook_has_removed_from_the_store() {
     let mut hooked = asks(["c2"]);
     hooked.metadata.insert("hooked_calls".to_owned(), serde_json::json!([]));
     let stored = stored(&[(r1(), &[user("q"), hooked, answers(["c2"]), asks(["c3"])])]);
@@ -217,7 +217,7 @@ fn calls_that_a_hook_left_out_are_not_missed() {
 }
 
 #[test]
-fn system_messages_in_force_are_no_news_and_others_go_first() {
+fn stored_system_messages_are_not_new_and_other_system_messages_are_instructions() {
     let stored = stored(&[(r1(), &[system("Be brief."), user("q"), asks(["c1"])])]);
     let sent = |text: &str| [system(text), user("q"), asks(["c1"]), answers(["c1"])];
     adds(&stored, r1(), &sent("Be brief."), Step::Continue, &["c1"]);
@@ -243,7 +243,7 @@ fn a_request_that_is_sent_again_adds_nothing() {
 }
 
 #[test]
-fn results_with_equal_ids_of_a_stopped_turn_are_not_taken_again_with_their_input() {
+fn results_of_a_stopped_turn_are_not_stored_again_when_the_failed_request_is_repeated() {
     let turn = [user("q1"), asks(["c", "c", "c"])];
     let stopped = stored(&[(r1(), &turn)]);
     let next = [answers(["c"]), user("q2")];
@@ -260,7 +260,7 @@ fn results_with_equal_ids_of_a_stopped_turn_are_not_taken_again_with_their_input
 }
 
 #[test]
-fn a_repeated_request_of_equal_rounds_is_no_new_turn() {
+fn a_repeated_request_is_recognised_if_two_turns_are_equal() {
     let turn = [user("yes"), asks(["c"]), answers(["c"]), says("ok")];
     let stored = stored(&[(r1(), &turn), (r2(), &turn)]);
     let sent = [&turn[..], &turn[..3]].concat();
@@ -268,7 +268,7 @@ fn a_repeated_request_of_equal_rounds_is_no_new_turn() {
 }
 
 #[test]
-fn the_input_of_a_call_that_was_answered_may_be_said_again_by_its_loop() {
+fn after_an_answer_the_same_text_without_an_id_is_new_and_with_the_stored_id_is_repeated() {
     let stored = stored(&[(r1(), &[user("go on"), says("one")])]);
     let run = StoredRun::Known { run: r1(), has_answered: true };
     let observed = compare(&stored, run, &[user("go on")]).unwrap();
@@ -279,7 +279,7 @@ fn the_input_of_a_call_that_was_answered_may_be_said_again_by_its_loop() {
 }
 
 #[test]
-fn what_was_cut_off_may_be_left_out() {
+fn a_transcript_may_omit_partial_answers_and_interrupted_rounds() {
     let stored = stored(&[(
         r1(),
         &[
@@ -301,14 +301,14 @@ fn what_was_cut_off_may_be_left_out() {
 }
 
 #[test]
-fn an_answer_after_an_interrupted_one_is_repeated_alone() {
+fn a_transcript_may_omit_an_interrupted_call_before_an_answer() {
     let stored = stored(&[(r1(), &[user("q"), asks(["c1"]), says("a")])]);
     let observed = compare(&stored, StoredRun::Unknown, &[user("q"), says("a"), user("q2")]);
     assert_eq!(shorts(&observed.unwrap().new), ["q2"]);
 }
 
 #[test]
-fn media_are_compared() {
+fn media_in_a_transcript_are_compared_with_the_stored_media() {
     let image = |url: &str| {
         let media = Media::new("image/png", MediaSource::Url(url.into()));
         Message::new(Role::User, vec![Part::text("see"), Part::Media(media)])
@@ -327,7 +327,7 @@ fn media_are_compared() {
 }
 
 #[test]
-fn a_difference_names_its_message_and_what_differs() {
+fn the_error_for_a_different_transcript_names_the_message_and_the_kind_of_difference() {
     let stored = stored(&[
         (r1(), &[user("q1"), says("a1")]),
         (r2(), &[user("q2"), asks(["c1"]), answers(["c1"]), asks(["c2"])]),
@@ -372,7 +372,7 @@ fn a_difference_names_its_message_and_what_differs() {
 }
 
 #[test]
-fn an_answer_that_no_service_call_has_given_is_refused_in_a_run() {
+fn a_transcript_with_an_answer_that_is_not_stored_is_refused_within_a_run() {
     let stored = stored(&[(r1(), &[user("q"), asks(["c1"])])]);
     let sent = [user("q"), asks(["c1"]), answers(["c1"]), says("made up"), user("go on")];
     let error = compare(&stored, known(r1()), &sent).unwrap_err();
@@ -380,7 +380,7 @@ fn an_answer_that_no_service_call_has_given_is_refused_in_a_run() {
 }
 
 #[test]
-fn a_transcript_that_has_nothing_in_common_begins_a_turn() {
+fn a_transcript_without_stored_messages_begins_a_turn() {
     let stored = stored(&[(r1(), &[user("q"), says("a")])]);
     let sent = [user("an example"), says("its answer"), user("q2")];
     let observed = compare(&stored, StoredRun::Unknown, &sent).unwrap();
@@ -388,7 +388,7 @@ fn a_transcript_that_has_nothing_in_common_begins_a_turn() {
 }
 
 #[test]
-fn results_for_a_run_that_ended_on_purpose_begin_another() {
+fn results_for_the_calls_of_an_ended_run_begin_another_run() {
     let mut waiting = asks(["c1"]);
     waiting.metadata.insert("run_ended".to_owned(), true.into());
     let stored = stored(&[(r1(), &[user("q"), waiting])]);
@@ -397,7 +397,7 @@ fn results_for_a_run_that_ended_on_purpose_begin_another() {
 }
 
 #[test]
-fn what_was_pruned_may_be_repeated_before_the_rest() {
+fn a_transcript_may_repeat_pruned_messages_before_the_stored_messages() {
     let left = stored(&[(r2(), &[user("q2"), says("a2")])]);
     let sent = [user("q1"), says("a1"), user("q2"), says("a2"), user("q3")];
     let sent: Vec<Arc<Message>> = sent.into_iter().map(Arc::new).collect();
@@ -415,7 +415,7 @@ fn what_was_pruned_may_be_repeated_before_the_rest() {
 }
 
 #[test]
-fn a_long_history_is_compared_from_its_end_and_a_long_difference_is_found() {
+fn a_long_history_is_compared_from_its_end_and_a_difference_far_before_it_is_found() {
     let mut messages = Vec::new();
     for turn in 0..300 {
         messages.extend([user(&format!("q{turn}")), says(&format!("a{turn}"))]);
@@ -440,7 +440,7 @@ fn a_long_history_is_compared_from_its_end_and_a_long_difference_is_found() {
 }
 
 #[test]
-fn a_result_may_name_the_stored_call() {
+fn a_stored_result_with_a_call_position_is_recognised() {
     let position = CallPosition { message: MessageId { run: r1(), index: 1 }, index: 0 };
     let named = Message::tool_results([ToolResult::new("c1", "seen").answering(position)]);
     let stored = stored(&[(r1(), &[user("q"), asks(["c1"]), named, asks(["c2"])])]);

@@ -28,7 +28,7 @@ fn lists(kinds: u8, longest: usize) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn the_overlap_is_what_its_definition_says() {
+fn the_overlap_equals_the_overlap_of_a_naive_search() {
     for (kinds, longest) in [(2, 7), (3, 4)] {
         let lists = lists(kinds, longest);
         for known in &lists {
@@ -42,7 +42,7 @@ fn the_overlap_is_what_its_definition_says() {
 }
 
 #[test]
-fn long_random_lists_overlap_as_the_definition_says() {
+fn the_overlap_of_long_random_lists_equals_the_overlap_of_a_naive_search() {
     // A linear congruential generator: the numbers are the same in every run of the test.
     let mut state = 7_u64;
     let mut random = |below: u64| {

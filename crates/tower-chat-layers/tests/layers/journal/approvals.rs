@@ -69,7 +69,7 @@ const PAID: [&str; 5] =
     ["user buy", "assistant pay#c1?", "user yes", "tool c1=payed c1", "assistant done"];
 
 #[tokio::test]
-async fn the_claim_is_durable_before_the_tool_runs_and_the_outcome_before_the_model_hears_of_it() {
+async fn a_claim_is_durable_before_its_tool_runs_and_an_outcome_before_the_next_service_call() {
     for (streamed, mode) in cases!(BOTH_WAYS, ALL_MODES) {
         let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let setup = Setup::new(&store).mode(mode);
@@ -130,7 +130,7 @@ async fn a_payment_whose_run_then_fails_is_not_made_again() {
 }
 
 #[tokio::test]
-async fn a_resumed_run_records_what_became_of_each_approved_call() {
+async fn a_resumed_run_records_the_outcome_of_each_approved_call() {
     for (streamed, mode) in cases!(BOTH_WAYS, [PerServiceCall, JOURNALED]) {
         let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let again = UnknownCalls::ask(|_| UnknownAnswer::RunAgain);
@@ -262,7 +262,7 @@ async fn a_payment_of_unknown_outcome_follows_the_policy_for_unknown_calls() {
 /// The first attempt of a run has received an answer. The request of the second attempt also
 /// contains a decision about another call, whose tool only the caller can run now.
 #[tokio::test]
-async fn a_refused_decision_takes_back_nothing_of_a_run_that_has_an_answer() {
+async fn a_refused_decision_discards_no_messages_of_a_run_that_has_an_answer() {
     for streamed in BOTH_WAYS {
         let (store, tool_log) = (store(), ToolLog::default());
         let setup = Setup::new(&store);
@@ -297,7 +297,7 @@ async fn a_refused_decision_takes_back_nothing_of_a_run_that_has_an_answer() {
 }
 
 #[tokio::test]
-async fn what_the_caller_says_of_a_payment_without_a_decision_is_recorded_the_same_in_every_mode() {
+async fn a_callers_result_for_a_payment_without_a_decision_is_recorded_the_same_in_every_mode() {
     every_case(async |case| {
         for (is_error, fails) in cases!([true, false], [true, false]) {
             let (store, tool_log) = (case.store().await, ToolLog::default());
@@ -322,7 +322,7 @@ async fn what_the_caller_says_of_a_payment_without_a_decision_is_recorded_the_sa
 }
 
 #[tokio::test]
-async fn two_who_approve_the_same_payment_at_once_make_it_once() {
+async fn two_processes_that_approve_the_same_payment_concurrently_make_it_once() {
     for (first, second) in cases!(ALL_MODES, ALL_MODES) {
         let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let setup = Setup::new(&store).mode(first);
@@ -363,7 +363,7 @@ async fn two_who_approve_the_same_payment_at_once_make_it_once() {
 }
 
 #[tokio::test]
-async fn a_rejected_payment_is_recorded_as_such() {
+async fn a_rejected_payment_is_recorded_as_rejected() {
     for mode in ALL_MODES {
         let (store, tool_log) = (store(), ToolLog::default());
         let setup = Setup::new(&store).mode(mode);
@@ -539,7 +539,7 @@ async fn a_batch_of_which_a_payment_never_began_waits_again_where_its_run_is_com
 /// After the payment, the service refuses the request permanently, and the run ends without an
 /// answer.
 #[tokio::test]
-async fn a_payment_whose_run_is_refused_for_good_is_shown_to_the_next_one() {
+async fn a_payment_of_a_permanently_refused_run_is_sent_to_the_model_in_the_next_run() {
     for streamed in BOTH_WAYS {
         let (store, tool_log) = (store(), ToolLog::default());
         let setup = Setup::new(&store);
@@ -561,7 +561,7 @@ async fn a_payment_whose_run_is_refused_for_good_is_shown_to_the_next_one() {
 }
 
 #[tokio::test]
-async fn a_payment_whose_run_is_discarded_is_known_and_not_made_again() {
+async fn a_payment_of_a_discarded_run_is_not_made_again_after_another_approval() {
     let (store, tool_log) = (store(), ToolLog::default());
     let setup = Setup::new(&store);
     let asked = waiting(&setup, false).await;
@@ -577,7 +577,7 @@ async fn a_payment_whose_run_is_discarded_is_known_and_not_made_again() {
 }
 
 #[tokio::test]
-async fn an_outcome_that_waits_in_the_outbox_does_not_swallow_the_run() {
+async fn a_run_is_stored_although_the_outcome_of_its_approved_call_waits_in_the_outbox() {
     for mode in [PerRun, PerServiceCall] {
         let (store, tool_log) = (store(), ToolLog::default());
         let setup = Setup::new(&store).mode(mode);
@@ -593,7 +593,7 @@ async fn an_outcome_that_waits_in_the_outbox_does_not_swallow_the_run() {
 }
 
 #[tokio::test]
-async fn an_outcome_is_not_lost_with_the_claim_to_the_next_call() {
+async fn the_outcome_of_a_call_is_stored_even_if_its_first_write_and_the_next_claim_fail() {
     for mode in [PerRun, PerServiceCall] {
         // If `failing` is 1, only the write of the first outcome fails. If it is 2, the write of
         // the second claim fails too.
@@ -634,7 +634,7 @@ async fn an_outcome_is_not_lost_with_the_claim_to_the_next_call() {
 }
 
 #[tokio::test]
-async fn nothing_is_run_where_the_claim_cannot_be_stored() {
+async fn an_approved_tool_does_not_run_if_its_claim_cannot_be_stored() {
     for mode in ALL_MODES {
         let (store, tool_log) = (store(), ToolLog::default());
         let setup = Setup::new(&store).mode(mode);

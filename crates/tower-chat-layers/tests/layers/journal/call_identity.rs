@@ -178,7 +178,7 @@ async fn an_approval_runs_and_records_the_call_that_it_names() {
 }
 
 #[tokio::test]
-async fn a_request_that_is_answered_or_unknown_is_refused_before_anything_happens() {
+async fn a_decision_about_an_answered_or_unknown_request_is_refused_before_any_effect() {
     for (streamed, mode, ids) in cases!(BOTH_WAYS, ALL_MODES, IDS) {
         let case = format!("{mode:?} {ids:?} {streamed}");
         let (store, executed) = (store(), Executed::default());

@@ -44,7 +44,7 @@ async fn dropped(setup: &Setup, step: usize, streamed: bool) -> BookingTools {
 }
 
 #[tokio::test]
-async fn a_run_is_committed_or_discarded_when_its_caller_goes_where_that_is_the_policy() {
+async fn the_disconnect_policy_decides_whether_a_dropped_run_is_committed_or_discarded() {
     for (streamed, concurrent, step) in cases!(BOTH_WAYS, [false, true], 0..4) {
         for (choice, kept) in
             [(OnDisconnect::Commit, [1, 3, 3, 3][step]), (OnDisconnect::Discard, 0)]
@@ -158,7 +158,7 @@ async fn a_run_that_cannot_be_read_after_it_was_taken_over_stays_open() {
 }
 
 #[tokio::test]
-async fn the_text_of_a_dropped_answer_is_kept_where_that_is_asked_for() {
+async fn the_partial_text_of_a_dropped_answer_is_stored_if_the_policy_says_so() {
     for choice in [OnDisconnect::LeaveOpen, OnDisconnect::Commit] {
         let store = store();
         let setup = Setup::new(&store).policy(on_disconnect(choice).with_partial_text(true));
@@ -213,7 +213,7 @@ async fn a_run_whose_recovery_is_dropped_is_paid_for_only_once() {
 }
 
 #[tokio::test]
-async fn the_policy_for_open_runs_holds_for_dropped_ones_where_it_pays_nothing() {
+async fn a_dropped_run_is_committed_or_discarded_by_the_policy_for_open_runs() {
     Cases::all()
         .modes([Journaled], "only journaled mode has open runs")
         .check(async |case| {

@@ -87,7 +87,7 @@ async fn a_run_that_is_committed_as_it_is_is_valid_for_every_provider() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_discarded_leaves_nothing() {
+async fn a_discarded_run_leaves_no_messages() {
     for step in 0..4 {
         let store = store();
         let setup = Setup::new(&store).policy(on_open_run(OnOpenRun::Discard));
@@ -137,7 +137,7 @@ async fn a_recovery_that_ends_the_run_does_not_continue_with_it() {
 }
 
 #[tokio::test]
-async fn one_of_two_processes_that_end_a_run_at_once_has_ended_it() {
+async fn only_one_of_two_processes_that_end_a_run_concurrently_succeeds() {
     for (end, kept) in [(RunEnd::Commit, 3), (RunEnd::Discard, 0)] {
         let (store, gate) = (store(), Gate::closed());
         left_open(&Setup::new(&store), 1).await;
@@ -155,7 +155,7 @@ async fn one_of_two_processes_that_end_a_run_at_once_has_ended_it() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_gone_is_not_resumed_and_the_model_is_not_asked() {
+async fn the_report_of_a_discarded_run_cannot_be_resumed_and_the_model_is_not_called() {
     for (streamed, another_is_open, step) in cases!(BOTH_WAYS, [false, true], 0..4) {
         let store = store();
         let setup = Setup::new(&store).policy(on_open_run(OnOpenRun::Recover));
@@ -248,7 +248,7 @@ async fn a_run_that_was_committed_before_it_was_answered_is_overtaken_by_the_nex
 }
 
 #[tokio::test]
-async fn a_report_is_resumed_in_the_foreground() {
+async fn a_reported_open_run_is_resumed_in_the_foreground() {
     let store = store();
     let setup = Setup::new(&store);
     left_open(&setup, 0).await;
@@ -281,7 +281,7 @@ async fn partial(store: &Store) -> Option<String> {
 }
 
 #[tokio::test]
-async fn the_text_of_an_answer_that_was_cut_off_is_kept_where_that_is_asked_for() {
+async fn the_partial_text_of_an_interrupted_answer_is_stored_if_the_policy_says_so() {
     for (keep, cause) in cases!([false, true], ["dropped", "failed", "cut off"]) {
         let store = store();
         let setup = Setup::new(&store).policy(if keep { keeping() } else { policy() });
@@ -404,7 +404,7 @@ async fn a_message_that_is_queued_after_the_commit_is_left_for_the_next_run() {
 }
 
 #[tokio::test]
-async fn closing_the_store_after_a_drop_loses_nothing() {
+async fn closing_the_store_after_a_run_was_dropped_loses_no_messages() {
     for streamed in BOTH_WAYS {
         let store = store();
         let model = booking_model_with(1, [Step::hang()]);

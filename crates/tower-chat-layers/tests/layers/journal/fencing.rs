@@ -25,7 +25,7 @@ fn fenced(outcome: Result<tower_chat::Answer, BoxError>) {
 }
 
 #[tokio::test]
-async fn a_run_is_left_alone_for_as_long_as_it_is_held() {
+async fn another_process_cannot_take_over_a_run_before_its_lease_expires() {
     for streamed in BOTH_WAYS {
         let (store, clock) = (store(), TestClock::default());
         let setup = Setup::new(&store).clock(&clock);
@@ -68,7 +68,7 @@ async fn a_run_is_left_alone_for_as_long_as_it_is_held() {
 }
 
 #[tokio::test]
-async fn what_is_answered_to_a_run_that_was_taken_over_is_refused_and_starts_no_tool() {
+async fn a_late_answer_to_a_run_that_was_taken_over_is_refused_and_starts_no_tool() {
     for (streamed, waiting) in cases!(BOTH_WAYS, 0..SERVICE_CALLS) {
         // `other_answers` is the number of answers that the other process has received before the
         // late answer arrives.
@@ -143,7 +143,7 @@ async fn an_outcome_of_a_run_that_was_taken_over_is_refused() {
 }
 
 #[tokio::test]
-async fn one_of_two_who_begin_the_same_run_at_once_continues() {
+async fn only_one_of_two_processes_that_begin_the_same_run_concurrently_continues() {
     for streamed in BOTH_WAYS {
         let (store, gate) = (store(), Gate::closed());
         let setup = Setup::new(&store);
@@ -168,7 +168,7 @@ async fn one_of_two_who_begin_the_same_run_at_once_continues() {
 }
 
 #[tokio::test]
-async fn one_of_two_who_take_a_run_up_at_once_continues() {
+async fn only_one_of_two_processes_that_take_over_a_run_concurrently_continues() {
     for streamed in BOTH_WAYS {
         let (store, gate) = (store(), Gate::closed());
         let setup = Setup::new(&store);
@@ -202,7 +202,7 @@ async fn one_of_two_who_take_a_run_up_at_once_continues() {
 }
 
 #[tokio::test]
-async fn a_run_that_another_process_resumes_before_it_is_read_is_left_alone() {
+async fn a_process_that_reads_a_run_after_another_process_has_resumed_it_is_refused() {
     for streamed in BOTH_WAYS {
         let (store, gate, hold) = (store(), Gate::closed(), Gate::closed());
         let setup = Setup::new(&store);
@@ -339,7 +339,7 @@ async fn a_run_without_new_input_renews_its_lease_from_its_first_answer_on() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_renewal_that_fails_is_made_up_for_by_the_next() {
+async fn the_next_renewal_of_a_lease_succeeds_after_a_renewal_has_failed() {
     let (store, clock, gate) = (store(), TestClock::default(), Gate::closed());
     let setup = Setup::new(&store).clock(&clock);
     let booking_tools = BookingTools::default().with_gate_before("c1", &gate);
@@ -360,7 +360,7 @@ async fn a_renewal_that_fails_is_made_up_for_by_the_next() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_was_dropped_renews_nothing() {
+async fn a_dropped_run_does_not_renew_its_lease() {
     let store = store();
     let model = booking_model_with(1, [Step::hang()]);
     let client = Setup::new(&store).stack(&model, BookingTools::default().tools());
@@ -372,7 +372,7 @@ async fn a_run_that_was_dropped_renews_nothing() {
 }
 
 #[tokio::test]
-async fn a_run_whose_taker_disconnects_meanwhile_is_not_claimed() {
+async fn a_run_is_abandoned_if_the_caller_disconnects_while_the_run_is_taken_over() {
     let store = store();
     let setup = Setup::new(&store);
     let model = booking_model_with(1, [Step::error("overloaded")]);
@@ -407,7 +407,7 @@ async fn without_a_lease_a_run_can_be_taken_over_at_once() {
 }
 
 #[tokio::test]
-async fn old_runs_without_a_process_are_swept() {
+async fn a_sweep_ends_old_open_runs_that_no_process_executes() {
     for end in [RunEnd::Commit, RunEnd::Discard] {
         let (store, clock) = (store(), TestClock::default());
         let setup = Setup::new(&store).clock(&clock);

@@ -36,7 +36,7 @@ async fn a_journal_needs_both_layers() {
 }
 
 #[tokio::test]
-async fn without_a_tool_loop_the_calls_go_to_the_caller_who_answers_them() {
+async fn without_a_tool_loop_the_caller_receives_the_calls_and_sends_their_results() {
     for streamed in BOTH_WAYS {
         let store = store();
         let model = ScriptedModel::new([calls([("ask", "c1")]), Step::text("thanks")]);
@@ -53,7 +53,7 @@ async fn without_a_tool_loop_the_calls_go_to_the_caller_who_answers_them() {
 }
 
 #[tokio::test]
-async fn a_loop_of_another_crate_is_staged_and_committed_at_its_end() {
+async fn the_run_of_a_loop_of_another_crate_is_staged_and_committed_at_its_end() {
     for streamed in BOTH_WAYS {
         let store = store();
         let model = ScriptedModel::new([calls([("look", "c1")]), Step::text("there")]);
@@ -94,7 +94,7 @@ async fn a_loop_of_another_crate_is_staged_and_committed_at_its_end() {
 }
 
 #[tokio::test]
-async fn numbered_results_with_which_a_loop_of_another_crate_ends_are_in_the_record() {
+async fn results_with_message_ids_that_a_loop_of_another_crate_returns_last_are_recorded() {
     for streamed in BOTH_WAYS {
         let store = store();
         let model = ScriptedModel::new([calls([("look", "c1")])]);

@@ -76,7 +76,7 @@ async fn the_error_names_the_holder_and_the_time_until_which_the_run_is_held() {
 }
 
 #[tokio::test]
-async fn a_lease_is_held_up_to_its_end_and_not_at_it() {
+async fn a_lease_expires_exactly_at_its_end() {
     for streamed in BOTH_WAYS {
         let (store, clock) = (store(), TestClock::default());
         let setup = Setup::new(&store).clock(&clock);
@@ -276,7 +276,7 @@ async fn a_store_that_one_process_uses_has_no_leases_and_no_process_waits() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn where_there_are_no_leases_none_is_renewed() {
+async fn a_store_without_leases_receives_no_renewals() {
     for streamed in BOTH_WAYS {
         let (store, gate) = (FaultyStore::new(memory()), Gate::closed());
         let booking_tools = BookingTools::default().with_gate_before("c1", &gate);

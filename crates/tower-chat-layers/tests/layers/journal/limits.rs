@@ -82,7 +82,7 @@ async fn a_resumed_run_charges_the_calls_of_all_earlier_rounds_to_its_limit() {
 }
 
 #[tokio::test]
-async fn of_the_calls_that_never_began_the_limit_counts_those_whose_arguments_were_rejected() {
+async fn the_call_limit_counts_calls_with_rejected_arguments_but_no_calls_of_unknown_tools() {
     every_case(async |case| {
         let store = case.store().await;
         let setup = Setup::new(&store).mode(case.mode);

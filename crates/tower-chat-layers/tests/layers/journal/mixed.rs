@@ -122,7 +122,7 @@ async fn asked(setup: &Setup, callers: Callers, streamed: bool) -> Vec<ApprovalR
 }
 
 #[tokio::test]
-async fn a_mixed_batch_is_requested_returned_and_waits_alike_in_every_mode() {
+async fn a_batch_of_approvals_and_returned_calls_is_recorded_the_same_in_every_mode() {
     for (streamed, mode, callers) in cases!(BOTH_WAYS, ALL_MODES, ALL_CALLERS) {
         let store = store();
         asked(&Setup::new(&store).mode(mode), callers, streamed).await;
@@ -287,7 +287,7 @@ async fn the_updates_of_a_mixed_batch_show_the_answer_once_it_is_whole() {
 }
 
 #[tokio::test]
-async fn rejecting_what_needs_approval_still_runs_the_others() {
+async fn the_other_calls_of_a_batch_run_although_one_call_is_rejected() {
     for mode in [PerRun, PersistenceMode::PerServiceCall, JOURNALED] {
         let (store, tool_log) = (store(), ToolLog::default());
         let setup = Setup::new(&store).mode(mode);

@@ -75,7 +75,7 @@ async fn rows(store: &Store) -> Vec<(String, ToolStatus, Option<String>)> {
 }
 
 #[tokio::test]
-async fn a_pending_call_that_a_hook_drops_fails_the_run_before_it_is_offered() {
+async fn a_run_fails_before_its_pending_call_is_offered_if_a_hook_drops_the_call() {
     for (streamed, mode, (how, hook)) in cases!(BOTH_WAYS, ALL_MODES, DROPPING) {
         for sibling in [false, true] {
             let case = (streamed, mode, how, sibling);
@@ -126,7 +126,7 @@ async fn a_pending_call_that_a_hook_drops_fails_the_run_before_it_is_offered() {
 }
 
 #[tokio::test]
-async fn what_came_before_a_pending_call_that_is_not_offered_is_kept_as_for_a_failed_call() {
+async fn messages_before_a_pending_call_that_a_hook_drops_are_stored_as_after_a_failed_call() {
     for (streamed, mode) in cases!(BOTH_WAYS, ALL_MODES) {
         let (store, tool_log) = (store(), ToolLog::default());
         let tools = hooked(&tool_log, DROPPING[0].1, KEEP, false);

@@ -54,7 +54,7 @@ fn given(store: &Store) -> String {
 }
 
 #[tokio::test]
-async fn nothing_that_a_hook_hides_is_ever_staged_and_the_run_continues_with_what_is_left() {
+async fn values_that_a_hook_hides_are_never_staged_and_the_run_continues_without_them() {
     for concurrent in [false, true] {
         let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let setup = Setup::new(&store).concurrent(concurrent);
@@ -84,7 +84,7 @@ async fn nothing_that_a_hook_hides_is_ever_staged_and_the_run_continues_with_wha
 }
 
 #[tokio::test]
-async fn an_outcome_of_which_nothing_is_kept_is_no_write() {
+async fn an_outcome_that_a_hook_forgets_causes_no_write() {
     let cases = Cases::all().modes([Journaled], "no other mode writes between service calls");
     cases
         .check(async |case| {
@@ -154,7 +154,7 @@ fn asked_again(step: Step) -> Step {
 }
 
 #[tokio::test]
-async fn a_round_of_which_no_call_is_kept_is_no_answer_after_a_service_call_that_failed() {
+async fn a_round_without_stored_calls_is_not_a_final_answer_after_a_failed_service_call() {
     let hooks: [fn(&mut StoredCall<'_>) -> Hooked; 3] =
         [|_| Ok(Retention::Forget), |_| Err("no policy".into()), |_| panic!("no policy")];
     for (hook, (texts, streamed), mode) in
@@ -182,7 +182,7 @@ async fn a_round_of_which_no_call_is_kept_is_no_answer_after_a_service_call_that
 }
 
 #[tokio::test]
-async fn a_round_of_which_no_call_is_kept_is_no_answer_after_a_drop() {
+async fn a_round_without_stored_calls_is_not_a_final_answer_after_a_drop() {
     for (mode, texts) in cases!([PerServiceCall, JOURNALED], BESIDE) {
         let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let setup = Setup::new(&store).mode(mode);

@@ -63,7 +63,7 @@ async fn a_run_that_is_refused_before_any_answer_does_not_stay_open() {
 }
 
 #[tokio::test]
-async fn a_run_whose_failure_may_pass_stays_open() {
+async fn a_run_stays_open_after_a_retryable_failure() {
     let steps: [fn() -> Step; 3] =
         [|| status(429), || status(503), || Step::text("x").cut_off_after(1)];
     for (streamed, step) in cases!(BOTH_WAYS, steps) {
@@ -101,7 +101,7 @@ async fn a_recovery_that_is_refused_ends_the_run_and_the_new_message_is_answered
 }
 
 #[tokio::test]
-async fn a_run_that_is_refused_stays_open_where_that_is_the_policy() {
+async fn a_refused_run_stays_open_under_the_policy_leave_open() {
     Cases::all()
         .modes([Journaled], "only journaled mode has open runs")
         .check(async |case| {
@@ -118,7 +118,7 @@ async fn a_run_that_is_refused_stays_open_where_that_is_the_policy() {
 }
 
 #[tokio::test]
-async fn an_error_that_says_nothing_of_itself_counts_as_a_refusal_at_the_last_attempt() {
+async fn an_error_without_retryability_counts_as_a_refusal_at_the_last_attempt() {
     for (streamed, attempts) in cases!(BOTH_WAYS, [1, 3]) {
         let store = store();
         let journal = JournalPolicy::default().with_max_unclear_attempts(attempts);
@@ -147,7 +147,7 @@ fn seen_last(request: &tower_chat::ChatRequest) -> String {
 }
 
 #[tokio::test]
-async fn an_explicit_recovery_that_is_refused_says_so_and_leaves_the_run_to_its_caller() {
+async fn an_explicit_recovery_that_is_refused_returns_the_error_and_the_run_stays_open() {
     Cases::all()
         .modes([Journaled], "only journaled mode has open runs")
         .check(async |case| {
@@ -165,7 +165,7 @@ async fn an_explicit_recovery_that_is_refused_says_so_and_leaves_the_run_to_its_
 }
 
 #[tokio::test]
-async fn what_a_recovered_run_cost_is_reported_with_the_answer_that_came_after_it() {
+async fn the_usage_of_a_recovered_run_is_reported_with_the_next_answer() {
     for streamed in BOTH_WAYS {
         let store = store();
         let setup = Setup::new(&store);
@@ -208,7 +208,7 @@ async fn a_recovery_that_fails_is_reported_to_the_request_before_which_it_runs()
 }
 
 #[tokio::test]
-async fn a_recovery_that_is_refused_keeps_nothing_of_a_run_without_answers_but_by_policy() {
+async fn a_refused_recovery_stores_the_input_of_a_run_without_answers_only_if_configured() {
     for (streamed, (choice, kept)) in cases!(
         BOTH_WAYS,
         [(OnRefusal::KeepAnswers, 0), (OnRefusal::Discard, 0), (OnRefusal::Commit, 1)]

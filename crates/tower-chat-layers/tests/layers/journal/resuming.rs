@@ -160,7 +160,7 @@ async fn committed_first(
 }
 
 #[tokio::test]
-async fn after_a_service_call_that_failed() {
+async fn a_run_resumes_after_a_service_call_that_failed() {
     for (streamed, concurrent, failing) in cases!(BOTH_WAYS, [false, true], 0..SERVICE_CALLS) {
         let cut = || Step::respond(|request| Step::message(reply(request)));
         let steps: [fn(Step) -> Step; 3] = [
@@ -188,7 +188,7 @@ async fn after_a_service_call_that_failed() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn after_a_service_call_that_was_dropped_aborted_or_timed_out() {
+async fn a_run_resumes_after_a_service_call_that_was_dropped_aborted_or_timed_out() {
     for (streamed, hanging, cause) in
         cases!(BOTH_WAYS, 0..SERVICE_CALLS, ["dropped", "aborted", "timeout"])
     {
@@ -231,7 +231,7 @@ async fn after_a_service_call_that_was_dropped_aborted_or_timed_out() {
 }
 
 #[tokio::test]
-async fn after_a_stream_that_was_dropped_at_any_update() {
+async fn a_run_resumes_after_a_stream_that_was_dropped_at_any_update() {
     for (concurrent, way) in cases!([false, true], ALL_WAYS) {
         for taken in 0.. {
             let (store, booking_tools) = (store(), BookingTools::default());
@@ -263,7 +263,7 @@ async fn after_a_stream_that_was_dropped_at_any_update() {
 }
 
 #[tokio::test]
-async fn after_a_write_that_failed_before_or_after_its_effect() {
+async fn a_run_resumes_after_a_write_that_failed_before_or_after_its_effect() {
     for (streamed, concurrent, way, failing, after_storing) in
         cases!(BOTH_WAYS, [false, true], ALL_WAYS, 0..1 + SERVICE_CALLS + TOOL_CALLS, [false, true])
     {
@@ -353,7 +353,7 @@ async fn a_tool_that_is_safe_to_retry_runs_again() {
 }
 
 #[tokio::test]
-async fn an_unknown_call_is_answered_as_such_by_default() {
+async fn a_call_with_unknown_outcome_gets_an_error_result_by_default() {
     for (streamed, concurrent) in cases!(BOTH_WAYS, [false, true]) {
         let (store, booking_tools) = (store(), BookingTools::default());
         let setup = Setup::new(&store).concurrent(concurrent);
@@ -370,7 +370,7 @@ async fn an_unknown_call_is_answered_as_such_by_default() {
 }
 
 #[tokio::test]
-async fn an_unknown_call_fails_the_run_where_that_is_asked_for_and_it_stays_open() {
+async fn a_call_with_unknown_outcome_fails_the_run_under_the_policy_fail_and_it_stays_open() {
     for streamed in BOTH_WAYS {
         let (store, booking_tools) = (store(), BookingTools::default());
         let journal = JournalPolicy::default().with_unknown_calls(UnknownCalls::Fail);
@@ -396,7 +396,7 @@ async fn an_unknown_call_fails_the_run_where_that_is_asked_for_and_it_stays_open
 }
 
 #[tokio::test]
-async fn a_recovery_says_what_becomes_of_unknown_calls_in_place_of_the_stack() {
+async fn the_recovery_policy_for_unknown_calls_replaces_the_policy_of_the_stack() {
     let (store, booking_tools) = (store(), BookingTools::default());
     let setup = Setup::new(&store);
     let model = booking_model();
@@ -453,7 +453,7 @@ async fn a_recovery_of_all_runs_covers_every_scope_and_reports_each_failure() {
 }
 
 #[tokio::test]
-async fn whoever_is_asked_about_an_unknown_call_decides() {
+async fn the_callback_for_unknown_calls_decides_how_they_are_answered() {
     for answer in ["again", "unknown", "output", "fail"] {
         let (store, booking_tools) = (store(), BookingTools::default());
         let ask = UnknownCalls::ask(move |call: &UnknownCall| {
@@ -526,7 +526,7 @@ async fn a_failed_tool_is_not_run_again() {
 /// If calls run one after another, no call runs after a call that ends the run. If calls run
 /// concurrently, all of them run.
 #[tokio::test]
-async fn an_end_that_an_earlier_attempt_has_run_keeps_only_serial_calls_from_running() {
+async fn a_resumed_run_skips_the_calls_after_one_that_ended_the_run_only_if_calls_are_serial() {
     for (streamed, concurrent) in cases!(BOTH_WAYS, [false, true]) {
         let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let setup = Setup::new(&store).concurrent(true);
@@ -558,7 +558,7 @@ async fn an_end_that_an_earlier_attempt_has_run_keeps_only_serial_calls_from_run
 }
 
 #[tokio::test]
-async fn what_has_finished_is_reused_although_its_tool_is_gone() {
+async fn a_finished_call_is_reused_although_its_tool_is_no_longer_registered() {
     let (store, booking_tools) = (store(), BookingTools::default());
     let setup = Setup::new(&store);
     let model = ScriptedModel::new([calls([("book", "c1"), ("seat", "c2")]), Step::text("booked")]);
@@ -570,7 +570,7 @@ async fn what_has_finished_is_reused_although_its_tool_is_gone() {
 }
 
 #[tokio::test]
-async fn an_input_that_ends_with_an_answer_is_no_answer() {
+async fn an_assistant_message_at_the_end_of_the_input_is_not_taken_for_the_answer() {
     use tower_chat::Message;
     for streamed in BOTH_WAYS {
         let store = store();

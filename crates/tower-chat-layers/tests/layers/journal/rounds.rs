@@ -31,7 +31,7 @@ fn take_rounds(rounds: &Rounds) -> Vec<(String, usize)> {
 }
 
 #[tokio::test]
-async fn rounds_are_counted_on_from_those_before_the_interruption() {
+async fn a_resumed_run_continues_to_count_rounds_after_those_of_earlier_attempts() {
     for (streamed, failing) in cases!(BOTH_WAYS, 0..4) {
         let (store, rounds) = (store(), Rounds::default());
         let ask_for = |id| calls([("look", id)]);

@@ -26,7 +26,7 @@ async fn the_input_is_staged_before_the_first_service_call() {
 }
 
 #[tokio::test]
-async fn nothing_is_paid_for_where_the_input_cannot_be_staged() {
+async fn the_model_is_not_called_if_the_input_cannot_be_staged() {
     for streamed in BOTH_WAYS {
         let (store, model) = (store(), booking_model());
         let client = Setup::new(&store).stack(&model, BookingTools::default().tools());
@@ -38,7 +38,7 @@ async fn nothing_is_paid_for_where_the_input_cannot_be_staged() {
 }
 
 #[tokio::test]
-async fn nothing_is_paid_for_or_staged_where_the_history_cannot_be_loaded() {
+async fn the_model_is_not_called_and_no_run_is_opened_if_the_history_cannot_be_loaded() {
     for streamed in BOTH_WAYS {
         let (store, model) = (store(), booking_model());
         let client = Setup::new(&store).stack(&model, BookingTools::default().tools());
@@ -119,7 +119,7 @@ async fn concurrent_siblings_are_staged_as_each_of_them_ends() {
 }
 
 #[tokio::test]
-async fn a_response_without_calls_is_committed_with_itself() {
+async fn a_response_without_calls_and_the_commit_of_its_run_are_one_write() {
     for streamed in BOTH_WAYS {
         let store = store();
         let client = Setup::new(&store).stack(&booking_model(), BookingTools::default().tools());
@@ -132,7 +132,7 @@ async fn a_response_without_calls_is_committed_with_itself() {
 }
 
 #[tokio::test]
-async fn a_failed_tool_is_known_to_have_failed() {
+async fn a_failed_call_is_staged_with_the_status_failed() {
     for concurrent in [false, true] {
         let store = store();
         let gate = Gate::closed();
@@ -153,7 +153,7 @@ async fn a_failed_tool_is_known_to_have_failed() {
 /// The write with the last outcome also commits the run. If the process died between two separate
 /// writes, a later attempt could not detect that the run has ended.
 #[tokio::test]
-async fn the_commit_of_a_run_that_a_tool_ends_rides_on_the_outcome() {
+async fn the_outcome_of_a_tool_that_ends_its_run_and_the_commit_are_one_write() {
     for (streamed, concurrent) in cases!(BOTH_WAYS, [false, true]) {
         let store = store();
         let model = ScriptedModel::new([calls([("look", "c1"), ("none", "c2"), ("stop", "c3")])]);
@@ -173,7 +173,7 @@ async fn the_commit_of_a_run_that_a_tool_ends_rides_on_the_outcome() {
 }
 
 #[tokio::test]
-async fn the_end_that_a_tool_has_said_is_kept_when_the_caller_leaves_before_there_is_room_for_it() {
+async fn a_run_that_a_tool_ends_is_committed_although_the_caller_disconnects_before_the_write() {
     for streamed in BOTH_WAYS {
         let (store, gate) = (store(), Gate::closed());
         let model = ScriptedModel::new([calls([("stop", "c1")])]);

@@ -35,7 +35,7 @@ async fn a_second_run_is_rejected_before_the_model_is_paid_and_so_is_a_retry_of_
 }
 
 #[tokio::test]
-async fn queued_runs_go_in_the_order_in_which_they_arrived_and_no_more_than_the_bound_wait() {
+async fn queued_runs_begin_in_the_order_of_their_arrival_and_the_queue_is_bounded() {
     for mode in ALL_MODES {
         let (store, gate) = (store(), Gate::closed());
         let policy = policy().with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 3 });
@@ -69,7 +69,7 @@ async fn queued_runs_go_in_the_order_in_which_they_arrived_and_no_more_than_the_
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_waits_for_its_turn_holds_no_place_in_a_bounded_service() {
+async fn a_queued_run_holds_no_permit_of_a_service_with_a_concurrency_limit() {
     for (mode, streamed) in cases!(ALL_MODES, BOTH_WAYS) {
         let (store, gate) = (store(), Gate::closed());
         let policy = policy().with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 1 });
@@ -95,7 +95,7 @@ async fn a_run_that_waits_for_its_turn_holds_no_place_in_a_bounded_service() {
 }
 
 #[tokio::test]
-async fn a_branch_continues_in_a_copy_and_stays_there_when_it_is_sent_again() {
+async fn a_concurrent_run_continues_in_a_branch_and_its_repetition_uses_the_same_branch() {
     for (mode, streamed) in cases!(ALL_MODES, BOTH_WAYS) {
         let (store, gate) = (store(), Gate::closed());
         let policy = policy().with_concurrent_runs(ConcurrentRuns::Branch);

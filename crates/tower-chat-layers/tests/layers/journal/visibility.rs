@@ -19,7 +19,7 @@ async fn seen_by_readers(store: &Store) -> (Vec<String>, usize, usize, usize) {
 }
 
 #[tokio::test]
-async fn a_run_is_invisible_until_it_is_whole() {
+async fn readers_do_not_see_a_run_before_it_is_complete() {
     for (streamed, concurrent) in cases!(BOTH_WAYS, [false, true]) {
         let (store, model, gate) = (store(), booking_model(), Gate::closed());
         let booking_tools = BookingTools::default().with_gate_before("c3", &gate);
@@ -38,7 +38,7 @@ async fn a_run_is_invisible_until_it_is_whole() {
 }
 
 #[tokio::test]
-async fn nothing_of_a_run_that_failed_is_seen() {
+async fn readers_do_not_see_a_failed_run() {
     for streamed in BOTH_WAYS {
         let store = store();
         let setup = Setup::new(&store);

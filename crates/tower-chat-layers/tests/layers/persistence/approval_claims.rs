@@ -229,7 +229,7 @@ async fn an_approval_of_a_run_that_was_stopped_is_answered() {
 }
 
 #[tokio::test]
-async fn yes_and_no_to_one_request_are_both_refused() {
+async fn a_message_that_approves_and_rejects_the_same_call_is_refused() {
     for is_yes_first in [true, false] {
         for in_one_message in [true, false] {
             every_case(async |case| {
@@ -263,7 +263,7 @@ async fn yes_and_no_to_one_request_are_both_refused() {
 }
 
 #[tokio::test]
-async fn yes_and_no_are_refused_without_persistence() {
+async fn a_message_that_approves_and_rejects_the_same_call_is_refused_without_persistence() {
     for streamed in BOTH_WAYS {
         let (tool_log, model) = (ToolLog::default(), ScriptedModel::new([calls([("pay", "c1")])]));
         let client = boxed(ToolLoopLayer::new(tools(&tool_log)).layer(model.clone()));

@@ -135,7 +135,7 @@ async fn two_decisions_with_different_arguments_contradict_each_other() {
 }
 
 #[tokio::test]
-async fn a_rejected_call_is_not_run_and_the_model_and_the_store_hear_why() {
+async fn a_rejected_call_does_not_run_and_the_model_and_the_store_receive_the_reason() {
     every_id(async |case| {
         let (store, tool_log, model, client) =
             case.begin_with_log([case.calls([("pay", "c1")]), Step::text("fine")]).await;
@@ -151,7 +151,7 @@ async fn a_rejected_call_is_not_run_and_the_model_and_the_store_hear_why() {
 }
 
 #[tokio::test]
-async fn pending_calls_leave_the_replay_and_stay_answerable_across_other_runs() {
+async fn pending_calls_are_omitted_from_replay_and_can_be_approved_after_other_runs() {
     every_id(async |case| {
         let (_, tool_log, model, client) = case
             .begin_with_log([
@@ -262,7 +262,7 @@ async fn approvals_are_not_used_up_by_a_run_that_then_fails() {
 }
 
 #[tokio::test]
-async fn what_stands_beside_an_answer_is_shown_after_the_results() {
+async fn text_in_a_message_with_an_approval_is_sent_after_the_results() {
     every_id(async |case| {
         let (store, model, client) =
             case.begin([case.calls([("pay", "c1")]), Step::text("done")]).await;
@@ -312,7 +312,7 @@ async fn a_service_that_keeps_the_history_gets_the_results_of_approved_calls() {
 }
 
 #[tokio::test]
-async fn a_service_receives_what_waits_for_approval() {
+async fn a_service_receives_the_pending_approvals_of_the_conversation() {
     every_case(async |case| {
         let observed = Arc::new(Mutex::new(Vec::new()));
         let noting = Step::respond({

@@ -68,7 +68,7 @@ async fn cut_short(
 }
 
 #[tokio::test(start_paused = true)]
-async fn every_cause_leaves_the_same_history_wherever_the_model_hangs() {
+async fn a_cancelled_run_leaves_the_same_history_for_every_cause_of_the_cancellation() {
     Cases::all()
         .with_a_stopped_clock()
         .check(async |case| {
@@ -139,7 +139,7 @@ async fn results_of_tools_that_have_finished_outlive_the_cancellation_of_their_s
 }
 
 #[tokio::test(start_paused = true)]
-async fn what_replay_leaves_out_of_finished_rounds_leaves_an_unfinished_one_too() {
+async fn replay_steps_also_omit_finished_calls_of_incomplete_rounds() {
     Cases::all()
         .modes([PerServiceCall], "only in this mode is an incomplete round part of the history")
         .with_a_stopped_clock()
@@ -404,7 +404,7 @@ async fn an_answer_whose_end_has_come_is_stored_although_its_caller_disconnects(
 }
 
 #[tokio::test]
-async fn errors_of_the_model_leave_the_history_of_the_table() {
+async fn the_mode_decides_which_messages_are_stored_after_an_error_of_the_model() {
     every_case(async |case| {
         let errors: [fn() -> Step; 3] = [
             || Step::error("overloaded"),
@@ -443,7 +443,7 @@ async fn a_timeout_below_the_persister_is_an_error_of_the_service() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_deadline_does_not_cut_short_an_answer_that_is_there() {
+async fn a_deadline_does_not_interrupt_an_answer_that_is_already_complete() {
     Cases::all()
         .with_a_stopped_clock()
         .check(async |case| {

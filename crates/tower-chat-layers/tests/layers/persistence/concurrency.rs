@@ -40,7 +40,7 @@ fn layered(model: Client, store: &Store, mode: PersistenceMode) -> Client {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_concurrency_limit_of_one_at_any_place() {
+async fn a_run_completes_with_a_concurrency_limit_of_one_above_and_below_the_layers() {
     for (streamed, mode) in cases!(BOTH_WAYS, BOTH_MODES) {
         let (store, model) = (store(), one_round_each(1));
         let limit = ConcurrencyLimitLayer::new(1);
@@ -55,7 +55,7 @@ async fn a_concurrency_limit_of_one_at_any_place() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_buffer_at_any_place() {
+async fn a_run_completes_with_a_buffer_above_and_below_the_layers() {
     for (streamed, mode) in cases!(BOTH_WAYS, BOTH_MODES) {
         let (store, model) = (store(), one_round_each(1));
         let below = BufferLayer::<ChatRequest>::new(1).layer(boxed(model.clone()));
@@ -119,7 +119,7 @@ async fn layers_stack_in_a_service_builder_and_can_be_boxed_and_cloned() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_conversations_at_once_keep_to_themselves() {
+async fn concurrent_conversations_do_not_affect_each_other() {
     for (streamed, mode) in cases!(BOTH_WAYS, BOTH_MODES) {
         const CONVERSATIONS: usize = 50;
         let (store, model) = (store(), one_round_each(2 * CONVERSATIONS));

@@ -36,7 +36,7 @@ fn sent_id(model: &ScriptedModel, call: usize) -> Option<String> {
 }
 
 #[tokio::test]
-async fn every_policy_in_every_mode() {
+async fn every_conflict_policy_has_its_effect_in_every_mode() {
     every_case(async |case| {
         for conflict in [ConflictPolicy::Fail, STOP, RECORD] {
             let store = case.store().await;
@@ -182,7 +182,7 @@ async fn an_id_is_stored_after_every_call_and_outlives_the_failure_of_the_next()
 }
 
 #[tokio::test]
-async fn a_per_run_failure_leaves_the_id_as_it_was() {
+async fn a_failed_run_in_per_run_or_journaled_mode_does_not_change_the_service_id() {
     Cases::all()
         .modes([PerRun, Journaled], "the test above shows that the other mode stores the id")
         .check(async |case| {
@@ -327,7 +327,7 @@ async fn an_answer_that_continues_by_token_is_stored_once() {
 }
 
 #[tokio::test]
-async fn a_token_takes_no_messages_and_needs_a_conversation() {
+async fn a_request_with_a_continuation_token_needs_a_conversation_and_allows_no_messages() {
     every_case(async |case| {
         let (store, model) = (case.store().await, ScriptedModel::new([]));
         let client = case.agent(&model, &store);
@@ -381,7 +381,7 @@ async fn two_runs_at_once_conflict_and_the_error_carries_the_answer() {
 }
 
 #[tokio::test]
-async fn what_waits_and_can_never_be_stored_is_given_back_with_the_conflict() {
+async fn a_conflict_returns_the_writes_of_the_outbox_that_can_no_longer_be_stored() {
     Cases::all()
         .modes([PerRun, PerServiceCall], "a journaled run whose write fails remains open")
         .check(async |case| {
@@ -404,7 +404,7 @@ async fn what_waits_and_can_never_be_stored_is_given_back_with_the_conflict() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_was_deleted_and_made_anew_is_another_one() {
+async fn a_run_of_a_deleted_conversation_conflicts_with_the_conversation_created_again() {
     every_case(async |case| {
         let (store, gate) = (case.store().await, Gate::closed());
         let model = ScriptedModel::new([

@@ -338,7 +338,7 @@ async fn a_journaled_run_continues_with_its_results_once_the_conflict_is_put_rig
 }
 
 #[tokio::test]
-async fn the_newest_id_counts_within_a_run_too() {
+async fn the_newest_service_id_of_a_run_is_stored() {
     for (streamed, mode, conflict) in cases!(BOTH_WAYS, MODES, LENIENT) {
         let steps = [round(1, Some("s1")), round(2, Some("s2")), text("there", Some("s3"))];
         let case = Case::new(mode, Below::LoopAndPersister, conflict, steps);
@@ -365,7 +365,7 @@ async fn the_newest_id_counts_within_a_run_too() {
 }
 
 #[tokio::test]
-async fn under_a_loop_without_our_layers_the_last_answer_alone_is_seen() {
+async fn above_a_foreign_loop_only_the_service_id_of_the_last_answer_is_detected() {
     for streamed in BOTH_WAYS {
         let (store, tool_log) = (store(), ToolLog::default());
         let model = ScriptedModel::new([round(1, None), text("there", Some("s1"))]);

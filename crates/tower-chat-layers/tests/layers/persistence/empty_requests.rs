@@ -26,7 +26,7 @@ fn empty() -> Vec<(Vec<Message>, Fault)> {
 }
 
 #[tokio::test]
-async fn they_are_refused_by_the_persistence_layers() {
+async fn empty_requests_are_refused_by_the_persistence_layers() {
     for is_first in [true, false] {
         every_case(async |case| {
             let (store, model, client) = case.begin([Step::text("there"), Step::text("on")]).await;
@@ -53,7 +53,7 @@ async fn they_are_refused_by_the_persistence_layers() {
 }
 
 #[tokio::test]
-async fn they_are_refused_by_a_persister_alone() {
+async fn empty_requests_are_refused_by_a_persister_alone() {
     for (streamed, has_loop) in [(false, false), (true, false), (false, true), (true, true)] {
         for (messages, fault) in empty() {
             let (store, model) = (store(), ScriptedModel::new([]));
@@ -78,7 +78,7 @@ async fn they_are_refused_by_a_persister_alone() {
 }
 
 #[tokio::test]
-async fn they_are_refused_by_a_tool_loop_alone() {
+async fn empty_requests_are_refused_by_a_tool_loop_alone() {
     for (messages, fault) in empty() {
         for streamed in BOTH_WAYS {
             let model = ScriptedModel::new([]);
@@ -94,7 +94,7 @@ async fn they_are_refused_by_a_tool_loop_alone() {
 }
 
 #[test]
-fn the_check_of_a_request_says_so() {
+fn validate_request_reports_an_empty_request() {
     let none = ChatRequest::new(Messages::new());
     assert_eq!(validate_request(&none).unwrap_err().first(), &Fault::NoMessages);
     let without_parts = ChatRequest::new([Message::user("a"), Message::new(Role::User, vec![])]);

@@ -21,7 +21,7 @@ fn deciding(case: Case, part: impl Into<Part>, key: ConversationKey) -> ChatRequ
 }
 
 #[tokio::test]
-async fn an_approval_is_of_the_original_alone() {
+async fn an_approval_is_valid_only_in_the_original_conversation() {
     for first_in_copy in [true, false] {
         every_id(async |case| {
             let (store, ran, model, client) = case
@@ -61,7 +61,7 @@ async fn an_approval_is_of_the_original_alone() {
 }
 
 #[tokio::test]
-async fn a_call_that_was_claimed_in_the_original_is_none_in_the_copy() {
+async fn a_call_that_was_claimed_in_the_original_is_recorded_as_rejected_in_the_copy() {
     let cases = Cases::all().modes([PerRun, Journaled], "per-service-call mode stores the result");
     let scenario = async |case: Case| {
         let (store, ran, _, client) = case

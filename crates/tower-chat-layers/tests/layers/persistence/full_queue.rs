@@ -19,7 +19,7 @@ async fn in_time(sent: impl Future<Output = Result<Answer, BoxError>>) -> Result
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_holds_the_last_place_runs_what_was_approved() {
+async fn a_run_with_the_last_slot_of_the_store_runs_its_approved_calls() {
     for (streamed, mode) in cases!(BOTH_WAYS, BOTH_MODES) {
         let (store, tool_log) = (store().with_queue_capacity(1), ToolLog::default());
         let model = ScriptedModel::new([calls([("pay", "c1"), ("pay", "c2")]), Step::text("done")]);
@@ -34,7 +34,7 @@ async fn a_run_that_holds_the_last_place_runs_what_was_approved() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn runs_inside_of_runs_that_hold_every_place_come_to_their_end() {
+async fn nested_runs_complete_although_the_outer_runs_hold_all_slots_of_the_store() {
     for (outer, inner) in cases!(BOTH_MODES, BOTH_MODES) {
         let (store, gate) = (store().with_queue_capacity(2), Gate::closed());
         let below = ScriptedModel::new([Step::text("one"), Step::text("two")]);
@@ -79,7 +79,7 @@ async fn runs_inside_of_runs_that_hold_every_place_come_to_their_end() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_run_that_waits_for_the_last_place_holds_none_in_a_bounded_service() {
+async fn a_run_that_waits_for_a_slot_of_the_store_holds_no_permit_of_a_bounded_service() {
     for streamed in BOTH_WAYS {
         let (store, tool_log, gate) =
             (store().with_queue_capacity(1), ToolLog::default(), Gate::closed());

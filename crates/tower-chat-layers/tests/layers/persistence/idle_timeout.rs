@@ -65,7 +65,7 @@ async fn a_stream_that_stalls_ends_with_the_error_after_its_last_update() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_head_has_a_limit_of_its_own_where_that_is_set() {
+async fn the_idle_timeout_before_the_response_head_can_be_set_separately() {
     let wait = Duration::from_secs(600);
     for (layer, after) in [
         (IdleTimeoutLayer::new(LIMIT), LIMIT),
@@ -84,7 +84,7 @@ async fn the_head_has_a_limit_of_its_own_where_that_is_set() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_caller_who_reads_slowly_is_not_a_model_that_stalls() {
+async fn a_slow_reader_does_not_cause_an_idle_timeout() {
     let client = paced(&[("patience", 20), (" pays", 20)]);
     let mut response = head(&client, ask("read", true)).await.unwrap();
     let mut updates = Vec::new();
@@ -96,7 +96,7 @@ async fn a_caller_who_reads_slowly_is_not_a_model_that_stalls() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_complete_answer_whose_stream_does_not_end_is_no_stalled_one() {
+async fn a_stream_that_stays_open_after_its_finish_does_not_time_out() {
     let answer = |_: ChatRequest| async {
         let updates = [ChatUpdate::Message(Message::assistant("done").into()), finish()];
         let updates = stream::iter(updates.map(Ok::<_, BoxError>)).chain(stream::pending());
@@ -151,7 +151,7 @@ async fn a_stalled_answer_is_stored_as_a_call_that_failed_and_can_be_sent_again(
 }
 
 #[tokio::test(start_paused = true)]
-async fn the_text_of_a_stalled_stream_is_kept_where_that_is_asked_for() {
+async fn the_partial_text_of_a_stalled_stream_is_stored_if_the_policy_says_so() {
     Cases::all()
         .modes([PerServiceCall], "only this mode stores the text as a message")
         .streamed("only a stream has partial text")

@@ -53,7 +53,7 @@ async fn each_failure_of_a_tool_is_logged_once() {
 }
 
 #[tokio::test]
-async fn the_limit_of_rounds_is_logged_and_said_in_the_finish() {
+async fn a_reached_round_limit_is_logged_and_reported_in_the_finish() {
     every_case(async |case| {
         for last in [case.calls([("look", "c2")]), Step::text("I give up")] {
             let store = case.store().await;
@@ -76,7 +76,7 @@ async fn the_limit_of_rounds_is_logged_and_said_in_the_finish() {
 }
 
 #[tokio::test]
-async fn what_ends_a_run_is_said_in_the_finish() {
+async fn the_finish_reports_whether_a_tool_ended_the_run() {
     every_case(async |case| {
         let (_, _, client) = case.begin([case.calls([("stop", "c1")]), Step::text("there")]).await;
         let answer = send(&client, case.ask("where?")).await.unwrap();

@@ -39,7 +39,7 @@ fn sent_id(request: &ChatRequest) -> Option<&str> {
 }
 
 #[tokio::test]
-async fn the_record_is_sent_instead_and_the_new_id_is_adopted() {
+async fn if_the_service_has_lost_its_history_the_stored_messages_are_sent_and_a_new_id_adopted() {
     every_case(async |case| {
         let store = case.store().await;
         let steps = [kept("hello", "s1"), not_found(), kept("there", "s2"), kept("yes", "s2")];
@@ -72,7 +72,7 @@ async fn the_record_is_sent_instead_and_the_new_id_is_adopted() {
 }
 
 #[tokio::test]
-async fn a_service_that_keeps_nothing_any_more_leaves_the_history_to_the_store() {
+async fn a_service_that_no_longer_stores_the_history_leaves_the_history_to_the_store() {
     every_case(async |case| {
         let store = case.store().await;
         let steps = [
@@ -97,7 +97,7 @@ async fn a_service_that_keeps_nothing_any_more_leaves_the_history_to_the_store()
 }
 
 #[tokio::test]
-async fn an_error_says_so_where_nothing_is_recorded_or_the_policy_is_to_fail() {
+async fn a_lost_service_history_is_an_error_if_nothing_is_recorded_or_the_policy_is_fail() {
     every_case(async |case| {
         for (conflict, lost) in [
             (STOP, LostHistory::SendRecord),
@@ -122,7 +122,7 @@ async fn an_error_says_so_where_nothing_is_recorded_or_the_policy_is_to_fail() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_only_the_request_names_has_no_record() {
+async fn a_lost_history_is_an_error_if_only_the_request_names_the_service_id() {
     every_case(async |case| {
         let store = case.store().await;
         let model = ScriptedModel::new([not_found()]);

@@ -271,7 +271,7 @@ async fn without_a_tool_loop_calls_go_back_to_the_caller_and_are_stored() {
 }
 
 #[test]
-fn tools_for_a_client_as_is_do_not_build() {
+fn build_fails_if_tools_are_set_for_a_client_used_as_is() {
     let builder = || ChatPipeline::builder(one_round()).use_client_as_is(true);
     let error = builder().tools(Tools::new()).build().unwrap_err();
     assert_eq!(error, BuildError::ToolsForClientAsIs);
@@ -280,13 +280,13 @@ fn tools_for_a_client_as_is_do_not_build() {
 }
 
 #[test]
-fn tools_without_a_loop_do_not_build() {
+fn build_fails_if_tools_are_set_without_a_tool_loop() {
     let builder = ChatPipeline::builder(one_round()).without_tool_loop();
     assert_eq!(builder.tools(Tools::new()).build().unwrap_err(), BuildError::ToolsWithoutLoop);
 }
 
 #[test]
-fn a_mode_or_a_policy_without_a_store_does_not_build() {
+fn build_fails_if_a_mode_or_a_policy_is_set_without_a_store() {
     for mode in BOTH_MODES {
         let error = ChatPipeline::builder(one_round()).persistence(mode).build().unwrap_err();
         assert_eq!(error, BuildError::NoStore, "the builder does not ignore the mode");
@@ -338,7 +338,7 @@ impl Twice {
 }
 
 #[tokio::test]
-async fn a_second_persister_is_found_by_the_first_call() {
+async fn the_first_call_fails_if_the_stack_has_two_persisters() {
     every_case(async |case| {
         for twice in Twice::ALL {
             let (store, model) = (case.store().await, one_round());
@@ -359,7 +359,7 @@ async fn a_second_persister_is_found_by_the_first_call() {
 }
 
 #[test]
-fn build_errors_say_why_and_what_to_do() {
+fn build_errors_contain_the_cause_and_a_remedy() {
     for error in [BuildError::ToolsForClientAsIs, BuildError::ToolsWithoutLoop, BuildError::NoStore]
     {
         let text = error.to_string();

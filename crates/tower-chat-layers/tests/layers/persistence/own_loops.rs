@@ -223,7 +223,7 @@ async fn a_loop_may_put_its_own_system_message_first() {
 }
 
 #[tokio::test]
-async fn an_edited_message_is_refused_and_the_error_says_which() {
+async fn a_request_with_an_edited_message_is_refused_and_the_error_names_the_message() {
     for (streamed, runs_of) in cases!(BOTH_WAYS, [Runs::Carried, Runs::Lost]) {
         let (store, model) = (store(), ScriptedModel::new([calls([("look", "c1")])]));
         let client = persister(&model, &store);
@@ -381,7 +381,7 @@ async fn a_client_with_a_loop_of_its_own_is_stored_the_same_in_every_mode() {
 }
 
 #[tokio::test]
-async fn rounds_that_no_layer_sees_are_warned_of_once() {
+async fn a_warning_is_logged_once_for_rounds_that_no_layer_sees() {
     for streamed in BOTH_WAYS {
         let round = || [calls([("look", "c1")]), Step::text("there")];
         let (store, model) = (store(), ScriptedModel::new(round().into_iter().chain(round())));
@@ -459,7 +459,7 @@ fn rebuilding(below: Client) -> Client {
 }
 
 #[tokio::test]
-async fn a_layer_that_drops_who_keeps_the_history_makes_no_loop_store_it_twice() {
+async fn a_loop_stores_messages_once_although_a_layer_drops_the_history_owner() {
     for (streamed, is_own, with_run) in cases!(BOTH_WAYS, [false, true], [false, true]) {
         let round = || [calls([("look", "c1")]), Step::text("there")];
         let (store, model) = (store(), ScriptedModel::new(round().into_iter().chain(round())));

@@ -93,7 +93,7 @@ async fn a_stream_dropped_after_any_update_keeps_the_text_that_was_shown() {
 }
 
 #[tokio::test]
-async fn every_cause_keeps_the_text_after_what_the_model_was_asked() {
+async fn partial_text_is_stored_after_the_input_of_its_service_call_for_every_interruption() {
     for calls_before in [0, 1] {
         for cause in ["dropped", "failed", "cut off"] {
             let store = store();
@@ -121,7 +121,7 @@ async fn every_cause_keeps_the_text_after_what_the_model_was_asked() {
 }
 
 #[tokio::test]
-async fn the_words_of_a_whole_message_stand_before_those_of_the_one_that_is_cut_off() {
+async fn the_text_of_a_complete_message_is_stored_before_the_partial_text_after_it() {
     let cases = Cases::all()
         .modes([PerServiceCall], "only this mode stores the text as a message immediately");
     let cases = cases.streamed("a whole answer shows no part of its text");
@@ -150,7 +150,7 @@ async fn the_words_of_a_whole_message_stand_before_those_of_the_one_that_is_cut_
 }
 
 #[tokio::test]
-async fn the_same_run_continues_without_it_and_later_runs_see_it_as_history() {
+async fn a_repeated_run_continues_without_its_partial_text_and_later_runs_replay_the_text() {
     for (streamed, cuts) in cases!(BOTH_WAYS, [1, 2]) {
         let store = store();
         let steps = (0..cuts).map(|_| long_answer().cut_off_after(1));
@@ -188,7 +188,7 @@ async fn the_same_run_continues_without_it_and_later_runs_see_it_as_history() {
 }
 
 #[tokio::test]
-async fn a_retry_between_loop_and_persister_leaves_nothing_of_the_first_attempt() {
+async fn a_retry_below_the_loop_leaves_no_partial_text_of_the_first_attempt() {
     for cause in ["dropped", "failed"] {
         let store = store();
         let model = ScriptedModel::new([
@@ -226,7 +226,7 @@ async fn a_retry_between_loop_and_persister_leaves_nothing_of_the_first_attempt(
 }
 
 #[tokio::test]
-async fn a_persister_by_itself_keeps_nothing() {
+async fn a_persister_alone_stores_no_partial_text() {
     let store = store();
     let model = ScriptedModel::new([long_answer().hangs_after(1)]);
     let layer = PerServiceCallPersistence::new(store.clone()).policy(keeping());

@@ -331,7 +331,7 @@ async fn system_messages_are_stored_and_instructions_are_not() {
 }
 
 #[tokio::test]
-async fn what_a_layer_above_puts_first_is_sent_each_time_and_never_stored() {
+async fn messages_prepended_by_a_layer_above_are_sent_with_each_call_and_never_stored() {
     every_id(async |case| {
         let (store, model, client) = case
             .begin([Step::text("hello"), case.calls([("look", "c1")]), Step::text("there")])
@@ -349,7 +349,7 @@ async fn what_a_layer_above_puts_first_is_sent_each_time_and_never_stored() {
 }
 
 #[tokio::test]
-async fn what_the_caller_does_to_its_request_later_changes_nothing() {
+async fn later_changes_of_the_request_by_the_caller_have_no_effect_on_the_run() {
     every_case(async |case| {
         let store = case.store().await;
         let model = ScriptedModel::new([Step::text("hello")]);
@@ -435,7 +435,7 @@ async fn calls_without_ids_of_their_own_get_the_same_one_in_every_replay() {
 }
 
 #[tokio::test]
-async fn conversations_do_not_see_each_other() {
+async fn a_conversation_does_not_contain_messages_of_other_conversations() {
     every_case(async |case| {
         let (store, model, client) =
             case.begin([Step::text("1"), Step::text("2"), Step::text("3")]).await;
@@ -453,7 +453,7 @@ async fn conversations_do_not_see_each_other() {
 }
 
 #[tokio::test]
-async fn a_history_written_by_something_else_is_replayed() {
+async fn a_history_that_was_written_without_the_layers_is_replayed() {
     every_case(async |case| {
         let store = case.store().await;
         let id = MessageId { run: RunId::new(), index: 0 };

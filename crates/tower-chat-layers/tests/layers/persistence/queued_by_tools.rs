@@ -36,7 +36,7 @@ const NOTED: [&str; 5] =
     ["user go", "assistant note#c1", "tool c1=noted", "user see c1", "user and c1"];
 
 #[tokio::test]
-async fn they_outlive_a_service_call_that_fails() {
+async fn messages_queued_by_tools_are_kept_after_a_failed_service_call() {
     for is_elsewhere in [false, true] {
         every_case(async |case| {
             let (store, tool_log) = (case.store().await, ToolLog::default());
@@ -68,7 +68,7 @@ async fn they_outlive_a_service_call_that_fails() {
 }
 
 #[tokio::test]
-async fn a_run_that_begins_again_has_them_once() {
+async fn a_run_that_begins_again_contains_the_messages_queued_by_its_tools_once() {
     let cases = Cases::all().modes([PerRun], "in the other modes no tool runs again");
     cases
         .check(async |case| {
@@ -89,7 +89,7 @@ async fn a_run_that_begins_again_has_them_once() {
 }
 
 #[tokio::test]
-async fn they_outlive_a_caller_who_disconnects_and_the_end_of_the_process() {
+async fn messages_queued_by_tools_are_kept_after_a_disconnect_and_the_end_of_the_process() {
     let cases = Cases::all()
         .modes([PerServiceCall, Journaled], "per-run mode stores nothing, and the tool runs again");
     for keeps_inputs in [UnansweredInputs::All, UnansweredInputs::Results] {
@@ -118,7 +118,7 @@ async fn they_outlive_a_caller_who_disconnects_and_the_end_of_the_process() {
 }
 
 #[tokio::test]
-async fn they_are_part_of_a_run_that_is_committed_as_it_stands() {
+async fn messages_queued_by_tools_are_committed_with_an_open_run() {
     let cases = Cases::all().modes([Journaled], "only a journaled run remains open");
     cases
         .check(async |case| {
@@ -134,7 +134,7 @@ async fn they_are_part_of_a_run_that_is_committed_as_it_stands() {
 }
 
 #[tokio::test]
-async fn what_an_approved_call_has_queued_is_stored_with_its_outcome() {
+async fn messages_queued_by_an_approved_call_are_stored_with_its_outcome() {
     every_case(async |case| {
         let (store, tool_log) = (case.store().await, ToolLog::default());
         let model = ScriptedModel::new([
@@ -166,7 +166,7 @@ async fn what_an_approved_call_has_queued_is_stored_with_its_outcome() {
 }
 
 #[tokio::test]
-async fn they_are_stored_when_the_run_is_stopped_before_the_next_call() {
+async fn messages_queued_by_tools_are_stored_if_the_run_is_stopped_before_the_next_call() {
     every_case(async |case| {
         let (store, tool_log) = (case.store().await, ToolLog::default());
         let model = ScriptedModel::new([case.calls([("note", "c1")])]);
@@ -194,7 +194,7 @@ async fn they_are_stored_when_the_run_is_stopped_before_the_next_call() {
 /// The run has ended, although it contains no answer of the model. If the request is sent again,
 /// the model is not called.
 #[tokio::test]
-async fn a_stopped_run_of_approved_calls_is_over_when_a_message_was_queued_last() {
+async fn a_stopped_run_of_approved_calls_has_ended_although_its_last_message_was_queued() {
     every_case(async |case| {
         let store = case.store().await;
         let model = ScriptedModel::new([case.calls([("pay", "c1")])]);
@@ -221,7 +221,7 @@ async fn a_stopped_run_of_approved_calls_is_over_when_a_message_was_queued_last(
 }
 
 #[tokio::test]
-async fn what_a_tool_queues_that_ends_the_run_stays_in_the_handle() {
+async fn messages_queued_by_a_tool_that_ends_the_run_stay_in_the_run_handle() {
     every_case(async |case| {
         let store = case.store().await;
         let model = ScriptedModel::new([case.calls([("end", "c1")])]);

@@ -114,7 +114,7 @@ async fn a_result_that_is_refused_is_left_out_of_later_requests_and_the_run_cont
 }
 
 #[tokio::test]
-async fn what_the_user_adds_is_marked_where_the_error_names_it_and_the_run_fails() {
+async fn refused_content_of_the_user_is_marked_if_the_error_names_it_and_the_run_fails() {
     every_case(async |case| {
         let store = case.store().await;
         let model = ScriptedModel::new([
@@ -153,7 +153,7 @@ async fn what_the_user_adds_is_marked_where_the_error_names_it_and_the_run_fails
 }
 
 #[tokio::test]
-async fn what_is_refused_in_the_middle_of_an_answer_is_marked_where_the_error_names_it() {
+async fn content_refused_in_the_middle_of_an_answer_is_marked_if_the_error_names_it() {
     Cases::all()
         .modes([PerServiceCall, Journaled], "per-run mode stores nothing")
         .check(async |case| {
@@ -196,7 +196,7 @@ async fn a_question_that_is_refused_without_a_reason_is_left_out_of_the_next_req
 }
 
 #[tokio::test]
-async fn a_wrong_model_or_a_request_that_is_refused_without_the_content_too_marks_nothing() {
+async fn content_is_not_marked_if_the_model_is_wrong_or_the_request_without_it_is_refused_too() {
     every_case(async |case| {
         for (refused, again) in [(wrong_model(), None), (refusal(None), Some(refusal(None)))] {
             let store = case.store().await;
@@ -218,7 +218,7 @@ async fn a_wrong_model_or_a_request_that_is_refused_without_the_content_too_mark
 }
 
 #[tokio::test]
-async fn a_request_that_fails_for_now_without_the_content_is_no_proof() {
+async fn content_is_not_marked_if_the_request_without_it_fails_for_another_reason() {
     every_case(async |case| {
         let store = case.store().await;
         let model = ScriptedModel::new([

@@ -183,7 +183,7 @@ fn made_at_hour(hour: u8) -> RunId {
 }
 
 #[tokio::test]
-async fn an_interrupted_run_is_not_resumed_behind_the_back_of_a_later_one() {
+async fn an_interrupted_run_is_not_resumed_after_a_later_run_has_been_stored() {
     Cases::all()
         .modes([PerServiceCall], "per-run mode starts again, and a journaled run remains open")
         .check(async |case| {
@@ -271,7 +271,7 @@ async fn a_run_resumes_in_a_new_process() {
 }
 
 #[tokio::test]
-async fn a_run_of_which_only_the_input_is_stored_is_no_answer_in_any_mode() {
+async fn a_run_of_which_only_the_input_is_stored_calls_the_model_again_in_every_mode() {
     every_case(async |case| {
         let store = case.store().await;
         let model = ScriptedModel::new([Step::hang(), Step::text("there")]);
@@ -294,7 +294,7 @@ async fn a_run_of_which_only_the_input_is_stored_is_no_answer_in_any_mode() {
 }
 
 #[tokio::test]
-async fn what_of_the_input_is_not_stored_yet_is_sent_when_the_run_resumes() {
+async fn a_resumed_run_sends_the_part_of_its_input_that_is_not_stored_yet() {
     every_case(async |case| {
         let (store, model, client) = case
             .begin([case.calls([("ask", "c1")]), Step::error("overloaded"), Step::text("thanks")])

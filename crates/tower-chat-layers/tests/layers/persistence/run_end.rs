@@ -293,7 +293,7 @@ async fn a_tool_that_ended_the_run_and_is_kept_nowhere_does_not_run_again() {
 }
 
 #[tokio::test]
-async fn what_is_inserted_and_left_out_is_logged_once_without_contents() {
+async fn inserted_results_and_omitted_calls_are_logged_once_without_their_contents() {
     let logged = logged();
     let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
     let model = ScriptedModel::new([calls([("wait", "c1")]), calls([("ask", "c2")])]);
@@ -319,7 +319,7 @@ async fn what_is_inserted_and_left_out_is_logged_once_without_contents() {
 }
 
 #[tokio::test]
-async fn calls_that_are_left_out_are_logged_and_nothing_is_of_a_call_that_the_input_answers() {
+async fn omitted_calls_are_logged_unless_the_input_answers_them() {
     every_case(async |case| {
         let (store, gate) = (case.store().await, Gate::closed());
         let model = ScriptedModel::new([calls([("wait", "c1")])]);
@@ -344,7 +344,7 @@ async fn calls_that_are_left_out_are_logged_and_nothing_is_of_a_call_that_the_in
 }
 
 #[tokio::test]
-async fn a_late_result_takes_the_place_of_the_interruption() {
+async fn a_late_result_replaces_the_result_that_reports_the_interruption() {
     for (mode, streamed) in ALL_MODES.into_iter().flat_map(|m| BOTH_WAYS.map(|s| (m, s))) {
         let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let model = ScriptedModel::new([calls([("look", "c1"), ("wait", "c2")]), Step::text("hm")]);

@@ -125,7 +125,7 @@ async fn a_decision_about_an_approval_is_part_of_the_input() {
 }
 
 #[tokio::test]
-async fn what_the_user_does_not_say_may_differ() {
+async fn a_repeated_request_may_have_other_system_messages_and_metadata() {
     every_case(async |case| {
         let (_, model, client) = case.begin([Step::text("done")]).await;
         let at = |time: &str| {

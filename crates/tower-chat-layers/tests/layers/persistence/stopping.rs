@@ -76,7 +76,7 @@ async fn called(model: &ScriptedModel, count: usize) {
 }
 
 #[tokio::test]
-async fn a_run_that_waits_for_its_model_keeps_what_it_has() {
+async fn a_run_that_is_stopped_while_it_waits_for_the_model_keeps_its_messages() {
     every_case(async |case| {
         let (store, model, client) = case.begin([case.calls([("look", "c1")]), Step::hang()]).await;
         let there = called(&model, 2);
@@ -142,7 +142,7 @@ async fn the_text_of_an_answer_that_was_streamed_is_kept() {
 }
 
 #[tokio::test]
-async fn tools_that_ran_or_never_began_are_answered_as_such() {
+async fn a_stopped_run_has_results_for_interrupted_calls_and_for_calls_that_never_began() {
     for concurrent in [true, false] {
         every_id(async |case| {
             let (store, tool_log) = (case.store().await, ToolLog::default());
@@ -273,7 +273,7 @@ async fn a_stopped_run_without_persistence_gives_its_answer_so_far() {
 }
 
 #[tokio::test]
-async fn what_was_queued_for_the_call_under_way_is_kept() {
+async fn messages_queued_for_the_service_call_in_progress_are_stored_if_the_run_is_stopped() {
     every_case(async |case| {
         let store = case.store().await;
         let mut request = case.ask("where?");

@@ -17,7 +17,7 @@ fn failing_call(model: &ScriptedModel, store: &Store, mode: PersistenceMode) -> 
 }
 
 #[tokio::test]
-async fn continue_keeps_the_batch_and_submits_it_in_order_with_the_next_write() {
+async fn under_the_policy_continue_a_failed_write_is_submitted_in_order_with_the_next_write() {
     Cases::all()
         .unless_journaled()
         .check(async |case| {
@@ -72,7 +72,7 @@ async fn a_failure_in_the_middle_of_a_run_is_made_good_by_its_next_call() {
 }
 
 #[tokio::test]
-async fn a_store_that_stays_away_keeps_everything_waiting_in_order() {
+async fn writes_wait_in_order_in_the_outbox_while_the_store_fails() {
     Cases::all()
         .unless_journaled()
         .check(async |case| {
@@ -185,7 +185,7 @@ async fn loads_that_fail_fail_the_call_before_the_model_is_paid() {
 }
 
 #[tokio::test]
-async fn no_room_in_the_store_is_a_write_failure_by_policy() {
+async fn the_policy_for_store_failures_applies_to_a_failed_reservation() {
     Cases::all()
         .unless_journaled()
         .check(async |case| {
@@ -227,7 +227,7 @@ async fn a_closed_store_keeps_no_answer_from_its_caller() {
 }
 
 #[tokio::test]
-async fn what_was_stored_but_reported_as_failed_is_stored_once() {
+async fn a_write_that_was_stored_but_reported_as_failed_is_stored_once() {
     Cases::all()
         .unless_journaled()
         .check(async |case| {
@@ -253,7 +253,7 @@ async fn what_was_stored_but_reported_as_failed_is_stored_once() {
 }
 
 #[tokio::test]
-async fn a_failure_is_noticed_although_the_caller_has_gone() {
+async fn a_failed_write_is_handled_although_the_caller_has_disconnected() {
     Cases::all()
         .modes(
             [PerServiceCall],

@@ -175,7 +175,7 @@ async fn a_transcript_is_appended_where_that_is_chosen_for_one_request() {
 }
 
 #[tokio::test]
-async fn a_transcript_that_goes_another_way_is_an_error_with_the_position() {
+async fn a_transcript_that_differs_from_the_history_is_an_error_with_the_position() {
     for (mode, streamed) in all_cases() {
         let mut talk = Talk::new(
             mode,
@@ -294,7 +294,7 @@ async fn messages_with_stored_ids_are_left_out_and_other_ids_do_not_hide_a_repet
 }
 
 #[tokio::test]
-async fn a_new_question_in_old_words_and_examples_of_ones_own_are_new() {
+async fn a_repeated_question_text_and_the_callers_own_examples_are_new_messages() {
     for ((mode, streamed), choice) in
         cases!(all_cases(), [RepeatedTranscript::Recognise, RepeatedTranscript::Refuse])
     {

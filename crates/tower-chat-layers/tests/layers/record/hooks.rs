@@ -29,7 +29,7 @@ async fn everything(agent: &Agent) -> String {
 }
 
 #[tokio::test]
-async fn what_is_redacted_is_nowhere_in_the_store_and_the_run_continues_with_the_raw_values() {
+async fn redacted_values_are_not_in_the_store_and_the_run_continues_with_the_raw_values() {
     every_case(async |case| {
         let agent = agent(case, |call| {
             call.redact_arguments("{}");
@@ -54,7 +54,7 @@ async fn what_is_redacted_is_nowhere_in_the_store_and_the_run_continues_with_the
 }
 
 #[tokio::test]
-async fn what_is_to_be_forgotten_leaves_neither_call_nor_result_nor_row() {
+async fn a_call_that_a_hook_forgets_leaves_no_call_no_result_and_no_row() {
     every_case(async |case| {
         let agent = agent(case, |_| Ok(Retention::Forget)).await;
         let answer = agent.ask("hi").await.unwrap();

@@ -201,7 +201,7 @@ async fn without_a_readable_record_results_are_as_old_as_their_messages() {
 }
 
 #[tokio::test]
-async fn what_is_off_reads_no_record() {
+async fn replay_does_not_read_the_record_if_no_step_needs_it() {
     every_case(async |case| {
         let shop = shop(case, replaying(ReplayPolicy::default()), two_turns(), "looked").await;
         shop.ask("hi").await;

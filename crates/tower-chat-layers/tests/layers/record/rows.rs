@@ -137,7 +137,7 @@ async fn results_that_end_the_run_are_in_the_record_alone() {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_for_approval_is_recorded_as_that_and_then_as_what_it_came_to() {
+async fn the_row_of_a_call_that_waits_for_approval_is_updated_after_the_decision() {
     every_case(async |case| {
         for (approve, after) in [(true, "pay ok paid"), (false, "pay rejected_by_approval")] {
             let pay = tool_fn(definition("pay").needs_approval(), |_| async { Ok("paid") });

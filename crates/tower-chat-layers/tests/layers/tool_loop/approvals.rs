@@ -59,7 +59,7 @@ async fn next_request(
 }
 
 #[tokio::test]
-async fn one_tool_that_needs_consent_makes_the_whole_batch_wait() {
+async fn one_tool_that_needs_approval_makes_the_whole_batch_wait() {
     for request in both(&ChatRequest::user("hi")) {
         let log = Log::default();
         let first = vec![calls([("look", "1")]), calls([("pay", "2"), ("nobody", "3")])];
@@ -76,7 +76,7 @@ async fn one_tool_that_needs_consent_makes_the_whole_batch_wait() {
 }
 
 #[tokio::test]
-async fn a_batch_without_such_a_tool_runs_although_the_set_has_one() {
+async fn a_batch_without_a_tool_that_needs_approval_runs_immediately() {
     for request in both(&ChatRequest::user("hi")) {
         let log = Log::default();
         let script = Script::new([calls([("look", "1")]), Message::assistant("done")]);
@@ -86,7 +86,7 @@ async fn a_batch_without_such_a_tool_runs_although_the_set_has_one() {
 }
 
 #[tokio::test]
-async fn a_call_answered_inside_the_response_is_not_asked_for() {
+async fn a_call_that_is_answered_inside_the_response_needs_no_approval() {
     for request in both(&ChatRequest::user("hi")) {
         let answered = Message::tool_results([ToolResult::new("c0", "already")]);
         let second = Message::tool_calls([ToolCall::new("c9", "pay", "2")]);
@@ -195,7 +195,7 @@ async fn an_answer_to_a_request_that_does_not_exist_is_refused() {
 }
 
 #[tokio::test]
-async fn of_two_answers_that_are_the_same_one_counts_and_the_call_runs_once() {
+async fn an_approval_that_is_given_twice_runs_its_call_once() {
     let (messages, requests) = asked(calls([("pay", "1")])).await;
     let (log, script) = (Log::default(), Script::new(["done"]));
     let own = responses([requests[0].approve(), requests[0].approve()]);
@@ -272,7 +272,7 @@ async fn an_approved_tool_may_end_the_run_before_any_service_call() {
 }
 
 #[tokio::test]
-async fn what_runs_is_the_call_that_was_asked_for() {
+async fn a_change_of_the_call_in_an_approval_request_has_no_effect() {
     // An approval response contains only the id of the request. A change of the call in a copy of
     // the request therefore has no effect.
     let (messages, requests) = asked(calls([("pay", "1")])).await;
@@ -284,7 +284,7 @@ async fn what_runs_is_the_call_that_was_asked_for() {
 }
 
 #[tokio::test]
-async fn rejections_are_no_failures_and_approved_calls_are_charged_to_the_budget() {
+async fn rejections_do_not_count_as_failures_and_approved_calls_count_towards_the_call_limit() {
     let (messages, requests) = asked(calls([("pay", "1"), ("look", "2")])).await;
     let log = Log::default();
     let tool_loop = tools(&log).max_failing_rounds(0).max_calls(Some(0));

@@ -142,7 +142,7 @@ async fn too_many_failing_rounds_in_a_row_fail_the_run_with_all_the_errors() {
 }
 
 #[tokio::test]
-async fn a_round_without_a_failure_starts_the_count_anew() {
+async fn a_round_without_a_failure_resets_the_count_of_failing_rounds() {
     let (bad, good) = (calls([("bad", "")]), calls([("echo", "")]));
     let script =
         Script::new([bad.clone(), bad.clone(), good, bad.clone(), bad, Message::assistant("done")]);
@@ -192,7 +192,7 @@ async fn failing_rounds_can_be_unlimited() {
 }
 
 #[tokio::test]
-async fn unknown_tools_are_no_failures() {
+async fn calls_of_unknown_tools_do_not_count_as_failures() {
     let mut replies = vec![calls([("nobody", "")]); 9];
     replies.push(Message::assistant("done"));
     let script = Script::new(replies);

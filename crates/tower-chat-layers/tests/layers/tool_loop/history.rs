@@ -18,7 +18,7 @@ fn history_and(own: &str) -> ChatRequest {
 }
 
 #[tokio::test]
-async fn without_a_history_owner_every_call_carries_everything() {
+async fn without_a_history_owner_every_service_call_contains_all_messages() {
     for request in both(&history_and("hi")) {
         let script =
             Script::new([calls([("echo", "1")]), calls([("echo", "2")]), Message::assistant("x")]);
@@ -49,7 +49,7 @@ async fn a_result_that_answers_no_call_is_sent_if_it_is_the_callers_and_not_if_i
 }
 
 #[tokio::test]
-async fn after_the_sentinel_only_what_is_new_is_sent_and_the_sentinel_goes_no_further() {
+async fn after_the_sentinel_only_new_messages_are_sent_and_the_caller_does_not_receive_it() {
     let mut request = ChatRequest::user("hi");
     request.history_owner = Some(HistoryOwner::Local);
     for request in both(&request) {

@@ -8,7 +8,7 @@ use tower_chat::{BoxError, ChatRequest, ChatResponse, Message, Role, ToolContext
 use super::script::*;
 
 #[tokio::test]
-async fn what_a_tool_queues_goes_with_the_next_service_call_after_the_results() {
+async fn messages_queued_by_a_tool_are_sent_after_its_results_with_the_next_service_call() {
     for request in both(&ChatRequest::user("hi")) {
         let tool = tool_fn(definition("t"), |context: ToolContext| async move {
             context.queue(Message::user("and this"));
@@ -59,7 +59,7 @@ async fn a_message_queued_during_the_final_answer_makes_the_loop_call_once_more(
 }
 
 #[tokio::test]
-async fn calls_made_only_for_queued_messages_are_no_rounds() {
+async fn service_calls_for_queued_messages_alone_do_not_count_as_rounds() {
     let mut request = ChatRequest::user("hi");
     let handle = request.run_handle();
     let script =

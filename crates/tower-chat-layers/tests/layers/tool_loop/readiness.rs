@@ -50,7 +50,7 @@ where
 }
 
 #[tokio::test]
-async fn under_a_concurrency_limit_of_one() {
+async fn a_tool_loop_completes_above_a_concurrency_limit_of_one() {
     for request in both(&ChatRequest::user("hi")) {
         let script = Script::new([calls([("echo", "1")]), Message::assistant("done")]);
         let limited = ServiceBuilder::new().concurrency_limit(1).service(script);
@@ -59,7 +59,7 @@ async fn under_a_concurrency_limit_of_one() {
 }
 
 #[tokio::test]
-async fn under_a_buffer_of_one_and_a_limit_of_one() {
+async fn a_tool_loop_completes_above_a_buffer_of_one_and_a_concurrency_limit_of_one() {
     for request in both(&ChatRequest::user("hi")) {
         let script = Script::new([calls([("echo", "1")]), Message::assistant("done")]);
         let limited = ServiceBuilder::new().concurrency_limit(1).service(script);
@@ -111,7 +111,7 @@ async fn an_approved_tool_may_call_the_same_service_before_the_first_service_cal
 }
 
 #[tokio::test]
-async fn the_service_promised_to_a_call_is_the_one_that_takes_it() {
+async fn a_call_uses_the_service_that_has_reported_readiness() {
     // The script panics if it is called before `poll_ready` has returned ready. A clone of a ready
     // script is not ready.
     let script = Script::new(["a", "b"]);

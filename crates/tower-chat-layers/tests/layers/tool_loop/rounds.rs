@@ -140,7 +140,7 @@ async fn forty_rounds_are_the_default() {
 }
 
 #[tokio::test]
-async fn rounds_can_be_unlimited_but_not_none() {
+async fn rounds_can_be_unlimited_and_a_limit_of_zero_is_refused() {
     let mut replies = vec![calls([("echo", "x")]); 60];
     replies.push(Message::assistant("done"));
     let script = Script::new(replies);
@@ -171,7 +171,7 @@ async fn calls_over_the_budget_get_an_error_result_and_are_not_run() {
 }
 
 #[tokio::test]
-async fn usage_is_summed_and_the_rest_of_the_end_is_the_last_calls() {
+async fn the_finish_has_the_sum_of_the_usage_and_the_other_fields_of_the_last_service_call() {
     for request in both(&ChatRequest::user("hi")) {
         let mut first = Reply::from(calls([("echo", "1")]));
         first.finish.model = Some("first".to_owned());
@@ -189,7 +189,7 @@ async fn usage_is_summed_and_the_rest_of_the_end_is_the_last_calls() {
 }
 
 #[tokio::test]
-async fn a_demand_to_use_a_tool_and_a_continuation_are_for_the_first_call_alone() {
+async fn a_required_tool_choice_and_a_continuation_apply_only_to_the_first_service_call() {
     for choice in [ToolChoice::Required, ToolChoice::Tool("echo".to_owned())] {
         let mut options = ChatOptions::default();
         options.tool_choice = Some(choice.clone());
@@ -250,7 +250,7 @@ async fn a_failing_service_call_fails_the_run_with_its_own_error() {
 }
 
 #[tokio::test]
-async fn a_loop_over_a_loop_finds_the_calls_answered() {
+async fn an_outer_tool_loop_does_not_run_calls_that_an_inner_loop_has_answered() {
     for request in both(&ChatRequest::user("hi")) {
         let log = Log::default();
         let script = Script::new([calls([("log", "1")]), Message::assistant("done")]);
@@ -265,7 +265,8 @@ async fn a_loop_over_a_loop_finds_the_calls_answered() {
 }
 
 #[tokio::test]
-async fn a_tool_knows_its_call_its_place_and_the_request() -> Result<(), BoxError> {
+async fn a_tool_receives_its_call_its_position_and_the_context_of_the_request()
+-> Result<(), BoxError> {
     #[derive(Clone)]
     struct Tenant(&'static str);
     let tool = tool_fn(definition("where"), |context: ToolContext| async move {

@@ -36,7 +36,7 @@ fn next(response: &mut ChatResponse) -> Option<ChatUpdate> {
 }
 
 #[tokio::test]
-async fn updates_pass_through_as_they_come() {
+async fn a_tool_loop_forwards_updates_as_soon_as_they_arrive() {
     let (sender, mut response) = fed(over(echo())).await;
     assert_eq!(next(&mut response), None);
     for text in ["hel", "lo"] {
@@ -67,7 +67,7 @@ async fn calls_of_tools_without_consent_pass_live_and_those_that_may_wait_are_he
 }
 
 #[tokio::test]
-async fn the_end_comes_once_and_results_come_in_their_place() {
+async fn a_stream_contains_one_finish_and_results_after_their_calls() {
     let script = Script::new([
         Reply::from(vec![Message::assistant("look"), calls([("echo", "1")])]),
         "done".into(),
@@ -122,7 +122,7 @@ async fn an_error_inside_ends_the_stream_with_it() {
 }
 
 #[tokio::test]
-async fn after_an_error_nothing_more_comes() {
+async fn a_stream_ends_after_an_error() {
     let waiting = definition("wait").needs_approval();
     let tools = Tools::new().with(echo()).with(failing("bad")).with(Log::default().tool(waiting));
     let tool_loop = ToolLoopLayer::new(tools).max_failing_rounds(0);
@@ -177,7 +177,7 @@ async fn a_model_that_streams_although_a_whole_answer_was_asked_for_is_understoo
 }
 
 #[tokio::test]
-async fn an_answer_that_is_final_at_once_is_given_whole() {
+async fn a_final_whole_answer_is_returned_whole_although_a_stream_was_requested() {
     let script = Script::new(["done"]);
     let model = script.clone();
     let whole = service_fn(move |mut request: ChatRequest| {

@@ -35,7 +35,7 @@ fn the_debug_text_of_a_loop_has_its_tools_and_that_of_its_service_the_inner_serv
 }
 
 #[tokio::test]
-async fn the_set_may_change_between_rounds() {
+async fn the_tool_set_may_change_between_rounds() {
     for request in both(&ChatRequest::user("hi")) {
         let shared = SharedTools::default();
         let (changed, log) = (shared.clone(), Log::default());
@@ -63,7 +63,7 @@ async fn the_set_may_change_between_rounds() {
 }
 
 #[tokio::test]
-async fn a_nested_request_carries_the_conversations_it_must_not_touch() {
+async fn a_nested_request_contains_its_ancestor_conversations() {
     let seen = std::sync::Arc::new(std::sync::Mutex::new(None));
     let nested = seen.clone();
     let tool = tool_fn(definition("t"), move |context: ToolContext| {
