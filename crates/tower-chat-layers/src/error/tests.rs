@@ -177,7 +177,7 @@ fn of_the_loop() -> [(ToolLoopError, bool); 13] {
 }
 
 #[test]
-fn every_error_says_in_its_chain_whether_to_retry() {
+fn every_error_is_classified_as_retryable_or_permanent_even_inside_of_another_error() {
     let permanent = of_request().into_iter().map(|error| (error, false));
     for (error, expected) in of_surroundings().into_iter().chain(permanent) {
         assert_eq!(error.is_retryable(), expected, "{error}");

@@ -28,7 +28,7 @@ fn key() -> ConversationKey {
 }
 
 #[test]
-fn a_pipeline_that_needs_a_capability_is_not_built_without_it() {
+fn build_fails_if_the_store_lacks_a_capability_that_the_pipeline_needs() {
     let builder =
         || ChatPipeline::builder(ScriptedModel::new([])).history(Bare(MemoryStore::new()));
     let built = builder().persistence(PersistenceMode::Journaled).build();

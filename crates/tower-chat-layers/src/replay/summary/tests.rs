@@ -152,7 +152,7 @@ fn a_call_is_sent_with_its_result() {
 }
 
 #[test]
-fn the_message_says_that_it_is_a_summary() {
+fn the_message_of_a_summary_is_labelled_as_a_summary() {
     let history = history(0, &runs([turn(1), turn(2)]));
     let step = summary(&history, 2);
     assert_eq!(step.message().role, Role::User);
@@ -198,7 +198,7 @@ fn boundaries(messages: &Messages) -> Vec<usize> {
 }
 
 #[test]
-fn the_step_is_valid_in_damaged_histories() {
+fn the_summary_step_keeps_damaged_histories_valid() {
     check_step(
         |before, seed| {
             let stored = damaged(seed);
@@ -214,7 +214,7 @@ fn the_step_is_valid_in_damaged_histories() {
 }
 
 #[test]
-fn what_follows_is_the_replay_of_the_later_messages() {
+fn the_messages_after_the_summary_equal_the_replay_of_the_later_messages() {
     let mut compared = 0;
     for seed in 1..=SEEDS {
         let stored = damaged(seed);

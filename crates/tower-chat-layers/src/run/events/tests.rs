@@ -208,14 +208,14 @@ fn unanswered(log: &RunLog, kept: UnansweredInputs) -> Event {
 }
 
 #[test]
-fn a_run_begins() {
+fn the_input_of_a_run_that_begins_is_written_immediately_only_in_journaled_mode() {
     assert_eq!(row(&[], begun), ["-", "-", "q"]);
     let nothing = |_: &RunLog| Event::Begun { input: Vec::new() };
     assert_eq!(row(&[], nothing), ["-", "-", "-"]);
 }
 
 #[test]
-fn a_service_call_succeeds() {
+fn a_successful_service_call_causes_the_write_of_its_mode() {
     assert_eq!(row(&[begun], final_answer), ["-", "q, a, ends", "a, ends, commit"]);
     assert_eq!(row(&[begun], answer_with_calls), ["-", "q, calls", "calls, start 0"]);
     let paused: fn(&RunLog) -> Event =
@@ -245,7 +245,7 @@ fn at_end(log: &mut RunLog, answer: &[Arc<Message>], ended_by: Option<EndedBy>) 
 }
 
 #[test]
-fn a_whole_run_leaves_out_results_at_its_end() {
+fn per_run_mode_stores_results_at_the_end_only_if_no_tool_has_ended_the_run() {
     let ended_by = |ended_by| {
         let mut log = per_run(&[begun, answer_with_calls]);
         let answer: Vec<_> = [calls(), results()].map(Arc::new).into();
@@ -257,7 +257,7 @@ fn a_whole_run_leaves_out_results_at_its_end() {
 }
 
 #[test]
-fn the_rounds_that_an_answer_lacks_are_those_of_the_service_calls() {
+fn the_stored_run_has_the_rounds_of_its_service_calls_if_the_answer_of_the_loop_lacks_them() {
     let last: fn(&RunLog) -> Event =
         |log| answered(log, &[results()], Message::assistant("a"), NextStep::Finish);
     let rounds: [fn(&RunLog) -> Event; 3] = [begun, answer_with_calls, last];
@@ -279,7 +279,7 @@ fn the_rounds_that_an_answer_lacks_are_those_of_the_service_calls() {
 }
 
 #[test]
-fn a_repeated_service_call_replaces_the_held_answer() {
+fn a_repeated_service_call_replaces_the_answer_that_is_not_stored_yet() {
     let mut log = per_run(&[begun, answer_with_calls]);
     log.drop_last_answer();
     let again: fn(&RunLog) -> Event =
@@ -295,7 +295,7 @@ fn a_repeated_service_call_replaces_the_held_answer() {
 }
 
 #[test]
-fn a_service_call_fails_or_is_dropped() {
+fn the_policy_decides_which_inputs_of_an_unanswered_service_call_are_stored() {
     let before: [fn(&RunLog) -> Event; 2] = [begun, answer_with_calls];
     let all: fn(&RunLog) -> Event = |log| unanswered(log, UnansweredInputs::All);
     assert_eq!(row(&before, all), ["-", "r1r2, more", "-"]);
@@ -316,7 +316,7 @@ fn a_service_call_fails_or_is_dropped() {
 }
 
 #[test]
-fn what_another_attempt_at_a_call_has_submitted_is_not_submitted_again() {
+fn a_second_attempt_at_a_service_call_does_not_submit_the_same_inputs_again() {
     let mut log = log(PersistenceMode::PerServiceCall);
     let policy = PersistencePolicy::default();
     let inputs = next(&log, [Message::user("q")]);
@@ -332,7 +332,7 @@ fn what_another_attempt_at_a_call_has_submitted_is_not_submitted_again() {
 }
 
 #[test]
-fn the_results_of_a_refused_answer_are_in_the_record_alone() {
+fn the_results_before_a_refused_answer_are_stored_only_in_the_record() {
     let refused: fn(&RunLog) -> Event =
         |log| Event::AnswerRefused { inputs: next(log, [results()]) };
     assert_eq!(row(&[begun, answer_with_calls], refused), ["-", "outcome r1, outcome r2", "-"]);
@@ -342,7 +342,7 @@ fn the_results_of_a_refused_answer_are_in_the_record_alone() {
 }
 
 #[test]
-fn a_tool_starts() {
+fn claims_of_approved_calls_are_written_in_every_mode_and_other_starts_only_in_journaled_mode() {
     let own: fn(&RunLog) -> Event = |log| Event::ToolsStart { calls: vec![outcome(log, 1).0] };
     assert_eq!(row(&[begun, answer_with_calls], own), ["-", "-", "start 1"]);
     let known: fn(&RunLog) -> Event = |log| Event::ToolsStart { calls: vec![outcome(log, 0).0] };
@@ -358,7 +358,7 @@ fn finished(outcome: ToolOutcome, beside: Vec<ToolOutcome>, ends_run: bool) -> E
 }
 
 #[test]
-fn a_tool_finishes() {
+fn the_outcome_of_a_call_is_written_immediately_in_journaled_mode_or_if_it_was_approved() {
     let before: [fn(&RunLog) -> Event; 2] = [begun, answer_with_calls];
     let own: fn(&RunLog) -> Event = |log| finished(outcome(log, 0), vec![outcome(log, 1)], false);
     assert_eq!(row(&before, own), ["-", "-", "outcome r2, outcome r1, start 1"]);
@@ -374,7 +374,7 @@ fn a_tool_finishes() {
 }
 
 #[test]
-fn no_tool_of_a_round_runs() {
+fn outcomes_of_calls_that_were_not_run_are_written_immediately_in_journaled_mode() {
     let before: [fn(&RunLog) -> Event; 2] = [begun, answer_with_calls];
     let refused: fn(&RunLog) -> Event =
         |log| Event::ToolsNotRun { outcomes: vec![outcome(log, 0), outcome(log, 1)] };
@@ -389,7 +389,7 @@ fn no_tool_of_a_round_runs() {
 }
 
 #[test]
-fn tools_are_dropped_while_they_run() {
+fn dropped_tools_are_recorded_as_interrupted_in_per_service_call_mode() {
     let dropped: fn(&RunLog) -> Event =
         |log| Event::ToolsDropped { calls: vec![(outcome(log, 0).0, UNIX_EPOCH)] };
     assert_eq!(row(&[begun, answer_with_calls], dropped), ["-", "row interrupted", "-"]);
@@ -399,14 +399,14 @@ fn tools_are_dropped_while_they_run() {
 }
 
 #[test]
-fn no_service_call_carries_results() {
+fn results_that_no_service_call_has_sent_are_written_except_in_per_run_mode() {
     let unsent: fn(&RunLog) -> Event =
         |_| Event::ResultsUnsent { messages: vec![results().into()] };
     assert_eq!(row(&[begun, answer_with_calls], unsent), ["-", "r1r2", "r1r2"]);
 }
 
 #[test]
-fn a_run_is_stopped() {
+fn a_stopped_run_writes_its_results_and_partial_answer_except_in_per_run_mode() {
     let stopped: fn(&RunLog) -> Event = |_| Event::Stopped {
         unsent: vec![results().into()],
         answer: vec![Message::assistant("so far").into()],
@@ -416,7 +416,7 @@ fn a_run_is_stopped() {
 }
 
 #[test]
-fn nothing_is_stored_of_a_run_whose_calls_no_layer_has_stored() {
+fn a_run_writes_no_results_if_no_layer_has_stored_its_calls() {
     let mut log = log(PersistenceMode::PerServiceCall);
     log.is_persister_missed = true;
     let policy = PersistencePolicy::default();
@@ -439,7 +439,7 @@ fn ended_by_tool(log: &RunLog) -> Event {
 }
 
 #[test]
-fn a_run_completes() {
+fn the_completion_of_a_run_causes_the_write_of_its_mode() {
     let answer: fn(&RunLog) -> Event = |log| {
         let answer = log.conversation.added.last().cloned().into_iter().collect();
         Event::Completed { answer, before: 0, ended_by: None }
@@ -455,7 +455,7 @@ fn a_run_completes() {
 }
 
 #[test]
-fn a_run_is_found_complete() {
+fn a_journaled_run_that_is_found_complete_is_committed() {
     let found: fn(&RunLog) -> Event =
         |log| Event::FoundComplete { answer: log.conversation.added.clone() };
     let paused: fn(&RunLog) -> Event =
@@ -465,7 +465,7 @@ fn a_run_is_found_complete() {
 }
 
 #[test]
-fn the_input_of_a_refused_run_is_taken_back() {
+fn a_journaled_run_is_discarded_if_its_input_is_refused_before_an_answer() {
     let refused: fn(&RunLog) -> Event = |_| Event::InputRefused;
     assert_eq!(row(&[], refused), ["-", "-", "-"]);
     assert_eq!(row(&[begun], refused), ["-", "-", "discard"]);
@@ -473,7 +473,7 @@ fn the_input_of_a_refused_run_is_taken_back() {
 }
 
 #[test]
-fn a_run_is_left() {
+fn a_failed_run_stays_open_and_the_policy_decides_how_a_dropped_run_ends() {
     let before: [fn(&RunLog) -> Event; 2] = [begun, answer_with_calls];
     let failed: fn(&RunLog) -> Event = |_| Event::Left { cause: LeaveCause::Failed };
     assert_eq!(row(&before, failed), ["-", "-", "leaves"]);
@@ -600,7 +600,7 @@ fn wording(message: &Message) -> String {
 }
 
 #[test]
-fn in_any_order_of_events_that_a_run_can_have_its_messages_are_stored_once() {
+fn messages_of_a_run_are_stored_once_in_every_valid_order_of_events() {
     for (seed, mode) in (0..600_u64).zip(MODES.into_iter().cycle()) {
         let (stored, unsent, held) = (Vec::new(), Vec::new(), Vec::new());
         let mut run = Generated { log: log(mode), seed, stored, unsent, held };

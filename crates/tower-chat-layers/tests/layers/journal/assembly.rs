@@ -77,7 +77,7 @@ async fn approved_tools_do_not_run_in_a_stack_without_a_persister() {
 }
 
 #[tokio::test]
-async fn a_stack_without_a_persister_is_refused_before_the_model_is_paid() {
+async fn a_stack_without_a_persister_is_refused_before_the_model_is_called() {
     for (streamed, mode, as_is) in cases!(BOTH_WAYS, BELOW_MODES, [false, true]) {
         let (store, tool_log) = (store(), ToolLog::default());
         let model = ScriptedModel::new([calls([("look", "c1")]), Step::text("there")]);

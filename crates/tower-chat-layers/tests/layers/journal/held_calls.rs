@@ -91,7 +91,7 @@ async fn a_call_of_a_dead_process_is_held_up_to_the_end_of_its_lease() {
 }
 
 #[tokio::test]
-async fn a_call_is_held_no_longer_once_its_caller_has_gone_away() {
+async fn the_claim_of_a_call_is_released_when_its_caller_disconnects() {
     for (streamed, mode) in cases!(BOTH_WAYS, MODES) {
         let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let setup = Setup::new(&store).mode(mode);
@@ -107,7 +107,7 @@ async fn a_call_is_held_no_longer_once_its_caller_has_gone_away() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_call_is_held_for_as_long_as_its_tool_runs_whatever_other_writers_do() {
+async fn a_call_stays_claimed_while_its_tool_runs_even_if_other_runs_write() {
     for (streamed, mode, other_writes) in cases!(BOTH_WAYS, MODES, [false, true]) {
         let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let clock = TestClock::default();

@@ -268,7 +268,7 @@ async fn a_call_of_a_tool_that_is_registered_later_is_stored_with_its_refusal() 
 }
 
 #[tokio::test]
-async fn words_beside_approvals_follow_an_answered_round_of_one_or_two_messages_alike() {
+async fn text_with_an_approval_is_ordered_the_same_after_a_round_of_one_or_of_two_messages() {
     for streamed in BOTH_WAYS {
         let mut orders = Vec::new();
         for count in [1, 2] {
@@ -317,7 +317,7 @@ async fn a_late_result_answers_the_call_of_its_id_in_an_earlier_message_of_the_a
 }
 
 #[tokio::test]
-async fn input_behind_results_that_another_mode_has_stored_is_sent_by_every_attempt() {
+async fn every_attempt_sends_the_input_after_results_that_another_mode_has_stored() {
     for (streamed, results) in cases!(BOTH_WAYS, [0, 1, 2]) {
         let case = format!("{results} results, {streamed}");
         let store = store();
@@ -360,7 +360,7 @@ async fn input_behind_results_that_another_mode_has_stored_is_sent_by_every_atte
 }
 
 #[tokio::test]
-async fn a_final_answer_that_is_staged_behind_calls_of_another_mode_is_not_paid_for_again() {
+async fn a_final_answer_that_is_staged_after_calls_of_another_mode_is_not_requested_again() {
     for streamed in BOTH_WAYS {
         let (store, gate) = (store(), Gate::closed());
         let setup = Setup::new(&store);

@@ -48,7 +48,7 @@ async fn a_result_inside_an_answer_answers_the_same_call_for_the_tools_the_store
 }
 
 #[tokio::test]
-async fn a_call_beside_one_that_the_answer_answers_waits_for_its_approval() {
+async fn a_call_waits_for_approval_although_the_answer_contains_the_result_of_another_call() {
     for (mode, streamed, id) in all_cases() {
         let case = format!("{mode:?} {streamed} {id:?}");
         let (store, executed) = (store(), Executed::default());
@@ -86,7 +86,7 @@ fn whole(messages: &[Message], streamed: bool) -> ChatRequest {
 }
 
 #[tokio::test]
-async fn a_client_that_is_shown_one_message_repeats_the_calls_of_all_of_them() {
+async fn a_client_that_receives_one_message_repeats_the_calls_of_all_messages_of_the_answer() {
     for (mode, streamed, id) in all_cases() {
         let case = format!("{mode:?} {streamed} {id:?}");
         let store = store();

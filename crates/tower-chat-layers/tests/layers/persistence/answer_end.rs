@@ -57,7 +57,7 @@ async fn a_call_that_the_token_limit_has_cut_off_never_runs_and_the_model_receiv
 }
 
 #[tokio::test]
-async fn a_call_without_arguments_runs_where_no_limit_was_reached() {
+async fn a_call_without_arguments_runs_if_its_answer_reached_no_limit() {
     every_case(async |case| {
         let call = Message::tool_calls([ToolCall::new("c1", "look", "")]);
         let steps = [Step::message(call), Step::text("there")];
@@ -69,7 +69,7 @@ async fn a_call_without_arguments_runs_where_no_limit_was_reached() {
 }
 
 #[tokio::test]
-async fn whole_calls_beside_one_that_was_cut_off_still_wait_for_approval() {
+async fn complete_calls_wait_for_approval_although_another_call_of_their_answer_was_cut_off() {
     every_case(async |case| {
         let calls = [
             ToolCall::new("c1", "pay", labelled("c1")),

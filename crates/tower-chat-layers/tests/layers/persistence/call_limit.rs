@@ -31,7 +31,7 @@ fn too_many(case: Case) -> Step {
 }
 
 #[tokio::test]
-async fn an_answer_with_more_calls_than_allowed_is_refused_and_nothing_of_it_is_stored() {
+async fn an_answer_with_more_calls_than_allowed_is_refused_and_not_stored() {
     every_id(async |case| {
         let (store, tool_log) = (case.store().await, ToolLog::default());
         let model = ScriptedModel::new([

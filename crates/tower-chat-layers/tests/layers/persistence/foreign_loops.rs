@@ -74,7 +74,7 @@ async fn of_a_foreign_loop_calls_with_a_result_are_recorded_and_the_others_retur
 }
 
 #[tokio::test]
-async fn an_answer_that_no_layer_has_seen_counts_as_a_service_call_if_it_has_a_message_or_usage() {
+async fn an_unseen_answer_counts_as_a_service_call_if_it_has_a_message_or_usage() {
     for (has_message, has_usage, streamed) in cases!(BOTH_WAYS, BOTH_WAYS, BOTH_WAYS) {
         let store = store();
         let usage = if has_usage { Usage::new(70, 8) } else { Usage::default() };

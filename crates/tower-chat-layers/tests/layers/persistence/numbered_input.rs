@@ -84,7 +84,7 @@ fn after(mut request: ChatRequest, stored: &[Arc<Message>], text: &str) -> ChatR
 }
 
 #[tokio::test]
-async fn with_no_layer_above_a_request_that_repeats_the_history_gets_its_answer_again() {
+async fn a_persister_alone_repeats_the_answer_to_a_request_that_repeats_the_history() {
     for streamed in [false, true] {
         let store = store();
         let model = ScriptedModel::new([Step::text("hello"), Step::text("there")]);
@@ -102,7 +102,7 @@ async fn with_no_layer_above_a_request_that_repeats_the_history_gets_its_answer_
 }
 
 #[tokio::test]
-async fn with_no_layer_above_equal_texts_of_an_earlier_run_are_not_what_this_run_was_asked() {
+async fn a_persister_alone_does_not_mistake_equal_texts_of_an_earlier_run_for_a_repetition() {
     for streamed in [false, true] {
         let store = store();
         let script = ["hello", "hello", "goodbye"].map(Step::text);

@@ -43,7 +43,7 @@ async fn a_request_without_a_conversation_is_an_error_that_names_the_layer() {
 }
 
 #[tokio::test]
-async fn two_layers_of_a_kind_are_refused_before_the_model_is_paid() {
+async fn a_stack_with_two_layers_of_a_kind_is_refused_before_the_model_is_called() {
     every_case(async |case| {
         let (store, model) = (case.store().await, one_round());
         let below = persister(&model, &store);
@@ -65,7 +65,7 @@ async fn two_layers_of_a_kind_are_refused_before_the_model_is_paid() {
 }
 
 #[tokio::test]
-async fn two_stores_in_one_stack_are_refused() {
+async fn a_stack_with_two_stores_is_refused() {
     every_case(async |case| {
         let (above, below, model) = (case.store().await, case.store().await, one_round());
         let below = persister(&model, &below);

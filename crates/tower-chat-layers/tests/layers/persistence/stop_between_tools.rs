@@ -129,7 +129,7 @@ async fn no_tool_starts_where_another_task_stops_the_run_just_before_the_one_bef
 }
 
 #[tokio::test]
-async fn a_tool_that_ends_the_run_and_stops_it_has_ended_it() {
+async fn a_run_is_reported_as_ended_by_its_tool_if_the_tool_also_stops_it() {
     every_case(async |case| {
         let (store, tool_log) = (case.store().await, ToolLog::default());
         let model = ScriptedModel::new([case.calls([("end", "c1"), ("look", "c2")])]);

@@ -109,7 +109,7 @@ fn rows(record: &[ToolInvocation]) -> Vec<(&str, ToolStatus, String, Option<&str
 }
 
 #[tokio::test]
-async fn a_call_keeps_the_hook_of_the_tool_that_ran_it() {
+async fn a_call_is_stored_by_the_hook_of_the_tool_that_ran_it() {
     for (change, fails, (mode, streamed)) in cases!(CHANGES, BOTH_WAYS, every_way()) {
         let about = format!("{change:?} fails {fails} {mode:?} streamed {streamed}");
         let shared = SharedTools::default();
@@ -275,7 +275,7 @@ async fn a_late_result_is_withheld_by_the_hook_of_its_own_message_alone() {
 }
 
 #[tokio::test]
-async fn a_resumed_run_keeps_what_was_stored_of_a_finished_call_whatever_is_registered_now() {
+async fn a_resumed_run_keeps_the_stored_result_of_a_finished_call_after_a_change_of_its_tool() {
     for (change, streamed) in cases!(CHANGES.map(Some).into_iter().chain([None]), BOTH_WAYS) {
         let shared = SharedTools::default();
         let asked = Arc::new(Mutex::new(Vec::new()));

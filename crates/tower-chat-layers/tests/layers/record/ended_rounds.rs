@@ -114,7 +114,7 @@ async fn every_call_of_a_round_has_the_same_row_in_every_mode_whatever_ends_the_
 }
 
 #[tokio::test]
-async fn a_call_behind_the_tool_that_ended_the_run_is_pending_where_its_result_is_in_the_history() {
+async fn a_call_after_the_call_that_ended_the_run_is_pending_if_trailing_results_are_stored() {
     let reason = "in per-service-call mode, only the record contains the last results";
     Cases::all()
         .modes([PersistenceMode::PerRun, PersistenceMode::Journaled], reason)

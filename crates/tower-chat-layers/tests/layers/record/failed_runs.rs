@@ -98,7 +98,7 @@ async fn calls_that_run_at_the_same_time_end_before_the_run_fails() {
 }
 
 #[tokio::test]
-async fn the_model_receives_what_an_error_says_for_it_and_nothing_else() {
+async fn the_model_receives_only_the_part_of_an_error_that_is_meant_for_the_model() {
     every_case(async |case| {
         let tools = Tools::new()
             .with(tool_fn(definition("look"), |_| async {

@@ -30,7 +30,7 @@ fn numbers(answer: &Answer) -> Vec<(String, Vec<u64>)> {
 }
 
 #[tokio::test]
-async fn numbers_continue_through_rounds_runs_and_processes_and_no_two_calls_share_one() {
+async fn source_numbers_continue_across_rounds_runs_and_processes_and_are_unique() {
     for (mode, streamed, concurrent) in cases!(ALL_MODES, [false, true], [false, true]) {
         let store = MemoryStore::new();
         let mut found = Vec::new();

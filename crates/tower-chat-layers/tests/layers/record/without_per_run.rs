@@ -95,7 +95,7 @@ async fn stored(agent: &Agent) -> Vec<(Option<u32>, Role, String)> {
 }
 
 #[tokio::test]
-async fn hooks_errors_times_and_statuses_are_those_of_a_whole_stack() {
+async fn hooks_errors_times_and_statuses_equal_those_of_a_complete_stack() {
     for (streamed, concurrent) in cases!(BOTH_WAYS, BOTH_WAYS) {
         let mut found = Vec::new();
         for above in ABOVE {
@@ -327,7 +327,7 @@ async fn a_run_that_ended_on_purpose_runs_no_tool_and_calls_no_service_when_it_i
 /// No single answer of the model exceeds the limit. The stored answer of the run contains the calls
 /// of all answers, which together exceed the limit.
 #[tokio::test]
-async fn the_limit_of_calls_is_none_for_a_stored_answer_of_several_rounds() {
+async fn the_call_limit_per_answer_does_not_apply_to_a_stored_answer_of_several_rounds() {
     for (above, streamed) in ABOVE.into_iter().flat_map(|above| BOTH_WAYS.map(|it| (above, it))) {
         let script = vec![
             calls([("look", "c1"), ("look", "c2")]),

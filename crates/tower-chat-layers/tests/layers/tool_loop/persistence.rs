@@ -85,7 +85,7 @@ async fn a_round_is_stored_and_sent_whole_in_both_modes() {
 }
 
 #[tokio::test]
-async fn a_round_that_is_not_the_last_of_its_answer_is_sent_as_providers_take_it() {
+async fn an_earlier_round_of_an_answer_is_sent_with_its_results_directly_after_its_calls() {
     let call = |id: &str| Message::tool_calls([ToolCall::new(id, "echo", id)]);
     for ((second, sent), request) in cases!(
         [
@@ -156,7 +156,7 @@ async fn results_of_the_round_that_fails_the_run_are_stored_when_the_error_is_se
 }
 
 #[tokio::test]
-async fn a_loop_tried_twice_in_one_run_shows_the_model_what_later_runs_will_see() {
+async fn a_repeated_loop_of_one_run_sends_the_same_messages_that_later_runs_replay() {
     let store = MemoryStore::new();
     let tries = Arc::new(AtomicUsize::new(0));
     let unsteady = tool_fn(definition("t"), move |_| {
@@ -208,7 +208,7 @@ fn payment(log: &Log) -> ToolLoopLayer {
 }
 
 #[tokio::test]
-async fn a_stored_request_for_consent_is_approved_by_a_later_run() {
+async fn a_stored_approval_request_is_approved_by_a_later_run() {
     for (mode, streamed, call) in cases!(
         MODES,
         [false, true],
@@ -261,7 +261,7 @@ async fn an_approved_call_that_ends_the_run_is_not_asked_for_again() {
 }
 
 #[tokio::test]
-async fn what_an_approved_call_did_is_not_lost_with_the_run_that_fails_after_it() {
+async fn the_result_of_an_approved_call_is_stored_although_the_run_fails_afterwards() {
     let mode = PersistenceMode::PerServiceCall;
     for streamed in [false, true] {
         let (store, log) = (MemoryStore::new(), Log::default());
@@ -282,8 +282,7 @@ async fn what_an_approved_call_did_is_not_lost_with_the_run_that_fails_after_it(
 }
 
 #[tokio::test]
-async fn what_an_approved_call_did_is_not_lost_with_the_run_that_is_dropped_before_a_service_call()
-{
+async fn the_result_of_an_approved_call_is_stored_although_the_run_is_dropped_afterwards() {
     let mode = PersistenceMode::PerServiceCall;
     let (store, log) = (MemoryStore::new(), Log::default());
     let tools = Tools::new().with(log.tool(definition("pay").needs_approval())).with(hanging());
@@ -332,7 +331,7 @@ async fn a_continued_answer_that_is_dropped_stores_nothing() {
 }
 
 #[tokio::test]
-async fn a_message_queued_while_consent_is_asked_for_does_not_make_the_loop_continue() {
+async fn a_message_queued_while_a_call_waits_for_approval_does_not_continue_the_loop() {
     for mode in MODES {
         let mut request = user("hi");
         let handle = request.run_handle();
