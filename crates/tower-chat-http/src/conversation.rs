@@ -151,7 +151,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_ids_that_a_client_can_send_back_are_in_the_header() {
+    fn only_conversation_ids_that_are_valid_in_a_header_are_sent_in_the_header() {
         let sent_back = |id: &str| header_of(id).is_some();
         for id in ["c", "a chat", "c~0190-4f", "a/b?c=%20"] {
             assert!(sent_back(id), "{id}");

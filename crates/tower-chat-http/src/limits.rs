@@ -180,7 +180,7 @@ mod tests {
     /// The numbers are the sizes of the largest recorded conversation, which a client may send as
     /// one request, and of the largest recorded request.
     #[test]
-    fn the_defaults_are_at_least_ten_times_what_the_recordings_reach() {
+    fn the_default_limits_are_at_least_ten_times_the_largest_recorded_sizes() {
         let limits = RequestLimits::default();
         assert!(limits.max_body_bytes >= 10 * 100_641 && limits.max_messages >= 10 * 100);
         assert!(limits.max_calls >= 10 * 49 && limits.max_results >= 10 * 49);

@@ -67,13 +67,13 @@ fn new(stored: &Messages, messages: &[Message]) -> Vec<Message> {
 }
 
 #[test]
-fn everything_is_new_in_a_new_conversation() {
+fn all_messages_of_a_request_are_new_in_a_new_conversation() {
     let messages = [Message::system("Be brief."), user("one"), model("1"), user("two")];
     assert_eq!(new(&Messages::new(), &messages), messages);
 }
 
 #[test]
-fn what_is_new_may_come_alone_or_after_a_repetition_of_any_length() {
+fn new_messages_may_follow_any_number_of_repeated_stored_messages() {
     let system = Message::system("Be brief.");
     let stored = stored([&[system.clone(), user("one"), model("1")], &[user("two"), model("2")]]);
     let whole = [system.clone(), user("one"), model("1"), user("two"), model("2"), user("three")];
@@ -86,14 +86,14 @@ fn what_is_new_may_come_alone_or_after_a_repetition_of_any_length() {
 }
 
 #[test]
-fn the_same_words_again_are_something_new() {
+fn a_message_with_the_text_of_an_answered_message_is_new() {
     let stored = stored([&[user("yes"), model("ok")]]);
     assert_eq!(new(&stored, &[user("yes")]), [user("yes")]);
     assert_eq!(new(&stored, &[user("yes"), model("ok"), user("yes")]), [user("yes")]);
 }
 
 #[test]
-fn other_system_messages_are_new() {
+fn a_system_message_that_differs_from_the_stored_one_is_new() {
     let stored = stored([&[Message::system("Be brief."), user("one"), model("1")]]);
     let other = Message::system("Be friendly.");
     assert_eq!(new(&stored, &[other.clone(), user("two")]), [other.clone(), user("two")]);
@@ -102,7 +102,7 @@ fn other_system_messages_are_new() {
 }
 
 #[test]
-fn calls_and_results_of_the_client_are_recognised_and_those_of_the_stack_are_not_expected() {
+fn a_client_repeats_its_own_calls_and_results_and_need_not_repeat_those_of_the_stack() {
     let mut asking = model("Let me look.");
     asking.parts.push(Part::ToolCall(ToolCall::new("s1", "look", "{}")));
     let stored = stored([
@@ -116,14 +116,14 @@ fn calls_and_results_of_the_client_are_recognised_and_those_of_the_stack_are_not
 }
 
 #[test]
-fn the_results_of_the_last_calls_are_new() {
+fn results_of_the_last_stored_calls_are_new_messages() {
     let stored = stored([&[user("one"), call("c1")]]);
     assert_eq!(new(&stored, &[result("c1")]), [result("c1")]);
     assert_eq!(new(&stored, &[user("one"), call("c1"), result("c1")]), [result("c1")]);
 }
 
 #[test]
-fn calls_of_the_stack_beside_those_of_the_client_need_not_be_repeated() {
+fn a_client_need_not_repeat_a_call_of_the_stack_beside_its_own_call() {
     let both =
         Message::tool_calls([ToolCall::new("c1", "look", "{}"), ToolCall::new("s1", "work", "{}")]);
     let stored = stored([&[user("one"), both]]);
@@ -131,7 +131,7 @@ fn calls_of_the_stack_beside_those_of_the_client_need_not_be_repeated() {
 }
 
 #[test]
-fn a_question_that_was_not_answered_is_asked_again_and_not_stored_again() {
+fn a_repeated_question_without_an_answer_is_not_stored_a_second_time() {
     let asked = stored([&[user("one")]]);
     assert_eq!(new(&asked, &[user("one")]), []);
     let broken_off = stored([&[user("one"), call("s1"), result("s1")]]);
@@ -143,13 +143,13 @@ fn a_question_that_was_not_answered_is_asked_again_and_not_stored_again() {
 }
 
 #[test]
-fn what_was_queued_or_approved_behind_the_clients_back_is_not_expected() {
+fn a_client_need_not_repeat_messages_that_the_stack_has_queued() {
     let stored = stored([&[user("one"), call("s1"), result("s1"), user("hurry"), model("1")]]);
     assert_eq!(new(&stored, &[user("one"), model("1"), user("two")]), [user("two")]);
 }
 
 #[test]
-fn a_history_that_goes_another_way_is_refused() {
+fn a_transcript_that_differs_from_the_stored_history_is_refused() {
     let stored = stored([&[user("one"), model("1")], &[user("two"), model("2")]]);
     for other in [
         &[user("one"), model("1"), user("another")][..],
@@ -162,7 +162,7 @@ fn a_history_that_goes_another_way_is_refused() {
 }
 
 #[test]
-fn a_request_without_anything_new_is_refused() {
+fn a_request_without_new_messages_is_refused() {
     let answered = stored([&[user("one"), model("1")]]);
     for nothing in [&[][..], &[user("one"), model("1")]] {
         assert_eq!(new_messages(&answered, &sent(nothing), true).unwrap_err().status.as_u16(), 400);
@@ -170,7 +170,7 @@ fn a_request_without_anything_new_is_refused() {
 }
 
 #[test]
-fn an_answer_that_did_not_arrive_is_given_again() {
+fn a_retry_of_an_answered_question_returns_the_stored_answer() {
     let stored =
         stored([&[user("yes"), model("1")], &[user("two"), call("s1"), result("s1"), model("2")]]);
     let again =

@@ -84,7 +84,7 @@ impl Fixture {
 }
 
 #[tokio::test]
-async fn an_edited_question_is_answered_in_a_branch_that_continues() {
+async fn an_edited_question_is_answered_in_a_branch_that_can_be_continued() {
     let fixture = Fixture::new(&["a2 again", "a3"]).await;
     let (status, branch, text) = fixture.send("c", &["q1", "a1", "edited"], &[]).await;
     assert_eq!((status, text.as_str()), (StatusCode::OK, "a2 again"));
@@ -115,7 +115,7 @@ async fn an_edited_answer_of_the_model_begins_a_branch() {
 }
 
 #[tokio::test]
-async fn another_answer_to_the_last_question_is_in_a_branch() {
+async fn a_second_answer_to_the_last_question_is_stored_in_a_branch() {
     let fixture = Fixture::new(&["another"]).await;
     let again = ["q1", "a1", "q2"];
     let retry = [("x-stainless-retry-count", "1")];
@@ -128,7 +128,7 @@ async fn another_answer_to_the_last_question_is_in_a_branch() {
 }
 
 #[tokio::test]
-async fn a_repeated_request_of_a_run_stays_in_its_branch() {
+async fn a_repeated_request_of_a_run_continues_in_the_branch_of_the_run() {
     let fixture = Fixture::new(&["another", "and another"]).await;
     let run = [(RUN_HEADER, "0197a5c2-0000-7000-8000-000000000001")];
     for sent in [["q1", "a1", "edited"], ["q1", "a1", "edited"]] {
@@ -140,7 +140,7 @@ async fn a_repeated_request_of_a_run_stays_in_its_branch() {
 }
 
 #[tokio::test]
-async fn an_earlier_answer_can_be_asked_for_again() {
+async fn a_client_can_request_another_answer_to_an_earlier_question() {
     let fixture = Fixture::new(&["a3", "another"]).await;
     fixture.send("c", &["q1", "a1", "q2", "a2", "q3"], &[]).await;
     let (_, branch, text) = fixture.send("c", &["q1", "a1", "q2"], &[]).await;
@@ -149,7 +149,7 @@ async fn an_earlier_answer_can_be_asked_for_again() {
 }
 
 #[tokio::test]
-async fn a_transcript_without_a_common_turn_begins_an_empty_branch() {
+async fn a_transcript_that_shares_no_turn_with_the_history_begins_an_empty_branch() {
     let fixture = Fixture::new(&["new"]).await;
     let (status, branch, _) = fixture.send("c", &["other", "answer", "q2"], &[]).await;
     assert_eq!(status, StatusCode::OK);
@@ -159,7 +159,7 @@ async fn a_transcript_without_a_common_turn_begins_an_empty_branch() {
 }
 
 #[tokio::test]
-async fn a_window_of_the_transcript_continues_after_all_earlier_turns() {
+async fn a_branch_from_the_end_of_a_transcript_contains_all_earlier_turns() {
     let fixture = Fixture::new(&["a3", "a4", "new"]).await;
     fixture.send("c", &["q1", "a1", "q2", "a2", "q3"], &[]).await;
     fixture.send("c", &["q1", "a1", "q2", "a2", "q3", "a3", "q4"], &[]).await;
@@ -170,7 +170,7 @@ async fn a_window_of_the_transcript_continues_after_all_earlier_turns() {
 }
 
 #[tokio::test]
-async fn a_window_whose_beginning_is_not_found_is_refused() {
+async fn the_end_of_a_transcript_that_is_not_found_in_the_history_is_refused() {
     let fixture = Fixture::new(&["a3", "never"]).await;
     fixture.send("c", &["q1", "a1", "q2", "a2", "q3"], &[]).await;
     let sent = ["changed", "a2", "q3", "a3", "q4"];
@@ -179,7 +179,7 @@ async fn a_window_whose_beginning_is_not_found_is_refused() {
 }
 
 #[tokio::test]
-async fn a_branch_has_the_messages_that_a_tool_has_queued() {
+async fn a_branch_contains_the_messages_that_a_tool_has_queued() {
     let calls = Message::tool_calls([tower_chat_layers::ToolCall::new("c1", "note", "{}")]);
     let steps = [Step::message(calls), Step::text("a1"), Step::text("a2")];
     let model = ScriptedModel::new(steps.into_iter().chain([Step::text("new")]));
@@ -204,7 +204,7 @@ async fn a_branch_has_the_messages_that_a_tool_has_queued() {
 }
 
 #[tokio::test]
-async fn a_whole_transcript_is_compared_with_a_pruned_history() {
+async fn a_complete_transcript_is_recognised_although_the_history_was_pruned() {
     let fixture = Fixture::new(&["a3", "new"]).await;
     fixture.send("c", &["q1", "a1", "q2", "a2", "q3"], &[]).await;
     assert_eq!(fixture.store.prune(&key("c"), Keep::Messages(4)).await.unwrap().messages, 2);

@@ -84,7 +84,7 @@ async fn events_of(response: Response) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_stream_says_what_a_whole_answer_says() {
+async fn a_streamed_answer_has_the_content_of_a_whole_answer() {
     let script = || {
         let mut order = Message::assistant("One moment.");
         order.parts.push(Part::ToolCall(ToolCall::new("s1", "order_status", "{}")));
@@ -136,7 +136,7 @@ async fn a_stream_says_what_a_whole_answer_says() {
 }
 
 #[tokio::test]
-async fn a_call_that_came_without_an_id_is_answered_by_the_one_the_client_was_given() {
+async fn a_client_answers_a_call_without_an_id_under_the_id_that_the_endpoint_generated() {
     let call = Message::tool_calls([ToolCall::without_id("weather", "{}")]);
     let fixture = Fixture::new([Step::message(call), Step::text("It rains.")]);
     let mut body = ask("Weather?");
@@ -152,7 +152,7 @@ async fn a_call_that_came_without_an_id_is_answered_by_the_one_the_client_was_gi
 }
 
 #[tokio::test]
-async fn calls_that_wait_for_approval_are_listed_and_are_no_calls_of_the_client() {
+async fn calls_that_wait_for_approval_are_listed_separately_from_the_calls_of_the_client() {
     let pay = ToolDefinition::new("pay", "Pays.", json!({"type": "object"})).needs_approval();
     let tools = Tools::new().with(tool_fn(pay, |_| async { Ok("paid") }));
     let call = Message::tool_calls([ToolCall::new("p1", "pay", r#"{"sum": 5}"#)]);
@@ -171,7 +171,7 @@ async fn calls_that_wait_for_approval_are_listed_and_are_no_calls_of_the_client(
 }
 
 #[tokio::test]
-async fn a_request_that_names_no_conversation_begins_one_and_receives_its_id() {
+async fn a_request_without_a_conversation_creates_one_and_receives_its_id() {
     let fixture = Fixture::new([Step::text("1"), Step::text("2")]);
     let mut body = ask("one");
     body.as_object_mut().unwrap().remove("conversation");
@@ -184,7 +184,7 @@ async fn a_request_that_names_no_conversation_begins_one_and_receives_its_id() {
 }
 
 #[tokio::test]
-async fn no_request_gets_a_conversation_without_a_scope() {
+async fn a_request_without_a_scope_is_refused_and_does_not_reach_the_model() {
     let store = MemoryStore::new();
     let model = ScriptedModel::new([]);
     let endpoint = ChatEndpoint::new(
@@ -197,7 +197,7 @@ async fn no_request_gets_a_conversation_without_a_scope() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_a_bad_request_and_calls_no_service() {
+async fn an_invalid_body_is_a_bad_request_and_does_not_reach_the_model() {
     let fixture = Fixture::new([]);
     let message = json!([{"role": "user", "content": "hi"}]);
     for body in [
@@ -218,7 +218,7 @@ async fn what_cannot_be_read_is_a_bad_request_and_calls_no_service() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_models_service_is_what_the_host_makes_of_it() {
+async fn the_host_maps_an_error_of_the_model_client_to_a_response() {
     let limited = || [Step::error(Limited)];
     let response = Fixture::new(limited()).post(ask("hi")).await;
     assert_eq!(response.status(), StatusCode::BAD_GATEWAY);
@@ -247,7 +247,7 @@ async fn an_error_of_the_models_service_is_what_the_host_makes_of_it() {
 }
 
 #[tokio::test]
-async fn content_that_the_models_service_refuses_is_what_the_host_makes_of_it() {
+async fn the_host_maps_a_refusal_of_content_to_a_response() {
     #[derive(Debug, thiserror::Error)]
     #[error("unreadable")]
     struct Unreadable(#[source] ContentRefused);
@@ -263,7 +263,7 @@ async fn content_that_the_models_service_refuses_is_what_the_host_makes_of_it() 
 }
 
 #[tokio::test]
-async fn approvals_that_cannot_be_followed_are_the_clients_to_correct() {
+async fn errors_of_missing_results_and_changed_arguments_have_a_client_error_status() {
     let missing = || ToolLoopError::ResultsMissing { calls: Vec::new(), conversation: None };
     let changed = || ToolLoopError::ArgumentsNotKept { calls: Vec::new(), conversation: None };
     let cases: [(&dyn Fn() -> ToolLoopError, _, _); 2] = [
@@ -280,7 +280,7 @@ async fn approvals_that_cannot_be_followed_are_the_clients_to_correct() {
 }
 
 #[tokio::test]
-async fn a_limit_of_openai_reaches_the_client_with_the_time_to_wait() {
+async fn a_rate_limit_of_openai_is_sent_to_the_client_with_the_time_to_wait() {
     let limit = || async {
         let body = r#"{"error": {"message": "Rate limit reached", "code": "rate_limit_exceeded"}}"#;
         (StatusCode::TOO_MANY_REQUESTS, [("retry-after", "7")], body)
@@ -302,7 +302,7 @@ async fn a_limit_of_openai_reaches_the_client_with_the_time_to_wait() {
 }
 
 #[tokio::test]
-async fn a_body_beyond_the_limit_is_refused_in_the_same_form() {
+async fn a_body_over_the_limit_is_refused_with_an_error_in_the_form_of_openai() {
     let fixture = Fixture::new([]);
     let response = fixture.post(ask(&"x".repeat(3 << 20))).await;
     assert_eq!(response.status(), StatusCode::PAYLOAD_TOO_LARGE);
@@ -314,7 +314,7 @@ async fn a_body_beyond_the_limit_is_refused_in_the_same_form() {
 }
 
 #[tokio::test]
-async fn a_body_that_is_nested_too_deeply_is_refused_in_the_same_form() {
+async fn a_body_that_is_nested_too_deeply_is_refused_with_an_error_in_the_form_of_openai() {
     let fixture = Fixture::new([]);
     let mut body = ask("hi");
     body["metadata"] = (0..200).fold(json!(1), |inner, _| json!([inner]));
@@ -327,7 +327,7 @@ async fn a_body_that_is_nested_too_deeply_is_refused_in_the_same_form() {
 }
 
 #[tokio::test]
-async fn an_error_in_a_stream_is_its_last_event() {
+async fn an_error_in_a_stream_is_sent_as_the_last_event() {
     for step in [
         Step::text("It rains in").streamed().fails_after(1, Limited),
         Step::text("It rains in").streamed().cut_off_after(1),
@@ -340,7 +340,7 @@ async fn an_error_in_a_stream_is_its_last_event() {
 }
 
 #[tokio::test]
-async fn two_requests_at_once_in_one_conversation_are_a_conflict_that_may_be_tried_again() {
+async fn a_request_during_a_run_of_the_conversation_is_a_conflict_that_may_be_retried() {
     let gate = Gate::closed();
     let steps = [Step::text("1").waits(&gate), Step::text("2")];
     let fixture = Fixture::new(steps);
@@ -358,7 +358,7 @@ async fn two_requests_at_once_in_one_conversation_are_a_conflict_that_may_be_tri
 }
 
 #[tokio::test]
-async fn a_request_that_failed_in_the_middle_continues_where_it_was() {
+async fn a_repeated_request_continues_the_run_that_failed_after_a_tool_call() {
     let order = Message::tool_calls([ToolCall::new("s1", "order_status", "{}")]);
     let fixture = Fixture::new([Step::message(order), Step::error(Limited), Step::text("Here.")]);
     assert_eq!(fixture.post(ask("Order?")).await.status(), StatusCode::BAD_GATEWAY);
@@ -371,7 +371,7 @@ async fn a_request_that_failed_in_the_middle_continues_where_it_was() {
 }
 
 #[tokio::test]
-async fn what_layers_of_the_host_say_reaches_the_stack() {
+async fn extensions_of_the_http_request_are_passed_to_the_stack() {
     #[derive(Clone)]
     struct Tenant(&'static str);
 
@@ -385,7 +385,7 @@ async fn what_layers_of_the_host_say_reaches_the_stack() {
 }
 
 #[tokio::test]
-async fn a_client_that_hangs_up_drops_its_run() {
+async fn a_run_is_dropped_when_its_client_disconnects() {
     for body in [ask("hi"), streamed(ask("hi"))] {
         let (dropped, was_dropped) = oneshot::channel::<()>();
         let (called, was_called) = oneshot::channel::<()>();
@@ -414,7 +414,7 @@ async fn a_client_that_hangs_up_drops_its_run() {
 }
 
 #[tokio::test]
-async fn a_served_endpoint_says_which_conversation_it_is() {
+async fn a_response_of_a_served_endpoint_names_the_conversation_in_a_header() {
     let served = serve([Step::text("1")], MemoryStore::new(), PersistenceMode::PerRun).await;
     let client = reqwest::Client::new();
     let body = json!({"model": "scripted", "messages": [{"role": "user", "content": "hi"}]});
@@ -464,7 +464,7 @@ async fn a_header_that_is_sent_twice_is_refused_and_nothing_is_stored() {
 }
 
 #[tokio::test]
-async fn a_count_of_retries_that_is_no_number_is_refused() {
+async fn a_retry_count_that_is_not_a_number_is_refused() {
     for count in ["", "one", "-1", "0, 1", "4294967296"] {
         let fixture = Fixture::new([Step::text("never asked for")]);
         let headers = [("x-stainless-retry-count", count)];
@@ -534,7 +534,7 @@ async fn a_request_beyond_a_limit_is_refused_and_nothing_is_stored() {
 }
 
 #[tokio::test]
-async fn an_sdk_that_tries_again_gets_the_answer_that_is_stored() {
+async fn a_retry_of_an_sdk_receives_the_stored_answer() {
     let order = Message::tool_calls([ToolCall::new("s1", "order_status", "{}")]);
     let fixture = Fixture::new([Step::message(order), Step::text("Here.")]);
     let first = json_of(fixture.post(ask("Order?")).await).await;
@@ -556,7 +556,7 @@ async fn an_sdk_that_tries_again_gets_the_answer_that_is_stored() {
 }
 
 #[tokio::test]
-async fn an_answer_that_the_client_adds_may_say_what_a_stored_one_says() {
+async fn a_client_may_add_an_answer_with_the_text_of_a_stored_answer() {
     let fixture = Fixture::new([Step::text("fine"), Step::text("still fine")]);
     fixture.post(ask("How are you?")).await;
     let mut body = ask("");
@@ -573,7 +573,7 @@ async fn an_answer_that_the_client_adds_may_say_what_a_stored_one_says() {
 }
 
 #[tokio::test]
-async fn a_transcript_that_begins_before_a_prune_is_recognised_by_its_end() {
+async fn a_transcript_that_begins_with_pruned_messages_is_recognised_by_its_end() {
     let fixture = Fixture::new(["a1", "a2", "a3", "a4"].map(Step::text));
     let body =
         |messages: &[Value]| json!({"model": "m", "conversation": "c", "messages": messages});

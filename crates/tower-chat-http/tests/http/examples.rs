@@ -18,7 +18,7 @@ pub(crate) fn example(name: &str) -> PathBuf {
 }
 
 #[test]
-fn a_client_behind_layers_of_tower_http_gains_a_history_and_still_tries_again() {
+fn the_http_client_example_remembers_the_first_message_behind_layers_of_tower_http() {
     let output =
         Command::new(example("http_client")).env_remove("OPENAI_API_KEY").output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
@@ -30,7 +30,7 @@ fn a_client_behind_layers_of_tower_http_gains_a_history_and_still_tries_again() 
 
 #[cfg(unix)]
 #[tokio::test]
-async fn the_endpoint_keeps_a_conversation_over_a_restart_and_ends_gracefully() {
+async fn the_endpoint_example_continues_a_conversation_after_a_graceful_restart() {
     let folder = tempfile::tempdir().unwrap();
     let database = folder.path().join("endpoint.db");
     for number in [1, 2] {

@@ -104,7 +104,7 @@ fn step() -> Step {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_that_disconnects_reads_the_rest() {
+async fn a_client_that_disconnected_can_read_the_remaining_updates_later() {
     let gate = Gate::closed();
     let fixture = Fixture::new([step().waits_after(1, &gate)]);
     let run = fixture.begin().await;
@@ -132,7 +132,7 @@ async fn a_client_that_disconnects_reads_the_rest() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_stop_keeps_the_answer_so_far() {
+async fn a_stopped_run_stores_the_text_that_it_has_received() {
     let fixture = Fixture::new([step().hangs_after(1)]);
     let run = fixture.begin().await;
     let stop = || Request::post(format!("{run}/stop")).body(Body::empty()).unwrap();
@@ -147,7 +147,7 @@ async fn a_stop_keeps_the_answer_so_far() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_reaches_only_runs_of_its_scope() {
+async fn a_client_can_access_only_the_runs_of_its_scope() {
     let fixture = Fixture::new([step().hangs_after(1)]);
     let run = fixture.begin().await;
     let requests = || {
@@ -171,7 +171,7 @@ async fn a_client_reaches_only_runs_of_its_scope() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn wrong_names_and_positions_are_refused() {
+async fn invalid_run_ids_and_positions_are_refused() {
     let fixture = Fixture::new([step().hangs_after(1)]);
     let run = fixture.begin().await;
     let response = fixture.get(&format!("{run}/events?after=first")).await;
@@ -182,7 +182,7 @@ async fn wrong_names_and_positions_are_refused() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_failure_of_the_update_log_is_a_failure_of_storage() {
+async fn an_error_of_the_update_log_is_reported_as_a_storage_error() {
     let options = UpdateLogOptions::default().with_max_runs(0);
     let fixture = Fixture::with_log([step()], MemoryUpdateLog::with_options(options));
     let response = fixture.ask("What should I wear?", None).await;
@@ -191,7 +191,7 @@ async fn a_failure_of_the_update_log_is_a_failure_of_storage() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_client_names_its_run() {
+async fn a_client_may_choose_the_id_of_its_run() {
     let id = "6f1b0f0c-8f0e-4d55-9a0b-3a4ff0f5f001";
     let question = "What should I wear?";
     let gate = Gate::closed();
@@ -226,7 +226,7 @@ async fn a_client_names_its_run() {
 /// as a repetition of an equal question in an earlier run, even if the client marks the request as
 /// a retry.
 #[tokio::test(start_paused = true)]
-async fn the_input_of_a_named_run_is_its_own() {
+async fn the_input_of_a_run_with_a_client_id_is_not_treated_as_a_repetition() {
     let id = "6f1b0f0c-8f0e-4d55-9a0b-3a4ff0f5f003";
     let fixture = Fixture::new([step(), Step::text("Take boots.").whole()]);
     text_of(fixture.ask("What should I wear?", None).await).await;
@@ -251,7 +251,7 @@ async fn the_input_of_a_named_run_is_its_own() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_named_run_continues_after_a_failure() {
+async fn a_run_with_a_client_id_continues_after_a_failure() {
     let id = "6f1b0f0c-8f0e-4d55-9a0b-3a4ff0f5f002";
     let fixture = Fixture::new([Step::error(tower_chat::error::Retryability::Retryable), step()]);
     let failed = fixture.ask("What should I wear?", Some(id)).await;
@@ -266,7 +266,7 @@ async fn a_named_run_continues_after_a_failure() {
 /// The update log contains an attempt whose process died. The second attempt calls a tool, and its
 /// message without text must replace the text of the first attempt.
 #[tokio::test(start_paused = true)]
-async fn a_message_without_text_replaces_those_of_an_earlier_attempt() {
+async fn a_message_without_text_replaces_the_text_of_an_earlier_attempt() {
     let log = MemoryUpdateLog::new();
     let call =
         tower_chat::Message::tool_calls([tower_chat::ToolCall::new("s1", "order_status", "{}")]);
@@ -283,7 +283,7 @@ async fn a_message_without_text_replaces_those_of_an_earlier_attempt() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn tools_are_not_visible_in_events() {
+async fn the_events_of_a_run_contain_no_tool_calls_and_no_results() {
     let call =
         tower_chat::Message::tool_calls([tower_chat::ToolCall::new("s1", "order_status", "{}")]);
     let fixture = Fixture::new([Step::message(call), step()]);

@@ -15,7 +15,7 @@ use super::install;
 use crate::support::{Served, serve, sketch};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_openai_package_holds_a_conversation_with_tools_and_sqlite_has_it() {
+async fn a_conversation_of_openais_python_package_with_tools_is_stored_in_sqlite() {
     let python = match install::python() {
         Ok(python) => python.program,
         Err(reason) => return skip("a conversation of OpenAI's Python package", reason),

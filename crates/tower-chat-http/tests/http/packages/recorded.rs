@@ -32,7 +32,7 @@ use tower_chat_testkit::{
 use super::install;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_packages_of_openai_get_the_answers_that_were_recorded() {
+async fn the_packages_of_openai_receive_the_recorded_answers() {
     let mut packages = Vec::new();
     for (name, installed) in [("Python", install::python()), ("JavaScript", install::javascript())]
     {
