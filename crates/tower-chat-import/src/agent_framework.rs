@@ -193,7 +193,7 @@ mod tests {
     use super::from_base32;
 
     #[test]
-    fn an_id_that_no_file_can_be_named_by_is_decoded() {
+    fn a_conversation_id_is_decoded_from_base32_file_names() {
         assert_eq!(from_base32("fyxc633emq5gsza").as_deref(), Some("../odd:id"));
         assert_eq!(from_base32("1"), None);
     }

@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn parts_of_one_item_are_joined_and_no_others() {
+    fn reasoning_parts_are_joined_only_if_they_are_consecutive_parts_of_one_item() {
         let parts = vec![
             of("rs_1", "one", Some("gA")),
             of("rs_1", "", None),
@@ -199,7 +199,7 @@ mod tests {
 
     /// The test would take too long if each part caused the complete item to be parsed again.
     #[test]
-    fn thousands_of_parts_of_one_item_are_joined() {
+    fn thousands_of_reasoning_parts_of_one_item_are_joined_in_linear_time() {
         let texts: Vec<_> = (0..5_000).map(|number| format!("thought {number}")).collect();
         let joined = join_reasoning(texts.iter().map(|text| of("rs_1", text, None)).collect());
         let Ok([Part::Reasoning(whole)]) = <[Part; 1]>::try_from(joined) else {

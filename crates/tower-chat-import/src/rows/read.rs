@@ -87,7 +87,7 @@ mod tests {
     use crate::rows::messages_of_rows;
 
     #[test]
-    fn deeply_nested_rows_are_named_or_taken_over_as_text() {
+    fn deeply_nested_rows_are_errors_and_deeply_nested_arguments_are_stored_as_text() {
         let deep = format!("{}{}", "[".repeat(1_000_000), "]".repeat(1_000_000));
         let call = format!(r#"{{"id":"c1","name":"look","arguments":{deep},"result":{deep}}}"#);
         let taken = format!(r#"{{"role":"assistant","tool_calls":[{call}]}}"#);

@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_open_entry_is_the_one_that_a_search_finds() {
+    fn the_indexed_lookup_of_an_open_call_returns_the_same_call_as_a_linear_search() {
         const IDS: [Option<&str>; 3] = [None, Some("one"), Some("two")];
         const TOOLS: [&str; 2] = ["look", "ask"];
         for seed in 0..500 {

@@ -30,7 +30,7 @@ async fn files_of_agent_framework_are_read_stored_and_continued() {
 }
 
 #[test]
-fn items_of_an_unknown_type_are_read_from_the_text_of_the_result() {
+fn the_text_of_a_result_replaces_items_of_an_unknown_type() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tides.jsonl");
     let [one, two, unknown] = [

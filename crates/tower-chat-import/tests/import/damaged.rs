@@ -40,7 +40,7 @@ fn whole(error: &ReadError) -> String {
 }
 
 #[test]
-fn a_fault_is_named_with_its_position_and_its_field() {
+fn an_error_in_a_file_is_reported_with_its_position_and_its_field() {
     let folder = Folder::new();
     let call = r#"{"part_kind": "tool-call", "tool_name": 7}"#;
     let two = "{\"role\": \"user\", \"contents\": []}\n{\"role\": \"user\", \"contents\": 3}\n";
@@ -109,7 +109,7 @@ fn a_fault_is_named_with_its_position_and_its_field() {
 }
 
 #[test]
-fn a_file_of_another_format_is_refused_by_name() {
+fn a_file_of_another_format_is_refused_with_the_name_of_that_format() {
     let folder = Folder::new();
     let examples = [
         (Format::OpenAiChat, json!({"role": "tool", "tool_call_id": "1", "content": "a"})),
@@ -155,7 +155,7 @@ fn a_file_of_another_format_is_refused_by_name() {
 }
 
 #[test]
-fn a_damaged_row_is_named() {
+fn a_damaged_row_of_a_database_is_reported_with_its_position() {
     let folder = Folder::new();
     let agents = "CREATE TABLE agent_messages (id INTEGER PRIMARY KEY, session_id TEXT, message_data TEXT, created_at TEXT);
         INSERT INTO agent_messages VALUES (1, 's', '{\"role\": \"user\", \"content\": \"Hello.\"}', '2026-11-23 10:00:00');";
@@ -206,7 +206,7 @@ fn a_damaged_row_is_named() {
 /// A deeply nested value is refused if the parser reads it. The arguments of a call are stored as
 /// text, and may therefore have any depth.
 #[test]
-fn deeply_nested_values_are_errors_or_texts() {
+fn deeply_nested_values_are_refused_unless_they_are_stored_as_text() {
     let folder = Folder::new();
     let deep = format!("{}{}", "[".repeat(1_000_000), "]".repeat(1_000_000));
     for format in

@@ -24,7 +24,7 @@ fn database(statements: &str) -> (TempDir, PathBuf) {
 }
 
 #[test]
-fn a_database_whose_schema_computes_what_is_read_is_refused_before_it_is_read() {
+fn a_database_whose_schema_computes_the_rows_is_refused_before_it_is_read() {
     let agents = Format::OpenAiAgents;
     let columns = "id, session_id, message_data, created_at";
     for (format, statements) in [
@@ -76,7 +76,7 @@ fn a_database_whose_schema_computes_what_is_read_is_refused_before_it_is_read() 
 }
 
 #[test]
-fn what_is_beside_the_tables_of_a_database_is_not_run() {
+fn views_and_triggers_of_a_database_are_not_executed() {
     let item = json!({"role": "user", "content": "Is it cold?"});
     let (_folder, path) = database(&format!(
         "CREATE TABLE agent_messages (id INTEGER PRIMARY KEY, session_id TEXT, message_data TEXT,
@@ -92,7 +92,7 @@ fn what_is_beside_the_tables_of_a_database_is_not_run() {
 /// The B-tree has 8 levels of interior pages, and each interior page refers 60 times to the same
 /// page of the level below. A small file therefore represents more rows than can be read.
 #[test]
-fn a_database_of_pages_that_repeat_each_other_ends_in_bounded_time_and_memory() {
+fn a_database_with_repeated_pages_is_read_in_bounded_time_and_memory() {
     let text = "x".repeat(40);
     let rows: Vec<String> = (1..=400).map(|id| format!("({id}, 'a', '{text}', NULL)")).collect();
     let (_folder, path) = database(&format!(
@@ -156,7 +156,7 @@ const CODEX: &str = r#"{"timestamp":"2026-01-01T00:00:00.000Z","type":"session_m
 "#;
 
 #[test]
-fn a_file_of_a_system_that_is_not_known_is_refused_under_every_format() {
+fn a_file_of_an_unsupported_system_is_refused_under_every_format() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("session.jsonl");
     let first = |text: &str| text.lines().next().unwrap().to_owned();

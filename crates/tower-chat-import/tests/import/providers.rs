@@ -195,7 +195,7 @@ fn write(path: &Path, lines: &[Value]) {
 }
 
 #[test]
-fn instructions_in_a_body_are_its_first_message() {
+fn the_instructions_in_a_request_body_are_read_as_its_first_message() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("body.json");
     for (format, name, list, instructions) in [
@@ -222,7 +222,7 @@ fn instructions_in_a_body_are_its_first_message() {
 /// Imports requests that providers have accepted. The import must return the same messages as the
 /// parser for the provider's JSON, and report no losses.
 #[test]
-fn requests_that_providers_accepted_are_read_whole() {
+fn requests_that_providers_accepted_are_imported_without_losses() {
     let folder = tempfile::tempdir().unwrap();
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tower-chat-testkit/data/oracle");
     for format in [Format::OpenAiChat, Format::OpenAiResponses, Format::Anthropic, Format::Gemini] {

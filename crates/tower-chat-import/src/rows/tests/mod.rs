@@ -64,7 +64,7 @@ fn whole<const N: usize>(rows: [AggregateRow; N]) -> String {
 }
 
 #[test]
-fn a_row_becomes_call_result_and_text() {
+fn a_row_becomes_messages_with_its_calls_its_results_and_its_text() {
     let rows = || {
         [
             user("q"),
@@ -77,7 +77,7 @@ fn a_row_becomes_call_result_and_text() {
 }
 
 #[test]
-fn the_calls_of_a_row_are_one_batch() {
+fn the_calls_of_a_row_are_one_batch_with_their_results() {
     let row = row()
         .with_call(call("1"))
         .with_call(call("2"))
@@ -87,7 +87,7 @@ fn the_calls_of_a_row_are_one_batch() {
 }
 
 #[test]
-fn unanswered_calls_are_not_shown_and_kept() {
+fn unanswered_calls_are_stored_and_omitted_from_valid_messages() {
     let asking = || row().with_call(call("1"));
     assert_eq!(
         valid([user("q"), asking().with_text("done"), user("r")]),
@@ -98,14 +98,14 @@ fn unanswered_calls_are_not_shown_and_kept() {
 }
 
 #[test]
-fn of_a_batch_that_was_partly_answered_the_answered_calls_stay() {
+fn valid_messages_contain_only_the_answered_calls_of_a_batch() {
     let row =
         row().with_text("done").with_call(call("1")).with_call(call("2")).with_result(result("2"));
     assert_eq!(valid([row]), r#"a:c(2) T:r(2) a:"done""#);
 }
 
 #[test]
-fn a_repeated_result_answers_once() {
+fn valid_messages_contain_a_repeated_result_only_once() {
     let mut other = result("1");
     other.content = "other".into();
     let row = row()
@@ -119,7 +119,7 @@ fn a_repeated_result_answers_once() {
 }
 
 #[test]
-fn calls_without_ids_are_answered_by_place() {
+fn calls_without_ids_are_answered_by_the_results_in_their_order() {
     let mut row = row().with_text("done");
     row.calls = vec![AggregateCall::without_id("a", "{}"), AggregateCall::without_id("b", "{}")];
     row.results = ["of a", "of b"]
@@ -133,14 +133,14 @@ fn calls_without_ids_are_answered_by_place() {
 }
 
 #[test]
-fn leading_orphans_are_left_out() {
+fn valid_messages_omit_results_before_the_first_call() {
     let rows = || [AggregateRow::new(Role::Tool).with_result(result("0")), row().with_text("done")];
     assert_eq!(valid(rows()), r#"a:"done""#);
     assert_eq!(whole(rows()), r#"T:r(0) a:"done""#);
 }
 
 #[test]
-fn a_result_on_a_later_row_stands_next_to_its_call() {
+fn a_result_in_a_later_row_is_placed_directly_after_its_call() {
     let rows = [
         user("q"),
         row().with_call(call("1")),
@@ -159,7 +159,7 @@ fn a_result_on_a_later_row_stands_next_to_its_call() {
 }
 
 #[test]
-fn an_id_that_is_used_again_in_a_later_row_keeps_its_own_result() {
+fn calls_of_several_rows_with_the_same_id_have_the_results_of_their_rows() {
     let turn = |text: &str| {
         row()
             .with_text(text)
@@ -174,7 +174,7 @@ fn an_id_that_is_used_again_in_a_later_row_keeps_its_own_result() {
 }
 
 #[test]
-fn a_late_result_answers_the_call_that_has_none() {
+fn a_late_result_answers_the_earlier_call_without_a_result() {
     let rows = [
         row().with_call(call("x")),
         user("u"),
@@ -186,7 +186,7 @@ fn a_late_result_answers_the_call_that_has_none() {
 }
 
 #[test]
-fn each_result_answers_the_call_of_its_own_step() {
+fn each_result_answers_the_call_of_the_same_step() {
     let row = row()
         .with_text("done")
         .with_step(AggregateStep::new("Let me look.", [call("x")], [result("x")]))
@@ -201,7 +201,7 @@ fn each_result_answers_the_call_of_its_own_step() {
 }
 
 #[test]
-fn the_calls_of_a_step_limited_tail_go_and_its_text_stays() {
+fn valid_messages_contain_the_text_but_not_the_calls_of_an_unanswered_last_step() {
     let row = row()
         .with_text("Let me look further.")
         .with_step(AggregateStep::new("Let me look.", [call("1")], [result("1")]))
@@ -213,7 +213,7 @@ fn the_calls_of_a_step_limited_tail_go_and_its_text_stays() {
 }
 
 #[test]
-fn a_step_with_nothing_left_to_say_is_skipped() {
+fn a_step_without_text_and_answered_calls_is_skipped() {
     let row = row()
         .with_step(AggregateStep::new("", [call("1")], [result("1")]))
         .with_step(AggregateStep::new("", [call("2")], []))
@@ -222,7 +222,7 @@ fn a_step_with_nothing_left_to_say_is_skipped() {
 }
 
 #[test]
-fn the_text_of_a_row_is_said_once_and_never_lost() {
+fn the_text_of_a_row_is_added_unless_its_steps_contain_it() {
     let steps = || {
         row()
             .with_step(AggregateStep::new("one ", [call("1")], [result("1")]))
@@ -236,7 +236,7 @@ fn the_text_of_a_row_is_said_once_and_never_lost() {
 }
 
 #[test]
-fn lists_beside_the_steps_add_only_what_the_steps_do_not_have() {
+fn lists_beside_the_steps_add_only_calls_and_results_that_the_steps_lack() {
     let row = row()
         .with_step(AggregateStep::new("", [call("1")], [result("1")]))
         .with_step(AggregateStep::new("", [call("2")], []))
@@ -252,7 +252,7 @@ fn lists_beside_the_steps_add_only_what_the_steps_do_not_have() {
 }
 
 #[test]
-fn results_beside_the_steps_answer_them_in_their_order() {
+fn results_beside_the_steps_answer_the_calls_of_the_steps_in_order() {
     let step = || AggregateStep::new("", [call("x")], []);
     let answer = |text: &str| AggregateResult::new("x", text);
     let row =
@@ -265,7 +265,7 @@ fn results_beside_the_steps_answer_them_in_their_order() {
 }
 
 #[test]
-fn the_failed_flag_is_kept_and_its_absence_means_success() {
+fn a_result_is_an_error_only_if_its_failed_flag_is_true() {
     let rows: Vec<AggregateRow> = serde_json::from_value(json!([{
         "role": "assistant",
         "calls": [{"name": "a", "id": "1"}, {"name": "a", "id": "2"}, {"name": "a", "id": "3"}],
@@ -282,7 +282,7 @@ fn the_failed_flag_is_kept_and_its_absence_means_success() {
 }
 
 #[test]
-fn what_the_provider_sent_with_a_call_stays_with_it() {
+fn a_call_is_imported_with_its_reasoning_and_its_native_item() {
     let native = Native::new("gemini", r#"{"thoughtSignature": "s"}"#.parse().unwrap());
     let mut asked = call("1");
     asked.native = Some(native.clone());
@@ -295,7 +295,7 @@ fn what_the_provider_sent_with_a_call_stays_with_it() {
 }
 
 #[test]
-fn sparse_keyed_lists_are_lists() {
+fn objects_with_numeric_keys_are_read_as_lists() {
     let row: AggregateRow = serde_json::from_value(json!({
         "role": "assistant", "content": "done", "id": 7, "created_at": "yesterday",
         "tool_calls": {"10": {"id": "3", "name": "c"}, "2": {"id": "2", "name": "b"}},

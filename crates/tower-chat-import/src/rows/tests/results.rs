@@ -26,7 +26,7 @@ fn answer(arguments: &str, text: &str, failed: bool) -> (String, String, bool) {
 }
 
 #[test]
-fn results_under_the_id_of_their_call_answer_that_call() {
+fn a_result_with_the_id_of_a_call_answers_this_call() {
     let row = json!({
         "role": "assistant", "content": "Both done.",
         "tool_calls": [
@@ -53,7 +53,7 @@ fn results_under_the_id_of_their_call_answer_that_call() {
 }
 
 #[test]
-fn a_result_inside_a_call_answers_that_call() {
+fn a_result_inside_a_call_answers_this_call() {
     let calls = |ids: [serde_json::Value; 3]| {
         let [first, second, third] = ids;
         json!([
@@ -84,7 +84,7 @@ fn a_result_inside_a_call_answers_that_call() {
 }
 
 #[test]
-fn an_error_field_is_a_failure_with_its_text() {
+fn an_error_field_is_read_as_a_failed_result_with_its_text() {
     let row = json!({
         "role": "assistant",
         "tool_calls": (0..6).map(|n| json!({"id": n.to_string(), "name": "look", "arguments": n}))
@@ -112,7 +112,7 @@ fn an_error_field_is_a_failure_with_its_text() {
 }
 
 #[test]
-fn each_row_that_is_not_understood_is_named_with_its_position() {
+fn each_invalid_row_is_reported_with_its_position() {
     let result = |result| json!({"role": "tool", "tool_results": [result]}).to_string();
     let call = |call| json!({"role": "assistant", "tool_calls": [call]}).to_string();
     let rows = [
@@ -135,7 +135,7 @@ fn each_row_that_is_not_understood_is_named_with_its_position() {
 }
 
 #[test]
-fn null_and_empty_results_are_answers() {
+fn null_and_empty_results_answer_their_calls() {
     let row: AggregateRow = serde_json::from_value(json!({
         "role": "assistant",
         "calls": [{"id": "1", "name": "a"}, {"id": "2", "name": "a"}, {"id": "3", "name": "a"}],
@@ -150,7 +150,7 @@ fn null_and_empty_results_are_answers() {
 }
 
 #[test]
-fn arguments_and_results_keep_their_text_byte_for_byte() {
+fn arguments_and_results_are_read_byte_for_byte() {
     let row: AggregateRow = serde_json::from_str(
         r#"{"role": "assistant",
             "calls": [{"name": "a", "arguments": "{\"cut\": \u00e9"},
@@ -165,7 +165,7 @@ fn arguments_and_results_keep_their_text_byte_for_byte() {
 }
 
 #[test]
-fn the_policy_for_dangling_calls_decides() {
+fn the_policy_for_dangling_calls_determines_the_valid_messages() {
     let rows = || [row().with_call(call("1")), user("q")];
     let noted = valid_messages_of_rows(rows(), DanglingCalls::Interrupted).unwrap();
     assert_eq!(sketch(noted.iter().map(|message| &**message)), r#"a:c(1) T:r(1) u:"q""#);
@@ -174,7 +174,7 @@ fn the_policy_for_dangling_calls_decides() {
 }
 
 #[test]
-fn plain_turns_are_unchanged_and_in_order() {
+fn rows_without_calls_become_messages_in_the_same_order() {
     let rows = [
         AggregateRow::new(Role::System).with_text("s"),
         user("a"),
@@ -185,7 +185,7 @@ fn plain_turns_are_unchanged_and_in_order() {
 }
 
 #[test]
-fn a_result_that_is_the_text_of_its_own_row_answers_the_call_before() {
+fn a_tool_row_with_only_a_text_answers_the_preceding_call() {
     let rows = [row().with_call(call("1")), AggregateRow::new(Role::Tool).with_text("found")];
     let messages = messages_of_rows(rows).unwrap();
     assert_eq!(messages[1].results().next().unwrap().text(), "found");
@@ -193,7 +193,7 @@ fn a_result_that_is_the_text_of_its_own_row_answers_the_call_before() {
 }
 
 #[test]
-fn rows_that_make_no_sense_are_refused() {
+fn rows_with_invalid_roles_or_calls_are_refused() {
     for row in [
         json!({"role": "wizard"}),
         json!({}),
@@ -209,7 +209,7 @@ fn rows_that_make_no_sense_are_refused() {
 
 /// Random rows become valid messages that contain all content of the rows.
 #[test]
-fn any_rows_become_valid_messages() {
+fn random_rows_become_valid_messages_that_contain_all_content() {
     let ids = ["1", "2", "3", ""];
     for seed in 0..1000 {
         let mut rng = Rng::of(seed, 0);
