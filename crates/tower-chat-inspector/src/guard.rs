@@ -260,7 +260,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_token_of_any_characters_fits_into_a_link() {
+    fn a_token_of_any_characters_can_be_percent_encoded_in_a_link() {
         for (text, token) in [
             ("open-sesame", "open-sesame"),
             ("t+1", "t+1"),

@@ -209,7 +209,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_address_of_ipv6_is_its_network() {
+    fn an_ipv6_address_is_reduced_to_its_network() {
         for (address, expected) in [
             ("127.0.0.1", "127.0.0.1"),
             ("::ffff:127.0.0.1", "127.0.0.1"),

@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_day_has_the_calls_of_all_tools() {
+    fn the_calls_of_all_tools_are_added_up_for_each_day() {
         let at = |day: u64| Some(SystemTime::UNIX_EPOCH + DAY * day as u32);
         let (mut find, mut pay) = (ToolTotals::new("find"), ToolTotals::new("pay"));
         find.count(ToolStatus::Ok, at(100), None);

@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_cannot_be_seen_is_written_as_an_escape() {
+    fn invisible_characters_are_written_as_escapes() {
         for (text, expected) in [
             ("a\nb\tc", "a\nb\tc"),
             ("é 漢字 👩\u{200d}🚀", "é 漢字 👩\u{200d}🚀"),
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn a_page_has_room_for_so_much_and_for_a_little_of_everything() {
+    fn a_page_limits_its_text_but_shows_an_excerpt_of_every_text() {
         let mut budget = PageBudget::of_page();
         let text = "a".repeat(2 * SHOWN);
         let shown: usize = (0..1000).map(|_| budget.excerpt(&text).text.len()).sum();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_cut_between_characters_with_its_size() {
+    fn a_long_text_is_shortened_between_characters_and_shown_with_its_size() {
         let short = "a".repeat(SHOWN);
         assert_eq!(Excerpt::of(&short), Excerpt { text: short, full_length: None });
         let long = "é".repeat(SHOWN);

@@ -28,7 +28,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_and_durations_are_short() {
+    fn times_and_durations_are_written_in_a_short_form() {
         let time = SystemTime::UNIX_EPOCH + Duration::from_secs(951_782_400);
         assert_eq!(moment(time), "2000-02-29 00:00:00");
         for (milliseconds, text) in [

@@ -458,7 +458,7 @@ mod tests {
     }
 
     #[test]
-    fn a_result_belongs_to_the_calls_right_before_it_and_the_first_of_two_counts() {
+    fn the_timeline_shows_the_first_result_between_a_call_and_the_next_calls() {
         let call = |id: &str| ToolCall::new(id, "look", "{}");
         let result = |id: &str, text: &str| ToolResult::new(id, text);
         let messages = numbered([
@@ -475,7 +475,7 @@ mod tests {
     }
 
     #[test]
-    fn the_calls_of_a_long_message_come_in_pages() {
+    fn the_calls_of_a_long_message_are_shown_in_pages() {
         let calls = (0..100_000).map(|number| ToolCall::new(format!("c{number}"), "look", "{}"));
         let results_of = (0..100_000).map(|number| ToolResult::new(format!("c{number}"), "seen"));
         let messages = numbered([Message::tool_calls(calls), Message::tool_results(results_of)]);
@@ -488,7 +488,7 @@ mod tests {
     }
 
     #[test]
-    fn requests_for_approval_in_messages_of_their_own_are_shown_in_linear_time() {
+    fn messages_with_only_requests_for_approval_are_shown_in_linear_time() {
         // The messages contain only requests for approval and no calls. The results of each request
         // may therefore be in any later message, and a separate search for each request would take
         // quadratic time.

@@ -21,7 +21,7 @@ use tower_chat_testkit::{Gate, Step};
 use crate::support::*;
 
 #[tokio::test(start_paused = true)]
-async fn an_event_tells_of_whatever_is_stored() {
+async fn a_follower_receives_an_event_after_every_stored_change() {
     let store = filled().await;
     let router = Inspector::new(store.clone()).into_router();
     let response = send(&router, get("/changes?scope=alice&id=errands")).await;
@@ -47,7 +47,7 @@ async fn an_event_tells_of_whatever_is_stored() {
 }
 
 #[tokio::test]
-async fn followers_are_bounded_and_end_with_the_server() {
+async fn the_number_of_followers_is_bounded_and_followers_end_with_the_server() {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let router = Inspector::new(filled().await);
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -125,7 +125,7 @@ async fn follow(router: &Router, page: &str, from: &str) -> Response<Body> {
 }
 
 #[tokio::test]
-async fn conversations_that_do_not_exist_take_no_place() {
+async fn requests_to_follow_unknown_conversations_do_not_count_against_the_limit() {
     let router = Inspector::new(filled().await).into_router();
     for number in 0..200 {
         let unknown = format!("/changes?scope=alice&id=unknown{number}");
@@ -136,7 +136,7 @@ async fn conversations_that_do_not_exist_take_no_place() {
 }
 
 #[tokio::test]
-async fn a_conversation_of_which_all_is_staged_is_followed() {
+async fn a_conversation_that_has_only_staged_messages_can_be_followed() {
     let store = MemoryStore::new();
     let run = pipeline(&store, vec![Step::error("gone")], PersistenceMode::Journaled)
         .oneshot(ChatRequest::user("When?").in_conversation(key("staged")));
@@ -148,7 +148,7 @@ async fn a_conversation_of_which_all_is_staged_is_followed() {
 }
 
 #[tokio::test]
-async fn one_address_does_not_take_all_places() {
+async fn one_address_cannot_use_all_places_of_followers() {
     let router = Inspector::new(filled().await).into_router();
     let mut followers = Vec::new();
     for port in 0..16 {
@@ -166,7 +166,7 @@ async fn one_address_does_not_take_all_places() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_ends_after_some_minutes_and_makes_room() {
+async fn a_follower_ends_after_some_minutes_and_its_place_is_free_again() {
     let router = Inspector::new(filled().await).into_router();
     let mut followers = Vec::new();
     for port in 0..16 {
@@ -181,7 +181,7 @@ async fn a_follower_ends_after_some_minutes_and_makes_room() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_follower_ends_with_its_conversation() {
+async fn a_follower_ends_when_its_conversation_is_deleted() {
     let store = filled().await;
     let router = Inspector::new(store.clone()).into_router();
     let response = follow(&router, ERRANDS, "192.0.2.1:1").await;
@@ -194,7 +194,7 @@ async fn a_follower_ends_with_its_conversation() {
 }
 
 #[tokio::test]
-async fn a_server_knows_the_addresses_and_ends_although_clients_stall() {
+async fn a_server_limits_followers_by_address_and_ends_although_clients_stall() {
     let (stop, stopped) = tokio::sync::oneshot::channel::<()>();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap();

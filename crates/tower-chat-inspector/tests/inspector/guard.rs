@@ -11,7 +11,7 @@ use tower_chat_inspector::{Inspector, ServeError};
 use crate::support::*;
 
 #[tokio::test]
-async fn only_known_hosts_are_answered() {
+async fn only_requests_with_an_allowed_host_header_are_answered() {
     let router =
         Inspector::new(MemoryStore::new()).with_hosts(["Agents.example:8443"]).into_router();
     for (host, status) in [
@@ -33,7 +33,7 @@ async fn only_known_hosts_are_answered() {
 }
 
 #[tokio::test]
-async fn the_token_is_asked_for_and_remembered_in_a_cookie() {
+async fn a_page_requires_the_token_and_the_link_with_the_token_sets_a_cookie() {
     let router = Inspector::new(filled().await).with_token("open-sesame").into_router();
     for request in [
         get("/"),
@@ -69,7 +69,7 @@ async fn the_token_is_asked_for_and_remembered_in_a_cookie() {
 }
 
 #[tokio::test]
-async fn only_forms_of_the_pages_change_something() {
+async fn only_requests_from_the_origin_of_the_pages_may_write() {
     let router = Inspector::new(MemoryStore::new()).with_writes(true).into_router();
     for (header, value, status) in [
         (ORIGIN.as_str(), "http://evil.example", StatusCode::FORBIDDEN),
@@ -90,7 +90,7 @@ async fn only_forms_of_the_pages_change_something() {
 }
 
 #[tokio::test]
-async fn a_page_of_another_origin_is_answered_nothing() {
+async fn requests_from_pages_of_another_origin_are_refused() {
     let router = Inspector::new(filled().await).into_router();
     let pages = [
         "/",
@@ -175,7 +175,7 @@ async fn a_link_with_a_token_of_any_characters_opens_the_pages() {
 }
 
 #[tokio::test]
-async fn one_scope_is_shown_at_a_time() {
+async fn a_page_shows_one_scope_unless_all_scopes_are_enabled() {
     let store = filled().await;
     let one = Inspector::new(store.clone()).in_one_scope("alice").into_router();
     assert!(page(&one, "/").await.contains("Lost things"));
@@ -192,14 +192,14 @@ async fn one_scope_is_shown_at_a_time() {
 }
 
 #[tokio::test]
-async fn beyond_the_loopback_a_token_is_needed() {
+async fn serving_beyond_the_loopback_requires_a_token() {
     let listener = tokio::net::TcpListener::bind("0.0.0.0:0").await.unwrap();
     let served = Inspector::new(MemoryStore::new()).serve(listener, std::future::pending()).await;
     assert!(matches!(served, Err(ServeError::TokenNeeded { .. })), "{served:?}");
 }
 
 #[tokio::test]
-async fn under_a_path_the_links_have_it() {
+async fn all_links_of_an_inspector_under_a_path_begin_with_the_path() {
     let inspector = Inspector::new(filled().await).at_path("/inspector/").with_token("t1");
     let app = axum::Router::new().nest("/inspector", inspector.into_router());
     let request = Request::get("/inspector?scope=alice")

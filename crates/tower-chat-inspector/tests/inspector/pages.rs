@@ -49,7 +49,7 @@ async fn a_conversation_is_found_by_its_scope_title_and_id() {
 }
 
 #[tokio::test]
-async fn pages_of_the_directory_have_every_conversation_once() {
+async fn the_pages_of_the_directory_list_every_conversation_once() {
     let store = filled().await;
     for number in 0..118 {
         let request =
@@ -76,7 +76,7 @@ async fn pages_of_the_directory_have_every_conversation_once() {
 }
 
 #[tokio::test]
-async fn the_calls_of_a_run_stand_with_their_results() {
+async fn the_calls_of_a_run_are_shown_with_their_results() {
     let router = Inspector::new(filled().await).into_router();
     let shown = page(&router, "/conversation?scope=alice&id=errands").await;
     assert_in_order(
@@ -109,7 +109,7 @@ async fn the_calls_of_a_run_stand_with_their_results() {
 }
 
 #[tokio::test]
-async fn a_long_conversation_is_shown_in_parts() {
+async fn a_long_conversation_is_shown_in_pages() {
     let store = filled().await;
     for number in 0..40 {
         let request = ChatRequest::user(format!("Question {number}.")).in_conversation(key("long"));
@@ -127,7 +127,7 @@ async fn a_long_conversation_is_shown_in_parts() {
 }
 
 #[tokio::test]
-async fn stored_texts_are_never_markup() {
+async fn stored_texts_are_never_interpreted_as_html() {
     let router = Inspector::new(filled().await).into_router();
     let id = "%3Cscript%3Ealert('x')%3C/script%3E%20%E2%80%AE%1B%5B2J%20%26amp;%20%22quoted%22";
     for address in [
@@ -145,7 +145,7 @@ async fn stored_texts_are_never_markup() {
 }
 
 #[tokio::test]
-async fn what_the_model_is_sent_depends_on_the_policy() {
+async fn the_page_of_the_next_request_depends_on_the_replay_policy() {
     let store = filled().await;
     let request = ChatRequest::user("And my hat?").in_conversation(key("errands"));
     let steps = vec![Step::text("It is on your head.")];
@@ -199,7 +199,7 @@ fn end(run: &str, end: &str) -> Request<Body> {
 }
 
 #[tokio::test]
-async fn an_open_run_is_shown_and_ended_only_where_writes_are_allowed() {
+async fn an_open_run_can_be_ended_only_if_writes_are_allowed() {
     let store = filled().await;
     let call = ToolCall::new("c1", "find", r#"{"what": "hat"}"#);
     let steps = vec![Step::message(Message::tool_calls([call])), Step::error("the model is gone")];
@@ -233,7 +233,7 @@ async fn an_open_run_is_shown_and_ended_only_where_writes_are_allowed() {
 }
 
 #[tokio::test]
-async fn a_batch_is_decided_about_where_an_agent_can_continue() {
+async fn a_batch_is_decided_only_as_a_whole_and_only_if_writes_are_allowed() {
     let store = filled().await;
     let calls = [
         ToolCall::new("p1", "pay", r#"{"cents": 990}"#),
@@ -278,7 +278,7 @@ async fn a_batch_is_decided_about_where_an_agent_can_continue() {
 }
 
 #[tokio::test]
-async fn a_run_that_is_under_way_here_cannot_be_ended() {
+async fn a_run_that_a_process_may_still_write_cannot_be_ended() {
     let (store, gate) = (MemoryStore::new(), Gate::closed());
     let steps = vec![Step::text("At last.").waits(&gate)];
     let run = pipeline(&store, steps, PersistenceMode::Journaled)
@@ -296,7 +296,7 @@ async fn a_run_that_is_under_way_here_cannot_be_ended() {
 }
 
 #[tokio::test]
-async fn every_conversation_that_waits_is_listed_or_linked() {
+async fn every_conversation_that_waits_for_approval_is_listed_or_on_a_linked_page() {
     let store = MemoryStore::new();
     for number in 0..51 {
         let pay = ToolCall::new("p1", "pay", format!(r#"{{"cents": {number}}}"#));
@@ -349,7 +349,7 @@ fn field(id: &str, name: &str, arguments: &str) -> String {
 }
 
 #[tokio::test]
-async fn everything_that_runs_is_shown_or_cannot_be_approved() {
+async fn a_call_can_be_approved_only_if_its_complete_arguments_are_shown() {
     for (filler, is_shown) in
         [(10, true), (4_096, true), (5_000, true), (200_000, true), (300_000, false)]
     {
@@ -377,7 +377,7 @@ async fn everything_that_runs_is_shown_or_cannot_be_approved() {
 }
 
 #[tokio::test]
-async fn a_batch_of_many_calls_is_shown_whole_or_not_decided_about() {
+async fn a_batch_can_be_approved_only_if_all_its_calls_are_shown() {
     let store = MemoryStore::new();
     let calls = |count: usize, filler: usize| {
         let arguments =
@@ -395,7 +395,7 @@ async fn a_batch_of_many_calls_is_shown_whole_or_not_decided_about() {
 }
 
 #[tokio::test]
-async fn a_form_decides_about_what_its_reader_saw() {
+async fn a_decision_is_refused_if_the_form_names_another_tool_or_other_arguments() {
     let store = MemoryStore::new();
     let agent =
         waiting(&store, "bill", vec![ToolCall::new("p1", "pay", r#"{"cents": 990}"#)]).await;
@@ -413,7 +413,7 @@ async fn a_form_decides_about_what_its_reader_saw() {
 }
 
 #[tokio::test]
-async fn characters_that_are_not_seen_are_escapes_on_every_page() {
+async fn every_page_shows_invisible_characters_as_escapes() {
     let hidden = "send\u{200b} to bob\u{e0041}\u{ad}\u{202e}\u{2028}\u{feff}\u{e0100}\u{fff9}";
     let store = MemoryStore::new();
     let call = ToolCall::new("p1", "pay", json!({"to": hidden}).to_string());
@@ -440,7 +440,7 @@ async fn characters_that_are_not_seen_are_escapes_on_every_page() {
 }
 
 #[tokio::test]
-async fn an_answer_of_many_calls_comes_in_pages() {
+async fn an_answer_with_many_calls_is_shown_in_pages() {
     let store = MemoryStore::new();
     let calls = (0..100_000).map(|number| ToolCall::new(format!("c{number}"), "look", "{}"));
     let results =
@@ -464,7 +464,7 @@ async fn an_answer_of_many_calls_comes_in_pages() {
 }
 
 #[tokio::test]
-async fn a_long_open_run_comes_in_pages() {
+async fn a_long_open_run_is_shown_in_pages() {
     let store = MemoryStore::new();
     for number in 0..10 {
         let request = ChatRequest::user(format!("Before {number}.")).in_conversation(key("open"));
@@ -503,7 +503,7 @@ async fn a_long_open_run_comes_in_pages() {
 }
 
 #[tokio::test]
-async fn long_messages_fill_a_page_before_it_has_so_many() {
+async fn a_conversation_of_very_long_messages_is_shown_completely_in_pages() {
     let store = MemoryStore::new();
     let messages =
         (0..40).map(|number| Message::user(format!("{number}. {}", "x".repeat(1 << 20))));
@@ -585,7 +585,7 @@ impl store::Journal for Damaged {
 }
 
 #[tokio::test]
-async fn a_damaged_open_run_hides_neither_the_conversation_nor_another_run() {
+async fn a_damaged_open_run_does_not_hide_its_conversation_or_another_run() {
     let inner = MemoryStore::new();
     let request = |text: &str| ChatRequest::user(text).in_conversation(key("open"));
     let run = pipeline(&inner, vec![Step::text("In the hall.")], PersistenceMode::PerServiceCall);
@@ -672,7 +672,7 @@ impl store::ToolCallQueries for Watched {
 }
 
 #[tokio::test]
-async fn pages_that_count_read_no_message_and_no_call() {
+async fn pages_with_counts_do_not_read_messages_or_calls() {
     let reads = Arc::default();
     let store = Watched { inner: filled().await, reads: Arc::clone(&reads) };
     let router = Inspector::new(store).into_router();

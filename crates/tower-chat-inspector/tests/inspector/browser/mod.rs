@@ -139,7 +139,7 @@ async fn add_runs(store: &MemoryStore, gate: &Gate, runs: &DetachedRunsLayer) ->
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_person_finds_their_way_through_every_page() {
+async fn a_user_can_reach_and_use_every_page_in_a_browser() {
     let (node, chromium) = match install::browser() {
         Ok(installed) => installed,
         Err(reason) => return skip("the pages in a browser", reason),
