@@ -68,7 +68,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn addresses_are_cut_to_host_and_path() {
+    fn addresses_are_shown_with_only_host_and_path() {
         for (text, expected) in [
             ("no address", "no address"),
             ("http://h", "http://h"),

@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn texts_media_and_embedded_files_have_parts() {
+    fn texts_media_and_embedded_files_become_parts() {
         let output = answered(json!({"content": [
             {"type": "text", "text": "two"},
             {"type": "image", "data": "aGk=", "mimeType": "image/png"},
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn what_has_no_part_is_shown_as_json() {
+    fn content_without_a_matching_part_is_sent_as_json() {
         let link = Resource::new("file:///a", "a");
         let unknown = ResourceContents::blob("aGk=", "file:///b");
         let output = output(CallToolResult::success(vec![
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn structured_content_is_said_once() {
+    fn structured_content_is_added_unless_a_text_contains_the_same_value() {
         let both = json!({
             "content": [{"type": "text", "text": "{ \"degrees\": 7 }"}],
             "structuredContent": {"degrees": 7},
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_answer_says_that_it_came() {
+    fn an_empty_answer_becomes_a_text_that_is_not_empty() {
         let output = answered(json!({"content": []}));
         assert_eq!((output.text().is_empty(), output.is_error), (false, false));
         let output = answered(json!({"content": [], "isError": true}));
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_keeps_its_content() {
+    fn a_failed_result_contains_the_content_of_the_error() {
         let output = answered(json!({
             "content": [{"type": "text", "text": "no such city"}],
             "isError": true,

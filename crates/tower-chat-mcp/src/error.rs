@@ -271,7 +271,7 @@ mod tests {
     }
 
     #[test]
-    fn every_error_says_in_its_chain_whether_to_retry() {
+    fn every_error_reports_in_its_source_chain_whether_it_is_retryable() {
         let (limit, tool) = (Duration::from_secs(1), || "pay".to_owned());
         let over = OverLimit { what: "tools", limit: 1, setting: "with_max_tools" };
         let errors = [

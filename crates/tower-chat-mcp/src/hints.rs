@@ -52,14 +52,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_only_reads_destroys_nothing_and_can_be_repeated() {
+    fn the_hint_read_only_implies_idempotent_and_not_destructive() {
         let annotations = ToolAnnotations::new().read_only(true).destructive(true);
         let hints = ToolHints::of(&annotations);
         assert!(hints.read_only && !hints.destructive && hints.idempotent);
     }
 
     #[test]
-    fn what_the_server_says_counts() {
+    fn the_hints_of_a_tool_are_those_that_the_server_declares() {
         let annotations =
             ToolAnnotations::new().destructive(false).idempotent(true).open_world(false);
         let hints = ToolHints::of(&annotations);

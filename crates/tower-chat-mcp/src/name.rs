@@ -67,7 +67,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn names_that_are_equal_are_distinguished_and_the_others_stay() {
+    fn names_that_would_become_equal_get_a_digest_and_other_names_do_not() {
         let (one, two) = ("x".repeat(70) + "1", "x".repeat(70) + "2");
         let long = "y".repeat(100);
         let names = unique_names("s_", &[&one, "look", &two, &long, "a.b", "a_b"]);
@@ -88,13 +88,13 @@ mod tests {
     }
 
     #[test]
-    fn a_name_that_every_provider_takes_stays() {
+    fn a_name_that_every_provider_accepts_is_unchanged() {
         assert_eq!(for_model("", "get_weather-2"), "get_weather-2");
         assert_eq!(for_model("weather_", "now"), "weather_now");
     }
 
     #[test]
-    fn other_names_become_ones_that_they_take() {
+    fn an_invalid_name_becomes_a_name_that_every_provider_accepts() {
         assert_eq!(for_model("", "files.read/all"), "files_read_all");
         assert_eq!(for_model("", "wetter_für"), "wetter_f_r");
         assert_eq!(for_model("", "2fa"), "_2fa");

@@ -9,7 +9,7 @@ use tower_chat::{
 use super::*;
 
 #[tokio::test]
-async fn the_servers_answers_are_in_the_history_and_in_the_record() {
+async fn the_answers_of_the_server_are_stored_in_the_history_and_in_the_record() {
     for mode in BOTH_MODES {
         let client = connect(&[]).await;
         let script = vec![
@@ -56,7 +56,7 @@ async fn the_servers_answers_are_in_the_history_and_in_the_record() {
 }
 
 #[tokio::test]
-async fn arguments_that_are_no_object_do_not_reach_the_server() {
+async fn arguments_that_are_not_an_object_are_not_sent_to_the_server() {
     for arguments in ["[1]", "null", r#"{"city": "Pa"#] {
         let client = connect(&[]).await;
         let script = vec![calls([("exit", arguments)]), calls([("weather", "")]), Step::text("ok")];
@@ -72,7 +72,7 @@ async fn arguments_that_are_no_object_do_not_reach_the_server() {
 }
 
 #[tokio::test]
-async fn a_tool_that_is_not_registered_is_not_asked_for() {
+async fn a_call_of_an_unknown_tool_is_not_sent_to_the_server() {
     let client = connect(&[]).await;
     let script = vec![calls([("nobody", "{}"), ("weather", "{}")]), Step::text("ok")];
     let agent = Agent::new(&McpTools::new(&client), BOTH_MODES[0], script).await;
@@ -83,7 +83,7 @@ async fn a_tool_that_is_not_registered_is_not_asked_for() {
 }
 
 #[tokio::test]
-async fn a_call_that_waits_for_approval_reaches_the_server_once_it_is_given() {
+async fn a_call_that_needs_approval_is_sent_to_the_server_after_the_approval() {
     for mode in BOTH_MODES {
         let client = connect(&[]).await;
         let script = vec![calls([("refuse", "{}"), ("weather", "{}")]), Step::text("ok")];
@@ -106,7 +106,7 @@ async fn a_call_that_waits_for_approval_reaches_the_server_once_it_is_given() {
 }
 
 #[tokio::test]
-async fn a_new_listing_is_seen_by_the_next_service_call() {
+async fn the_next_service_call_uses_a_new_list_of_tools() {
     let (client, other) = (connect(&[]).await, connect(&[]).await);
     let shared = SharedTools::new(McpTools::new(&client).add_to(Tools::new()).await.unwrap());
     let model =

@@ -5,7 +5,7 @@ use std::process::Command;
 use super::built;
 
 #[test]
-fn the_example_asks_its_own_server() {
+fn the_example_calls_the_tools_of_its_own_server() {
     let output = Command::new(built("mcp_tools")).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     let printed = String::from_utf8(output.stdout).unwrap();

@@ -27,7 +27,7 @@ async fn failure(client: &McpTools, tool: &str) -> McpError {
 }
 
 #[tokio::test]
-async fn a_server_that_dies_in_a_call_fails_the_call_and_leaves_a_valid_history() {
+async fn a_server_that_dies_during_a_call_fails_the_call_and_the_history_is_valid() {
     for mode in BOTH_MODES {
         let client = connect(&[]).await;
         let script = vec![
@@ -52,7 +52,7 @@ async fn a_server_that_dies_in_a_call_fails_the_call_and_leaves_a_valid_history(
 }
 
 #[tokio::test]
-async fn faults_are_typed() {
+async fn faults_of_a_server_are_typed_errors() {
     let client = connect(&[]).await;
     let tools = McpTools::new(&client);
     let refused = failure(&tools, "refuse").await;

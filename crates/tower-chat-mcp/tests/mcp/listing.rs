@@ -6,7 +6,7 @@ use tower_chat_mcp::{McpError, McpLimits};
 use super::*;
 
 #[tokio::test]
-async fn every_page_is_read_in_order() {
+async fn every_page_of_the_list_of_tools_is_read_in_order() {
     let client = connect(&[]).await;
     let listed = McpTools::new(&client).list().await.unwrap();
     let names: Vec<&str> = listed.iter().map(|tool| tool.definition().name.as_str()).collect();
@@ -20,7 +20,7 @@ async fn every_page_is_read_in_order() {
 }
 
 #[tokio::test]
-async fn a_list_that_never_ends_is_refused() {
+async fn a_list_that_repeats_a_cursor_is_refused() {
     let client = connect(&["circle"]).await;
     let error = McpTools::new(&client).list().await.unwrap_err();
     assert!(matches!(&error, McpError::EndlessList { cursor } if cursor == "0"), "{error}");
@@ -28,7 +28,7 @@ async fn a_list_that_never_ends_is_refused() {
 }
 
 #[tokio::test]
-async fn a_list_of_ever_new_pages_is_refused_at_the_limit_of_each_kind() {
+async fn an_endless_list_of_new_pages_is_refused_at_each_limit() {
     let client = connect(&["endless"]).await;
     let refused = async |limits: McpLimits| {
         let error = McpTools::new(&client).with_limits(limits).list().await.unwrap_err();
@@ -46,7 +46,7 @@ async fn a_list_of_ever_new_pages_is_refused_at_the_limit_of_each_kind() {
 }
 
 #[tokio::test]
-async fn a_list_that_is_not_answered_ends_in_time() {
+async fn a_request_for_the_list_without_an_answer_times_out() {
     let client = connect(&["silent"]).await;
     let limit = std::time::Duration::from_millis(1);
     let tools = McpTools::new(&client).with_limits(McpLimits::default().with_max_list_time(limit));
@@ -56,7 +56,7 @@ async fn a_list_that_is_not_answered_ends_in_time() {
 }
 
 #[tokio::test]
-async fn a_prefix_keeps_two_servers_apart() {
+async fn a_prefix_distinguishes_the_equal_tool_names_of_two_servers() {
     let (one, two) = (connect(&[]).await, connect(&[]).await);
     let tools = McpTools::new(&one).add_to(Tools::new()).await.unwrap();
     let clash = McpTools::new(&two).add_to(tools.clone()).await.unwrap_err();
@@ -67,7 +67,7 @@ async fn a_prefix_keeps_two_servers_apart() {
 }
 
 #[tokio::test]
-async fn approval_is_chosen_by_what_the_server_says_of_the_effects() {
+async fn the_need_for_approval_can_depend_on_the_hints_of_the_server() {
     let client = connect(&[]).await;
     let tools = McpTools::new(&client).needs_approval(|tool| !tool.hints().idempotent);
     let listed = tools.list().await.unwrap();
@@ -81,7 +81,7 @@ async fn approval_is_chosen_by_what_the_server_says_of_the_effects() {
 }
 
 #[tokio::test]
-async fn what_is_safe_to_retry_is_chosen_too_and_nothing_is_by_default() {
+async fn no_tool_is_safe_to_retry_unless_the_application_decides_so_by_the_hints() {
     let client = connect(&[]).await;
     let plain = McpTools::new(&client).list().await.unwrap();
     assert!(plain.iter().all(|tool| !tool.definition().safe_to_retry));
@@ -99,7 +99,7 @@ async fn what_is_safe_to_retry_is_chosen_too_and_nothing_is_by_default() {
 }
 
 #[tokio::test]
-async fn a_server_that_has_gone_cannot_be_listed() {
+async fn the_tools_of_a_disconnected_server_cannot_be_listed() {
     let mut client = connect(&[]).await;
     let tools = McpTools::new(&client);
     client.close().await.unwrap();
