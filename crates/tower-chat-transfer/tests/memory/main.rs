@@ -34,7 +34,7 @@ async fn peak_of<T>(future: impl Future<Output = T>) -> (T, usize) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_messages_are_exported_imported_and_copied_in_little_memory() {
+async fn ten_thousand_messages_are_exported_imported_and_copied_in_bounded_memory() {
     let folder = tempfile::tempdir().unwrap();
     let open = |name: &str| SqliteStore::open(folder.path().join(name));
     let (store, key) = (open("a.db").await.unwrap(), ConversationKey::new("alice", "long"));

@@ -42,7 +42,7 @@ fn line_of(error: &FileError) -> u64 {
 }
 
 #[tokio::test]
-async fn a_file_that_ends_anywhere_before_its_end_is_refused() {
+async fn a_file_that_is_truncated_at_any_byte_is_refused() {
     let file = file().await;
     for length in 0..file.len() {
         let error = refused(&file[..length]).await;
@@ -55,7 +55,7 @@ async fn a_file_that_ends_anywhere_before_its_end_is_refused() {
 }
 
 #[tokio::test]
-async fn a_bit_that_is_flipped_in_any_byte_is_noticed_in_its_line_or_where_its_conversation_ends() {
+async fn an_import_detects_a_flipped_bit_in_any_byte_in_its_line_or_a_later_line() {
     let file = file().await;
     for position in 0..file.len() {
         let mut damaged = file.clone();
@@ -69,7 +69,7 @@ async fn a_bit_that_is_flipped_in_any_byte_is_noticed_in_its_line_or_where_its_c
 }
 
 #[tokio::test]
-async fn a_line_that_is_cut_swapped_or_missing_is_refused() {
+async fn a_file_with_a_shortened_swapped_or_missing_line_is_refused() {
     let file = file().await;
     let lines: Vec<&[u8]> = file.split_inclusive(|byte| *byte == b'\n').collect();
     for position in 0..lines.len() {
@@ -94,7 +94,7 @@ async fn a_line_that_is_cut_swapped_or_missing_is_refused() {
 }
 
 #[tokio::test]
-async fn the_messages_of_the_errors_say_what_to_do() {
+async fn the_messages_of_import_errors_contain_advice() {
     let file = String::from_utf8(file().await).unwrap();
     for (damaged, expected) in [
         (
@@ -119,7 +119,7 @@ async fn the_messages_of_the_errors_say_what_to_do() {
 }
 
 #[tokio::test]
-async fn a_whole_file_is_not_refused() {
+async fn an_undamaged_file_is_imported_without_refusals() {
     let receipt = import_file(&MemoryStore::new(), &file().await).await;
     assert_eq!(receipt.refused, []);
 }

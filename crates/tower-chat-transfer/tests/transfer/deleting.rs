@@ -12,7 +12,7 @@ use crate::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_of_a_scope_goes_and_nothing_of_another() {
+async fn a_deletion_deletes_everything_of_its_scope_and_nothing_of_other_scopes() {
     for kind in Kind::all() {
         eprintln!("in {kind:?}");
         let store = kind.open().await;
@@ -61,7 +61,7 @@ impl store::author::StoreWrapper for WithoutQueries {
 }
 
 #[tokio::test]
-async fn a_store_without_queries_of_tool_calls_is_exported_and_deleted() {
+async fn a_store_without_queries_of_tool_calls_can_be_exported_and_deleted() {
     let inner = MemoryStore::new();
     fill(&inner, &key("coats")).await;
     let store = WithoutQueries(inner.clone());

@@ -68,7 +68,7 @@ async fn assert_beginnings(source: &MemoryStore, target: &MemoryStore) {
 }
 
 #[tokio::test]
-async fn an_import_that_stops_at_any_await_continues() {
+async fn an_import_that_is_dropped_at_any_await_can_be_continued() {
     let source = source().await;
     let (file, alice) = (export_alice(&source).await, Selection::scope("alice"));
     let mut stopped = 0;
@@ -94,7 +94,7 @@ async fn an_import_that_stops_at_any_await_continues() {
 }
 
 #[tokio::test]
-async fn a_copy_that_stops_at_any_await_continues_after_the_last_conversation_that_was_done() {
+async fn a_copy_that_is_dropped_at_any_await_continues_after_its_last_conversation() {
     let source = source().await;
     let alice = Selection::scope("alice");
     let mut stopped = 0;
@@ -126,7 +126,7 @@ async fn a_copy_that_stops_at_any_await_continues_after_the_last_conversation_th
 }
 
 #[tokio::test]
-async fn a_transfer_whose_store_fails_at_any_operation_is_repeated() {
+async fn a_transfer_whose_store_fails_at_any_operation_can_be_repeated() {
     let source = source().await;
     let (file, alice) = (export_alice(&source).await, Selection::scope("alice"));
     for is_stored in [false, true] {
@@ -193,7 +193,7 @@ impl AsyncWrite for SlowFile {
 }
 
 #[tokio::test]
-async fn an_export_that_stops_at_any_await_continues_in_the_same_file() {
+async fn an_export_that_is_dropped_at_any_await_continues_in_the_same_file() {
     let source = source().await;
     let whole = export_alice(&source).await;
     let alice = Selection::scope("alice");
@@ -227,7 +227,7 @@ async fn an_export_that_stops_at_any_await_continues_in_the_same_file() {
 }
 
 #[tokio::test]
-async fn a_deletion_that_stops_at_any_await_continues() {
+async fn a_deletion_that_is_dropped_at_any_await_can_be_continued() {
     let mut stopped = 0;
     loop {
         let target = source().await;

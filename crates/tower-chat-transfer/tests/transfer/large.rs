@@ -23,7 +23,7 @@ use crate::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn ten_thousand_messages_are_the_same_in_every_store() {
+async fn ten_thousand_imported_messages_are_the_same_in_every_store() {
     let source = Kind::Memory.open().await;
     let key = key("long");
     for run in 0..100 {
@@ -64,7 +64,7 @@ fn changing(store: &MemoryStore, times: usize) -> FaultyStore<MemoryStore> {
 }
 
 #[tokio::test]
-async fn a_conversation_that_changes_while_it_is_exported_is_exported_as_it_is_at_one_moment() {
+async fn an_export_contains_a_consistent_state_of_a_conversation_that_changes_meanwhile() {
     let source = MemoryStore::new();
     add_run(&source, &key("busy"), 1, &["one", "two"]).await;
     add_run(&source, &key("calm"), 2, &["three"]).await;
@@ -84,7 +84,7 @@ async fn a_conversation_that_changes_while_it_is_exported_is_exported_as_it_is_a
 }
 
 #[tokio::test]
-async fn a_conversation_that_changes_whenever_it_is_read_is_refused_and_the_others_are_not() {
+async fn only_a_conversation_that_changes_during_every_read_is_refused() {
     let source = MemoryStore::new();
     add_run(&source, &key("busy"), 1, &["one", "two"]).await;
     add_run(&source, &key("calm"), 2, &["three"]).await;

@@ -60,7 +60,7 @@ async fn import_to_memory(file: &[u8]) -> (MemoryStore, Result<(), TransferError
 }
 
 #[tokio::test]
-async fn numbers_of_a_file_are_bounded_by_what_it_contains() {
+async fn numbers_in_a_file_that_exceed_its_contents_are_refused() {
     let file = file().await;
     let (_, whole) = import_to_memory(&changed(&file, "{", "{")).await;
     whole.unwrap();
@@ -94,7 +94,7 @@ async fn numbers_of_a_file_are_bounded_by_what_it_contains() {
 }
 
 #[tokio::test]
-async fn usage_that_no_store_can_add_up_is_counted_up_to_a_bound() {
+async fn usage_that_is_too_large_for_a_store_is_imported_as_the_largest_value() {
     let file = file().await;
     let name = "\"input_tokens\":";
     let (_, after) = file.split_once(name).unwrap();

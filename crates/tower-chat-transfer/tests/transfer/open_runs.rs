@@ -51,7 +51,7 @@ pub(crate) async fn open_run(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_open_run_is_open_at_the_target_with_all_that_it_has_staged() {
+async fn a_transfer_copies_an_open_run_with_all_staged_messages() {
     let pairs =
         Kind::all().into_iter().flat_map(|kind| [(Kind::Memory, kind), (kind, Kind::Memory)]);
     for (source, target) in pairs {
@@ -96,7 +96,7 @@ async fn an_open_run_is_open_at_the_target_with_all_that_it_has_staged() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_is_open_at_the_target_alone_is_left_alone() {
+async fn a_conversation_with_an_open_run_only_at_the_target_is_not_changed() {
     for kind in Kind::all() {
         eprintln!("to {kind:?}");
         let (from, to) = (Kind::Memory.open().await, kind.open().await);
@@ -123,7 +123,7 @@ async fn a_run_that_is_open_at_the_target_alone_is_left_alone() {
 /// The test copies a conversation with an open run. Then the run ends in the source, in several
 /// ways, and the copy is repeated.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_run_that_was_copied_while_it_was_open_is_followed_to_its_end_in_the_source() {
+async fn a_repeated_copy_ends_a_copied_open_run_as_the_source_has_ended_it() {
     for kind in Kind::all() {
         for (close, has_later_run) in
             [(Close::Commit, false), (Close::Commit, true), (Close::Discard { visible: 1 }, true)]
@@ -162,7 +162,7 @@ async fn a_run_that_was_copied_while_it_was_open_is_followed_to_its_end_in_the_s
 /// The open run of the target was continued at the target, so that it is no longer a copy of the
 /// source's run.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_open_run_that_went_another_way_at_the_target_is_left_alone() {
+async fn an_open_run_that_was_continued_differently_at_the_target_is_not_changed() {
     let (from, to) = (Kind::Memory.open().await, Kind::Memory.open().await);
     let key = key("hats");
     add_run(&*from, &key, 1, &["A hat?"]).await;

@@ -52,7 +52,7 @@ async fn delete_until(
 }
 
 #[tokio::test]
-async fn the_receipt_of_a_deletion_adds_up_wherever_its_attempts_end() {
+async fn the_receipt_of_an_interrupted_and_repeated_deletion_counts_everything_once() {
     for is_written in [false, true] {
         for last in 0..9 {
             let store = source().await;
@@ -71,7 +71,7 @@ async fn the_receipt_of_a_deletion_adds_up_wherever_its_attempts_end() {
 }
 
 #[tokio::test]
-async fn a_copy_continues_after_the_last_conversation_of_its_receipt() {
+async fn a_repeated_copy_continues_after_the_last_conversation_of_its_receipt() {
     let (from, to) = (source().await, MemoryStore::new());
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("receipt.jsonl");
@@ -104,7 +104,7 @@ async fn a_copy_continues_after_the_last_conversation_of_its_receipt() {
 }
 
 #[tokio::test]
-async fn a_receipt_that_is_complete_is_followed_by_the_next() {
+async fn a_new_receipt_begins_in_the_file_of_a_complete_receipt() {
     let (from, to) = (source().await, MemoryStore::new());
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("receipt.jsonl");
@@ -130,7 +130,7 @@ async fn a_receipt_of_another_transfer_is_refused() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_receipt_is_refused_and_left_as_it_is() {
+async fn a_file_that_is_not_a_receipt_is_refused_and_not_changed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("receipt.jsonl");
     ReceiptLog::open(&path, deletion()).unwrap().complete().unwrap();

@@ -19,7 +19,7 @@ fn refusal(outcome: &TransferOutcome) -> &TransferRefusal {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn another_conversation_under_the_same_key_is_left_as_it_is() {
+async fn another_conversation_under_the_same_key_at_the_target_is_not_changed() {
     for kind in Kind::all() {
         eprintln!("to {kind:?}");
         let (from, to) = (Kind::Memory.open().await, kind.open().await);
@@ -53,7 +53,7 @@ async fn another_conversation_under_the_same_key_is_left_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_message_of_the_same_id_with_other_content_is_another_message() {
+async fn a_message_with_the_same_id_but_other_content_is_a_difference() {
     let (from, to) = (Kind::Memory.open().await, Kind::Memory.open().await);
     let key = key("coats");
     let run = add_run(&*from, &key, 1, &["as it was"]).await;
@@ -73,7 +73,7 @@ async fn a_message_of_the_same_id_with_other_content_is_another_message() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_target_that_was_continued_is_left_as_it_is() {
+async fn a_conversation_that_was_continued_at_the_target_is_not_changed() {
     for kind in Kind::all() {
         eprintln!("to {kind:?}");
         let (from, to) = (Kind::Memory.open().await, kind.open().await);
@@ -92,7 +92,7 @@ async fn a_target_that_was_continued_is_left_as_it_is() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn what_the_target_does_not_take_is_refused_and_the_others_are_written() {
+async fn a_conversation_that_the_target_rejects_is_refused_and_the_others_are_written() {
     let from = Kind::Memory.open().await;
     for id in ["boots", "coats", "hats"] {
         fill(&*from, &key(id)).await;

@@ -72,7 +72,7 @@ fn has_sentence(request: &ChatRequest) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn marks_of_refused_content_stay_in_every_store_and_file_until_they_are_removed() {
+async fn marks_of_refused_content_are_transferred_with_their_messages_until_they_are_removed() {
     let modes =
         [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
     for (kind, mode) in Kind::all().into_iter().flat_map(|kind| modes.map(|mode| (kind, mode))) {

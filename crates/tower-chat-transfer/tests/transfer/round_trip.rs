@@ -14,7 +14,7 @@ use crate::{
 };
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_is_the_same_in_every_store_and_every_file() {
+async fn an_exported_and_imported_conversation_is_the_same_in_every_store() {
     for (source, target) in pairs() {
         eprintln!("from {source:?} to {target:?}");
         let (from, to) = (source.open().await, target.open().await);
@@ -38,7 +38,7 @@ async fn a_conversation_is_the_same_in_every_store_and_every_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_from_store_to_store_is_the_same_and_is_repeated_without_effect() {
+async fn a_copied_conversation_is_the_same_and_repeating_the_copy_changes_nothing() {
     for (source, target) in pairs() {
         eprintln!("from {source:?} to {target:?}");
         let (from, to) = (source.open().await, target.open().await);
@@ -60,7 +60,7 @@ async fn a_copy_from_store_to_store_is_the_same_and_is_repeated_without_effect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn runs_that_were_pruned_or_discarded_leave_their_usage_and_messages_are_numbered_anew() {
+async fn a_transfer_keeps_the_usage_of_pruned_and_discarded_runs_and_renumbers_messages() {
     for (source, target) in pairs() {
         eprintln!("from {source:?} to {target:?}");
         let (from, to) = (source.open().await, target.open().await);
@@ -84,7 +84,7 @@ async fn runs_that_were_pruned_or_discarded_leave_their_usage_and_messages_are_n
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fork_keeps_its_times_and_gets_a_row_of_each_run() {
+async fn an_imported_fork_has_its_times_and_a_row_for_each_run() {
     for (source, target) in pairs() {
         eprintln!("from {source:?} to {target:?}");
         let (from, to) = (source.open().await, target.open().await);
@@ -117,7 +117,7 @@ async fn a_fork_keeps_its_times_and_gets_a_row_of_each_run() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn all_scopes_are_taken_in_order_and_continued_after_any_conversation() {
+async fn all_scopes_are_transferred_in_order_and_can_be_continued_after_any_conversation() {
     for kind in Kind::all() {
         eprintln!("from {kind:?}");
         let from = kind.open().await;

@@ -26,7 +26,7 @@ async fn with_erased_key() -> EncryptedStore<MemoryStore> {
 }
 
 #[tokio::test]
-async fn one_conversation_that_does_not_open_stops_no_other() {
+async fn the_other_conversations_are_transferred_although_one_cannot_be_decrypted() {
     let store = with_erased_key().await;
     // A repeated export must have the same result.
     for _ in 0..2 {
@@ -54,7 +54,7 @@ async fn one_conversation_that_does_not_open_stops_no_other() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_does_not_open_can_be_deleted_by_itself() {
+async fn a_conversation_that_cannot_be_decrypted_can_be_deleted_alone() {
     let store = with_erased_key().await;
     let receipt = delete_conversation(&store, &key("erased"), &mut |_| Ok(())).await.unwrap();
     assert_eq!(receipt.total(OutcomeKind::Deleted).conversations, 1, "{receipt:?}");
