@@ -51,7 +51,7 @@ fn second_turns(folder: &Path) -> std::path::PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_continues_in_another_process_as_it_would_have_in_the_first() {
+async fn a_conversation_continues_in_another_process_exactly_as_in_the_same_process() {
     let recorded = recorded();
     let services = services().await;
     let folder = tempfile::tempdir().unwrap();

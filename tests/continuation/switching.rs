@@ -32,7 +32,7 @@ fn assert_accepted(source: &str, provider: &Provider, turn: &Turn) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_goes_to_another_provider_and_back() {
+async fn a_conversation_can_continue_with_another_provider_and_then_with_the_first_again() {
     let recorded = recorded();
     let services = services().await;
     let mut count = 0;

@@ -37,7 +37,7 @@ const SEED: u64 = 20_261_122;
 const CASES: u64 = 500;
 
 #[test]
-fn conversations_are_what_the_model_of_the_contract_says() {
+fn conversations_are_stored_as_the_model_of_the_contract_predicts() {
     let search = Search::new(SEED, CASES);
     let features = Features::enabled();
     let differs = |case| difference(&Case::random(search.seed, case, &features), None).is_some();
@@ -52,42 +52,42 @@ fn conversations_are_what_the_model_of_the_contract_says() {
 const FEW: u64 = 200;
 
 #[test]
-fn a_planted_wrong_call_is_found() {
+fn the_model_of_the_contract_finds_a_planted_wrong_call() {
     is_found(Fault::WrongCall);
 }
 
 #[test]
-fn a_planted_lost_hook_is_found() {
+fn the_model_of_the_contract_finds_a_planted_lost_hook() {
     is_found(Fault::LostHook);
 }
 
 #[test]
-fn a_planted_stale_number_is_found() {
+fn the_model_of_the_contract_finds_a_planted_stale_number() {
     is_found(Fault::StaleNumber);
 }
 
 #[test]
-fn a_planted_partial_answer_is_found() {
+fn the_model_of_the_contract_finds_a_planted_partial_answer() {
     is_found(Fault::PartialAnswer);
 }
 
 #[test]
-fn a_planted_lost_queue_is_found() {
+fn the_model_of_the_contract_finds_a_planted_lost_queue() {
     is_found(Fault::LostQueue);
 }
 
 #[test]
-fn a_planted_missed_stop_is_found() {
+fn the_model_of_the_contract_finds_a_planted_missed_stop() {
     is_found(Fault::MissedStop);
 }
 
 #[test]
-fn a_planted_lost_input_is_found() {
+fn the_model_of_the_contract_finds_a_planted_lost_input() {
     is_found(Fault::LostInput);
 }
 
 #[test]
-fn a_planted_copied_approval_is_found() {
+fn the_model_of_the_contract_finds_a_planted_copied_approval() {
     is_found(Fault::CopiedApproval);
 }
 

@@ -180,7 +180,7 @@ fn last_outcome(folder: &Path) -> Option<bool> {
 }
 
 #[test]
-fn a_process_that_is_killed_at_any_step_leaves_what_the_contract_says() {
+fn after_a_kill_at_any_step_the_history_is_as_the_contract_states() {
     let of_modes = |modes: [PersistenceMode; 3], streamed| {
         modes.into_iter().for_each(|mode| killed_at_every_step(mode, streamed));
     };

@@ -50,7 +50,7 @@ const FAILED_ONCE: [(u64, u64); 8] = [
 ];
 
 #[test]
-fn whatever_goes_wrong_the_history_is_what_the_contract_says() {
+fn after_any_combination_of_faults_the_history_is_as_the_contract_states() {
     let search = Search::new(SEED, CASES);
     let counters = Counters::default();
     let is_wrong =
@@ -65,7 +65,7 @@ fn whatever_goes_wrong_the_history_is_what_the_contract_says() {
 }
 
 #[test]
-fn what_failed_once_holds() {
+fn the_cases_that_failed_in_the_past_succeed() {
     for (seed, number) in FAILED_ONCE {
         if failure(&Case::random(seed, number)).is_some() {
             report(seed, number);

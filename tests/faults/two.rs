@@ -37,7 +37,7 @@ const STATED: [&str; 6] = [
 ];
 
 #[test]
-fn two_processes_on_one_conversation_come_to_stated_outcomes_alone() {
+fn two_simulated_processes_on_one_conversation_have_only_the_documented_outcomes() {
     let seed = variable("TOWER_CHAT_SEED").unwrap_or(SEED);
     let alone: Option<u64> = variable("TOWER_CHAT_CASE");
     let schedules = match alone {
@@ -226,7 +226,7 @@ fn of_run(trace: &[Event], of: usize) -> Vec<Event> {
 }
 
 #[test]
-fn two_real_processes_on_one_file_come_to_stated_outcomes_alone() {
+fn two_real_processes_on_one_file_have_only_the_documented_outcomes() {
     for number in 0..24_u32 {
         let folder = tempfile::tempdir().unwrap();
         let folder = folder.path();

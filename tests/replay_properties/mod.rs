@@ -17,7 +17,7 @@ const SEED: u64 = 20_250_514;
 const CASES: u64 = 5_000;
 
 #[test]
-fn every_transcript_replays_valid_under_every_combination_of_policies() {
+fn the_replay_of_every_transcript_is_valid_under_every_combination_of_policies() {
     let transcripts = transcripts::all();
     let search = Search::new(SEED, CASES);
     let (seed, cases) = (search.seed, &search.cases);

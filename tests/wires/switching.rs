@@ -133,7 +133,7 @@ fn assert_no_reasoning_of(source: &str, from: Wire, history: &Messages, body: &V
 }
 
 #[test]
-fn a_history_of_each_wire_continues_with_each_other() {
+fn a_history_of_each_wire_is_written_in_a_valid_form_for_each_other_wire() {
     let bodies = data::accepted();
     let mut counts = BTreeMap::new();
     let mut with_reasoning = 0;
@@ -162,7 +162,7 @@ fn a_history_of_each_wire_continues_with_each_other() {
 
 /// Joins the histories of two wires, and encodes the joined history for each wire.
 #[test]
-fn a_history_of_two_wires_continues_with_each() {
+fn a_history_of_two_wires_is_written_in_a_valid_form_for_each_wire() {
     let bodies = data::accepted();
     let of = |wire| bodies.iter().filter(move |accepted| accepted.wire == wire);
     let mut count = 0;

@@ -69,7 +69,7 @@ fn database(folder: &Path) -> std::path::PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_accepted_body_is_returned_exactly_from_the_stores_and_in_another_process() {
+async fn every_accepted_body_is_loaded_exactly_from_the_stores_and_in_another_process() {
     let bodies = data::accepted();
     let memory = MemoryStore::new();
     store_all(&memory, &bodies).await;
@@ -114,7 +114,7 @@ async fn child_finds_every_body() {
 
 /// Tests that a replayed history equals the recorded one, except for an allowed [`Difference`].
 #[tokio::test]
-async fn the_replay_of_a_stored_body_is_what_was_sent_or_differs_as_stated() {
+async fn the_replay_of_a_stored_body_equals_the_sent_body_or_differs_as_documented() {
     let bodies = data::accepted();
     let store = MemoryStore::new();
     store_all(&store, &bodies).await;

@@ -50,7 +50,7 @@ const SEED: u64 = 20_261_126;
 const CASES: u64 = 500;
 
 #[test]
-fn a_loop_of_other_types_stores_each_message_once() {
+fn a_tool_loop_with_its_own_types_stores_each_message_once() {
     let search = Search::new(SEED, CASES);
     let differs = |case| difference(&Case::random(search.seed, case), None).is_some();
     let (failed, begun) = search.first(differs);
@@ -65,7 +65,7 @@ fn a_loop_of_other_types_stores_each_message_once() {
 }
 
 #[test]
-fn planted_faults_below_such_a_loop_are_found() {
+fn the_test_finds_planted_faults_below_a_tool_loop_with_its_own_types() {
     for fault in FAULTS {
         let shows = |case: &Case| difference(case, Some(fault)).is_some();
         let found = (0..FEW).map(|case| Case::random(SEED, case)).find(shows);

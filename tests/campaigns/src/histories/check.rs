@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_without_an_answer_may_be_read_later_and_then_stays() {
+    fn a_write_without_an_answer_may_appear_later_but_may_not_disappear_again() {
         let history = |seen: &[bool]| {
             let loads = seen.iter().zip(1..);
             let loads = loads.flat_map(|(seen, number)| load(number * 10, number, *seen));

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn locations_are_read_and_anything_else_is_refused() {
+    fn valid_store_locations_are_parsed_and_other_texts_are_refused() {
         assert_eq!("memory:".parse::<StoreLocation>().unwrap(), StoreLocation::Memory);
         let sqlite = StoreLocation::Sqlite("a:b.db".into());
         assert_eq!("sqlite:a:b.db".parse::<StoreLocation>().unwrap(), sqlite);

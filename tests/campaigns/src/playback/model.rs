@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn pieces_add_up_and_keep_characters_whole() {
+    fn the_pieces_of_a_text_are_split_between_characters_and_add_up_to_the_text() {
         for text in ["", "a", "ab", "äöü", "one two three four five", "日本語🙂"] {
             let pieces: Vec<&str> = pieces(text).collect();
             assert_eq!(pieces.concat(), text);

@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn results_before_an_answer_continue_with_the_run() {
+    fn a_run_continues_if_an_answer_follows_the_results_of_its_calls() {
         let messages = [user(), answer(&["1", "2"]), result("1"), result("2"), answer(&[]), user()];
         let planned = plan(&messages, 0);
         assert_eq!(planned.runs, [run(0..1, &[(1, runs(2..4)), (4, runs(5..5))])]);
@@ -169,33 +169,33 @@ mod tests {
     }
 
     #[test]
-    fn results_before_a_user_message_end_the_run_and_begin_the_next() {
+    fn results_before_a_user_message_end_the_run_and_are_input_of_the_next_run() {
         let messages = [user(), answer(&["1"]), result("1"), user(), answer(&[])];
         let planned = plan(&messages, 0).runs;
         assert_eq!(planned, [run(0..1, &[(1, ends(2..3))]), run(2..4, &[(4, runs(5..5))])]);
     }
 
     #[test]
-    fn trailing_results_end_the_run_and_are_no_input() {
+    fn results_at_the_end_of_a_recording_end_the_run_and_are_not_input() {
         let planned = plan(&[user(), answer(&["1"]), result("1")], 0);
         assert_eq!((planned.runs, planned.end), (vec![run(0..1, &[(1, ends(2..3))])], 2));
     }
 
     #[test]
-    fn a_batch_with_a_missing_result_is_returned_whole() {
+    fn a_batch_with_a_missing_result_is_returned_to_the_caller_as_a_whole() {
         let planned = plan(&[user(), answer(&["1", "2"]), result("2"), answer(&[])], 0).runs;
         assert_eq!(planned, [run(0..1, &[(1, Calls::Return)]), run(2..3, &[(3, runs(4..4))])]);
     }
 
     #[test]
-    fn a_result_of_no_call_behind_a_batch_is_input() {
+    fn a_result_without_a_call_after_a_batch_is_input_of_the_next_run() {
         let messages = [user(), answer(&["1"]), result("1"), result("9"), answer(&[])];
         let planned = plan(&messages, 0).runs;
         assert_eq!(planned, [run(0..1, &[(1, ends(2..3))]), run(2..4, &[(4, runs(5..5))])]);
     }
 
     #[test]
-    fn what_comes_before_the_first_input_is_imported() {
+    fn messages_before_the_first_input_are_imported() {
         let messages = [answer(&["1"]), result("1"), answer(&[]), user(), answer(&[])];
         let planned = plan(&messages, 0);
         assert_eq!(planned.import, 0..3);
@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_that_are_stored_are_not_planned_again() {
+    fn stored_messages_are_not_part_of_the_plan() {
         let messages = [user(), answer(&["1"]), result("1"), answer(&[]), user(), answer(&[])];
         let rest = run(4..5, &[(5, runs(6..6))]);
         let planned = |covered| plan(&messages, covered).runs;

@@ -215,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_calls_the_model_too_often_diverges() {
+    fn a_run_with_an_additional_service_call_diverges() {
         let counters = Arc::default();
         let script = script(&counters);
         script.begin_run(1);
@@ -226,7 +226,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_ends_too_early_diverges() {
+    fn a_run_with_a_missing_service_call_diverges() {
         let counters = Arc::default();
         let script = script(&counters);
         script.begin_run(2);
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_is_run_for_another_call_diverges() {
+    fn a_tool_call_that_differs_from_the_recorded_call_diverges() {
         let counters = Arc::default();
         let script = script(&counters);
         script.begin_run(2);

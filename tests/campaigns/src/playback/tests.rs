@@ -128,7 +128,7 @@ async fn found(
 }
 
 #[tokio::test]
-async fn every_alteration_of_a_stored_message_is_found_where_it_is() {
+async fn the_verification_reports_every_altered_message_with_its_position_and_field() {
     type Alteration = fn(&mut Vec<Message>);
     let alterations: [(Alteration, &[(usize, &str)]); 14] = [
         (|_| {}, &[]),
@@ -171,7 +171,7 @@ async fn every_alteration_of_a_stored_message_is_found_where_it_is() {
 }
 
 #[tokio::test]
-async fn an_unverified_play_compares_nothing() {
+async fn a_play_without_verification_reports_no_divergence() {
     let alter = |messages: &mut Vec<Message>| messages.retain(|m| m.role != Role::System);
     let player = Player::new(AlteringStore { inner: MemoryStore::new(), alter }).verified(false);
     player.play(&recording()).await.unwrap();
@@ -179,7 +179,7 @@ async fn an_unverified_play_compares_nothing() {
 }
 
 #[tokio::test]
-async fn the_last_answer_is_verified_too_although_no_request_carries_it() {
+async fn the_last_answer_is_verified_although_no_request_contains_it() {
     let alter = |messages: &mut Vec<Message>| {
         if messages.len() == 7 {
             messages[6] = Message::assistant("You are not.");
@@ -192,7 +192,7 @@ async fn the_last_answer_is_verified_too_although_no_request_carries_it() {
 }
 
 #[tokio::test]
-async fn a_store_that_fails_fails_the_conversation_and_it_can_be_resumed() {
+async fn a_store_error_fails_the_conversation_and_the_play_can_be_resumed() {
     for mode in MODES {
         let store = Arc::new(FaultyStore::new(MemoryStore::new()));
         let player = Player::new(store.clone()).mode(mode);
@@ -210,7 +210,7 @@ async fn a_store_that_fails_fails_the_conversation_and_it_can_be_resumed() {
 }
 
 #[tokio::test]
-async fn a_conversation_is_not_played_twice_by_mistake() {
+async fn a_second_play_of_a_stored_conversation_is_refused() {
     let player = Player::new(MemoryStore::new());
     assert!(!player.is_stored(&recording()).await.unwrap());
     player.play(&recording()).await.unwrap();
@@ -220,7 +220,7 @@ async fn a_conversation_is_not_played_twice_by_mistake() {
 }
 
 #[tokio::test]
-async fn the_pipeline_is_handed_the_runs_input_alone() {
+async fn the_pipeline_receives_only_the_input_of_each_run() {
     let store = Arc::new(MemoryStore::new());
     let player = Player::new(store.clone()).mode(PersistenceMode::PerServiceCall);
     player.play(&recording()).await.unwrap();
@@ -232,7 +232,7 @@ async fn the_pipeline_is_handed_the_runs_input_alone() {
 }
 
 #[test]
-fn every_line_that_is_not_empty_is_a_recording() {
+fn every_line_that_is_not_empty_is_read_as_a_recording() {
     let lines = "{\"id\": \"greeting\", \"messages\": [{\"role\": \"user\", \"content\": \"hi\"}]}\n\n\
         {\"id\": 7, \"messages\": []}";
     let recordings = Recording::read_lines(lines).unwrap();
@@ -241,7 +241,7 @@ fn every_line_that_is_not_empty_is_a_recording() {
 }
 
 #[test]
-fn a_line_that_is_nested_too_deeply_is_named() {
+fn a_line_that_is_nested_too_deeply_is_an_error_with_the_line_number() {
     let deep = format!("{}{}", "[".repeat(1_000_000), "]".repeat(1_000_000));
     for line in [
         format!(r#"{{"id":"deep","messages":[{{"role":"user","content":{deep}}}]}}"#),

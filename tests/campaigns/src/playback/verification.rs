@@ -66,7 +66,7 @@ mod tests {
     use super::{super::Recording, *};
 
     #[test]
-    fn what_changes_after_it_agreed_is_found_and_what_changes_back_agrees_again() {
+    fn a_verified_message_that_changes_later_is_reported_until_it_is_restored() {
         let turn = r#"{"role":"user","content":"go"},{"role":"assistant","content":"done"}"#;
         let json = format!(r#"{{"id":"x","messages":[{turn},{turn},{turn},{turn}]}}"#);
         let recording = Recording::read(&json).unwrap();

@@ -255,7 +255,7 @@ mod tests {
     }
 
     #[test]
-    fn an_interleaved_call_begins_on_one_line_and_ends_on_another() {
+    fn a_system_call_that_strace_prints_in_two_lines_is_read_as_one_call() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace");
         let lines = [
@@ -274,7 +274,7 @@ mod tests {
     }
 
     #[test]
-    fn a_descriptor_that_is_reused_during_its_close_is_open() {
+    fn a_descriptor_that_is_opened_again_during_its_close_is_open_afterwards() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("trace");
         let lines = [

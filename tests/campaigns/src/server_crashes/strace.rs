@@ -207,7 +207,7 @@ mod tests {
     use super::{Extent, Extents};
 
     #[test]
-    fn a_sync_covers_what_was_written_before_it_began() {
+    fn a_sync_covers_only_the_bytes_that_were_written_before_the_sync_began() {
         let file = PathBuf::from("/data/log");
         let mut extents = Extents::new(&HashMap::from([(file.clone(), 100)]));
         for line in [

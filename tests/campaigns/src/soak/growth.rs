@@ -53,7 +53,7 @@ mod tests {
     use super::Bound;
 
     #[test]
-    fn a_series_grows_by_more_than_its_bound_or_does_not() {
+    fn only_a_series_that_grows_by_more_than_its_bound_exceeds_the_bound() {
         let flat: Vec<u64> = (0..30).map(|at| 20 + at % 7).collect();
         assert_eq!(Bound::files().exceeded_by(&flat), None);
         let leaking: Vec<u64> = (0..30).map(|at| 20 + at * 2).collect();
@@ -64,7 +64,7 @@ mod tests {
     }
 
     #[test]
-    fn too_few_samples_say_nothing() {
+    fn a_series_of_too_few_samples_does_not_exceed_its_bound() {
         assert_eq!(Bound::log().exceeded_by(&[1, 1 << 40]), None);
     }
 }

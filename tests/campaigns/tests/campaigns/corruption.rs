@@ -14,7 +14,7 @@ fn no_flipped_bit_is_read_as_another_message() {
 }
 
 #[test]
-fn flips_in_messages_without_checksums_are_found() {
+fn the_campaign_finds_flipped_bits_in_messages_without_checksums() {
     let found = run(Arguments { cases: 1, seed: 1, plant: Some(Plant::Unchecked) });
     assert!(matches!(found, Err(Failure::Found { .. })), "{found:?}");
 }

@@ -37,7 +37,7 @@ fn every_reader_receives_each_update_once() {
 }
 
 #[test]
-fn planted_faults_are_found() {
+fn the_campaign_finds_planted_faults() {
     for plant in [Plant::LostUpdate, Plant::DoubledUpdate, Plant::EarlyEnd] {
         let found = run(&arguments(20, Some(plant)));
         assert!(matches!(found, Err(Failure::Found { .. })), "{plant:?}: {found:?}");

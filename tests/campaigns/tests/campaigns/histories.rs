@@ -74,26 +74,26 @@ fn assert_found(plant: Plant) {
 }
 
 #[test]
-fn a_lost_update_is_found() {
+fn the_checker_finds_a_planted_lost_update() {
     assert_found(Plant::LostUpdate);
 }
 
 #[test]
-fn a_duplicate_is_found() {
+fn the_checker_finds_a_planted_duplicate() {
     assert_found(Plant::Duplicate);
 }
 
 #[test]
-fn a_reordering_is_found() {
+fn the_checker_finds_a_planted_reordering() {
     assert_found(Plant::Reordering);
 }
 
 #[test]
-fn a_dirty_read_of_a_staged_run_is_found() {
+fn the_checker_finds_a_planted_dirty_read_of_a_staged_run() {
     assert_found(Plant::DirtyRead);
 }
 
 #[test]
-fn two_holders_of_a_lease_are_found() {
+fn the_checker_finds_two_planted_holders_of_one_lease() {
     assert_found(Plant::TwoHolders);
 }

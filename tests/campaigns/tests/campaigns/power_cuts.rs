@@ -18,7 +18,7 @@ fn arguments(cases: u64, cuts: u64, plant: Option<Plant>) -> Arguments {
 }
 
 #[test]
-fn a_store_keeps_its_promises_after_a_power_loss() {
+fn a_store_keeps_its_durability_guarantees_after_a_power_loss() {
     if let Err(reason) = can_record() {
         return skip("power cuts", reason);
     }
@@ -30,7 +30,7 @@ fn a_store_keeps_its_promises_after_a_power_loss() {
 }
 
 #[test]
-fn planted_faults_are_found() {
+fn the_campaign_finds_planted_faults() {
     if let Err(reason) = can_record() {
         return skip("planted faults of power cuts", reason);
     }

@@ -26,56 +26,56 @@ fn finds(scenario: Scenario, plant: Plant, expected: &str) {
 }
 
 #[test]
-fn a_transaction_pooler_loses_nothing() {
+fn no_acknowledged_write_is_lost_behind_a_transaction_pooler() {
     finds_nothing(Scenario::Pgbouncer);
 }
 
 #[test]
-fn two_servers_lose_nothing() {
+fn no_acknowledged_write_is_lost_with_two_servers() {
     finds_nothing(Scenario::TwoServers);
 }
 
 #[test]
-fn a_promoted_replica_keeps_the_promises() {
+fn a_promoted_replica_keeps_the_guarantees_of_the_store() {
     finds_nothing(Scenario::ReplicaPromoted);
 }
 
 #[test]
-fn moved_slots_lose_nothing() {
+fn no_acknowledged_write_is_lost_when_cluster_slots_move() {
     finds_nothing(Scenario::SlotMoved);
 }
 
 #[test]
-fn a_cluster_failover_keeps_the_promises() {
+fn a_cluster_failover_keeps_the_guarantees_of_the_store() {
     finds_nothing(Scenario::ClusterFailover);
 }
 
 #[test]
-fn rates_of_one_server_are_measured() {
+fn the_write_rates_of_one_server_are_measured() {
     finds_nothing(Scenario::Rates);
 }
 
 #[test]
-fn a_write_that_is_acknowledged_and_not_sent_is_found() {
+fn the_campaign_finds_a_write_that_is_acknowledged_but_not_sent() {
     finds(Scenario::SlotMoved, Plant::LostAppend, "was acknowledged as");
 }
 
 #[test]
-fn a_writer_that_ignores_the_revision_is_found() {
+fn the_campaign_finds_a_writer_that_ignores_the_revision() {
     finds(Scenario::ReplicaPromoted, Plant::IgnoreRevision, "was acknowledged as");
 }
 
 #[test]
-fn prepared_statements_behind_a_pooler_are_found() {
+fn the_campaign_finds_prepared_statements_behind_a_pooler() {
     finds(Scenario::Pgbouncer, Plant::PreparedStatements, "a pooler sent a prepared statement");
 }
 
 #[test]
-fn incarnations_that_are_not_renewed_are_found() {
+fn the_campaign_finds_incarnations_that_are_not_renewed() {
     finds(Scenario::ReplicaPromoted, Plant::NoRenewal, "a stale writer was accepted");
 }
 
 #[test]
-fn a_failed_primary_that_restarts_as_a_primary_is_found() {
+fn the_campaign_finds_a_failed_primary_that_restarts_as_a_primary() {
     finds(Scenario::ReplicaPromoted, Plant::Unfenced, "the failed primary has accepted");
 }

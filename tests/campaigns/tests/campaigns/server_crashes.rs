@@ -32,7 +32,7 @@ fn redis_keeps_acknowledged_runs_in_a_crash() {
 }
 
 #[test]
-fn redis_with_a_sync_each_second_loses_only_the_end() {
+fn redis_with_a_sync_each_second_loses_only_the_last_writes() {
     let Some(figures) = run(StoreKind::RedisEverysec, 3, None) else { return };
     let figures = figures.unwrap();
     assert_eq!(figures.get("crashes"), Some("3"));
@@ -47,7 +47,7 @@ fn postgresql_keeps_acknowledged_runs_in_a_crash() {
 }
 
 #[test]
-fn servers_that_acknowledge_before_a_write_or_sync_are_found() {
+fn the_campaign_finds_servers_that_acknowledge_before_a_write_or_sync() {
     for store in [StoreKind::RedisAlways, StoreKind::Postgres] {
         for plant in [Plant::NoSyncs, Plant::NoWrites] {
             match run(store, 3, Some(plant)) {

@@ -36,7 +36,7 @@ fn found(plant: Plant) -> String {
 }
 
 #[test]
-fn two_processes_lose_nothing_and_do_not_grow() {
+fn two_processes_lose_no_answer_and_their_memory_and_files_do_not_grow() {
     let seconds = env::var("TOWER_CHAT_SECONDS").ok().map(|seconds| seconds.parse().unwrap());
     let figures = run(seconds.unwrap_or(SECONDS), None).unwrap();
     println!("{figures}");
@@ -46,19 +46,19 @@ fn two_processes_lose_nothing_and_do_not_grow() {
 }
 
 #[test]
-fn stores_that_are_not_closed_are_found_by_their_open_files() {
+fn the_soak_finds_stores_that_are_not_closed_by_their_open_files() {
     let what = found(Plant::Leak);
     assert!(what.contains("open files grow"), "{what}");
 }
 
 #[test]
-fn a_run_that_was_never_stored_is_found() {
+fn the_soak_finds_a_run_that_was_never_stored() {
     let what = found(Plant::LostWrite);
     assert!(what.contains("its caller received the answer"), "{what}");
 }
 
 #[test]
-fn a_call_without_a_result_is_found() {
+fn the_soak_finds_a_call_without_a_result() {
     let what = found(Plant::DanglingCall);
     assert!(what.contains("its caller received the answer"), "{what}");
 }

@@ -13,7 +13,7 @@ fn run(cases: u64, plant: Option<Plant>) -> Result<Figures, Failure> {
 }
 
 #[test]
-fn transfers_that_are_killed_leave_what_others_leave() {
+fn a_killed_and_repeated_transfer_has_the_same_result_as_an_undisturbed_transfer() {
     let figures = run(2, None).unwrap();
     for operation in ["export", "import", "copy", "delete", "migrate"] {
         let transfers = format!("{operation}: transfers");
@@ -22,7 +22,7 @@ fn transfers_that_are_killed_leave_what_others_leave() {
 }
 
 #[test]
-fn planted_faults_are_found() {
+fn the_campaign_finds_planted_faults() {
     for (plant, expected) in [
         (Plant::SkippedConversation, "import"),
         (Plant::UnsettledReceipt, "delete"),

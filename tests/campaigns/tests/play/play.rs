@@ -4,7 +4,7 @@ use crate::{expected::*, support::*};
 use serde_json::{Value, json};
 
 #[test]
-fn every_shape_plays_without_divergence_and_comes_out_as_it_went_in() {
+fn every_shape_plays_without_divergence_and_is_exported_as_it_was_recorded() {
     let file = shapes();
     for mode in MODES {
         for stream in [&[][..], &["--stream"]] {
@@ -21,7 +21,7 @@ fn every_shape_plays_without_divergence_and_comes_out_as_it_went_in() {
 }
 
 #[test]
-fn a_store_in_memory_is_enough_to_play() {
+fn conversations_can_be_played_with_a_store_in_memory() {
     let file = shapes();
     for mode in MODES {
         for stream in [&[][..], &["--stream"]] {
@@ -32,7 +32,7 @@ fn a_store_in_memory_is_enough_to_play() {
 }
 
 #[test]
-fn the_summary_counts_what_was_done_and_has_exactly_its_fields() {
+fn the_summary_of_a_play_has_exactly_the_documented_fields_and_counts() {
     let store = Store::new();
     let line = json!({"id": "x", "messages": [
         {"role": "user", "content": "go"},
@@ -57,7 +57,7 @@ fn the_summary_counts_what_was_done_and_has_exactly_its_fields() {
 }
 
 #[test]
-fn both_modes_whole_and_streamed_store_the_same() {
+fn every_mode_stores_the_same_messages_whether_answers_are_streamed_or_not() {
     let file = shapes();
     let mut records = Vec::new();
     for mode in MODES {
@@ -79,7 +79,7 @@ fn both_modes_whole_and_streamed_store_the_same() {
 }
 
 #[test]
-fn recorded_data_play_without_divergence_and_come_out_as_they_went_in() {
+fn recorded_data_play_without_divergence_and_are_exported_as_they_were_recorded() {
     for file in data_files() {
         for mode in MODES {
             for stream in [&[][..], &["--stream"]] {
@@ -96,7 +96,7 @@ fn recorded_data_play_without_divergence_and_come_out_as_they_went_in() {
 }
 
 #[test]
-fn two_plays_at_once_on_halves_of_a_file_store_what_one_stores() {
+fn two_concurrent_plays_of_half_a_file_each_store_the_same_as_one_play() {
     let mut files = data_files();
     files.push(shapes());
     for file in files {

@@ -18,7 +18,7 @@ fn refused(arguments: &[&str]) -> String {
 const GREETING: &str = r#"{"id":"greeting","messages":[{"role":"user","content":"hi"},{"role":"assistant","content":"hello"}]}"#;
 
 #[test]
-fn wrong_arguments_are_refused() {
+fn arguments_that_the_command_does_not_accept_are_refused() {
     let file = shapes();
     for arguments in [
         &[][..],
@@ -53,7 +53,7 @@ fn an_empty_file_plays_no_conversations() {
 }
 
 #[test]
-fn a_line_that_is_no_recording_is_named_and_nothing_is_written() {
+fn an_invalid_line_is_reported_and_nothing_is_written() {
     let store = Store::new();
     for (line, why) in [
         ("{", "not a JSON object"),
@@ -87,7 +87,7 @@ fn a_line_that_is_no_recording_is_named_and_nothing_is_written() {
 }
 
 #[test]
-fn a_conversation_that_is_stored_already_stops_everything_before_anything_is_written() {
+fn a_play_with_an_already_stored_conversation_is_refused_before_any_write() {
     let store = Store::new();
     let file = store.file("one.jsonl", GREETING);
     play_well(&[&file, "--store", &store.argument()]);
@@ -100,7 +100,7 @@ fn a_conversation_that_is_stored_already_stops_everything_before_anything_is_wri
 }
 
 #[test]
-fn a_path_that_is_no_store_is_refused_and_left_as_it_is() {
+fn a_path_that_is_not_a_store_is_refused_and_not_changed() {
     let store = Store::new();
     let file = store.file("one.jsonl", GREETING);
     let notes = store.file("notes.txt", &"these are notes, and no database\n".repeat(100));
@@ -117,7 +117,7 @@ fn a_path_that_is_no_store_is_refused_and_left_as_it_is() {
 }
 
 #[test]
-fn what_is_printed_gives_the_terminal_no_commands() {
+fn the_printed_errors_contain_no_terminal_commands() {
     let store = Store::new();
     let question = json!({"role": "user", "content": "played question"});
     let answer = json!({"role": "assistant", "content": "played answer"});

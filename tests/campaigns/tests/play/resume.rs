@@ -35,7 +35,7 @@ fn play_killed(store: &Store, arguments: &[&str], rng: &mut Rng, step: usize) ->
 }
 
 #[test]
-fn a_play_that_is_killed_at_any_moment_ends_as_an_undisturbed_one() {
+fn a_play_that_is_killed_at_any_moment_is_resumed_to_the_same_result() {
     let mut seed = 0;
     for mode in ["per-service-call", "per-run"] {
         for stream in [&[][..], &["--stream"]] {
@@ -52,7 +52,7 @@ fn a_play_that_is_killed_at_any_moment_ends_as_an_undisturbed_one() {
 }
 
 #[test]
-fn recorded_data_that_are_killed_at_any_moment_end_as_undisturbed() {
+fn a_play_of_recorded_data_that_is_killed_at_any_moment_is_resumed_to_the_same_result() {
     let files = data_files();
     for (seed, file) in files.iter().enumerate() {
         let store = Store::new();
@@ -66,7 +66,7 @@ fn recorded_data_that_are_killed_at_any_moment_end_as_undisturbed() {
 }
 
 #[test]
-fn an_interrupted_play_says_what_it_did_and_is_continued() {
+fn an_interrupted_play_prints_its_summary_and_can_be_resumed() {
     for mode in MODES {
         for stream in [&[][..], &["--stream"]] {
             let store = Store::new();
@@ -94,7 +94,7 @@ fn an_interrupted_play_says_what_it_did_and_is_continued() {
 }
 
 #[test]
-fn a_finished_play_has_nothing_left_to_resume() {
+fn resuming_a_finished_play_makes_no_service_calls() {
     let file = shapes();
     for mode in MODES {
         let store = Store::new();
@@ -115,7 +115,7 @@ fn a_finished_play_has_nothing_left_to_resume() {
 
 /// Plays the beginnings of all conversations. Each play continues the conversations by one message.
 #[test]
-fn every_beginning_of_a_recording_is_continued() {
+fn a_play_of_every_prefix_of_a_recording_can_be_continued() {
     let lines = recorded(&shapes());
     let longest = lines.iter().map(|(_, line)| line["messages"].as_array().unwrap().len()).max();
     for mode in MODES {
@@ -146,7 +146,7 @@ fn greeting() -> Value {
 }
 
 #[test]
-fn an_altered_stored_text_is_found_and_not_gone_on_with() {
+fn a_resumed_play_reports_an_altered_stored_text_and_stops_there() {
     let store = Store::new();
     let mut line = greeting();
     let whole = store.file("whole.jsonl", &line.to_string());
@@ -170,7 +170,7 @@ fn an_altered_stored_text_is_found_and_not_gone_on_with() {
 }
 
 #[test]
-fn an_altered_recorded_text_is_found() {
+fn a_resumed_play_reports_an_altered_recorded_text() {
     let store = Store::new();
     let whole = store.file("whole.jsonl", &greeting().to_string());
     play_well(&[&whole, "--store", &store.argument()]);
@@ -185,7 +185,7 @@ fn an_altered_recorded_text_is_found() {
 }
 
 #[test]
-fn a_conversation_of_another_shape_fails_and_the_others_continue() {
+fn a_resumed_conversation_of_another_shape_fails_and_the_others_continue() {
     let store = Store::new();
     let first = store.file("first.jsonl", &greeting().to_string());
     play_well(&[&first, "--store", &store.argument()]);
@@ -219,7 +219,7 @@ fn play_killed_at(file: &str, store: &Store, messages: usize) {
 }
 
 #[test]
-fn journaled_plays_that_are_killed_pay_no_staged_answer_again_and_end_as_undisturbed() {
+fn a_killed_journaled_play_is_resumed_without_requesting_a_staged_answer_again() {
     const CONCURRENCY: u64 = 4;
     for stream in [&[][..], &["--stream"]] {
         let undisturbed = Store::new();
