@@ -117,7 +117,7 @@ mod tests {
     use super::named_status;
 
     #[test]
-    fn a_status_is_a_number_or_digits_in_one_of_four_fields() {
+    fn the_status_of_an_error_is_read_as_a_number_or_digits_from_one_of_four_fields() {
         assert_eq!(named_status(&json!({"message": "no", "status_code": 400})), Some(400));
         let google = json!({"code": "429", "status": "RESOURCE_EXHAUSTED"});
         assert_eq!(named_status(&google), Some(429));

@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_time_is_read_with_its_offset() {
+    fn an_expiry_time_is_parsed_with_its_utc_offset() {
         for (text, seconds) in [
             ("1970-01-01T00:00:00Z", Some(0)),
             ("2000-02-29T12:00:00.5Z", Some(951_825_600)),

@@ -170,7 +170,7 @@ fn consecutive_messages_of_one_role_are_written_as_separate_messages() {
 }
 
 #[test]
-fn images_and_documents_are_media() {
+fn images_and_documents_are_read_as_media() {
     let messages = comes_back(json!([{"role": "user", "content": [
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": "AA"}},
         {"type": "image", "source": {"type": "url", "url": "https://a.example/b.png"}},

@@ -190,7 +190,7 @@ fn a_conversation_recorded_with_openai_is_written_in_a_form_that_anthropic_accep
 }
 
 #[test]
-fn a_replay_of_a_recorded_conversation_is_written_as_it_was() {
+fn the_replay_of_a_recorded_conversation_is_written_as_it_was_recorded() {
     let bodies = accepted();
     for (source, body) in &bodies {
         let messages: Messages = parse_body(&body.to_string()).expect(source).into();

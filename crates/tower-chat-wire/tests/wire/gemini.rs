@@ -182,7 +182,7 @@ fn a_changed_call_is_written_with_its_changes_and_its_signature() {
 }
 
 #[test]
-fn media_inside_a_response_are_media_of_the_result() {
+fn media_inside_a_function_response_are_read_as_media_of_the_result() {
     let json = json!({"functionResponse": {
         "name": "f",
         "response": {"output": "see"},
@@ -194,7 +194,7 @@ fn media_inside_a_response_are_media_of_the_result() {
 }
 
 #[test]
-fn arguments_of_any_text_become_an_object() {
+fn arguments_of_any_form_are_written_as_an_object() {
     for (text, expected) in [
         (r#"{"a": 1}"#, json!({"name": "f", "args": {"a": 1}})),
         ("", json!({"name": "f"})),
@@ -367,7 +367,7 @@ fn addresses_of_uploaded_files_are_distinguished_from_other_addresses() {
 }
 
 #[test]
-fn every_candidate_of_an_answer_is_a_message() {
+fn every_candidate_of_an_answer_is_read_as_a_message() {
     let answer = json!({"candidates": [
         {"content": {"parts": [{"text": "a"}]}, "finishReason": "STOP"},
         {"content": {"role": "model"}, "finishReason": "MAX_TOKENS"},

@@ -152,7 +152,7 @@ fn a_result_after_a_summary_answers_the_later_of_two_calls_with_the_same_id() {
 }
 
 #[test]
-fn a_request_that_begins_with_a_summary_has_it_as_its_first_block() {
+fn a_summary_at_the_beginning_of_a_request_is_its_first_block() {
     for (wire, name) in SERVICES {
         let messages = [
             Message::user("FIRST"),
@@ -169,7 +169,7 @@ fn a_request_that_begins_with_a_summary_has_it_as_its_first_block() {
 }
 
 #[test]
-fn new_messages_are_the_same_after_stored_ones_are_omitted() {
+fn omitting_stored_messages_does_not_change_the_new_messages() {
     for (wire, name) in SERVICES {
         let messages = vec![
             Message::user("FIRST"),
