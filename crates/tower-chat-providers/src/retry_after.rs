@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn a_service_says_how_long_to_wait_in_seconds_milliseconds_or_as_a_date() {
+    fn the_time_to_wait_is_read_in_seconds_in_milliseconds_or_as_a_date() {
         assert_eq!(wait(&[("retry-after", "7")]), millis(7_000));
         assert_eq!(wait(&[("retry-after", "0.25")]), millis(250));
         assert_eq!(wait(&[("retry-after-ms", "1250"), ("retry-after", "2")]), millis(1_250));

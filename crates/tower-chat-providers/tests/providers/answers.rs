@@ -65,7 +65,7 @@ fn asking_both_ways(choice: &Value, arguments: &Value) -> [(Reply, bool); 2] {
 }
 
 #[tokio::test]
-async fn a_name_without_an_id_begins_another_call_at_the_same_index() {
+async fn a_name_without_an_id_after_a_complete_call_begins_another_call() {
     for (pieces, expected) in [
         (vec![call("f", r#"{"x":1}"#), call("g", "{}")], [("f", r#"{"x":1}"#), ("g", "{}")]),
         // Both calls are calls of the same tool.

@@ -179,7 +179,7 @@ async fn a_response_that_reports_more_remaining_requests_releases_waiting_calls(
 }
 
 #[tokio::test(start_paused = true)]
-async fn a_service_that_sent_retry_after_with_an_error_is_not_called_before_that_time() {
+async fn after_429_503_or_529_a_service_is_not_called_before_its_retry_after_time() {
     for (status, name, value, wait) in [
         (429, "retry-after", "12", 12_000),
         (529, "retry-after-ms", "350", 350),

@@ -73,7 +73,7 @@ fn overloaded(count: usize) -> Vec<ProviderError> {
 }
 
 #[tokio::test(start_paused = true)]
-async fn waits_grow_up_to_a_limit_and_are_drawn_at_random() {
+async fn waits_between_attempts_are_random_and_grow_up_to_a_limit() {
     let policy = RetryPolicy::new()
         .with_max_attempts(6)
         .with_backoff(Duration::from_secs(1), Duration::from_secs(4));
@@ -139,7 +139,7 @@ async fn an_error_that_is_not_retryable_is_returned_at_once() {
 }
 
 #[tokio::test(start_paused = true)]
-async fn each_call_counts_its_own_attempts() {
+async fn the_attempts_of_each_service_call_are_counted_separately() {
     let attempts = Attempts::default();
     let policy = RetryPolicy::new().with_max_attempts(2);
     let mut service = RetryLayer::new(policy).layer(client(&attempts, overloaded(3)));

@@ -155,7 +155,7 @@ async fn an_answer_is_sent_again_byte_for_byte_with_its_ids_phases_and_reasoning
 }
 
 #[tokio::test]
-async fn a_history_of_another_wire_is_sent_without_its_reasoning() {
+async fn the_history_of_another_wire_is_sent_without_reasoning() {
     let mut reasoning = tower_chat_core::Reasoning::new("hm");
     let item = r#"{"type":"thinking","signature":"s"}"#.parse().unwrap();
     reasoning.native = Some(tower_chat_core::Native::new("anthropic", item));

@@ -132,7 +132,7 @@ fn bedrock_stream(events: impl IntoIterator<Item = (&'static str, Value)>) -> Ve
 }
 
 #[tokio::test]
-async fn bedrock_streams_reasoning_and_calls() {
+async fn reasoning_and_calls_in_a_stream_of_bedrock_are_read() {
     let delta = |index: u64, delta: Value| {
         ("contentBlockDelta", json!({"contentBlockIndex": index, "delta": delta}))
     };
