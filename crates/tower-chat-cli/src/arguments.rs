@@ -377,7 +377,7 @@ mod tests {
     use clap::CommandFactory;
 
     #[test]
-    fn the_definition_is_valid() {
+    fn the_definition_of_the_command_line_is_valid() {
         super::Arguments::command().debug_assert();
     }
 

@@ -267,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_member_of_metadata_is_json_or_a_text() {
+    fn the_value_of_a_metadata_filter_is_json_or_a_text() {
         let member = |text: &str| text.parse::<Member>().map(|it| (it.name, it.value));
         assert_eq!(member("topic=coats"), Ok(("topic".to_owned(), json!("coats"))));
         assert_eq!(member("n=3"), Ok(("n".to_owned(), json!(3))));

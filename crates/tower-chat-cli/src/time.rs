@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn points_in_time_are_ages_days_and_times() {
+    fn a_point_in_time_is_parsed_from_an_age_a_day_or_a_time() {
         let at = |text: &str| text.parse().map(|PointInTime(time)| exact(time));
         assert_eq!(at("2026-11-30"), Ok("2026-11-30T00:00:00.000Z".to_owned()));
         assert_eq!(at("2026-11-30T08:15:01"), Ok("2026-11-30T08:15:01.000Z".to_owned()));

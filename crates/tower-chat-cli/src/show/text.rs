@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_in_a_line_is_cut_at_a_character() {
+    fn a_text_in_a_line_is_shortened_to_200_characters() {
         assert_eq!(in_line("short"), "short");
         assert_eq!(in_line(&"é".repeat(200)), "é".repeat(200));
         assert_eq!(in_line(&"é".repeat(201)), format!("{}…", "é".repeat(200)));

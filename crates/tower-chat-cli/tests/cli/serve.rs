@@ -177,7 +177,7 @@ fn serving_without_a_token_prints_a_warning_and_is_refused_beyond_the_loopback()
 }
 
 #[test]
-fn clients_that_stall_do_not_keep_the_command_from_ending() {
+fn the_command_ends_although_clients_stall() {
     let store = TestStore::new(Kind::Sqlite);
     fill(&store);
     let mut served = Served::start(&store, &["--no-token", "--allow-writes"], "");

@@ -111,7 +111,7 @@ run 01a207a3-b920-7000-8000-000000000000, journaled, 2026-11-23 09:01:40, 1.000 
 }
 
 #[test]
-fn decisions_and_results_of_the_record_are_reported() {
+fn show_prints_decisions_and_the_results_of_the_record() {
     let expected = r#"conversation carol/decisions
 idle; 5 messages, 1 run; 0 calls, 0 in, 0 out
 created 2026-11-23 10:00:00, last active 2026-11-23 10:00:04
@@ -315,7 +315,7 @@ waiting for approval, in messages that are not printed
 }
 
 #[test]
-fn an_unknown_conversation_is_an_error_that_says_what_to_do() {
+fn the_error_of_an_unknown_conversation_advises_to_list_the_conversations() {
     each_store(|store| {
         store.with(async |_| {});
         let (out, error) = printed(store, &["show", "alice", "nothing"], 2);

@@ -229,7 +229,7 @@ fn a_fork_is_a_copy_that_continues_independently_of_its_parent() {
 }
 
 #[test]
-fn conversations_are_exported_in_the_formats_of_requests() {
+fn conversations_are_exported_in_the_request_formats_of_providers() {
     let store = TestStore::new(Kind::Sqlite);
     add(&store, "alice", "coats", "a coat?");
     for (format, expected) in [

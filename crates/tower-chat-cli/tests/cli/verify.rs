@@ -12,7 +12,7 @@ fn verify(store: &Store) -> (i32, Vec<String>) {
 }
 
 #[test]
-fn an_intact_store_is_unchanged() {
+fn verify_does_not_change_an_intact_store() {
     let store = Store::new();
     fill_intact(&store);
     let before = fs::read(store.path()).unwrap();

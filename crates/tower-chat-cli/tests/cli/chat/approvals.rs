@@ -127,7 +127,7 @@ fn input_that_was_typed_before_the_question_is_not_read_as_an_answer() {
 }
 
 #[test]
-fn a_chat_can_approve_all_calls_or_none() {
+fn an_option_of_the_chat_approves_or_rejects_all_calls() {
     for (approve, done) in
         [("always", &["book_berth Mallaig", "fog Skye"][..]), ("never", &["fog Skye"])]
     {

@@ -134,7 +134,7 @@ fn attach(store: &TestStore, run: &RunKey, more: &[&str]) -> Command {
 }
 
 #[test]
-fn a_run_of_another_process_is_printed_from_its_beginning_and_live() {
+fn attach_prints_a_run_of_another_process_from_its_beginning_and_then_live() {
     each_store(|store| {
         let kind = store.kind;
         let application = Application::start(store);
@@ -164,7 +164,7 @@ fn a_run_of_another_process_is_printed_from_its_beginning_and_live() {
 }
 
 #[test]
-fn an_interrupt_ends_the_command_and_not_the_run() {
+fn an_interrupt_ends_attach_but_not_the_run() {
     let store = TestStore::new(Kind::Sqlite);
     let application = Application::start(&store);
     application.sends("Half ");
@@ -277,7 +277,7 @@ fn assert_refused(command: Command, parts: &[&str]) {
 }
 
 #[test]
-fn a_run_without_updates_is_refused() {
+fn attach_refuses_a_run_without_updates() {
     let store = TestStore::new(Kind::Sqlite);
     let run = new_run();
     let path = updates(&store);
@@ -307,7 +307,7 @@ fn a_run_without_updates_is_refused() {
 }
 
 #[test]
-fn updates_that_the_keys_do_not_open_are_refused() {
+fn attach_refuses_updates_that_its_keys_cannot_decrypt() {
     let store = TestStore::new(Kind::Encrypted);
     let application = Application::start(&store);
     application.sends("All.");
@@ -322,7 +322,7 @@ fn updates_that_the_keys_do_not_open_are_refused() {
 }
 
 #[test]
-fn a_chat_without_a_model_and_a_run_without_a_conversation_are_refused() {
+fn a_chat_without_a_model_and_attach_without_a_conversation_are_refused() {
     let store = TestStore::new(Kind::Sqlite);
     let run = new_run().run.to_string();
     assert_refused(store.command(&["chat", "a"]), &["give --provider and --model, or"]);

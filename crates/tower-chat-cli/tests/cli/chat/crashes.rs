@@ -124,7 +124,7 @@ fn after_a_kill_per_run_mode_has_stored_nothing_and_per_service_call_mode_a_part
 
 /// The lease of the run expires in a day. `recover --force` ends the run nevertheless.
 #[test]
-fn a_run_of_a_dead_process_whose_clock_was_ahead_is_ended_by_force() {
+fn recover_with_force_ends_a_run_of_a_dead_process_whose_clock_was_ahead() {
     each_store(|store| {
         let key = ConversationKey::new("harbour", "masts");
         store.with(async |history| {

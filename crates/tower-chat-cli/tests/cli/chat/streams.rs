@@ -84,7 +84,7 @@ fn usage_is_printed_with_the_option_verbose() {
 }
 
 #[test]
-fn options_are_sent_with_every_question() {
+fn the_options_of_the_chat_are_sent_with_every_message() {
     let store = TestStore::new(Kind::Sqlite);
     let server = ModelServer::start([Reply::text(&["Aye."])]);
     let options = ["ship", "--max-tokens", "77", "--system", "You are a boatswain."];
