@@ -53,9 +53,11 @@ pub(super) async fn load_history(
     request: &ChatRequest,
 ) -> Result<LoadedReplay, StoreError> {
     let (stored, unsaved) = load_stored(&settings.store, key).await?;
-    let summary = ReplaySummary::in_force(&*settings.store, key, &stored).await?;
     let own = own_messages(request);
     let (history, mut replay) = replay_of(settings, key, *run, stored, &unsaved, &own).await;
+    // The summary is created from the history with the unsaved messages, because a summary counts
+    // each message that is not in its history as covered.
+    let summary = ReplaySummary::in_force(&*settings.store, key, &history).await?;
     let before = settings.policy.summarize.as_ref().map(|_| replay.clone());
     settings.replay_sources(key, request).edit(&mut replay, summary.as_ref()).await;
     Ok(LoadedReplay {

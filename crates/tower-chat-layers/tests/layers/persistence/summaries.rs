@@ -6,7 +6,7 @@ use tower_chat::{
     ChatRequest, Finish, HistoryStore, Message, Part, PersistenceError, PersistencePolicy, Role,
     Tools,
     layer::{PerServiceCallPersistence, ToolLoopLayer},
-    policy::Summarize,
+    policy::{StoreFailure, Summarize},
     request::{FinishReason, Usage},
     store::{Directory, Maintenance, Rewrite, Summaries, UsageGrouping, UsageQuery},
 };
@@ -173,6 +173,28 @@ async fn a_summary_that_cannot_be_made_changes_nothing() {
             })
             .await;
     }
+}
+
+#[tokio::test]
+async fn messages_in_the_outbox_are_sent_after_the_summary() {
+    Cases::all()
+        .unless_journaled()
+        .check(async |case| {
+            let (store, writer, model) = (case.store().await, writer(), answering());
+            let client = case.stack(model.clone(), &store, summarizing(45, &writer), Tools::new());
+            ask_all(case, &client, 1..=3).await;
+            assert_eq!(summaries(&store).await, [row(2, "S1")]);
+            let policy = policy().on_store_failure(StoreFailure::Continue);
+            let client = case.stack(model.clone(), &store, policy, Tools::new());
+            store.fail_next_append(disk_full());
+            ask_all(case, &client, 4..=4).await;
+            assert_eq!(store.handle().unsaved(&key()).len(), 1);
+            let before = sent(&model, 3);
+            assert_eq!(before, "summary S1, user q2, assistant a2, user q3, assistant a3, user q4");
+            ask_all(case, &client, 5..=5).await;
+            assert_eq!(sent(&model, 4), format!("{before}, assistant a4, user q5"));
+        })
+        .await;
 }
 
 #[tokio::test]
