@@ -43,6 +43,9 @@ use crate::{
 /// - **Failures.** If the service fails, if its answer has no text or is cut off, or if the store
 ///   refuses the summary, the run continues with the summary that was in force before, and a warning
 ///   is logged. If the service does not answer, the run waits: limit the time of the service.
+/// - **Permits.** During the wait, `PerRunPersistence` releases the permit of the service below, so
+///   the service that writes summaries may share a concurrency limit with the model client. Without
+///   `PerRunPersistence`, it must not.
 /// - **Runs.** A run keeps the summary with which it began. Each attempt of a run uses the summary
 ///   that is in force when the attempt begins. An attempt does not make a summary if an earlier
 ///   attempt has stored an answer, or if it resumes a journaled run.

@@ -10,7 +10,7 @@ use tower_chat::{
     PersistenceError, PersistenceMode, Role, ToolResult,
     layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
     message::Reasoning,
-    policy::MissingPersister,
+    policy::{MissingPersister, Summarize},
     request::HistoryOwner,
     run::{Conversation, RunId},
     store::{InvocationQuery, Journal, Keep, Maintenance, ToolCallQueries},
@@ -378,6 +378,32 @@ async fn a_client_with_a_loop_of_its_own_is_stored_the_same_in_every_mode() {
             }
         })
         .await;
+}
+
+#[tokio::test]
+async fn a_client_with_a_loop_of_its_own_sends_the_summary_in_every_mode() {
+    every_case(async |case| {
+        for sends in [Sends::All, Sends::Run, Sends::New] {
+            let store = case.store().await;
+            let round = || [case.calls([("look", "c1")]), Step::text("there")];
+            let model = ScriptedModel::new((0..3).flat_map(|_| round()));
+            let below = persister(&model, &store);
+            let client = as_is(own_client(below, sends), &store, case.mode);
+            for _ in 0..2 {
+                send(&client, case.ask("where?")).await.unwrap();
+            }
+            let writer = ScriptedModel::new([Step::text("in short")]);
+            let summarize = Summarize::above(1000, writer).with_kept_turns(1);
+            summarize.now(store.inner(), &key()).await.unwrap().unwrap();
+            send(&client, case.ask("where?")).await.unwrap();
+            let turn = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
+            assert_eq!(stored(&store).await, turn.repeat(3), "{sends:?}");
+            let sent = sent_texts(&model, 5);
+            assert!(sent[0].ends_with("in short"), "{sends:?}: {sent:?}");
+            assert_eq!(sent[1..], turn.repeat(2)[..7], "{sends:?}");
+        }
+    })
+    .await;
 }
 
 #[tokio::test]

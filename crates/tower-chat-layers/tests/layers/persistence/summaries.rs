@@ -294,6 +294,38 @@ async fn a_summary_made_on_request_covers_all_turns_but_the_newest() {
 }
 
 #[tokio::test]
+async fn a_run_keeps_the_summary_with_which_it_began() {
+    Cases::all()
+        .check(async |case| {
+            let (store, gate) = (case.store().await, Gate::closed());
+            let model = ScriptedModel::new([
+                Step::text("a1"),
+                Step::text("a2"),
+                case.calls([("wait", "c1")]),
+                Step::text("a3"),
+                Step::text("a4"),
+            ]);
+            let tools = tools_with_gate(&ToolLog::default(), &gate);
+            let client = case.stack(model.clone(), &store, policy(), tools);
+            ask_all(case, &client, 1..=2).await;
+            let other = async {
+                gate.reached(1).await;
+                let made = summarize(100, &writer()).now(store.inner(), &key()).await.unwrap();
+                assert!(made.is_some());
+                gate.open();
+            };
+            tokio::join!(other, ask_all(case, &client, 3..=3));
+            let expected = "user q1, assistant a1, user q2, assistant a2, user q3, \
+                            assistant wait#c1, tool c1=waited c1";
+            assert_eq!(sent(&model, 3), expected);
+            assert_eq!(stored(&store).await.len(), 8);
+            ask_all(case, &client, 4..=4).await;
+            assert!(sent(&model, 4).starts_with("summary S1, user q"), "{}", sent(&model, 4));
+        })
+        .await;
+}
+
+#[tokio::test]
 async fn a_run_that_is_sent_again_keeps_its_answer_and_its_summary() {
     Cases::all()
         .check(async |case| {
