@@ -110,9 +110,10 @@ fn put_history_before(
 
 impl HistoryInRequest {
     /// Removes the history from a request, if the request still contains it. If the new messages of
-    /// the request are unchanged too, only the input of the run remains.
+    /// the request are unchanged too, only the input of the run remains. If a layer in between has
+    /// changed messages of the input and has kept their ids, the changed messages remain.
     pub(in crate::run) fn remove_from(&self, request: &mut ChatRequest) {
-        let Self { history, new, input } = self;
+        let Self { history, new, .. } = self;
         let first = request.history_len().checked_sub(history.len());
         let sent = first.map(|first| (first, request.messages().skip(first)));
         let Some((first, sent)) = sent else { return };
@@ -121,10 +122,27 @@ impl HistoryInRequest {
         }
         let own = sent.skip(history.len());
         let own = match own.len() == new.len() && begins_with(&own, new) {
-            true => input.clone(),
+            true => self.input_in(&own),
             false => own,
         };
         request.set_messages(joined(request.messages().take(first), own), first);
+    }
+}
+
+impl HistoryInRequest {
+    /// Returns the input of the run, as it is in the new messages of a request. These have the same
+    /// ids and roles as `new`.
+    fn input_in(&self, own: &Messages) -> Messages {
+        let Self { new, input, .. } = self;
+        let is_equal =
+            |(one, other): (&Arc<Message>, &Arc<Message>)| Arc::ptr_eq(one, other) || one == other;
+        // If a round is open, its messages precede the input, and may contain results of the input.
+        let before = new.len().checked_sub(input.len());
+        let before = before.filter(|before| begins_with(&new.skip(*before), input));
+        match before {
+            Some(before) if !own.iter().zip(new.iter()).all(is_equal) => own.skip(before),
+            _ => input.clone(),
+        }
     }
 }
 

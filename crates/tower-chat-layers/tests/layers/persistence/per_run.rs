@@ -6,11 +6,12 @@ use std::{
     sync::{Arc, Mutex},
 };
 
-use tower::{Layer, buffer::BufferLayer};
+use tower::{Layer, ServiceExt, buffer::BufferLayer};
 use tower_chat::{
-    ChatRequest, ConversationKey, Finish, HistoryStore, Message, PersistenceError, ToolResult,
+    ChatRequest, ConversationKey, Finish, HistoryStore, Message, Part, PersistenceError, Role,
+    ToolResult, Tools,
     layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
-    message::MessageId,
+    message::{MessageId, Messages},
     replay::DanglingCalls,
     request::Usage,
     run::RunId,
@@ -68,6 +69,38 @@ enum Below {
 /// buffer, because the buffer polls the readiness of `below` in a separate task.
 fn hidden(below: Client) -> Client {
     boxed(BufferLayer::<ChatRequest>::new(4).layer(below))
+}
+
+#[tokio::test]
+async fn a_layer_above_the_tool_loop_can_change_the_question() {
+    Cases::all()
+        .modes([PerRun, PerServiceCall], "the input of a journaled run is stored before the change")
+        .check(async |case| {
+            let store = case.store().await;
+            let model = ScriptedModel::new([Step::text("hello"), Step::text("there")]);
+            let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
+            let looped = ToolLoopLayer::new(Tools::new()).layer(below);
+            let changed = looped.map_request(|mut request: ChatRequest| {
+                let mut messages: Vec<_> = request.messages().iter().cloned().collect();
+                for message in messages.iter_mut().filter(|message| message.role == Role::User) {
+                    if !message.text().starts_with("now") {
+                        Arc::make_mut(message).parts.insert(0, Part::text("now:"));
+                    }
+                }
+                let history_len = request.history_len();
+                request.set_messages(messages.into_iter().collect::<Messages>(), history_len);
+                request
+            });
+            let client =
+                boxed(PerRunPersistence::new(store.clone()).mode(case.mode).layer(changed));
+            for question in ["hi", "where?"] {
+                send(&client, case.ask(question)).await.unwrap();
+            }
+            let sent: Vec<_> = (0..2).map(|call| sent_texts(&model, call).pop()).collect();
+            let expected = ["user now: hi", "user now: where?"];
+            assert_eq!(sent, expected.map(|text| Some(text.to_owned())));
+        })
+        .await;
 }
 
 #[tokio::test]
