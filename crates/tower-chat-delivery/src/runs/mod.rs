@@ -24,7 +24,10 @@ use std::{
     time::Duration,
 };
 
-use tokio::{sync::watch, time::sleep};
+use tokio::{
+    sync::watch,
+    time::{Instant, sleep},
+};
 use tower_chat_layers::{HistoryStore, Messages, Retryability, RunHandle, SharedError};
 use tower_layer::Layer;
 
@@ -124,7 +127,8 @@ const STATE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 ///
 /// A request without messages only resumes a run, such as the requests of `recovery::recover`. If
 /// another process executes the run, the layer waits until the run has ended or its lease has
-/// expired.
+/// expired. If the run is still in progress after the duration of a lease, the other process is
+/// alive, and the caller receives the response of the run in progress.
 ///
 /// If an earlier attempt has sent the complete response of the run, only the caller receives the
 /// stored answer, and the log does not change. If the store does not contain the run, for example
@@ -218,7 +222,8 @@ impl DetachedRunsLayer {
     }
 
     /// Sets the time after which a run is stopped if it has no reader in its process, 1 hour by
-    /// default. `None` removes the limit.
+    /// default. `None` removes the limit. The number of readers is checked when the lease is renewed,
+    /// so that the run may be stopped later by a third of the duration of the lease.
     #[must_use]
     pub fn with_max_time_without_reader(mut self, max: Option<Duration>) -> Self {
         self.settings.max_time_without_reader = max;
@@ -396,9 +401,11 @@ impl Shared {
         }
     }
 
-    /// Waits while another process executes the run.
+    /// Waits while another process executes the run, for at most the duration of a lease. If the run
+    /// is still in progress then, its process is alive, because it has renewed the lease.
     async fn wait_for_other_process(&self, run: &RunKey) -> Result<(), DeliveryError> {
-        while self.hub(run).is_none() {
+        let deadline = Instant::now() + self.settings.lease + STATE_POLL_INTERVAL;
+        while self.hub(run).is_none() && Instant::now() < deadline {
             let state = self.log.read(run, UpdatePosition::START, 0).await?.state;
             if !matches!(state, RunState::Open { .. }) {
                 break;

@@ -7,7 +7,7 @@ use std::{
 use futures_util::future::BoxFuture;
 use tokio::time::{Instant, Sleep, sleep_until};
 use tower_chat_layers::{
-    BoxError, ChatRequest, ChatResponse, ChatUpdate, Message, MessageId, SharedError,
+    BoxError, ChatRequest, ChatResponse, ChatUpdate, EndedBy, Message, MessageId, SharedError,
     TruncatedStream, run::FencedAttempt,
 };
 use tower_service::Service;
@@ -44,8 +44,9 @@ enum Beginning {
     /// Another process executes the run.
     Elsewhere { attempt: u32 },
     /// The attempt with this number has sent the complete response of the run. The task repeats the
-    /// response, and only its caller receives the repetition.
-    Repeated { attempt: u32 },
+    /// response, and only its caller receives the repetition. `is_stopped` is `true` if a stop ended
+    /// the run.
+    Repeated { attempt: u32, is_stopped: bool },
 }
 
 impl RunTask {
@@ -73,7 +74,13 @@ impl RunTask {
         let (attempt, earlier) = match self.begin().await {
             Ok(Beginning::Here { attempt, earlier }) => (attempt, earlier),
             Ok(Beginning::Elsewhere { attempt }) => return Phase::Elsewhere { attempt },
-            Ok(Beginning::Repeated { attempt }) => {
+            Ok(Beginning::Repeated { attempt, is_stopped }) => {
+                if is_stopped {
+                    // The history may not show that the run was stopped: the service stores the
+                    // history, or the process died before the end of the run was stored. The layers
+                    // below must not continue a run that was stopped.
+                    self.hub.handle.stop();
+                }
                 return self.repeat(service, request, attempt).await;
             }
             Err(error) => return failed(error),
@@ -116,7 +123,8 @@ impl RunTask {
             match state {
                 RunState::Open { attempt, .. } => return Ok(Beginning::Elsewhere { attempt }),
                 RunState::Closed { attempt, end: RunEnd::Completed } => {
-                    return Ok(Beginning::Repeated { attempt });
+                    let is_stopped = self.was_stopped().await?;
+                    return Ok(Beginning::Repeated { attempt, is_stopped });
                 }
                 // If the end is `Truncated`, the log receives the stored answer in the next attempt.
                 RunState::Unknown | RunState::LeaseExpired { .. } | RunState::Closed { .. } => {}
@@ -137,6 +145,24 @@ impl RunTask {
                 // again.
                 Err(UpdateLogError::NotOwner { .. }) => {}
                 Err(error) => return Err(error),
+            }
+        }
+    }
+
+    /// Returns whether a stop ended the run, as its last finish in the log says.
+    async fn was_stopped(&self) -> Result<bool, UpdateLogError> {
+        let mut is_stopped = false;
+        let mut after = UpdatePosition::START;
+        loop {
+            let page = self.shared.log.read(&self.run, after, PAGE).await?;
+            let Some(last) = page.updates.last() else { return Ok(is_stopped) };
+            after = last.position;
+            for positioned in &page.updates {
+                if let LoggedUpdate::Chat(ChatUpdate::Finish(finish)) =
+                    self.shared.decode(&self.run, positioned)?
+                {
+                    is_stopped = finish.ended_by == Some(EndedBy::Stop);
+                }
             }
         }
     }

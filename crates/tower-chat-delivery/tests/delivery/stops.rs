@@ -166,7 +166,7 @@ async fn a_run_that_was_stopped_before_its_answer_is_not_continued() {
         let runs = DetachedRunsLayer::new(log.clone());
         let server = Server::new([Step::text("Take a coat.")], runs, store.clone(), mode);
         let (mut request, run) = request();
-        let again = request.clone();
+        let (again, repeated) = (request.clone(), request.clone());
         request.run_handle().stop();
         for request in [request, again.clone(), again] {
             let answer = server.call(request).await.unwrap().collect().await.unwrap();
@@ -178,6 +178,12 @@ async fn a_run_that_was_stopped_before_its_answer_is_not_continued() {
         assert_eq!(server.model.remaining(), 1, "{mode:?}");
         let events = sketch(&server.events(&run, UpdatePosition::START).await);
         assert_eq!(events, ["finish", "completed"], "{mode:?}");
+        // The run is not continued either if the history does not show that it was stopped.
+        let runs = DetachedRunsLayer::new(log.clone());
+        let server = Server::new([Step::text("Take a hat.")], runs, MemoryStore::new(), mode);
+        server.call(repeated).await.unwrap().collect().await.unwrap();
+        server.runs.drained().await;
+        assert_eq!(server.model.remaining(), 1, "{mode:?}");
         // A reader that has received the finish, but not the end, receives only the end.
         let finish = *positions(&log, &run).await.last().unwrap();
         assert_eq!(sketch(&server.events(&run, finish).await), ["completed"], "{mode:?}");

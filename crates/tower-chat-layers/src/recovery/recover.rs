@@ -138,7 +138,7 @@ where
 /// Recovers the open runs of all conversations in all scopes of a store, as [`recover`] does. A
 /// service calls this function when it starts, and usually in a task of its own, because a resumed
 /// run may wait for the lease of the process that has died. At most 64 runs are recovered at the same
-/// time.
+/// time, including runs that other processes are still executing, whose leases are waited for.
 ///
 /// Returns the outcome of each run that was open when this function listed the runs, in the order in
 /// which the recoveries have ended. An error of one run does not end the recovery of the others. If

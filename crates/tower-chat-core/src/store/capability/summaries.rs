@@ -26,7 +26,7 @@ use crate::{
 /// - A [fork](crate::store::Maintenance::fork_at) does not copy summaries. Deleting a conversation
 ///   deletes its summaries.
 /// - A store that contains [sealed](crate::store::author::Write::sealed) data refuses a summary
-///   without the mark of the wrapper, and removes any summary.
+///   without the mark of the wrapper, but allows the removal of any summary.
 #[async_trait]
 pub trait Summaries: Send + Sync {
     /// Returns the summaries of a conversation, in the order of the messages that they cover. The
