@@ -43,8 +43,9 @@
 //! the service id, and the digest of the final message of the newest run that was committed by a
 //! write without messages. A description is authenticated with its conversation and its version,
 //! but not with the life. The text of a summary is authenticated with its conversation, its range,
-//! its id, and the id of the last message that it covers. A value that was moved to another
-//! position, or that belongs to another life, does not open.
+//! its id, and the id of the last message that it covers, but not with the life. A value that was
+//! moved to another position does not open. Neither does a value of another life, except a
+//! description or a summary.
 //!
 //! Each message also contains a digest of the messages before it, and states whether it was staged.
 //! A message therefore opens only after the same messages as when it was written. Staged messages
@@ -66,7 +67,8 @@
 //! - delete a conversation, hide it from lists, or remove messages from its end, up to the boundary
 //!   of a write or of a staged run; delete rows of the record;
 //! - restore a whole older state of a conversation, or a life that was deleted;
-//! - remove a summary, or restore a summary that was removed, or that a rewrite has deleted;
+//! - remove a summary; restore a summary that was removed or that a rewrite has deleted, or one of
+//!   a deleted life, if the message at its end has the same id;
 //! - restore an older head, with an older service id, or an older row of the record, such as the
 //!   row of a call that was still waiting for approval;
 //! - make queries of the record return a call and its row from an older state, by replacing the

@@ -2,7 +2,7 @@
 //!
 //! A text is authenticated with its conversation, with the range and the id of the summary, and
 //! with the id of the last message that it covers. A text that was moved to another row, or to
-//! another conversation with the same key, therefore does not open.
+//! a conversation whose message at this position has another id, therefore does not open.
 
 use tower_chat_core::{
     ConversationKey, RunId,
@@ -31,8 +31,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
     ) -> Result<HistorySummary, StoreError> {
         let fetched = self.keys.writing_key(key).await;
         let (id, secret) = fetched.map_err(EncryptionError::from).map_err(reported(SEAL))?;
-        // A summary is not bound to the life of its conversation. It is bound to the id of its last
-        // message, which is different in each life.
+        // Like a description, a summary is not bound to the life of its conversation.
         let life = RunId::from_bytes([0; 16]);
         let sealer = Sealer { conversation: key.clone(), id, key: secret, life };
         let text = sealer.seal(position(summary), Some(summary.last), COLUMN, &summary.text);
