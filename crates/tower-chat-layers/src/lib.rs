@@ -61,6 +61,7 @@ mod clock;
 mod ending;
 mod error;
 mod future;
+mod giving_way;
 pub mod idle_timeout;
 mod layers_below;
 mod next_step;

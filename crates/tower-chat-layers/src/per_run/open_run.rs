@@ -14,10 +14,11 @@ use super::{
     admission::{BlockingOpenRun, resuming},
     approved_elsewhere::ApprovedElsewhere,
     lease_wait::LeaseWaiting,
-    service::{giving_way, one_run},
+    service::one_run,
 };
 use crate::{
     PersistenceError, PersistenceMode,
+    giving_way::giving_way,
     recovery::{ResumesRun, close_open_run},
     run::{Begins, Settings, head_of},
 };

@@ -2,7 +2,7 @@
 
 use std::{
     future::poll_fn,
-    pin::{Pin, pin},
+    pin::pin,
     sync::{
         Arc,
         atomic::{AtomicBool, Ordering},
@@ -11,7 +11,7 @@ use std::{
     time::SystemTime,
 };
 
-use futures_util::{FutureExt, StreamExt, stream};
+use futures_util::{StreamExt, stream};
 use tower_chat_core::{
     Answer, BoxError, ChatRequest, ChatResponse, ChatUpdate, Conversation, Message, Role,
     RunHandle, is_history_lost,
@@ -27,6 +27,7 @@ use super::{
 use crate::{
     PersistenceError, PersistenceMode, ResponseFuture,
     ending::{Ending, with_ending},
+    giving_way::giving_way,
     layers_below::{LayerKind, LayersBelow, report_readiness_poll},
     policy::{JournalPolicy, RunEnd},
     recovery::ResumesRun,
@@ -141,26 +142,6 @@ fn check(
 /// run is staged.
 fn lacks_persister(below: &LayersBelow) -> bool {
     below.holds(LayerKind::ToolLoop) && !below.holds(LayerKind::PerServiceCallPersistence)
-}
-
-/// Waits for a resource that another run releases at its end. The other run may need the permit of
-/// the ready service, for example the permit of a concurrency limit. Before the wait, this function
-/// therefore replaces the ready service by a clone, which releases the permit.
-pub(super) async fn giving_way<S, T>(
-    service: &mut S,
-    mut waited_for: Pin<&mut impl Future<Output = Result<T, PersistenceError>>>,
-) -> Result<T, BoxError>
-where
-    S: Service<ChatRequest> + Clone,
-    S::Error: Into<BoxError>,
-{
-    if let Poll::Ready(at_once) = poll_fn(|cx| Poll::Ready(waited_for.as_mut().poll(cx))).await {
-        return Ok(at_once?);
-    }
-    *service = service.clone();
-    let waited_for = waited_for.await?;
-    poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
-    Ok(waited_for)
 }
 
 /// Executes one run that no other run blocks. If the service has lost the history of the
@@ -301,11 +282,7 @@ where
         let (key, run) = (run.key().clone(), run.id());
         return Err(PersistenceError::RunGone { key, run }.into());
     }
-    if settings.policy.summarize.is_some() {
-        // Boxed, because otherwise the future of every run would reserve memory for this future.
-        let summarized = Box::pin(summarize_before(settings, run, &request));
-        giving_way(service, pin!(summarized.map(Ok))).await?;
-    }
+    summarize_before(service, settings, run, &request).await?;
     let before = answered_before(run, &request);
     yield_if_large(request.messages().iter_from(request.history_len())).await;
     let (request, input) = open_request(run, request)?;

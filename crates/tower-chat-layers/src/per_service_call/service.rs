@@ -63,7 +63,7 @@ async fn per_service_call<S>(
     layer: Arc<PerServiceCallPersistence>,
 ) -> Result<ChatResponse, BoxError>
 where
-    S: Service<ChatRequest, Response = ChatResponse>,
+    S: Service<ChatRequest, Response = ChatResponse> + Clone,
     S::Error: Into<BoxError>,
 {
     if request.extensions.get::<PersisterAbove>().is_some() {
@@ -82,6 +82,9 @@ where
             // The future is boxed, because otherwise the future of every service call would reserve
             // memory for it.
             let (run, answer) = Box::pin(lone_run(&layer, &mut request)).await?;
+            if answer.is_none() {
+                summarize_before(&mut service, &layer.settings, &run, &request).await?;
+            }
             let is_kept_by_service = run.log().service_id_before_answer().is_some();
             (run, answer, is_kept_by_service.then(|| Box::new(sent)))
         }
@@ -114,7 +117,7 @@ async fn call_with_record<S>(
     lost: BoxError,
 ) -> Result<ChatResponse, BoxError>
 where
-    S: Service<ChatRequest, Response = ChatResponse>,
+    S: Service<ChatRequest, Response = ChatResponse> + Clone,
     S::Error: Into<BoxError>,
 {
     let service_id = run.log().service_id_before_answer();
@@ -129,6 +132,7 @@ where
     if let Some(answer) = answer {
         return Ok(answer.into());
     }
+    summarize_before(&mut service, &layer.settings, &run, &request).await?;
     persisted(&mut service, &run, request).await
 }
 
@@ -171,9 +175,6 @@ async fn begin_alone(
         Some(PersistenceMode::PerServiceCall) | None => {
             let run = begin_lone_run(&layer.settings, conversation, request, sends_record).await?;
             let answer = repeated_answer(&run, request)?;
-            if answer.is_none() {
-                summarize_before(&layer.settings, &run, request).await;
-            }
             Ok((run, answer))
         }
     }

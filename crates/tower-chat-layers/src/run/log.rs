@@ -109,6 +109,8 @@ pub(super) struct LoadedConversation {
     /// The number of messages to which the run has given an index, whether stored or not. This number is
     /// also the index of the next message.
     pub(super) assigned_ids: usize,
+    /// The number of rewrites that had changed messages of the conversation when it was loaded.
+    pub(super) rewrites: u64,
     /// The id of the summary in the requests of the run.
     pub(super) summary: Option<u64>,
     /// The loaded history for a summary, until the first service call. `None` if the run may not make
@@ -178,6 +180,7 @@ impl RunLog {
             recording: Recording::History,
             added: Vec::new(),
             assigned_ids: 0,
+            rewrites: 0,
             summary: None,
             summarizable: None,
         };

@@ -151,7 +151,15 @@ impl OpenCall {
     ) -> Result<Answer, PersistenceError> {
         let run = self.run.clone();
         match self.submit(answer) {
-            Ok(call) => call.durable().await,
+            Ok(call) => {
+                let mut answer = call.durable().await?;
+                let mut log = run.log();
+                // If a layer above has begun the run, that layer adds this usage.
+                if log.is_alone {
+                    answer.finish.usage += log.take_usage_of_summaries();
+                }
+                Ok(answer)
+            }
             Err(refused) => {
                 let (error, submission) = *refused;
                 // If this write fails, the failure is only logged, because the caller receives the
@@ -188,8 +196,8 @@ impl OpenCall {
             }
         };
         if let Some(summarize) = &run.policy().summarize {
-            let summary = log.conversation.summary;
-            summarize.note_size(run.key(), run.id(), summary, &answer.finish.usage);
+            let state = log.sized_state();
+            summarize.note_size(run.key(), state, &answer.finish.usage);
         }
         let first = log.conversation.assigned_ids + inputs.len();
         let unasked = log.number(

@@ -1,23 +1,53 @@
 //! Makes a summary before the first service call of a run, if the policy requires it.
 
-use tower_chat_core::{ChatRequest, Usage};
+use std::pin::pin;
 
-use super::{Run, RunLog, Settings};
+use futures_util::FutureExt;
+use tower_chat_core::{BoxError, ChatRequest, RunHandle, Usage};
+use tower_service::Service;
+
+use super::{Run, RunLog, Settings, log::LoadedConversation};
 use crate::{
+    giving_way::giving_way,
     replay::{Replay, ReplaySources},
-    summarize::{Making, Summarizable},
+    summarize::{Making, SizedState, Summarizable},
     telemetry,
 };
 
 /// Makes a summary if the history and the input of the run have more tokens than the limit of the
-/// policy. The requests of the run then contain the summary. If no summary can be made, the run does
-/// not change. Must be called before the first service call of the run.
-pub(crate) async fn summarize_before(settings: &Settings, run: &Run, request: &ChatRequest) {
+/// policy. The requests of the run then contain the summary. If no summary can be made, or if the
+/// run is stopped, the run does not change. Must be called before the first service call of the run.
+///
+/// The service that writes the summary may need the permit of `service`. During the wait for the
+/// summary, `service` therefore has no permit.
+///
+/// # Errors
+///
+/// Returns the error of `service` if it does not become ready again.
+pub(crate) async fn summarize_before<S>(
+    service: &mut S,
+    settings: &Settings,
+    run: &Run,
+    request: &ChatRequest,
+) -> Result<(), BoxError>
+where
+    S: Service<ChatRequest> + Clone,
+    S::Error: Into<BoxError>,
+{
+    if settings.policy.summarize.is_none() {
+        return Ok(());
+    }
+    // Boxed, because otherwise the future of every run would reserve memory for this future.
+    let summarized = Box::pin(use_new_summary(settings, run, request));
+    giving_way(service, pin!(summarized.map(Ok))).await
+}
+
+async fn use_new_summary(settings: &Settings, run: &Run, request: &ChatRequest) {
     let Some(summarize) = &settings.policy.summarize else { return };
-    let (source, view, own) = {
+    let (source, view, own, is_alone) = {
         let mut log = run.log();
         let Some(source) = log.take_summarizable() else { return };
-        (*source, log.conversation.replay.view(), log.input(request))
+        (*source, log.conversation.replay.view(), log.input(request), log.is_alone)
     };
     let sources = settings.replay_sources(run.key(), request);
     let prices = settings.policy.prices.as_ref();
@@ -25,12 +55,16 @@ pub(crate) async fn summarize_before(settings: &Settings, run: &Run, request: &C
         return;
     };
     making.prices = prices;
+    // If no layer above the tool loop has begun the run, the tool loop drops this future when the run
+    // is stopped. The persister must not continue with the service call of a stopped run before.
+    making.handle = request.extensions.get::<RunHandle>().filter(|_| !is_alone);
     let before = making.source.summary_id();
     if making.next().is_none() {
         return telemetry::nothing_to_summarize(run.key());
     }
-    let made = making.make_all().await;
-    telemetry::summarized(run.key(), made.as_ref().err());
+    if let Some(made) = making.make_all().await {
+        telemetry::summarized(run.key(), made.as_ref().err());
+    }
     let Making { source, answers, .. } = making;
     let replay = match source.summary_id() == before {
         true => None,
@@ -59,6 +93,12 @@ impl RunLog {
     fn take_summarizable(&mut self) -> Option<Box<Summarizable>> {
         let summarizable = self.conversation.summarizable.take();
         summarizable.filter(|_| !self.conversation.has_answers())
+    }
+
+    /// Returns the state of the conversation in the requests of the run.
+    pub(super) fn sized_state(&self) -> SizedState {
+        let LoadedConversation { summary, pruned, rewrites, .. } = self.conversation;
+        SizedState { run: self.run, summary, pruned, rewrites }
     }
 
     /// Returns the usage of the summaries that this attempt has made, once.

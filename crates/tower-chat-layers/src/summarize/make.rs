@@ -1,17 +1,19 @@
 //! Makes summaries: requests the text from the service, and adds the summary to the store.
 
-use std::sync::Arc;
+use std::{pin::pin, sync::Arc};
 
+use futures_util::future::{Either, select};
 use tower::ServiceExt;
 use tower_chat_core::{
-    Answer, BoxError, ChatRequest, Classified, FinishReason, Message, Messages, RunId,
-    is_retryable,
+    Answer, BoxError, ChatRequest, Classified, FinishReason, Message, Messages, RefusalMarks,
+    RunHandle, RunId, is_retryable,
     store::{AddedSummary, History, HistorySummary, StoreError, Summaries as _},
 };
 
 use super::{
     Summarize,
     cover::{Limits, messages_to_cover},
+    sizes::SizedState,
 };
 use crate::{
     policy::PriceList,
@@ -58,6 +60,8 @@ pub(crate) struct Making<'a> {
     pub(super) summarize: &'a Summarize,
     pub(super) sources: ReplaySources<'a>,
     pub(crate) prices: Option<&'a PriceList>,
+    /// The handle that can stop the run for which the summaries are made.
+    pub(crate) handle: Option<&'a RunHandle>,
     pub(super) limits: Limits,
     /// The history, with the summary that is in force after the last step.
     pub(crate) source: Summarizable,
@@ -118,7 +122,13 @@ impl<'a> Making<'a> {
         let own = summarize.tokens(own);
         let counted = summarize.tokens(view).saturating_add(own);
         let last_run = source.history.messages.last().and_then(|last| last.id).map(|id| id.run);
-        let known = summarize.sizes.of(sources.key, last_run?, source.summary_id());
+        let state = SizedState {
+            run: last_run?,
+            summary: source.summary_id(),
+            pruned: source.history.head.pruned,
+            rewrites: source.history.head.rewrites,
+        };
+        let known = summarize.sizes.of(sources.key, state);
         let size = known.map_or(counted, |known| known.saturating_add(own));
         if size <= summarize.limit {
             return None;
@@ -131,23 +141,53 @@ impl<'a> Making<'a> {
             kept: by_counter(summarize.limit / 2).saturating_sub(own),
             covered: by_counter(summarize.limit),
         };
-        Some(Self { summarize, sources, prices: None, limits, source, answers: Vec::new() })
+        Some(Self {
+            summarize,
+            sources,
+            prices: None,
+            handle: None,
+            limits,
+            source,
+            answers: Vec::new(),
+        })
     }
 
-    /// Makes summaries until no further turn may be covered.
-    ///
-    /// # Errors
-    ///
-    /// Returns the first failure. Summaries that were made before the failure remain stored.
-    pub(crate) async fn make_all(&mut self) -> Result<(), SummaryFailure> {
+    /// Makes summaries until no further turn may be covered. Returns `None` if the run is stopped
+    /// before. Otherwise, returns the first failure, if there is one. Summaries that were made before
+    /// a stop or a failure remain stored.
+    pub(crate) async fn make_all(&mut self) -> Option<Result<(), SummaryFailure>> {
         while let Some(covered) = self.next() {
-            let made = self.make(covered).await;
-            if let Err(SummaryFailure::NotAdded(AddedSummary::Superseded)) = &made {
-                self.use_other().await?;
+            let request = self.request(covered).await;
+            let answer = self.call(request).await?;
+            if let Err(failure) = self.add_or_use_other(covered, answer).await {
+                return Some(Err(failure));
             }
-            made?;
         }
-        Ok(())
+        Some(Ok(()))
+    }
+
+    /// Calls the service that writes summaries. Returns `None` if the run is stopped before the
+    /// service has answered. If the run is already stopped, the service is not called.
+    async fn call(&self, request: ChatRequest) -> Option<Result<Answer, BoxError>> {
+        let service = self.summarize.service.clone();
+        let answer = async { service.oneshot(request).await?.collect().await };
+        let Some(handle) = self.handle else { return Some(answer.await) };
+        match select(pin!(handle.stopped()), pin!(answer)).await {
+            Either::Left(_) => None,
+            Either::Right((answer, _)) => Some(answer),
+        }
+    }
+
+    async fn add_or_use_other(
+        &mut self,
+        covered: usize,
+        answer: Result<Answer, BoxError>,
+    ) -> Result<(), SummaryFailure> {
+        let added = self.add(covered, answer.map_err(SummaryFailure::Service)?).await;
+        if let Err(SummaryFailure::NotAdded(AddedSummary::Superseded)) = &added {
+            self.use_other().await?;
+        }
+        added
     }
 
     /// Returns the number of messages that the next summary covers, from the beginning of the
@@ -159,14 +199,8 @@ impl<'a> Making<'a> {
         Some(before + next)
     }
 
-    async fn make(&mut self, covered: usize) -> Result<(), SummaryFailure> {
-        let request = self.request(covered).await;
-        let response = self.summarize.service.clone().oneshot(request).await;
-        let answer = match response {
-            Ok(response) => response.collect().await,
-            Err(error) => Err(error),
-        };
-        let answer = answer.map_err(SummaryFailure::Service)?;
+    /// Adds the text of an answer to the store, as the summary of the first `covered` messages.
+    async fn add(&mut self, covered: usize, answer: Answer) -> Result<(), SummaryFailure> {
         let (text, usage) = (answer.text(), usage_of(&answer, self.prices));
         let model = answer.finish.model.as_deref().map(Into::into);
         let is_cut = matches!(
@@ -211,7 +245,13 @@ impl<'a> Making<'a> {
             Messages::new()
         });
         messages.push(Message::user(&*self.summarize.prompt));
-        ChatRequest::new(messages)
+        let mut request = ChatRequest::new(messages);
+        // The issuer of a mark omits the content that it has refused before.
+        let refused = self.source.replay.refused();
+        if !refused.is_empty() {
+            request.extensions.insert(RefusalMarks::new(refused.iter().cloned()));
+        }
+        request
     }
 
     /// Uses the summary in force that another process has added, if it belongs to the loaded

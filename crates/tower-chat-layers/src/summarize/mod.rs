@@ -8,12 +8,13 @@ use std::{fmt, sync::Arc, time::SystemTime};
 
 use tower::util::BoxCloneSyncService;
 use tower_chat_core::{
-    BoxError, ChatRequest, ChatResponse, ConversationKey, Message, RunId, Usage,
+    BoxError, ChatRequest, ChatResponse, ConversationKey, Message, Usage,
     store::{Capability, HistoryStore, HistorySummary, StoreError},
 };
 use tower_service::Service;
 
 pub(crate) use self::make::{Making, Summarizable, SummaryFailure};
+pub(crate) use self::sizes::SizedState;
 use self::{cover::Limits, sizes::Sizes};
 use crate::{
     PersistenceError,
@@ -42,10 +43,11 @@ use crate::{
 ///   them with a layer around the service.
 /// - **Failures.** If the service fails, if its answer has no text or is cut off, or if the store
 ///   refuses the summary, the run continues with the summary that was in force before, and a warning
-///   is logged. If the service does not answer, the run waits: limit the time of the service.
-/// - **Permits.** During the wait, `PerRunPersistence` releases the permit of the service below, so
-///   the service that writes summaries may share a concurrency limit with the model client. Without
-///   `PerRunPersistence`, it must not.
+///   is logged. If the service does not answer, the run waits: limit the time of the service. A stop
+///   of the run ends the wait, and no further summary is made.
+/// - **Permits.** During the wait, the persistence layer that has begun the run releases the permit of
+///   the service below, so the service that writes summaries may share a concurrency limit with the
+///   model client.
 /// - **Runs.** A run keeps the summary with which it began. Each attempt of a run uses the summary
 ///   that is in force when the attempt begins. An attempt does not make a summary if an earlier
 ///   attempt has stored an answer, or if it resumes a journaled run.
@@ -139,6 +141,11 @@ impl Summarize {
     /// all turns that may be covered. Returns the summary that is then in force, or `None` if the
     /// conversation has no turn that may be covered.
     ///
+    /// The service receives the turns in the form that the default [`ReplayPolicy`] gives them
+    /// without tools, because this method does not know the policy of the runs. If that policy omits
+    /// results from requests, for example with [`ToolHistory`](crate::replay::ToolHistory) or because
+    /// the results are out of date, the summary may nevertheless contain the results.
+    ///
     /// Runs of the conversation are not blocked, and use the summary from their next begin on. The
     /// usage of the service calls is stored only with the summary.
     ///
@@ -165,26 +172,24 @@ impl Summarize {
             ReplaySources { store, key, policy: &policy, now, channel: None, tools: None };
         let limits = Limits { turns: self.turns, kept: usize::MAX, covered: self.limit };
         let answers = Vec::new();
-        let mut making = Making { summarize: self, sources, prices: None, source, limits, answers };
+        let (prices, handle) = (None, None);
+        let mut making =
+            Making { summarize: self, sources, prices, handle, source, limits, answers };
         match making.make_all().await {
-            Ok(()) => Ok(making.source.summary.map(|summary| summary.summary().clone())),
-            Err(failure) => {
+            // Without a handle, nothing stops the work.
+            None | Some(Ok(())) => {
+                Ok(making.source.summary.map(|summary| summary.summary().clone()))
+            }
+            Some(Err(failure)) => {
                 let source = failure.classified();
                 Err(PersistenceError::NotSummarized { key: key.clone(), source })
             }
         }
     }
 
-    /// Notes the size of a conversation after a service call of a run, whose request contained this
-    /// summary.
-    pub(crate) fn note_size(
-        &self,
-        key: &ConversationKey,
-        run: RunId,
-        summary: Option<u64>,
-        usage: &Usage,
-    ) {
-        self.sizes.note(key, run, summary, usage);
+    /// Notes the size of a conversation after a service call in this state of the conversation.
+    pub(crate) fn note_size(&self, key: &ConversationKey, state: SizedState, usage: &Usage) {
+        self.sizes.note(key, state, usage);
     }
 
     /// Returns the tokens of messages.

@@ -15,26 +15,31 @@ const MAX: usize = 10_000;
 #[derive(Debug, Default)]
 pub(crate) struct Sizes(Mutex<HashMap<ConversationKey, Size>>);
 
-/// The size of a conversation at the end of a service call.
+/// The state of a conversation to which a size applies. The size is no longer valid if the state has
+/// changed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Size {
-    /// The run of the service call.
+pub(crate) struct SizedState {
+    /// The run of the last service call.
     pub(crate) run: RunId,
-    /// The id of the summary in the request of the service call.
+    /// The id of the summary in the request of the last service call.
     pub(crate) summary: Option<u64>,
+    /// The number of pruned messages.
+    pub(crate) pruned: u64,
+    /// The number of rewrites that have changed messages.
+    pub(crate) rewrites: u64,
+}
+
+/// The size of a conversation at the end of a service call.
+#[derive(Debug, Clone, Copy)]
+struct Size {
+    state: SizedState,
     /// The tokens of the request and of the answer.
-    pub(crate) tokens: u64,
+    tokens: u64,
 }
 
 impl Sizes {
     /// Notes the size of a conversation after a service call, if the service has reported it.
-    pub(crate) fn note(
-        &self,
-        key: &ConversationKey,
-        run: RunId,
-        summary: Option<u64>,
-        usage: &Usage,
-    ) {
+    pub(super) fn note(&self, key: &ConversationKey, state: SizedState, usage: &Usage) {
         if usage.input_tokens == 0 {
             return;
         }
@@ -42,19 +47,13 @@ impl Sizes {
         if sizes.len() >= MAX && !sizes.contains_key(key) {
             sizes.clear();
         }
-        sizes.insert(key.clone(), Size { run, summary, tokens: usage.total_tokens() });
+        sizes.insert(key.clone(), Size { state, tokens: usage.total_tokens() });
     }
 
-    /// Returns the size of a conversation that ends with a message of this run, and whose requests
-    /// contain this summary. Returns `None` if the size is not known.
-    pub(super) fn of(
-        &self,
-        key: &ConversationKey,
-        last_run: RunId,
-        summary: Option<u64>,
-    ) -> Option<usize> {
+    /// Returns the size of a conversation in this state. Returns `None` if the size is not known.
+    pub(super) fn of(&self, key: &ConversationKey, state: SizedState) -> Option<usize> {
         let sizes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let size = sizes.get(key).filter(|size| size.run == last_run && size.summary == summary)?;
+        let size = sizes.get(key).filter(|size| size.state == state)?;
         Some(usize::try_from(size.tokens).unwrap_or(usize::MAX))
     }
 }

@@ -444,6 +444,7 @@ impl Beginning<'_> {
         let journal = self.journal(opened, &history, &own, visible, prior_rows);
         let conversation = LoadedConversation {
             pruned: history.head.pruned,
+            rewrites: history.head.rewrites,
             revision: history.head.revision,
             history: history.messages,
             replay,

@@ -40,6 +40,7 @@ fn log(mode: PersistenceMode) -> RunLog {
         recording: Recording::History,
         added: Vec::new(),
         assigned_ids: 0,
+        rewrites: 0,
         summary: None,
         summarizable: None,
     };

@@ -1,14 +1,15 @@
 //! Tests which summaries runs make, which messages the model receives instead, and that a summary
 //! that cannot be made changes nothing.
 
-use tower::{Layer, limit::ConcurrencyLimitLayer, timeout::TimeoutLayer};
+use tower::{Layer, Service, limit::ConcurrencyLimitLayer, timeout::TimeoutLayer};
 use tower_chat::{
-    ChatRequest, Finish, HistoryStore, Message, Part, PersistenceError, PersistencePolicy, Role,
-    Tools,
+    BoxError, ChatRequest, ChatResponse, Finish, HistoryStore, Message, Part, PersistenceError,
+    PersistencePolicy, Role, Tools,
     layer::{PerServiceCallPersistence, ToolLoopLayer},
+    message::{ContentKind, RefusalMark, RefusalMarks},
     policy::{StoreFailure, Summarize},
-    request::{FinishReason, Usage},
-    store::{Directory, Maintenance, Rewrite, Summaries, UsageGrouping, UsageQuery},
+    request::{EndedBy, FinishReason, Usage},
+    store::{Directory, Keep, Maintenance, Rewrite, Summaries, UsageGrouping, UsageQuery},
 };
 use tower_chat_testkit::{
     FaultyStore, Gate, Injection, Operation, ScriptedModel, Step, StoreFault,
@@ -502,6 +503,170 @@ async fn the_service_of_summaries_may_share_the_permits_of_the_client() {
 }
 
 #[tokio::test]
+async fn the_service_of_summaries_may_share_the_permits_of_a_stack_without_a_layer_above_the_loop()
+{
+    let (store, model) = (store(), answering());
+    let limited = ConcurrencyLimitLayer::new(1).layer(model.clone());
+    let summarize = Summarize::above(45, limited.clone());
+    let summarize = summarize.with_token_counter(counter).with_kept_turns(1);
+    let client = lone(limited, &store, policy().with_summarize(summarize), Tools::new());
+    let client = boxed(TimeoutLayer::new(std::time::Duration::from_secs(10)).layer(client));
+    for number in 1..=3 {
+        send(&client, ask(&format!("q{number}"), false)).await.unwrap();
+    }
+    assert_eq!(sent(&model, 3), "summary a3, user q2, assistant a2, user q3");
+}
+
+#[tokio::test]
+async fn an_answer_contains_the_usage_of_summaries_without_a_layer_above_the_loop() {
+    let (store, writer) = (store(), ScriptedModel::new([costly("S1", 1000, 100)]));
+    let client = lone(answering(), &store, summarizing(45, &writer), Tools::new());
+    let mut usages = Vec::new();
+    for number in 1..=4 {
+        let answer = send(&client, ask(&format!("q{number}"), false)).await.unwrap();
+        usages.push(answer.finish.usage);
+        if number == 3 {
+            assert_eq!(writer.requests().len(), 1);
+        }
+    }
+    let none = Usage::default();
+    assert_eq!(usages, [none, none, Usage::new(1000, 100), none]);
+}
+
+#[tokio::test]
+async fn a_stop_during_a_summary_ends_the_run_without_a_further_service_call() {
+    Cases::all()
+        .check(async |case| {
+            let (store, model, gate) = (case.store().await, answering(), Gate::closed());
+            // The history is so large that several summaries would be made.
+            let client = case.stack(model.clone(), &store, policy(), Tools::new());
+            ask_all(case, &client, 1..=4).await;
+            let writer = ScriptedModel::new([Step::text("S1"), Step::text("S2").waits(&gate)]);
+            let client = case.stack(model.clone(), &store, summarizing(25, &writer), Tools::new());
+            let mut request = case.ask("q5");
+            let handle = request.run_handle();
+            let stop = async {
+                gate.reached(1).await;
+                handle.stop();
+            };
+            let limited = tokio::time::timeout(std::time::Duration::from_secs(10), async {
+                tokio::join!(send(&client, request), stop).0
+            });
+            let answer = limited.await.expect("the stop ends the wait for the summary").unwrap();
+            assert_eq!(answer.finish.ended_by, Some(EndedBy::Stop));
+            assert_eq!((model.requests().len(), writer.requests().len()), (4, 2));
+            assert_eq!(summaries(&store).await, [row(2, "S1")], "it was made before the stop");
+            assert!(stored(&store).await.contains(&"user q5".to_owned()));
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_run_that_is_already_stopped_makes_no_summary() {
+    Cases::all()
+        .check(async |case| {
+            let (store, writer, model) = (case.store().await, writer(), answering());
+            let client = case.stack(model.clone(), &store, summarizing(45, &writer), Tools::new());
+            ask_all(case, &client, 1..=2).await;
+            let mut request = case.ask("q3");
+            request.run_handle().stop();
+            let answer = send(&client, request).await.unwrap();
+            assert_eq!(answer.finish.ended_by, Some(EndedBy::Stop));
+            assert_eq!((model.requests().len(), writer.requests().len()), (2, 0));
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_stop_during_a_summary_stores_the_question_without_a_layer_above_the_loop() {
+    let (store, model, gate) = (store(), answering(), Gate::closed());
+    let writer = ScriptedModel::new([Step::text("S1").waits(&gate)]);
+    let client = lone(model.clone(), &store, summarizing(45, &writer), Tools::new());
+    for number in 1..=2 {
+        send(&client, ask(&format!("q{number}"), false)).await.unwrap();
+    }
+    let mut request = ask("q3", false);
+    let handle = request.run_handle();
+    let stop = async {
+        gate.reached(1).await;
+        handle.stop();
+    };
+    let (answer, ()) = tokio::join!(send(&client, request), stop);
+    assert_eq!(answer.unwrap().finish.ended_by, Some(EndedBy::Stop));
+    assert_eq!(model.requests().len(), 2);
+    assert!(stored(&store).await.contains(&"user q3".to_owned()));
+}
+
+#[tokio::test]
+async fn the_request_for_a_summary_contains_the_marks_of_refused_content() {
+    Cases::all()
+        .check(async |case| {
+            let (store, writer, model) = (case.store().await, writer(), answering());
+            let client = case.stack(model.clone(), &store, summarizing(45, &writer), Tools::new());
+            ask_all(case, &client, 1..=2).await;
+            store.inner().flush().await.unwrap();
+            let history = store.inner().load(&key()).await.unwrap();
+            let mut marked = (**history.messages.get(0).unwrap()).clone();
+            let mark = RefusalMark::new("openai", marked.id.unwrap(), ContentKind::Text);
+            RefusalMark::store_in(&mut marked, [mark.clone()]);
+            let mut rewrite = Rewrite::new(key(), history.head.revision);
+            rewrite.messages = vec![(1, marked)];
+            store.inner().rewrite(rewrite).await.unwrap();
+            let elsewhere = store.in_another_process();
+            let client = case.stack(model, &elsewhere, summarizing(45, &writer), Tools::new());
+            ask_all(case, &client, 3..=3).await;
+            let marks = writer.requests()[0].extensions.get::<RefusalMarks>().cloned().unwrap();
+            assert_eq!(marks.of_issuer("openai").collect::<Vec<_>>(), [&mark]);
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_size_that_the_provider_counted_before_a_prune_or_a_rewrite_does_not_decide() {
+    for is_pruned in [true, false] {
+        let (store, writer) = (store(), writer());
+        let model = ScriptedModel::new([
+            costly("a1", 500, 0),
+            costly("a2", 500, 0),
+            costly("a3", 700, 0),
+            Step::text("a4"),
+        ]);
+        let client = stack(model, &store, PerServiceCall, summarizing(600, &writer), Tools::new());
+        for number in 1..=3 {
+            send(&client, ask(&format!("q{number}"), false)).await.unwrap();
+        }
+        store.inner().flush().await.unwrap();
+        if is_pruned {
+            store.inner().prune(&key(), Keep::Messages(4)).await.unwrap();
+        } else {
+            let history = store.inner().load(&key()).await.unwrap();
+            let mut redacted = (**history.messages.get(0).unwrap()).clone();
+            redacted.parts = vec![Part::text("redacted")];
+            let mut rewrite = Rewrite::new(key(), history.head.revision);
+            rewrite.messages = vec![(1, redacted)];
+            store.inner().rewrite(rewrite).await.unwrap();
+        }
+        // The provider has counted 700 tokens before. The counter counts at most 70 tokens now.
+        send(&client, ask("q4", false)).await.unwrap();
+        assert_eq!(writer.requests().len(), 0, "after a prune: {is_pruned}");
+    }
+}
+
+/// Returns a stack without a layer above the tool loop.
+fn lone<S>(model: S, store: &Store, policy: PersistencePolicy, tools: Tools) -> Client
+where
+    S: Service<ChatRequest, Response = ChatResponse, Error = BoxError>
+        + Clone
+        + Send
+        + Sync
+        + 'static,
+    S::Future: Send + 'static,
+{
+    let below = PerServiceCallPersistence::new(store.clone()).policy(policy);
+    boxed(ToolLoopLayer::new(tools).layer(below.layer(model)))
+}
+
+#[tokio::test]
 async fn a_stack_without_a_layer_above_the_tool_loop_makes_summaries_too() {
     let (store, writer, tool_log) = (store(), writer(), ToolLog::default());
     let model = ScriptedModel::new([
@@ -510,8 +675,7 @@ async fn a_stack_without_a_layer_above_the_tool_loop_makes_summaries_too() {
         calls([("look", "c1")]),
         Step::text("a3"),
     ]);
-    let below = PerServiceCallPersistence::new(store.clone()).policy(summarizing(45, &writer));
-    let client = boxed(ToolLoopLayer::new(tools(&tool_log)).layer(below.layer(model.clone())));
+    let client = lone(model.clone(), &store, summarizing(45, &writer), tools(&tool_log));
     for number in 1..=3 {
         send(&client, ask(&format!("q{number}"), false)).await.unwrap();
     }

@@ -1,0 +1,29 @@
+//! A wait that does not occupy the permit of a ready service.
+
+use std::{future::poll_fn, pin::Pin, task::Poll};
+
+use tower_chat_core::{BoxError, ChatRequest};
+use tower_service::Service;
+
+use crate::PersistenceError;
+
+/// Waits for a resource that another run releases at its end, or for another service. The other run
+/// or service may need the permit of the ready service, for example the permit of a concurrency
+/// limit. Before the wait, this function therefore replaces the ready service by a clone, which
+/// releases the permit.
+pub(crate) async fn giving_way<S, T>(
+    service: &mut S,
+    mut waited_for: Pin<&mut impl Future<Output = Result<T, PersistenceError>>>,
+) -> Result<T, BoxError>
+where
+    S: Service<ChatRequest> + Clone,
+    S::Error: Into<BoxError>,
+{
+    if let Poll::Ready(at_once) = poll_fn(|cx| Poll::Ready(waited_for.as_mut().poll(cx))).await {
+        return Ok(at_once?);
+    }
+    *service = service.clone();
+    let waited_for = waited_for.await?;
+    poll_fn(|cx| service.poll_ready(cx)).await.map_err(Into::into)?;
+    Ok(waited_for)
+}
