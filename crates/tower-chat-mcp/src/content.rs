@@ -52,7 +52,8 @@ fn part(block: ContentBlock) -> Part {
         ContentBlock::Image(image) => media(image.mime_type, image.data),
         ContentBlock::Audio(audio) => media(audio.mime_type, audio.data),
         ContentBlock::Resource(resource) => match resource.resource {
-            // The text begins with the address of the resource, because another call may need it.
+            // The text begins with the address of the resource, because the model may need this
+            // address in a later call.
             ResourceContents::TextResourceContents { uri, text, .. } if !uri.is_empty() => {
                 Part::text(format!("{uri}:\n{text}"))
             }

@@ -28,7 +28,7 @@ use crate::{
 
 /// The largest time to live of a run in milliseconds: a hundred years.
 const MAX_TIME_TO_LIVE: i64 = 100 * 366 * 24 * 60 * 60 * 1000;
-/// The maximum number of runs in the index that the log checks for expiry when a run begins.
+/// When a run begins, the log checks at most this many runs of the index for expiry.
 const MAX_SWEPT: usize = 100;
 /// The number of runs that an erasure checks concurrently.
 const CONCURRENT: usize = 32;
@@ -240,8 +240,8 @@ impl ServerLog for RedisUpdateLog {
                 return Err(UpdateLogError::backend("erase runs", false, cause));
             }
         };
-        // The upper bound of the range is the beginning followed by 0x7f, which is greater than
-        // every byte that a name can contain.
+        // The range contains all names that start with `beginning`. Its upper bound is `beginning`
+        // followed by 0x7f, which is greater than every byte that a name can contain.
         let (first, last) = (format!("[{beginning}"), format!("({beginning}\u{7f}"));
         let runs = self.server.names(&range("ZRANGEBYLEX", &names, &first, last)).await?;
         self.check_all(runs, now, |_| true).await

@@ -16,13 +16,14 @@ use crate::{
 /// The maximum number of conversations on a page of a list, or on a page of the directory.
 const PAGE: usize = 100;
 
-/// Deletes all conversations of a scope, one after the other. Conversations without visible
-/// messages, whose messages are staged or were discarded, are deleted too.
+/// Deletes all conversations of a scope, one after the other. Conversations that have no visible
+/// messages, because their messages are staged or were discarded, are deleted too.
 ///
-/// Call the function again to continue a deletion that failed, or after its future was dropped.
-/// Before each deletion, [`Event::Begins`] reports the counts of the conversation. Therefore a
-/// callback that stores the events, such as a [`ReceiptLog`](crate::ReceiptLog), has a record of
-/// every deleted conversation, even if the process ends in the middle of the transfer.
+/// If the deletion fails, or if its future is dropped before it completes, call the function again
+/// to continue the deletion. Before each deletion, [`Event::Begins`] reports the counts of the
+/// conversation. Therefore a callback that stores the events, such as a
+/// [`ReceiptLog`](crate::ReceiptLog), has a record of every deleted conversation, even if the
+/// process ends in the middle of the deletion.
 ///
 /// ```
 /// # futures_util::FutureExt::now_or_never(async {
@@ -59,9 +60,10 @@ pub async fn delete_scope(
         }
     }
     // The remaining conversations have no visible messages, or were written during the deletion.
-    // The directory contains these conversations. The directory is queried only now, because a
-    // store without an index of the directory reads the whole scope for each page. A write moves
-    // its conversation to another page, so this loop reads the first page again until it is empty.
+    // The directory contains these conversations. The directory is queried only now, when few
+    // conversations remain, because a store without an index of the directory reads the whole scope
+    // for each page. A write moves its conversation to another page, so this loop reads the first
+    // page again until it is empty.
     loop {
         let query = ConversationQuery::in_scope(scope).with_limit(PAGE);
         let found = store.conversations(&query).await?;

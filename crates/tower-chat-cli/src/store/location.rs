@@ -83,8 +83,8 @@ impl FromStr for StoreLocation {
     }
 }
 
-/// Removes a URL parameter that only this command knows. Returns the URL without the parameter, and
-/// the value of the parameter.
+/// Removes a URL parameter that only this program interprets, because the server would refuse it.
+/// Returns the URL without the parameter, and the value of the parameter.
 fn without_parameter(
     address: &str,
     name: &'static str,

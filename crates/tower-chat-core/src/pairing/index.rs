@@ -1,4 +1,5 @@
-//! An index of the calls of a matcher, for results that are not in the order of the calls.
+//! An index of the tool calls that a matcher knows. The matcher uses it to find the call of a
+//! result if the results are not in the order of the calls.
 
 use std::{
     borrow::Borrow,

@@ -65,8 +65,8 @@ pub struct Pruned {
     /// The number of messages of these runs.
     pub messages: u64,
     /// The first call that waits for a decision or a result, if it prevented the deletion of more
-    /// runs. No prune deletes the run of this call or a later run until the call has a result or the
-    /// record shows that the call has ended.
+    /// runs. Until this call has a result, or its row in the record shows that it has ended, no
+    /// prune deletes its run or a later run.
     pub held_back_by: Option<SequencePosition>,
 }
 

@@ -89,7 +89,8 @@ pub async fn a_later_attempt_adds_to_the_updates_of_an_earlier_one(subject: Subj
     subject.append(&run, (2, 0), &["c"]).await;
     let page = subject.page(&run, at((1, 0)), 10).await;
     assert_eq!(super::sketch(&page), expected(&[((1, 1), "b"), ((2, 0), "c")]));
-    // The position of this reader is an update of the first attempt that was never stored.
+    // This reader continues after a position of the first attempt at which no update was ever
+    // stored.
     let page = subject.page(&run, at((1, 40)), 10).await;
     assert_eq!(super::sketch(&page), expected(&[((2, 0), "c")]));
     assert_eq!(page.state, RunState::Open { attempt: 2, stop_requested: false });

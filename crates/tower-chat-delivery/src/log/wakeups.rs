@@ -1,5 +1,5 @@
-//! Wakes readers that wait for a change by another process. A server reports such changes by
-//! notifications.
+//! Wakes the waiting readers of a run when another process has changed the run. A server reports
+//! such changes by notifications.
 
 use std::{
     fmt,
@@ -27,7 +27,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(250);
 /// arrive.
 const HEARTBEAT: Duration = Duration::from_secs(5);
 /// The largest number of notifications that are queued for a waiting reader. If more notifications
-/// arrive before the reader handles them, the reader reads its run.
+/// arrive before the reader handles them, some are lost, and the reader reads its run from the log
+/// instead.
 const MAX_BEHIND: usize = 1024;
 
 /// The notifications that a server sends to all processes that use an update log.

@@ -17,8 +17,8 @@ use crate::{
     seal::{Expected, Found, Position},
 };
 
-/// The name of the field, in the metadata of the inner store, that contains the whole sealed
-/// description.
+/// The inner store receives a description whose metadata have only this field. The field contains
+/// the whole sealed description.
 const SEALED: &str = "sealed";
 const COLUMN: &str = "description";
 

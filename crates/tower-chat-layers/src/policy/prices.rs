@@ -66,7 +66,8 @@ impl Price {
 }
 
 /// The prices of models. The key is the model's name as the service returns it in an answer, such
-/// as `gpt-5-mini-2025-08-07`. Each name is a separate model. A clone shares the list.
+/// as `gpt-5-mini-2025-08-07`. Names are compared exactly: an alias of a model needs a price of its
+/// own. A clone shares the list.
 ///
 /// The cost of each answer is stored with the answer, and `Directory::usage` returns the sum. The
 /// cost of an answer is unknown if its model is not in the list.

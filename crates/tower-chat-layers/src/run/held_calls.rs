@@ -1,4 +1,4 @@
-//! The tool calls of an answer, as the conversation contains them.
+//! A cache of the tool calls of an answer, which are read from the messages of the conversation.
 
 use std::{cell::RefCell, collections::HashMap, sync::Arc};
 

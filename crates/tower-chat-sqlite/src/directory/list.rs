@@ -123,7 +123,7 @@ fn statement(query: &ConversationQuery) -> (String, Vec<Value>) {
 
 /// A row of the table `conversations`.
 struct Entry {
-    /// The number of the conversation.
+    /// The value of the column `id`, by which other tables refer to the conversation.
     number: i64,
     /// The summary, without the fields that are read from other tables.
     summary: ConversationSummary,
