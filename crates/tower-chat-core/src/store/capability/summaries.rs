@@ -20,8 +20,8 @@ use crate::{
 /// - A [rewrite](crate::store::Maintenance::rewrite) of a message deletes every summary that covers
 ///   the message, because the summary may contain the content that was rewritten.
 /// - A [prune](crate::store::Maintenance::prune) deletes a summary if all messages that it covers
-///   are pruned, except for the summary in force. That one remains, because its text stands for the
-///   pruned messages.
+///   are pruned, except for the summary in force. The store keeps the summary in force, so that the
+///   model still receives a text about the pruned messages.
 /// - Staged messages of an open run are never covered.
 /// - A [fork](crate::store::Maintenance::fork_at) does not copy summaries. Deleting a conversation
 ///   deletes its summaries.
