@@ -28,6 +28,11 @@ impl RunOrder {
         Self { last: None, is_ascending: false }
     }
 
+    /// Returns whether the run ids of all messages ascend.
+    pub(crate) fn is_ascending(&self) -> bool {
+        self.is_ascending
+    }
+
     /// Adds the next message.
     pub(crate) fn push(&mut self, message: &Message) {
         let run = message.id.map(|id| id.run);

@@ -132,10 +132,13 @@ impl EncodedWrite {
         }
         self.put_tool_rows(connection, number, &changes.messages)?;
         change_service_id(connection, number, changes.service_id.as_ref())?;
+        if let Some(from) = &changes.load_from {
+            conversation::set_load_from(connection, number, from)?;
+        }
         let mut after = head.clone();
         after.advance(&changes);
         let open = put_open_run(connection, number, head.open_run.as_ref(), changes)?;
-        let Head { revision, pruned, service_id, summary, rewrites, .. } = after;
+        let Head { revision, pruned, service_id, summary, rewrites, load_from, .. } = after;
         let conversation = Conversation {
             number,
             revision,
@@ -144,6 +147,7 @@ impl EncodedWrite {
             open,
             summary,
             rewrites,
+            load_from,
             activity,
         };
         heads.keep(self.key(), conversation);

@@ -2,10 +2,10 @@
 
 use std::sync::{Arc, LazyLock};
 
-use rusqlite::{Connection, OptionalExtension, Row};
+use rusqlite::{Connection, OptionalExtension, Row, params};
 use tower_chat_core::{
     ConversationKey, RunId,
-    store::{Head, OpenRun, Revision, StoreError, SummaryInForce},
+    store::{Head, OpenRun, Revision, StoreError, SummaryInForce, author::LoadFrom},
 };
 
 use crate::{
@@ -31,6 +31,8 @@ pub(crate) struct Conversation {
     pub(crate) summary: Option<SummaryInForce>,
     /// The number of rewrites that changed messages.
     pub(crate) rewrites: u64,
+    /// The part of the conversation that the next run needs to load.
+    pub(crate) load_from: Option<Arc<LoadFrom>>,
     pub(crate) activity: Activity,
 }
 
@@ -47,6 +49,7 @@ impl Conversation {
             .with_open_run(self.open.clone())
             .with_summary(self.summary)
             .with_rewrites(self.rewrites)
+            .with_load_from(self.load_from.clone())
     }
 }
 
@@ -119,6 +122,7 @@ pub(crate) fn find(
                 open: None,
                 summary: None,
                 rewrites: unsigned(row, 12)?,
+                load_from: load_from(row.get(13)?),
                 activity: activity(row)?,
             };
             Ok((found, is_its_own == Some(true)))
@@ -142,10 +146,28 @@ static FIND: LazyLock<String> = LazyLock::new(|| {
              WHERE place BETWEEN id << 32 AND (id << 32) + 4294967295
              ORDER BY place DESC LIMIT 1
          ), pruned, {LAST_ACTIVE}, runs, last_run, mode, runs_without_open, last_run_without_open,
-             (SELECT scope = ?1 AND conversation = ?2 FROM conversations WHERE id = c.id), rewrites
+             (SELECT scope = ?1 AND conversation = ?2 FROM conversations WHERE id = c.id), rewrites,
+             load_from
          FROM conversations c WHERE scope = ?1 AND conversation = ?2"
     )
 });
+
+/// Reads the column `load_from`.
+fn load_from(stored: Option<String>) -> Option<Arc<LoadFrom>> {
+    LoadFrom::from_json(&stored?).map(Arc::new)
+}
+
+/// Stores the part of a conversation that the next run needs to load.
+pub(crate) fn set_load_from(
+    connection: &Connection,
+    conversation: i64,
+    from: &LoadFrom,
+) -> rusqlite::Result<()> {
+    connection
+        .prepare_cached("UPDATE conversations SET load_from = ?2 WHERE id = ?1")?
+        .execute(params![conversation, from.to_json()])?;
+    Ok(())
+}
 
 /// Reads the activity of a conversation from its row.
 fn activity(row: &Row<'_>) -> rusqlite::Result<Activity> {

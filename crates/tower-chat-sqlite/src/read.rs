@@ -6,7 +6,7 @@ use rusqlite::{Connection, Row, Statement, types::ValueRef};
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
     format::{self, FormatError},
-    store::{Head, History, Revision, StoreError},
+    store::{Head, History, Revision, StoreError, author::LoadFrom},
 };
 
 use crate::{
@@ -45,25 +45,45 @@ pub(crate) fn head(connection: &Connection, key: &ConversationKey) -> Result<Hea
     Ok(found.head().with_pending_approvals(pending))
 }
 
-/// Returns a conversation with all its visible messages, read from one snapshot, and the number of
-/// bytes of these messages in stored form.
+/// Returns a conversation with its visible messages, read from one snapshot, and the number of
+/// bytes of these messages in stored form. If the conversation contains the value `from`, only the
+/// messages that the value selects are read.
 pub(crate) fn history(
     connection: &Connection,
     key: &ConversationKey,
+    from: Option<&LoadFrom>,
 ) -> Result<(History, usize), NotRead> {
     let snapshot = connection.unchecked_transaction()?;
     let Some(found) = conversation::find(&snapshot, key)? else {
         return Ok((History::empty(), 0));
     };
     let mut bytes = 0;
-    let range = row_key::range_to(found.number, found.visible());
-    let mut statement = snapshot.prepare_cached(MESSAGES)?;
-    let messages = messages(&mut statement, key, range, found.pruned, &mut bytes)?;
-    let history = History::collect(found.head(), messages)?;
-    let last = found.pruned.saturating_add(history.messages.len() as u64);
-    if last != found.visible() {
-        return Err(missing(key, last.saturating_add(1)));
-    }
+    let visible = found.visible();
+    let mut read = |after: u64, to: u64| {
+        let (_, end) = row_key::range_to(found.number, to);
+        let begin = match after == found.pruned {
+            // No row may precede the first message that was not pruned.
+            true => row_key::range(found.number).0,
+            false => row_key::range_after(found.number, after).0,
+        };
+        let mut statement = snapshot.prepare_cached(MESSAGES)?;
+        let messages = messages(&mut statement, key, (begin, end), after, &mut bytes)?;
+        let history = History::collect(found.head(), messages)?;
+        let last = after.saturating_add(history.messages.len() as u64);
+        match last == to.max(after) {
+            true => Ok(history),
+            false => Err(missing(key, last.saturating_add(1))),
+        }
+    };
+    let from = from.filter(|from| found.load_from.as_deref() == Some(from));
+    let from = from.filter(|from| (found.pruned..=visible).contains(&from.after));
+    let history = match from {
+        Some(from) => {
+            let leading = read(found.pruned, from.leading)?.messages;
+            read(from.after, visible)?.with_skipped(from.after, leading)
+        }
+        None => read(found.pruned, visible)?,
+    };
     Ok((history, bytes))
 }
 

@@ -158,7 +158,8 @@ const CHECKSUMS: &str = "
 
 /// The table `store_marks` has one row with the properties of the whole file: whether the file
 /// contains sealed data ([`crate::seal_mark`]). The new columns contain the parent of a
-/// conversation that is a branch, and the number of rewrites of its messages. The partial index
+/// conversation that is a branch, the number of rewrites of its messages, and the part of the
+/// conversation that the next run needs to load. The partial index
 /// contains only branches, which few conversations are. The table `history_summaries` contains the
 /// summaries of conversations ([`crate::history_summary`]).
 const MARKS: &str = "
@@ -173,6 +174,7 @@ const MARKS: &str = "
     ) STRICT;
     INSERT INTO store_marks VALUES (1, 0);
     ALTER TABLE conversations ADD COLUMN rewrites INTEGER NOT NULL DEFAULT 0;
+    ALTER TABLE conversations ADD COLUMN load_from TEXT; -- JSON
     CREATE TABLE history_summaries (
         place INTEGER PRIMARY KEY, -- of the last message that the summary covers
         id INTEGER NOT NULL,

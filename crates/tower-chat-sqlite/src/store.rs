@@ -16,7 +16,7 @@ use tower_chat_core::{
         HistorySummary, InvocationQuery, Invocations, Journal, Keep, Maintenance, MessagePage,
         Pruned, Revision, Rewrite, RunSummary, StoreError, StoreHandle, Summaries, ToolCallQueries,
         ToolTotals, UsageQuery, UsageTotals,
-        author::{AppendError, OpenRunContent, Slot, Ticket, Write},
+        author::{AppendError, LoadFrom, OpenRunContent, Slot, Ticket, Write},
     },
 };
 
@@ -191,7 +191,20 @@ impl HistoryStore for SqliteStore {
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
         self.settle(Some(key)).await?;
         let found = key.clone();
-        let read = move |connection: &_| read::history(connection, &found);
+        let read = move |connection: &_| read::history(connection, &found, None);
+        let (history, bytes) = self.0.readers.read("load a conversation", read).await?;
+        TELEMETRY.loaded(key, history.messages.len(), bytes);
+        Ok(history)
+    }
+
+    async fn load_from(
+        &self,
+        key: &ConversationKey,
+        from: &LoadFrom,
+    ) -> Result<History, StoreError> {
+        self.settle(Some(key)).await?;
+        let (found, from) = (key.clone(), from.clone());
+        let read = move |connection: &_| read::history(connection, &found, Some(&from));
         let (history, bytes) = self.0.readers.read("load a conversation", read).await?;
         TELEMETRY.loaded(key, history.messages.len(), bytes);
         Ok(history)

@@ -17,6 +17,7 @@
 //! | refuses numbers that are out of range | [`LAST_SEQUENCE`], [`Head::check_range`](super::Head::check_range), [`Write::check_range`] |
 //! | stores sealed data of an encrypting wrapper | [`Write::sealed`], [`SealMark`], [`is_sealed_message`], [`SEALED_WIRE`] |
 //! | forwards most calls to another store | [`StoreWrapper`] |
+//! | loads only the messages that a run needs | [`LoadFrom`], [`History::with_skipped`](super::History::with_skipped) |
 //! | caches values that readers derive from a history | [`HistoryMemo`] |
 //!
 //! `store_contract!` of `tower-chat-testkit` tests whether a store fulfils all requirements of the
@@ -33,6 +34,7 @@ pub use super::{
     fork::{ForkEnd, Forking},
     history::HistoryMemo,
     journal::{Claim, Close, OpenRunContent, Staged},
+    load_from::LoadFrom,
     prune::{Cut, Pruning},
     range::LAST_SEQUENCE,
     retry::Retry,

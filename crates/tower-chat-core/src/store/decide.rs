@@ -1,10 +1,10 @@
 //! The function that decides whether a store may make a write, and which changes the write makes.
 
-use std::{ops::RangeInclusive, time::SystemTime};
+use std::{ops::RangeInclusive, sync::Arc, time::SystemTime};
 
 use super::{
     Conflict, Head, OpenRun, Revision, SequencePosition, ServiceIdChange, StoreError,
-    author::{Claim, Close, ToolRecord, Write, milliseconds},
+    author::{Claim, Close, LoadFrom, ToolRecord, Write, milliseconds},
 };
 use crate::{MessageId, ToolStatus};
 
@@ -70,6 +70,9 @@ pub struct Changes {
     /// The change of the service id that takes effect with this write. The change in a staged write
     /// takes effect only with the write that commits the run.
     pub service_id: Option<ServiceIdChange>,
+    /// The new value of [`Head::load_from`], which takes effect with every write that is stored.
+    /// `None` if the value does not change.
+    pub load_from: Option<Arc<LoadFrom>>,
     /// If the write discards its run, the sequence number of the last remaining message. The store
     /// deletes all later messages and their rows, and does not store the messages of the write.
     pub discards_after: Option<u64>,
@@ -87,6 +90,7 @@ impl Changes {
             revision,
             open_run: None,
             service_id: write.service_id().cloned(),
+            load_from: write.load_from().cloned(),
             discards_after: None,
             messages: head.pruned.saturating_add(1)..=revision.sequence,
         };
@@ -209,6 +213,9 @@ impl Head {
             Some(ServiceIdChange::Clear) => self.service_id = None,
             None => {}
         }
+        if let Some(from) = &changes.load_from {
+            self.load_from = Some(from.clone());
+        }
     }
 }
 
@@ -250,7 +257,7 @@ fn is_valid<L: Lookup>(head: &Head, claim: &Claim, lookup: &mut L) -> Result<boo
 
 #[cfg(test)]
 mod tests {
-    use std::{convert::Infallible, sync::Arc, time::Duration};
+    use std::{convert::Infallible, time::Duration};
 
     use super::*;
     use crate::{

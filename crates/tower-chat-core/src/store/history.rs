@@ -8,7 +8,7 @@ use std::{
 
 use super::{
     OpenRun, Revision, SummaryInForce,
-    author::{Changes, Write},
+    author::{Changes, LoadFrom, Write},
 };
 use crate::{
     ApprovalRequest, Message, Messages, RunId, run_order::RunOrder, well_formed::WellFormedPrefix,
@@ -39,6 +39,9 @@ pub struct Head {
     /// conversation. A store without the capability [`Summaries`](super::Summaries) need not count
     /// them.
     pub rewrites: u64,
+    /// The part of the conversation that the next run needs to load; `None` if it needs all
+    /// messages, or if the store does not keep this value.
+    pub load_from: Option<Arc<LoadFrom>>,
 }
 
 impl Head {
@@ -53,6 +56,7 @@ impl Head {
             pending_approvals: Vec::new(),
             summary: None,
             rewrites: 0,
+            load_from: None,
         }
     }
 
@@ -97,16 +101,30 @@ impl Head {
         self.rewrites = rewrites;
         self
     }
+
+    /// Sets the part of the conversation that the next run needs to load.
+    #[must_use]
+    pub fn with_load_from(mut self, from: Option<Arc<LoadFrom>>) -> Self {
+        self.load_from = from;
+        self
+    }
 }
 
-/// A conversation with all messages that are visible to readers, oldest first.
+/// A conversation with its messages that are visible to readers, oldest first. The history contains
+/// all of these messages, unless it was loaded with [`HistoryStore::load_from`](super::HistoryStore::load_from).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct History {
     /// The revision, the service id and the open run.
     pub head: Head,
-    /// All visible messages. Every message has an [`id`](crate::Message::id).
+    /// The visible messages after the [skipped](Self::skipped) ones. Every message has an
+    /// [`id`](crate::Message::id).
     pub messages: Messages,
+    /// If not all messages were loaded, the messages at the beginning of the conversation that
+    /// [`LoadFrom::leading`] selects. Otherwise, `messages` contains them.
+    pub leading: Messages,
+    /// The number of messages before `messages` that were not loaded, without the pruned messages.
+    not_loaded: u64,
     memo: HistoryMemo,
     prefix: WellFormedPrefix,
     run_order: RunOrder,
@@ -127,7 +145,8 @@ impl History {
             true => (WellFormedPrefix::default(), RunOrder::default()),
             false => (WellFormedPrefix::unknown(), RunOrder::unknown()),
         };
-        Self { head, messages, memo: HistoryMemo::default(), prefix, run_order }
+        let (leading, memo) = (Messages::new(), HistoryMemo::default());
+        Self { head, messages, leading, not_loaded: 0, memo, prefix, run_order }
     }
 
     /// Collects the messages that a store reads into a history.
@@ -157,7 +176,74 @@ impl History {
             }
         });
         let messages = messages.collect::<Result<_, E>>()?;
-        Ok(Self { head, messages, memo: HistoryMemo::default(), prefix, run_order })
+        let (leading, memo) = (Messages::new(), HistoryMemo::default());
+        Ok(Self { head, messages, leading, not_loaded: 0, memo, prefix, run_order })
+    }
+
+    /// Sets the sequence number of the last message before `messages`, and the messages at the
+    /// beginning of the conversation that were loaded besides.
+    ///
+    /// ```
+    /// use tower_chat_core::{Message, Messages, store::{Head, History, Revision}};
+    /// let head = Head::new(Revision { incarnation: 7, sequence: 41 });
+    /// let history = History::new(head, [Message::user("the last")].into())
+    ///     .with_skipped(40, [Message::system("the first")].into());
+    /// assert_eq!(history.message(41).map(|message| message.text()), Some("the last".to_owned()));
+    /// assert!(!history.is_whole());
+    /// ```
+    #[must_use]
+    pub fn with_skipped(mut self, skipped: u64, leading: Messages) -> Self {
+        self.not_loaded = skipped.saturating_sub(self.head.pruned);
+        self.leading = leading;
+        self
+    }
+
+    /// Returns the part of a whole history that `from` selects, for a store that has loaded all
+    /// messages. If [`Head::load_from`] is another value, returns the whole history.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use tower_chat_core::{Message, store::{Head, History, Revision, author::LoadFrom}};
+    /// let from = Arc::new(LoadFrom { leading: 0, after: 2, applies_to: String::new() });
+    /// let head = Head::new(Revision { incarnation: 7, sequence: 3 });
+    /// let head = head.with_load_from(Some(from.clone()));
+    /// let messages = ["one", "two", "three"].map(Message::user);
+    /// let history = History::new(head, messages.into());
+    /// let range = history.range(&from);
+    /// assert_eq!((range.skipped(), range.messages.len()), (2, 1));
+    /// ```
+    #[must_use]
+    pub fn range(&self, from: &LoadFrom) -> Self {
+        let is_stored = self.head.load_from.as_deref() == Some(from);
+        let first = from.after.checked_sub(self.head.pruned).map(usize::try_from);
+        let Some(Ok(first)) = first.filter(|_| is_stored && self.is_whole()) else {
+            return self.clone();
+        };
+        if first > self.messages.len() {
+            return self.clone();
+        }
+        let leading = from.leading.saturating_sub(self.head.pruned);
+        let leading = self.messages.take(usize::try_from(leading).unwrap_or(first).min(first));
+        let mut range = Self::new(self.head.clone(), Messages::new());
+        range.extend(self.messages.iter_from(first).cloned());
+        range.with_skipped(from.after, leading)
+    }
+
+    /// Returns the sequence number of the last message before `messages`. The messages up to this
+    /// number were pruned, or were not loaded.
+    pub fn skipped(&self) -> u64 {
+        self.head.pruned.saturating_add(self.not_loaded)
+    }
+
+    /// Returns whether the history contains all visible messages.
+    pub fn is_whole(&self) -> bool {
+        self.not_loaded == 0
+    }
+
+    /// Returns whether the ids of the runs ascend from message to message. A run id begins with its
+    /// creation time.
+    pub fn runs_ascend(&self) -> bool {
+        self.run_order.is_ascending()
     }
 
     /// Returns how many messages at the beginning of the history were found to be valid for every
@@ -205,14 +291,15 @@ impl History {
     }
 
     /// Iterates over the messages with their sequence numbers, which begin after those of the
-    /// pruned messages.
+    /// [skipped](Self::skipped) messages.
     pub fn numbered(&self) -> impl Iterator<Item = (u64, &Arc<Message>)> {
-        let first = self.head.pruned.saturating_add(1);
+        let first = self.skipped().saturating_add(1);
         let messages = self.messages.iter().enumerate();
         messages.map(move |(position, message)| (first.saturating_add(position as u64), message))
     }
 
-    /// Returns the message with a sequence number; `None` if it was pruned or does not exist.
+    /// Returns the message with a sequence number; `None` if it was pruned or not loaded, or does
+    /// not exist.
     ///
     /// ```
     /// use tower_chat_core::{Message, store::{Head, History, Revision}};
@@ -222,7 +309,7 @@ impl History {
     /// assert!(history.message(1).is_none());
     /// ```
     pub fn message(&self, sequence: u64) -> Option<&Arc<Message>> {
-        let position = sequence.checked_sub(self.head.pruned)?.checked_sub(1)?;
+        let position = sequence.checked_sub(self.skipped())?.checked_sub(1)?;
         self.messages.get(usize::try_from(position).ok()?)
     }
 

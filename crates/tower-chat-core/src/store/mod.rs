@@ -14,6 +14,7 @@ mod history_summary;
 mod invocations;
 mod journal;
 mod keyed_queue;
+mod load_from;
 mod prune;
 mod range;
 mod retry;
@@ -31,7 +32,7 @@ mod write;
 
 use async_trait::async_trait;
 
-use self::author::{Slot, Ticket, Write};
+use self::author::{LoadFrom, Slot, Ticket, Write};
 pub use self::{
     capability::{Capability, Directory, Journal, Maintenance, Summaries, ToolCallQueries},
     directory::{
@@ -166,6 +167,26 @@ pub trait HistoryStore: Send + Sync + 'static {
     ///
     /// If the store cannot be read, or a message cannot be decoded.
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError>;
+
+    /// Returns the conversation like [`load`](Self::load), but without the messages that `from`
+    /// leaves out. [`History::skipped`] is then [`LoadFrom::after`], and [`History::leading`]
+    /// contains the first [`LoadFrom::leading`] messages, as far as they were not pruned.
+    ///
+    /// If [`Head::load_from`] of the conversation is another value, all messages are returned,
+    /// because the conversation was deleted and created again, or changed by another process. A
+    /// store may always return all messages, as the default implementation does.
+    ///
+    /// # Errors
+    ///
+    /// If the store cannot be read, or a message cannot be decoded.
+    async fn load_from(
+        &self,
+        key: &ConversationKey,
+        from: &LoadFrom,
+    ) -> Result<History, StoreError> {
+        let _ = from;
+        self.load(key).await
+    }
 
     /// Returns the record of the selected tool calls of a conversation, in the order of message and
     /// index. Unreadable rows are returned separately. The store sends one request to its backend,

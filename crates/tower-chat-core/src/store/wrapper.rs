@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use super::{
     CallSelection, Directory, Head, History, HistoryStore, Invocations, Journal, Maintenance,
     StoreError, StoreHandle, Summaries, ToolCallQueries,
-    author::{Slot, Ticket, Write},
+    author::{LoadFrom, Slot, Ticket, Write},
 };
 use crate::ConversationKey;
 
@@ -76,6 +76,17 @@ pub trait StoreWrapper: Send + Sync + 'static {
     /// Forwards [`HistoryStore::load`].
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
         self.inner().load(key).await
+    }
+
+    /// Loads all messages with [`load`](Self::load). A wrapper that only forwards loads may forward
+    /// [`HistoryStore::load_from`] too.
+    async fn load_from(
+        &self,
+        key: &ConversationKey,
+        from: &LoadFrom,
+    ) -> Result<History, StoreError> {
+        let _ = from;
+        StoreWrapper::load(self, key).await
     }
 
     /// Forwards [`HistoryStore::calls`].
@@ -148,11 +159,20 @@ pub trait StoreWrapper: Send + Sync + 'static {
     }
 }
 
+#[async_trait]
 impl<S: HistoryStore + ?Sized> StoreWrapper for Arc<S> {
     type Inner = S;
 
     fn inner(&self) -> &S {
         self
+    }
+
+    async fn load_from(
+        &self,
+        key: &ConversationKey,
+        from: &LoadFrom,
+    ) -> Result<History, StoreError> {
+        S::load_from(self, key, from).await
     }
 
     fn journal(&self) -> Option<&dyn Journal> {
@@ -188,6 +208,14 @@ impl<W: StoreWrapper> HistoryStore for W {
 
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
         StoreWrapper::load(self, key).await
+    }
+
+    async fn load_from(
+        &self,
+        key: &ConversationKey,
+        from: &LoadFrom,
+    ) -> Result<History, StoreError> {
+        StoreWrapper::load_from(self, key, from).await
     }
 
     async fn calls(

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::{
     ModelUsage, Parent, Revision, RunActivity,
-    author::{Claim, Close, Staged, ToolRecord},
+    author::{Claim, Close, LoadFrom, Staged, ToolRecord},
 };
 use crate::{ConversationKey, Message, MessageId, RunId};
 
@@ -46,6 +46,7 @@ struct Content {
     begins_attempt: bool,
     activity: Option<RunActivity>,
     parent: Option<Parent>,
+    load_from: Option<Arc<LoadFrom>>,
     is_sealed: bool,
 }
 
@@ -87,6 +88,7 @@ impl Write {
             begins_attempt: false,
             activity,
             parent: None,
+            load_from: None,
             is_sealed: false,
         }))
     }
@@ -125,6 +127,15 @@ impl Write {
     #[must_use]
     pub fn with_parent(mut self, parent: Option<Parent>) -> Self {
         Arc::make_mut(&mut self.0).parent = parent;
+        self
+    }
+
+    /// Sets the part of the conversation that the next run needs to load. Without this value, the
+    /// write does not change [`Head::load_from`](super::Head::load_from). The value takes effect
+    /// with every write that is stored, also with a staged one.
+    #[must_use]
+    pub fn with_load_from(mut self, from: Option<Arc<LoadFrom>>) -> Self {
+        Arc::make_mut(&mut self.0).load_from = from;
         self
     }
 
@@ -252,6 +263,12 @@ impl Write {
     /// Returns the parent of the conversation that this write creates.
     pub fn parent(&self) -> Option<&Parent> {
         self.0.parent.as_ref()
+    }
+
+    /// Returns the new value of [`Head::load_from`](super::Head::load_from); `None` if the write
+    /// does not change the value.
+    pub fn load_from(&self) -> Option<&Arc<LoadFrom>> {
+        self.0.load_from.as_ref()
     }
 
     /// Returns the usage that the write adds to its run. A write without messages adds no usage,

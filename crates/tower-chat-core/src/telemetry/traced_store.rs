@@ -17,7 +17,7 @@ use crate::{
         HistorySummary, InvocationQuery, Invocations, Journal, Keep, Maintenance, MessagePage,
         Pruned, Revision, Rewrite, RunSummary, StoreError, Summaries, ToolCallQueries, ToolTotals,
         UsageQuery, UsageTotals,
-        author::{Close, OpenRunContent, Slot, StoreWrapper, Ticket, Write},
+        author::{Close, LoadFrom, OpenRunContent, Slot, StoreWrapper, Ticket, Write},
     },
 };
 
@@ -79,6 +79,15 @@ impl<S: HistoryStore> StoreWrapper for TracedStore<S> {
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
         let count = |history: &History| Some(history.messages.len());
         traced(self.open("load", Some(key)), self.inner.load(key), count).await
+    }
+
+    async fn load_from(
+        &self,
+        key: &ConversationKey,
+        from: &LoadFrom,
+    ) -> Result<History, StoreError> {
+        let count = |history: &History| Some(history.messages.len());
+        traced(self.open("load", Some(key)), self.inner.load_from(key, from), count).await
     }
 
     async fn calls(

@@ -15,6 +15,7 @@ mod moved;
 mod older_files;
 mod open;
 mod processes;
+mod ranges;
 mod sealed;
 mod settings;
 #[cfg(target_os = "linux")]

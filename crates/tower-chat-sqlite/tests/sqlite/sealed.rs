@@ -51,6 +51,7 @@ fn make_older(path: &Path) {
         DROP TRIGGER conversation_with_summaries_deleted;
         DROP TABLE history_summaries;
         ALTER TABLE conversations DROP COLUMN rewrites;
+        ALTER TABLE conversations DROP COLUMN load_from;
         DROP INDEX branches;
         ALTER TABLE conversations DROP COLUMN parent_position;
         ALTER TABLE conversations DROP COLUMN parent_conversation;

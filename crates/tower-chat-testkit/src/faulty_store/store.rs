@@ -10,7 +10,7 @@ use tower_chat_core::{
         HistorySummary, InvocationQuery, Invocations, Journal, Keep, Maintenance, MessagePage,
         Pruned, Revision, Rewrite, RunSummary, StoreError, StoreHandle, Summaries, ToolCallQueries,
         ToolTotals, UsageQuery, UsageTotals,
-        author::{AppendError, OpenRunContent, Slot, Ticket, Write},
+        author::{AppendError, LoadFrom, OpenRunContent, Slot, Ticket, Write},
     },
 };
 
@@ -34,6 +34,17 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
 
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
         self.perform(Operation::Load, |held| held == key, self.inner.load(key)).await
+    }
+
+    /// Returns only the selected messages, also if the inner store returns all messages.
+    async fn load_from(
+        &self,
+        key: &ConversationKey,
+        from: &LoadFrom,
+    ) -> Result<History, StoreError> {
+        let load = self.inner.load_from(key, from);
+        let history = self.perform(Operation::Load, |held| held == key, load).await?;
+        Ok(history.range(from))
     }
 
     async fn calls(

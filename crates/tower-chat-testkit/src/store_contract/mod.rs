@@ -77,6 +77,7 @@ mod lifecycle;
 mod pruned_record;
 mod pruning;
 mod races;
+mod ranges;
 mod record;
 mod record_queries;
 mod residual_data;
@@ -96,7 +97,7 @@ pub use tower_chat_core::store::{Capability, HistoryStore};
 pub use self::{
     appending::*, claims::*, directory::*, directory_queries::*, dropping::*, forks::*,
     generated::*, generated_forks::*, generated_summaries::*, heavy::*, keys::*, leases::*,
-    lifecycle::*, pruned_record::*, pruning::*, races::*, record::*, record_queries::*,
+    lifecycle::*, pruned_record::*, pruning::*, races::*, ranges::*, record::*, record_queries::*,
     residual_data::*, rows::*, scopes::*, sealed::*, shared_summaries::*, staging::*, summaries::*,
 };
 
@@ -388,6 +389,7 @@ macro_rules! __maintenance_promises {
             generated_forks_end_as_in_memory
             the_oldest_runs_are_pruned_whole
             the_last_run_is_never_pruned
+            a_range_has_no_pruned_messages
             runs_are_pruned_by_the_time_at_which_they_were_made
             a_run_that_was_continued_is_pruned_whole
             a_revision_from_before_a_prune_conflicts
@@ -431,6 +433,7 @@ macro_rules! __journal_promises {
     (@list [$($options:tt)*] $($macro:tt)*) => {
         $($macro)*! { $($options)*
             staged_messages_are_invisible_to_readers
+            a_range_has_only_visible_messages
             a_commit_shows_the_whole_run_at_once
             a_discarded_run_leaves_nothing
             a_conversation_that_was_discarded_whole_is_not_listed
@@ -600,6 +603,9 @@ macro_rules! __every_promise {
             a_ticket_dropped_at_any_await_cancels_nothing
             a_deletion_dropped_at_any_await_is_done_or_not
             a_close_dropped_at_any_await_loses_nothing
+            a_range_is_the_end_of_the_history
+            another_value_loads_the_whole_history
+            a_write_sets_the_range_once
             generated_writes_are_decided_as_in_memory
         }
     };

@@ -6,6 +6,8 @@ mod maintenance;
 mod pruning;
 mod summaries;
 
+use std::sync::Arc;
+
 use async_trait::async_trait;
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, MessageId, Messages, RunId, ToolStatus,
@@ -16,8 +18,8 @@ use tower_chat_core::{
         RunSummary, SequencePosition, StoreError, StoreHandle, Summaries, ToolCallQueries,
         ToolTotals, UsageQuery, UsageTotals,
         author::{
-            AppendError, Close, OpenRunContent, RecordedResult, Slot, Staged, Ticket, ToolRecord,
-            Write,
+            AppendError, Close, LoadFrom, OpenRunContent, RecordedResult, Slot, Staged, Ticket,
+            ToolRecord, Write,
         },
     },
 };
@@ -144,6 +146,11 @@ enum Fault {
     KeepsPrunedSummaries,
     PrunesTheSummaryInForce,
     ForksSummaries,
+    SkipsOneMessageMore,
+    LoadsAnyRange,
+    LosesLeadingMessages,
+    KeepsTheFirstRange,
+    LoadsPrunedRanges,
 }
 
 /// Returns whether a staged write is the first write of its attempt. Such a write results in
@@ -176,6 +183,7 @@ impl Broken {
             let made = Write::new(key.clone(), self.writer(&key, id), expected, messages);
             let made = directory::with_activity(self.fault, made, write);
             let made = self.stage(made.with_tools(self.rows(write)), write);
+            let made = made.with_load_from(self.range(&key, write));
             match write.service_id() {
                 Some(change) if self.fault != Fault::ForgetsTheServiceId => {
                     made.with_service_id(change.clone())
@@ -274,6 +282,14 @@ impl Broken {
             true => made.beginning_attempt(),
             false => made,
         }
+    }
+
+    /// Returns the range in a write. The fault may remove it.
+    fn range(&self, key: &ConversationKey, write: &Write) -> Option<Arc<LoadFrom>> {
+        let head = futures_util::FutureExt::now_or_never(self.inner.head(key));
+        let known = head.unwrap().unwrap().load_from;
+        let keeps = self.fault == Fault::KeepsTheFirstRange && known.is_some();
+        write.load_from().filter(|_| !keeps).cloned()
     }
 
     /// Returns the rows of a write. The fault may change the rows.
@@ -382,6 +398,34 @@ impl HistoryStore for Broken {
             _ => {}
         }
         Ok(history)
+    }
+
+    async fn load_from(
+        &self,
+        key: &ConversationKey,
+        from: &LoadFrom,
+    ) -> Result<History, StoreError> {
+        let history = self.inner.load(&self.key(key)).await?;
+        let mut range = history.range(from);
+        let pruned = history.head.pruned;
+        match self.fault {
+            Fault::SkipsOneMessageMore if !range.is_whole() => {
+                range.messages = range.messages.skip(1);
+                Ok(range.clone().with_skipped(range.skipped(), range.leading))
+            }
+            Fault::LosesLeadingMessages => {
+                Ok(range.clone().with_skipped(range.skipped(), Messages::new()))
+            }
+            Fault::LoadsAnyRange => {
+                let stored = history.head.load_from.clone();
+                Ok(stored.map_or(history.clone(), |stored| history.range(&stored)))
+            }
+            Fault::LoadsPrunedRanges if pruned > from.after => {
+                range.messages = range.messages.skip(1);
+                Ok(range.with_skipped(pruned + 1, Messages::new()))
+            }
+            _ => Ok(range),
+        }
     }
 
     async fn calls(
@@ -720,6 +764,11 @@ noticed! {
     results_apart: LosesResultsApart
         breaks results_are_returned_from_messages_and_from_the_record;
     rows_alone: LosesRowsWithoutMessages breaks rows_can_be_written_without_messages;
+    range_ends: SkipsOneMessageMore breaks a_range_is_the_end_of_the_history;
+    leading_messages: LosesLeadingMessages breaks a_range_is_the_end_of_the_history;
+    any_range: LoadsAnyRange breaks another_value_loads_the_whole_history;
+    first_ranges: KeepsTheFirstRange breaks a_write_sets_the_range_once;
+    pruned_ranges: LoadsPrunedRanges breaks a_range_has_no_pruned_messages;
     late_rows: WritesWhenTheTicketIsAwaited breaks a_question_sees_what_was_submitted_before_it;
     rows_left: DeletesNothing breaks a_deleted_conversation_takes_its_record_along;
     times: CutsTimesToSeconds breaks times_are_kept_to_the_millisecond;

@@ -1,0 +1,167 @@
+//! The rules for loading a part of a conversation.
+
+use std::sync::Arc;
+
+use tower_chat_core::{
+    ConversationKey, Messages,
+    store::{
+        Capability, HistoryStore as _, Keep, Maintenance as _, Revision,
+        author::{LoadFrom, Write},
+    },
+};
+
+use super::{
+    Store,
+    fixture::{StagedRun, commit, has, key, lacks, staging, stored, submit, write},
+};
+
+fn range(leading: u64, after: u64) -> Arc<LoadFrom> {
+    Arc::new(LoadFrom { leading, after, applies_to: format!("\"é\" after {after}") })
+}
+
+/// Stores messages with these texts and a value for the next run. Returns the revision.
+async fn written(
+    store: &Store,
+    key: &ConversationKey,
+    at: Revision,
+    texts: &[&str],
+    from: &Arc<LoadFrom>,
+) -> Revision {
+    stored(store, write(key, at, texts).with_load_from(Some(from.clone()))).await
+}
+
+/// Stores six messages with a value for the next run. Returns the revision.
+async fn six(store: &Store, key: &ConversationKey, from: &Arc<LoadFrom>) -> Revision {
+    let at = stored(store, write(key, Revision::ABSENT, &["1", "2", "3"])).await;
+    written(store, key, at, &["4", "5", "6"], from).await
+}
+
+/// Checks that the head has the value, or that the store does not keep the value. Checks that the
+/// load of the selected messages returns the end of the whole history, with all messages that the
+/// value selects. Returns the number of skipped messages.
+async fn assert_range(store: &Store, key: &ConversationKey, from: &Arc<LoadFrom>) -> u64 {
+    let head = store.head(key).await.expect("the head is read");
+    if let Some(found) = &head.load_from {
+        assert_eq!(found, from);
+    }
+    let whole = store.load(key).await.expect("the history is loaded");
+    let part = store.load_from(key, from).await.expect("the range is loaded");
+    assert!(whole.is_whole());
+    assert_eq!(part.head.revision, head.revision);
+    assert_eq!(whole.head.load_from, head.load_from);
+    assert_eq!(part.head.load_from, head.load_from);
+    assert!(part.skipped() <= from.after.max(head.pruned), "{}", part.skipped());
+    let expected = whole.numbered().filter(|(sequence, _)| *sequence > part.skipped());
+    assert_eq!(part.numbered().collect::<Vec<_>>(), expected.collect::<Vec<_>>());
+    let leading: Messages = match part.is_whole() {
+        true => Messages::new(),
+        false => {
+            let leading = whole.numbered().filter(|(sequence, _)| *sequence <= from.leading);
+            leading.map(|(_, message)| message.clone()).collect()
+        }
+    };
+    assert_eq!(part.leading, leading);
+    part.skipped()
+}
+
+/// Checks that all messages are loaded with a value that the conversation does not have.
+async fn assert_whole(store: &Store, key: &ConversationKey, from: &LoadFrom) {
+    let head = store.head(key).await.expect("the head is read");
+    assert_ne!(head.load_from.as_deref(), Some(from));
+    let whole = store.load(key).await.expect("the history is loaded");
+    let part = store.load_from(key, from).await.expect("the range is loaded");
+    assert!(part.is_whole());
+    assert_eq!(part.messages, whole.messages);
+    assert_eq!(part.leading, Messages::new());
+}
+
+/// Returns whether a store loads only the messages that the next run needs. A store may always load
+/// all messages.
+pub async fn loads_ranges(store: &Store) -> bool {
+    let (key, from) = (key("loads ranges"), range(0, 4));
+    six(store, &key, &from).await;
+    assert_range(store, &key, &from).await == 4
+}
+
+/// A range is the end of the whole history, with the first messages besides, and grows with the
+/// conversation.
+pub async fn a_range_is_the_end_of_the_history(store: Store) {
+    for (leading, after) in [(0, 0), (0, 1), (1, 4), (2, 6), (6, 6)] {
+        let key = key(&format!("{leading} and after {after}"));
+        let from = range(leading, after);
+        let at = six(&store, &key, &from).await;
+        assert_range(&store, &key, &from).await;
+        stored(&store, write(&key, at, &["7", "8"])).await;
+        assert_range(&store, &key, &from).await;
+    }
+}
+
+/// All messages are loaded if the conversation does not exist, has no value, has another value, or
+/// was deleted and created again. A copy of a conversation has no value.
+pub async fn another_value_loads_the_whole_history(store: Store) {
+    let (key, copy) = (key("another"), super::fixture::key("copy"));
+    let (first, second) = (range(0, 3), range(1, 5));
+    assert_whole(&store, &key, &first).await;
+    let at = six(&store, &key, &first).await;
+    assert_whole(&store, &key, &second).await;
+    if has(&store, Capability::Maintenance) {
+        store.fork_at(&key, None, &copy).await.expect("the conversation is forked");
+        assert_whole(&store, &copy, &first).await;
+    }
+    written(&store, &key, at, &["7"], &second).await;
+    assert_range(&store, &key, &second).await;
+    assert_whole(&store, &key, &first).await;
+    store.delete(&key).await.expect("the conversation is deleted");
+    assert_whole(&store, &key, &second).await;
+    stored(&store, write(&key, Revision::ABSENT, &["again"])).await;
+    assert_whole(&store, &key, &second).await;
+}
+
+/// A write without messages changes the value. A write that is refused or acknowledged again does
+/// not.
+pub async fn a_write_sets_the_range_once(store: Store) {
+    let key = key("once");
+    let (first, second, third) = (range(0, 2), range(0, 4), range(0, 5));
+    let at = six(&store, &key, &first).await;
+    let later = write(&key, at, &["7"]).with_load_from(Some(second.clone()));
+    let after = stored(&store, later.clone()).await;
+    assert_range(&store, &key, &second).await;
+    let refused = write(&key, at, &["not 7"]).with_load_from(Some(first));
+    submit(&store, vec![refused]).await.expect_err("the conversation has changed");
+    assert_range(&store, &key, &second).await;
+    let empty = Write::new(key.clone(), later.id(), after, []);
+    let end = stored(&store, empty.with_load_from(Some(third.clone()))).await;
+    assert_range(&store, &key, &third).await;
+    stored(&store, later).await;
+    assert_eq!(store.head(&key).await.expect("the head is read").revision, end);
+    assert_range(&store, &key, &third).await;
+}
+
+/// A staged write sets the value at once. A range does not contain staged messages.
+pub async fn a_range_has_only_visible_messages(store: Store) {
+    if lacks(&store, &[Capability::Journal]) {
+        return;
+    }
+    let (key, from, later) = (key("staged range"), range(1, 3), range(1, 5));
+    let at = six(&store, &key, &from).await;
+    let mut run = StagedRun::new(&key, at);
+    let staged = run.text(staging(1), "7").with_load_from(Some(later.clone()));
+    stored(&store, staged).await;
+    assert_range(&store, &key, &later).await;
+    stored(&store, run.text(commit(1), "8")).await;
+    assert_range(&store, &key, &later).await;
+}
+
+/// A range does not contain pruned messages.
+pub async fn a_range_has_no_pruned_messages(store: Store) {
+    if lacks(&store, &[Capability::Maintenance]) {
+        return;
+    }
+    let (key, from) = (key("pruned range"), range(2, 4));
+    let at = six(&store, &key, &from).await;
+    stored(&store, write(&key, at, &["7"])).await;
+    store.prune(&key, Keep::Messages(4)).await.expect("the conversation is pruned");
+    assert_range(&store, &key, &from).await;
+    store.prune(&key, Keep::Messages(1)).await.expect("the conversation is pruned");
+    assert_range(&store, &key, &from).await;
+}
