@@ -64,7 +64,8 @@ pub(crate) async fn append(
     let open = OpenRunValues::new(staged);
     let usage = activity.columns();
     let parent = write.parent();
-    let values: [&dyn Parameter; 51] = [
+    let load_from = write.load_from().map(|from| from.to_json());
+    let values: [&dyn Parameter; 52] = [
         &key.scope,
         &key.conversation,
         &key.long_scope,
@@ -116,6 +117,7 @@ pub(crate) async fn append(
         &parent.map(|parent| parent.key.scope().as_bytes()),
         &parent.map(|parent| parent.key.id().as_bytes()),
         &parent.map(|parent| number(parent.position)),
+        &load_from,
     ];
     let query = Query { sql: &connections.statements.append, values: &values };
     let row = connections.change(ACTION, is_repeatable, query).await?;

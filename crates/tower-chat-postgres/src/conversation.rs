@@ -7,15 +7,18 @@ use tower_chat_core::{
     ConversationKey, RunId,
     store::{
         Head, Lease, LeaseEnd, OpenRun, Revision, ServiceIdChange, StoreError, SummaryInForce,
-        author::{LAST_SEQUENCE, milliseconds},
+        author::{LAST_SEQUENCE, LoadFrom, milliseconds},
     },
 };
+
+/// The index of the column `load_from` in the rows of the statement `conversation`.
+const LOAD_FROM: usize = 17;
 
 /// Reads the head of a conversation from the rows that the statement `conversation` has returned.
 /// If there are no rows, returns the head of a conversation that does not exist.
 pub(crate) fn head(key: &ConversationKey, rows: &[Row]) -> Result<Head, StoreError> {
     let Some(row) = rows.first() else { return Ok(Head::new(Revision::ABSENT)) };
-    let head = read_head(row).and_then(|head| with_summary(row, head));
+    let head = read_head(row).and_then(|head| with_rest(row, head));
     let head = head.map_err(|reason| corrupt(&format!("conversation {key}: {reason}")))?;
     head.check_range(key, LAST_SEQUENCE)?;
     Ok(head)
@@ -34,14 +37,24 @@ pub(crate) fn read_head(row: &Row) -> Result<Head, String> {
     Ok(head.with_service_id(text(row, 2)?).with_open_run(open))
 }
 
-/// Adds the number of rewrites and the summary in force to a head. The columns follow those of the
-/// head.
-fn with_summary(row: &Row, head: Head) -> Result<Head, String> {
+/// Adds the number of rewrites, the summary in force and the part that the next run needs to load to
+/// a head. The columns follow those of the head.
+fn with_rest(row: &Row, head: Head) -> Result<Head, String> {
     let summary = match column::<Option<i64>>(row, 15)? {
         Some(id) => Some(SummaryInForce::new(id.cast_unsigned(), unsigned(row, 16)?)),
         None => None,
     };
-    Ok(head.with_rewrites(unsigned(row, 14)?).with_summary(summary))
+    let from = column::<Option<&str>>(row, LOAD_FROM)?.and_then(LoadFrom::from_json);
+    let head = head.with_rewrites(unsigned(row, 14)?).with_summary(summary);
+    Ok(head.with_load_from(from.map(Arc::new)))
+}
+
+/// Returns whether the row of a conversation, which the statement `conversation` has returned, has
+/// this value in the column `load_from`. The statement `messages_from` compares the same texts.
+pub(crate) fn has_load_from(rows: &[Row], json: &str) -> Result<bool, StoreError> {
+    let Some(row) = rows.first() else { return Ok(false) };
+    let stored = column::<Option<&str>>(row, LOAD_FROM).map_err(|reason| corrupt(&reason))?;
+    Ok(stored == Some(json))
 }
 
 /// Reads an open run from a row. `first` is the index of the first column of the open run.

@@ -36,6 +36,7 @@ CREATE OR REPLACE FUNCTION {schema}.append(
     p_cached_input_tokens bigint[], p_output_tokens bigint[], p_reasoning_tokens bigint[],
     p_cost_nanos bigint[],
     p_parent_scope bytea, p_parent_conversation bytea, p_parent_position bigint,
+    p_load_from text,
     OUT o_outcome text, OUT o_incarnation bigint, OUT o_sequence bigint, OUT o_run bytea,
     OUT o_claim_sequence bigint, OUT o_claim_index bigint
 ) LANGUAGE plpgsql AS $append$
@@ -53,6 +54,7 @@ BEGIN
         AND cardinality(p_claim_sequences) = 0 THEN
         UPDATE {schema}.conversations AS c SET last_sequence = p_sequence,
             service_id = CASE WHEN p_changes_service_id THEN p_service_id ELSE c.service_id END,
+            load_from = coalesce(p_load_from, c.load_from),
             {counted}
         WHERE c.scope = p_scope AND c.conversation = p_conversation
             AND c.incarnation = p_expected_incarnation
@@ -175,10 +177,11 @@ BEGIN
 
     IF NOT p_staged THEN
         IF NOT v_is_counted AND (p_sequence <> o_sequence OR p_changes_service_id
-            OR p_at IS NOT NULL) THEN
+            OR p_load_from IS NOT NULL OR p_at IS NOT NULL) THEN
             UPDATE {schema}.conversations AS c SET last_sequence = p_sequence,
                 service_id = CASE WHEN p_changes_service_id THEN p_service_id
                     ELSE c.service_id END,
+                load_from = coalesce(p_load_from, c.load_from),
                 {counted}
             WHERE c.scope = p_scope AND c.conversation = p_conversation;
         END IF;
@@ -201,6 +204,7 @@ BEGIN
             runs_without_open = CASE WHEN v_is_open THEN c.runs_without_open ELSE c.runs END,
             last_run_without_open =
                 CASE WHEN v_is_open THEN c.last_run_without_open ELSE c.last_run END,
+            load_from = coalesce(p_load_from, c.load_from),
             {counted}
         WHERE c.scope = p_scope AND c.conversation = p_conversation;
     ELSE
@@ -221,6 +225,7 @@ BEGIN
         UPDATE {schema}.conversations AS c SET incarnation = p_incarnation,
             last_sequence = p_sequence, visible = NULL,
             service_id = CASE WHEN p_changes_service_id THEN p_service_id ELSE c.service_id END,
+            load_from = coalesce(p_load_from, c.load_from),
             last_active = greatest(c.last_active, p_at), mode = coalesce(p_mode, c.mode),
             runs = CASE WHEN p_close = 'discard' THEN c.runs_without_open ELSE {runs} END,
             last_run = CASE WHEN p_close = 'discard' THEN c.last_run_without_open

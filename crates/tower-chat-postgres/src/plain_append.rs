@@ -33,10 +33,10 @@ const MAX_MESSAGES: usize = 4;
 const MAX_TOOLS: usize = 8;
 
 /// The number of parameters before those of the rows: scope, id, incarnation, the last sequence
-/// number before and after the write, run, the first message's index in the run, and the activity.
-/// The activity consists of the time, the mode, the model in two columns, six counts, the cost, and
-/// the start of the run.
-const BEFORE_ROWS: usize = 19;
+/// number before and after the write, run, the first message's index in the run, the activity, and
+/// the part of the conversation that the next run needs to load. The activity consists of the time,
+/// the mode, the model in two columns, six counts, the cost, and the start of the run.
+const BEFORE_ROWS: usize = 20;
 
 /// The columns of a row of the record after the conversation's key, in the order of
 /// [`ToolRow::values`], with their types. The statement casts each value to its type, because
@@ -88,6 +88,7 @@ pub(crate) struct WritePosition {
     at: i64,
     began: i64,
     mode: Option<&'static str>,
+    load_from: Option<String>,
 }
 
 impl PlainAppends {
@@ -148,6 +149,7 @@ impl PlainAppend {
         let sql = format!(
             "WITH counted AS (
                  UPDATE {{schema}}.conversations AS c SET last_sequence = $5::bigint,
+                     load_from = coalesce($20::text, c.load_from),
                      {counted}
                  WHERE c.scope = $1::bytea AND c.conversation = $2::bytea
                      AND c.incarnation = $3::bigint AND c.last_sequence = $4::bigint
@@ -200,6 +202,7 @@ impl PlainAppend {
         values.extend(usage.counts.iter().map(|count| count as &dyn Parameter));
         values.push(&usage.cost_nanos);
         values.push(&position.began);
+        values.push(&position.load_from);
         values.extend(bodies.iter().map(|body| body as &dyn Parameter));
         values.extend(tools.iter().flat_map(ToolRow::values));
         values
@@ -217,6 +220,7 @@ impl WritePosition {
             at: activity.at.unwrap_or(activity.began_at),
             began: activity.began_at,
             mode: activity.mode,
+            load_from: write.load_from().map(|from| from.to_json()),
         }
     }
 }

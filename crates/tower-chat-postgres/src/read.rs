@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use tokio_postgres::Row;
 use tower_chat_core::{
-    ApprovalRequest, ConversationKey, Message,
+    ApprovalRequest, ConversationKey, Message, Messages,
     pairing::PendingBatches,
     store::{
         Head, History, StoreError,
-        author::{OpenRunContent, ToolRecord},
+        author::{LAST_SEQUENCE, LoadFrom, OpenRunContent, ToolRecord},
     },
 };
 
@@ -19,8 +19,10 @@ use crate::{
     parameter::Parameter,
     stored_key::StoredKey,
     telemetry::TELEMETRY,
-    tool_row,
+    tool_row::{self, number},
 };
+
+const LOAD: &str = "load a conversation";
 
 /// Reads the head of a conversation.
 pub(crate) async fn head(
@@ -37,6 +39,46 @@ pub(crate) async fn head(
     Ok(conversation::head(key, &found)?.with_pending_approvals(pending_approvals(key, &waiting)?))
 }
 
+/// Reads the messages of a conversation that `from` selects, from one snapshot. If the conversation
+/// does not have this value, reads all visible messages.
+pub(crate) async fn history_from(
+    connections: &Connections,
+    key: &ConversationKey,
+    from: &LoadFrom,
+) -> Result<History, StoreError> {
+    let LoadFrom { leading, after, .. } = *from;
+    if leading > after || after > LAST_SEQUENCE {
+        return history(connections, key).await;
+    }
+    let stored = StoredKey::new(key);
+    let json = from.to_json();
+    let conversation: [&dyn Parameter; 2] = [&stored.scope, &stored.conversation];
+    let (first, last) = (number(leading), number(after));
+    let values: [&dyn Parameter; 5] = [&stored.scope, &stored.conversation, &json, &first, &last];
+    let statements = &connections.statements;
+    let queries = [
+        Query { sql: &statements.conversation, values: &conversation },
+        Query { sql: &statements.messages_from, values: &values },
+    ];
+    let [found, rows] = connections.read(LOAD, &stored.scope, queries).await?;
+    let head = conversation::head(key, &found)?;
+    let (pruned, visible) = (head.pruned, visible(&head));
+    let is_part =
+        conversation::has_load_from(&found, &json)? && (pruned..=visible).contains(&after);
+    if !is_part {
+        return whole(key, head, &rows);
+    }
+    let split = rows.iter().take_while(|row| row.try_get(0).is_ok_and(|at: i64| at <= first));
+    let (leading_rows, rest) = rows.split_at(split.count());
+    let leading_messages: Messages =
+        messages(key, leading_rows, pruned).collect::<Result<_, _>>()?;
+    check_whole(key, pruned, leading_messages.len(), leading.max(pruned))?;
+    let history = History::collect(head, messages(key, rest, after))?;
+    check_whole(key, after, history.messages.len(), visible)?;
+    loaded(key, &rows);
+    Ok(history.with_skipped(after, leading_messages))
+}
+
 /// Reads a conversation with all its visible messages, from one snapshot.
 pub(crate) async fn history(
     connections: &Connections,
@@ -47,17 +89,30 @@ pub(crate) async fn history(
     let statements = &connections.statements;
     let queries =
         [&statements.conversation, &statements.messages].map(|sql| Query { sql, values: &values });
-    let [found, rows] = connections.read("load a conversation", &stored.scope, queries).await?;
-    let head = conversation::head(key, &found)?;
-    let visible = head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible);
-    let before = head.pruned;
-    let history = History::collect(head, messages(key, &rows, before))?;
+    let [found, rows] = connections.read(LOAD, &stored.scope, queries).await?;
+    whole(key, conversation::head(key, &found)?, &rows)
+}
+
+/// Converts the rows of all visible messages to the history of a conversation.
+fn whole(key: &ConversationKey, head: Head, rows: &[Row]) -> Result<History, StoreError> {
+    let (before, visible) = (head.pruned, visible(&head));
+    let history = History::collect(head, messages(key, rows, before))?;
     check_whole(key, before, history.messages.len(), visible)?;
+    loaded(key, rows);
+    Ok(history)
+}
+
+/// Returns the sequence number of the last visible message.
+fn visible(head: &Head) -> u64 {
+    head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible)
+}
+
+/// Records a load of these messages in the telemetry.
+fn loaded(key: &ConversationKey, rows: &[Row]) {
     if TELEMETRY.is_listening() {
         let bodies = rows.iter().filter_map(|row| row.try_get::<_, &str>(3).ok());
-        TELEMETRY.loaded(key, history.messages.len(), bodies.map(str::len).sum());
+        TELEMETRY.loaded(key, rows.len(), bodies.map(str::len).sum());
     }
-    Ok(history)
 }
 
 /// Fails if the number of messages that were read differs from the number of visible messages after

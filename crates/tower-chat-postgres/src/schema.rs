@@ -219,7 +219,8 @@ fn activity_index(layout: &Layout) -> String {
 
 /// Returns the migration that adds a table with one row, which records whether the store contains
 /// sealed data. The migration searches the existing data for sealed data. Also adds the parents of
-/// branches, and the summaries of conversations.
+/// branches, the summaries of conversations, and the part of a conversation that the next run needs
+/// to load.
 ///
 /// The migration disables the policies temporarily, because policies also apply to the owner of the
 /// tables.
@@ -240,7 +241,9 @@ fn marks(layout: &Layout) -> String {
             ADD COLUMN parent_conversation bytea,
             ADD COLUMN parent_position bigint,
             -- The number of rewrites that changed messages.
-            ADD COLUMN rewrites bigint NOT NULL DEFAULT 0;
+            ADD COLUMN rewrites bigint NOT NULL DEFAULT 0,
+            -- The part of the conversation that the next run needs to load, in JSON.
+            ADD COLUMN load_from text;
         CREATE TABLE {schema}.store_marks (holds_sealed boolean NOT NULL);
         INSERT INTO {schema}.store_marks SELECT EXISTS (
             SELECT 1 FROM {schema}.conversations AS c

@@ -44,6 +44,11 @@ pub(crate) struct Statements {
     pub(crate) remove_summary: String,
     /// Reads the visible messages.
     pub(crate) messages: String,
+    /// Reads the visible messages without those that a value of the column `load_from` leaves out.
+    /// If the conversation does not have this value, reads all visible messages. The parameters
+    /// after the conversation's key are the value, the number of leading messages, and the sequence
+    /// number of the last message that is left out.
+    pub(crate) messages_from: String,
     /// Reads the staged messages.
     pub(crate) staged_messages: String,
     pub(crate) staged_tools: String,
@@ -123,7 +128,7 @@ impl Statements {
             delete: named("SELECT {schema}.delete($1, $2)".to_owned()),
             conversation: named(format!(
                 "SELECT c.incarnation, c.last_sequence, c.service_id, c.pruned, {OPEN_RUN},
-                     c.rewrites, f.id, f.covers_to
+                     c.rewrites, f.id, f.covers_to, c.load_from
                  FROM {{schema}}.conversations AS c
                  LEFT JOIN {{schema}}.open_runs AS o ON o.scope = $1 AND o.conversation = $2
                  LEFT JOIN LATERAL (
@@ -148,6 +153,7 @@ impl Statements {
             ),
             remove_summary: named("SELECT {schema}.remove_summary($1, $2, $3)".to_owned()),
             messages: named(messages(seen("m"))),
+            messages_from: named(messages_from()),
             staged_messages: named(messages(staged("m"))),
             staged_tools: named(tools(staged("t"))),
             pending_approvals: named(format!(
@@ -331,6 +337,7 @@ impl Statements {
             ("add_summary", Scope::Conversation, self.add_summary.clone()),
             ("remove_summary", Scope::Conversation, self.remove_summary.clone()),
             ("messages", Scope::Conversation, self.messages.clone()),
+            ("messages_from", Scope::Conversation, self.messages_from.clone()),
             ("staged_messages", Scope::Conversation, self.staged_messages.clone()),
             ("staged_tools", Scope::Conversation, self.staged_tools.clone()),
             ("pending_approvals", Scope::Conversation, self.pending_approvals.clone()),
@@ -426,7 +433,34 @@ fn prune(table: &str, alias: &str) -> String {
     )
 }
 
+/// Returns the statement that reads a part of the visible messages. The bounds are subqueries, which
+/// the server evaluates once, so that it reads two ranges of the primary key.
+fn messages_from() -> String {
+    let bound = |of_part: &str, otherwise: &str| {
+        format!(
+            "(SELECT CASE WHEN c.load_from = $3::text
+                     AND $5::bigint BETWEEN c.pruned AND {VISIBLE}
+                 THEN {of_part} ELSE {otherwise} END
+             FROM {{schema}}.conversations AS c
+             WHERE c.scope = $1 AND c.conversation = $2)"
+        )
+    };
+    let messages = |condition: String| {
+        format!(
+            "SELECT m.sequence, m.run, m.run_index, m.body FROM {{schema}}.messages AS m
+             WHERE m.scope = $1 AND m.conversation = $2 AND {condition}"
+        )
+    };
+    let leading = messages(format!("m.sequence <= {}", bound("$4::bigint", "0")));
+    let rest = messages(format!(
+        "m.sequence > {} AND m.sequence <= {}",
+        bound("$5::bigint", "0"),
+        bound(VISIBLE, VISIBLE)
+    ));
+    format!("{leading} UNION ALL {rest} ORDER BY sequence")
+}
+
 fn append() -> String {
-    let parameters: Vec<_> = (1..=51).map(|number| format!("${number}")).collect();
+    let parameters: Vec<_> = (1..=52).map(|number| format!("${number}")).collect();
     format!("SELECT * FROM {{schema}}.append({})", parameters.join(", "))
 }

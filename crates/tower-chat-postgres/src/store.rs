@@ -12,7 +12,7 @@ use tower_chat_core::{
         HistorySummary, InvocationQuery, Invocations, Journal, Keep, Maintenance, MessagePage,
         Pruned, Revision, Rewrite, RunSummary, StoreError, StoreHandle, Summaries, ToolCallQueries,
         ToolTotals, UsageQuery, UsageTotals,
-        author::{OpenRunContent, SealedChange, Slot, TaskQueue, Ticket, Write},
+        author::{LoadFrom, OpenRunContent, SealedChange, Slot, TaskQueue, Ticket, Write},
     },
 };
 
@@ -97,6 +97,17 @@ impl HistoryStore for PostgresStore {
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
         self.0.tasks.settle(Some(key)).await;
         let history = read::history(&self.0.connections, key).await?;
+        self.0.connections.seal_mark.see(&history.head);
+        Ok(history)
+    }
+
+    async fn load_from(
+        &self,
+        key: &ConversationKey,
+        from: &LoadFrom,
+    ) -> Result<History, StoreError> {
+        self.0.tasks.settle(Some(key)).await;
+        let history = read::history_from(&self.0.connections, key, from).await?;
         self.0.connections.seal_mark.see(&history.head);
         Ok(history)
     }

@@ -13,6 +13,7 @@ mod migrations;
 mod opening;
 mod plain_appends;
 mod pooled_transactions;
+mod ranges;
 mod read_only;
 mod restarts;
 mod sealed;

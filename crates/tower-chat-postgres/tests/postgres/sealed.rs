@@ -51,7 +51,7 @@ async fn tables_of_an_older_version_are_marked_if_they_hold_sealed_data() {
                 DROP TABLE {schema}.history_summaries;
                 ALTER TABLE {schema}.conversations DROP COLUMN parent_scope,
                     DROP COLUMN parent_conversation, DROP COLUMN parent_position,
-                    DROP COLUMN rewrites;
+                    DROP COLUMN rewrites, DROP COLUMN load_from;
                 UPDATE {schema}.schema_version SET version = 6";
             let client = raw(&address).await;
             client.batch_execute(&sql.replace("{schema}", &quoted(&schema))).await.unwrap();
