@@ -117,6 +117,7 @@ fn call(settings: &Settings, write: &Write, listing: Option<&Listing>) -> Call {
     tool_row::push(&mut call, &rows);
     push_activity(&mut call, write);
     call.push(write.parent().map(directory::write_parent).unwrap_or_default());
+    call.push(write.load_from().map(|from| from.to_json()).unwrap_or_default());
     call
 }
 

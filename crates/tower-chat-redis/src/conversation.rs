@@ -6,7 +6,7 @@ use tower_chat_core::{
     ConversationKey, RunId,
     store::{
         Head, Lease, LeaseEnd, OpenRun, Revision, ServiceIdChange, StoreError, SummaryInForce,
-        author::{LAST_SEQUENCE, milliseconds},
+        author::{LAST_SEQUENCE, LoadFrom, milliseconds},
     },
 };
 
@@ -86,6 +86,7 @@ impl Fields {
         Ok(Head::new(revision)
             .with_summary(summary)
             .with_rewrites(rewrites)
+            .with_load_from(self.text("load_from").and_then(LoadFrom::from_json).map(Arc::new))
             .with_pruned(pruned)
             .with_service_id(self.optional("service_id")?)
             .with_open_run(open))

@@ -87,7 +87,7 @@ async fn original(
     before: Option<u64>,
 ) -> Result<Option<Original>, StoreError> {
     for _ in 0..ATTEMPTS {
-        let stored = read::stored_messages(settings, from, ACTION).await?;
+        let stored = read::stored_messages(settings, from, None, ACTION).await?;
         let head = stored.fields.head(from)?;
         if visible(&head) == 0 && head.service_id.is_none() {
             return Ok(None);

@@ -3,11 +3,11 @@
 use std::{collections::HashMap, sync::Arc};
 
 use tower_chat_core::{
-    ConversationKey, Message,
+    ConversationKey, Message, Messages,
     pairing::PendingBatches,
     store::{
         Head, History, MessagePage, StoreError,
-        author::{LAST_SEQUENCE, OpenRunContent},
+        author::{LAST_SEQUENCE, LoadFrom, OpenRunContent},
     },
 };
 
@@ -65,25 +65,56 @@ pub(crate) async fn head(settings: &Settings, key: &ConversationKey) -> Result<H
     Ok(head.with_pending_approvals(batches.finish()))
 }
 
-/// Returns a conversation with all its visible messages, read from one snapshot.
+/// Returns a conversation with its visible messages, read from one snapshot. If the conversation
+/// has the value `from`, reads only the messages that the value selects.
 pub(crate) async fn history(
     settings: &Settings,
     key: &ConversationKey,
+    from: Option<&LoadFrom>,
 ) -> Result<History, StoreError> {
-    let stored = stored_messages(settings, key, "load a conversation").await?;
+    let stored = stored_messages(settings, key, from, "load a conversation").await?;
     let head = stored.fields.head(key)?;
-    let messages = stored.messages.iter().zip(head.pruned.saturating_add(1)..);
-    let read = messages.map(|(stored, sequence)| read(key, sequence, stored));
-    let history = History::collect(head, read)?;
+    let part = stored.part;
+    let (leading, rest) = stored.messages.split_at(part.leading_count(head.pruned));
+    let leading: Messages = read_all(key, head.pruned, leading).collect::<Result<_, _>>()?;
+    let history = History::collect(head, read_all(key, part.after, rest))?;
     let bytes = stored.messages.iter().map(Vec::len).sum();
     TELEMETRY.loaded(key, stored.messages.len(), bytes);
-    Ok(history)
+    Ok(history.with_skipped(part.after, leading))
+}
+
+/// The messages that a load reads: the messages up to the sequence number `leading`, and the
+/// messages after the sequence number `after`.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Part {
+    leading: u64,
+    after: u64,
+}
+
+impl Part {
+    /// Returns the number of leading messages that were not pruned.
+    fn leading_count(self, pruned: u64) -> usize {
+        usize::try_from(self.leading.saturating_sub(pruned)).unwrap_or(usize::MAX)
+    }
+
+    /// Returns the first and the last sequence number that remain to be read after `count`
+    /// messages; `None` if all messages were read.
+    fn remaining(self, count: usize, pruned: u64, visible: u64) -> Option<(u64, u64)> {
+        let leading = self.leading_count(pruned);
+        let (before, read, last) = match count.checked_sub(leading) {
+            None => (pruned, count, self.leading),
+            Some(read) => (self.after, read, visible),
+        };
+        let from = before.saturating_add(read as u64).saturating_add(1);
+        (from <= last).then_some((from, last))
+    }
 }
 
 /// The visible messages of a conversation, in stored form.
 pub(crate) struct StoredMessages {
     pub(crate) fields: Fields,
     pub(crate) messages: Vec<Vec<u8>>,
+    part: Part,
     /// The conversation's number of writes.
     pub(crate) writes: Option<String>,
 }
@@ -94,19 +125,24 @@ pub(crate) struct StoredMessages {
 pub(crate) async fn stored_messages(
     settings: &Settings,
     key: &ConversationKey,
+    from: Option<&LoadFrom>,
     action: &'static str,
 ) -> Result<StoredMessages, StoreError> {
+    // Scripts cannot represent larger numbers exactly.
+    let from = from.filter(|from| from.leading <= from.after && from.after <= LAST_SEQUENCE);
     'reading: for _ in 0..ATTEMPTS {
-        let Page::Of { fields, mut messages, writes } =
-            page(settings, key, action, Range::All).await?
+        let Page::Of { fields, mut messages, writes, is_part } =
+            page(settings, key, action, Range::All(from)).await?
         else {
             continue;
         };
         let head = fields.head(key)?;
-        let seen = visible(&head);
-        while head.pruned.saturating_add(messages.len() as u64) < seen {
-            let from = head.pruned.saturating_add(messages.len() as u64).saturating_add(1);
-            match page(settings, key, action, Range::Of(fields.life(), from, seen)).await? {
+        let all = Part { leading: head.pruned, after: head.pruned };
+        let part = from.filter(|_| is_part);
+        let part = part.map_or(all, |from| Part { leading: from.leading, after: from.after });
+        let visible = visible(&head);
+        while let Some((from, last)) = part.remaining(messages.len(), head.pruned, visible) {
+            match page(settings, key, action, Range::Of(fields.life(), from, last)).await? {
                 Page::Gone => continue 'reading,
                 Page::Of { messages: more, .. } if more.is_empty() => {
                     return Err(missing(key, from));
@@ -114,7 +150,7 @@ pub(crate) async fn stored_messages(
                 Page::Of { messages: more, .. } => messages.extend(more),
             }
         }
-        return Ok(StoredMessages { fields, messages, writes });
+        return Ok(StoredMessages { fields, messages, part, writes });
     }
     Err(keeps_changing(action))
 }
@@ -169,8 +205,8 @@ pub(crate) fn keeps_changing(action: &'static str) -> StoreError {
 /// The range of messages to read.
 #[derive(Clone, Copy)]
 enum Range<'a> {
-    /// All visible messages.
-    All,
+    /// All visible messages, or, if the conversation has this value, those that the value selects.
+    All(Option<&'a LoadFrom>),
     /// The last messages before a sequence number. The second number is the maximum number of
     /// messages.
     Before(u64, u64),
@@ -180,7 +216,13 @@ enum Range<'a> {
 }
 
 enum Page {
-    Of { fields: Fields, messages: Vec<Vec<u8>>, writes: Option<String> },
+    Of {
+        fields: Fields,
+        messages: Vec<Vec<u8>>,
+        writes: Option<String>,
+        /// Whether the script has skipped the messages that a value leaves out.
+        is_part: bool,
+    },
     Gone,
 }
 
@@ -192,12 +234,16 @@ async fn page(
 ) -> Result<Page, StoreError> {
     let names = settings.names.conversation(key);
     let (life, from, last) = match range {
-        Range::All | Range::Before(..) => ("", 1, 0),
+        Range::All(_) | Range::Before(..) => ("", 1, 0),
         Range::Of(life, from, last) => (life, from, last),
     };
     let (before, limit) = match range {
         Range::Before(before, limit) => (before.to_string(), limit.to_string()),
-        Range::All | Range::Of(..) => (String::new(), String::new()),
+        Range::All(_) | Range::Of(..) => (String::new(), String::new()),
+    };
+    let part = match range {
+        Range::All(from) => from,
+        Range::Before(..) | Range::Of(..) => None,
     };
     let call = MESSAGES
         .on([names.head(), names.messages()])
@@ -206,13 +252,17 @@ async fn page(
         .with(last)
         .with(PAGE_BYTES)
         .with(before)
-        .with(limit);
+        .with(limit)
+        .with(part.map(LoadFrom::to_json).unwrap_or_default())
+        .with(part.map_or(0, |from| from.leading))
+        .with(part.map_or(0, |from| from.after));
     let mut answer = Answer::new(settings.connections.read(action, &call).await?)?;
     match answer.text()?.as_str() {
         "page" => Ok(Page::Of {
             fields: Fields::new(answer.pairs()?),
             messages: answer.bytes()?.into_iter().flatten().collect(),
             writes: answer.optional_text()?,
+            is_part: answer.text()? == "part",
         }),
         "gone" => Ok(Page::Gone),
         "damaged" => Err(damaged(key)),
@@ -250,6 +300,16 @@ pub(crate) async fn open_run(
         })?);
     }
     Ok(Some(OpenRunContent::new(head, open, messages, tools)))
+}
+
+/// Returns an iterator that decodes the messages after the sequence number `after`.
+fn read_all<'a>(
+    key: &'a ConversationKey,
+    after: u64,
+    messages: &'a [Vec<u8>],
+) -> impl Iterator<Item = Result<Arc<Message>, StoreError>> + 'a {
+    let numbered = messages.iter().zip(after.saturating_add(1)..);
+    numbered.map(move |(stored, sequence)| read(key, sequence, stored))
 }
 
 fn read(key: &ConversationKey, sequence: u64, stored: &[u8]) -> Result<Arc<Message>, StoreError> {

@@ -12,7 +12,9 @@ use tower_chat_core::{
         HistorySummary, InvocationQuery, Invocations, Journal, Keep, Maintenance, MessagePage,
         Pruned, Revision, Rewrite, RunSummary, StoreError, StoreHandle, Summaries, ToolCallQueries,
         ToolTotals, UsageQuery, UsageTotals,
-        author::{OpenRunContent, SealMark, SealedChange, Slot, TaskQueue, Ticket, Write},
+        author::{
+            LoadFrom, OpenRunContent, SealMark, SealedChange, Slot, TaskQueue, Ticket, Write,
+        },
     },
 };
 
@@ -151,7 +153,18 @@ impl HistoryStore for RedisStore {
 
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
         self.0.tasks.settle(Some(key)).await;
-        let history = read::history(&self.0.settings, key).await?;
+        let history = read::history(&self.0.settings, key, None).await?;
+        self.0.settings.seal_mark.see(&history.head);
+        Ok(history)
+    }
+
+    async fn load_from(
+        &self,
+        key: &ConversationKey,
+        from: &LoadFrom,
+    ) -> Result<History, StoreError> {
+        self.0.tasks.settle(Some(key)).await;
+        let history = read::history(&self.0.settings, key, Some(from)).await?;
         self.0.settings.seal_mark.see(&history.head);
         Ok(history)
     }

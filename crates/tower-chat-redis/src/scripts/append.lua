@@ -43,6 +43,8 @@ local before_usage = at
 -- The parent of a new conversation in JSON, or ''.
 at = at + 8 * usage_count
 local parent = take()
+-- The part of the conversation that the next run needs to load, in JSON; '' for no change.
+local load_from = take()
 
 local found = redis.call('HMGET', head, 'format', 'incarnation', 'sequence', 'visible', 'run',
     'attempt', 'holder', 'staged_service_id', 'expires', 'writes', 'pruned', 'token')
@@ -245,6 +247,9 @@ if not is_there then
     field('token', token)
     field('scope', scope)
     field('id', id)
+end
+if load_from ~= '' then
+    field('load_from', load_from)
 end
 if kind == 'visible' then
     change('service_id', service_id)

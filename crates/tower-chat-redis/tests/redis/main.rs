@@ -13,6 +13,7 @@ mod lost_connections;
 mod maintenance;
 mod metrics;
 mod opening;
+mod ranges;
 mod restarts;
 mod sealed;
 mod server_settings;

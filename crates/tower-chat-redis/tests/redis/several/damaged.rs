@@ -10,7 +10,7 @@ use tower_chat_core::{
         AddedSummary, ConversationQuery, Directory, HistoryStore, HistorySummary, InvocationQuery,
         Journal, Keep, Lease, LeaseEnd, Maintenance, Revision, SequencePosition, StoreError,
         Summaries, ToolCallQueries, UsageGrouping, UsageQuery,
-        author::{Close, Staged, ToolRecord, Write},
+        author::{Close, LoadFrom, Staged, ToolRecord, Write},
     },
 };
 use tower_chat_redis::RedisStore;
@@ -71,6 +71,7 @@ const DAMAGES: &[&[&str]] = &[
     &["HDEL", "{directory}", "created"],
     &["HSET", "{head}", "rewrites", "-1"],
     &["HSET", "{head}", "rewrites", "9007199254740992"],
+    &["HSET", "{head}", "load_from", "{}"],
     &["HSET", "{head}", "summary", "x"],
     &["HSET", "{head}", "summary_to", "7"],
     &["HSET", "{head}", "summary_to", "99999999999999999999"],
@@ -80,6 +81,10 @@ const DAMAGES: &[&[&str]] = &[
     &["HSET", "{summaries}", "-1", "7 {}"],
     &["DEL", "{summaries}"],
 ];
+
+fn range() -> LoadFrom {
+    LoadFrom { leading: 1, after: 4, applies_to: String::new() }
+}
 
 struct Fixture {
     store: RedisStore,
@@ -102,7 +107,8 @@ impl Fixture {
                 ToolRecord::pending(SequencePosition { sequence: 2, index: 0 }, 0, "id", "tool");
             record.status = ToolStatus::Ok;
             let tools = if at == Revision::ABSENT { vec![record] } else { Vec::new() };
-            at = append(&store, write(&key("c"), at, &texts).with_tools(tools)).await.unwrap();
+            let next = write(&key("c"), at, &texts).with_tools(tools);
+            at = append(&store, next.with_load_from(Some(range().into()))).await.unwrap();
         }
         let last = store.load(&key("c")).await.unwrap().message(2).unwrap().id.unwrap();
         let summary = HistorySummary::new(2, last, "one to two");
@@ -173,6 +179,7 @@ async fn exercise(address: &str, number: usize, damage: &[&str], is_open: bool) 
     let (c, d) = (key("c"), key("d"));
     let head = check(&format!("{what}: head"), store.head(&c)).await;
     drop(check(&format!("{what}: load"), store.load(&c)).await);
+    drop(check(&format!("{what}: range"), store.load_from(&c, &range())).await);
     drop(check(&format!("{what}: open run"), store.open_run(&c)).await);
     drop(check(&format!("{what}: open runs"), store.open_runs("scope", None, 9)).await);
     drop(check(&format!("{what}: list"), store.list("scope", None, 9)).await);
