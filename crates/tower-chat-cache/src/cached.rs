@@ -6,7 +6,7 @@ use tower_chat_core::{
     Message, Messages, ToolStatus,
     store::{
         Head, History, HistorySummary,
-        author::{Changes, Write},
+        author::{Changes, LoadFrom, Write},
     },
 };
 
@@ -24,7 +24,7 @@ pub(crate) struct Cached {
     knows_summary: bool,
     /// The summary in force, if it was read.
     summary: Option<Arc<HistorySummary>>,
-    /// The visible history, if it is known. The head inside the history may be outdated; the
+    /// The visible history, or a loaded part of it, if it is known. The head inside the history may be outdated; the
     /// current head is in the field `head`.
     history: Option<History>,
     /// The staged messages of the open run, if all of them are known.
@@ -77,7 +77,9 @@ impl Cached {
             summary: None,
             history: Some(history.clone()),
             staged: None,
-            bytes: weight::CONVERSATION + weight::of_messages(history.messages.iter()),
+            bytes: weight::CONVERSATION
+                + weight::of_messages(history.leading.iter())
+                + weight::of_messages(history.messages.iter()),
             read,
         }
     }
@@ -91,12 +93,12 @@ impl Cached {
         (self.knows_approvals && self.knows_summary).then(|| self.head.clone())
     }
 
-    /// Returns whether the visible messages are known.
-    pub(crate) fn has_messages(&self) -> bool {
-        self.history.is_some()
+    /// Returns whether the messages are known that a load returns, see [`covers`].
+    pub(crate) fn covers(&self, from: Option<&LoadFrom>) -> bool {
+        self.history.as_ref().is_some_and(|history| covers(history, &self.head, from))
     }
 
-    /// Returns the history, if the visible messages and the summary in force are known.
+    /// Returns the history or its part, if its messages and the summary in force are known.
     pub(crate) fn history(&self) -> Option<History> {
         let history = self.history.as_ref().filter(|_| self.knows_summary);
         history.map(|history| with_head(history, &self.head))
@@ -108,8 +110,8 @@ impl Cached {
         summary.filter(|summary| summary.id == id)
     }
 
-    /// Returns the history with a head that was just read, if the visible messages have not
-    /// changed.
+    /// Returns the history or its part with a head that was just read, if the visible messages have
+    /// not changed.
     pub(crate) fn history_at(&self, head: &Head) -> Option<History> {
         if !is_same_history(&self.head, head) {
             return None;
@@ -268,6 +270,18 @@ fn visible(head: &Head) -> u64 {
 /// visible messages are only added.
 pub(crate) fn is_same_history(one: &Head, other: &Head) -> bool {
     one.revision.incarnation == other.revision.incarnation && visible(one) == visible(other)
+}
+
+/// Returns whether a history, or a part of it, contains all messages that a load returns from a
+/// conversation with this head. Without `from`, a load returns the whole history.
+pub(crate) fn covers(history: &History, head: &Head, from: Option<&LoadFrom>) -> bool {
+    let has_part = |from: &LoadFrom| {
+        let leading = from.leading.saturating_sub(head.pruned);
+        head.load_from.as_deref() == Some(from)
+            && history.skipped() <= from.after
+            && history.leading.len() as u64 == leading
+    };
+    history.is_whole() || from.is_some_and(has_part)
 }
 
 pub(crate) fn with_head(history: &History, head: &Head) -> History {

@@ -7,7 +7,10 @@ use std::{
 
 use futures_util::future::{FutureExt, ready};
 use moka::{policy::EvictionPolicy, sync::Cache};
-use tower_chat_core::{ConversationKey, store::author::Write};
+use tower_chat_core::{
+    ConversationKey,
+    store::author::{LoadFrom, Write},
+};
 
 use crate::{
     cache_entry::CacheEntry,
@@ -84,33 +87,44 @@ impl Conversations {
 
     /// Returns the load in flight that may be shared, or begins a load if there is none. If another
     /// load has finished since the caller's lookup in the cache, returns the cached history.
+    ///
+    /// A load of the whole history may answer every load. A load of a part may only answer loads of
+    /// the same part.
     pub(crate) fn load(
         self: &Arc<Self>,
         key: &ConversationKey,
+        from: Option<&LoadFrom>,
         read: ReadAt,
         is_fresh: impl FnOnce(ReadAt) -> bool,
         load: impl FnOnce(LoadGuard) -> LoadFuture,
     ) -> SharedLoad {
         let mut all = self.in_flight();
-        if let Some(cached) = self.get(key).filter(|cached| is_fresh(cached.read))
+        let cached = self.get(key).filter(|cached| cached.covers(from));
+        if let Some(cached) = cached.filter(|cached| is_fresh(cached.read))
             && let Some(history) = cached.history()
         {
-            return SharedLoad { load: ready(Ok(history)).boxed().shared(), read: cached.read };
+            let load = ready(Ok(history)).boxed().shared();
+            return SharedLoad { load, from: from.cloned(), read: cached.read };
         }
         let in_flight = all.of(key);
-        let under_way = in_flight.shared_load.as_ref().and_then(|shared_load| {
-            Some(SharedLoad { load: shared_load.load.upgrade()?, read: shared_load.read })
+        let sufficient = in_flight
+            .shared_load
+            .as_ref()
+            .filter(|shared_load| shared_load.from.is_none() || shared_load.from.as_ref() == from);
+        let under_way = sufficient.and_then(|SharedLoad { load, from, read }| {
+            Some(SharedLoad { load: load.upgrade()?, from: from.clone(), read: *read })
         });
         if let Some(shared_load) = under_way {
             return shared_load;
         }
         let load_guard = self.read_in(in_flight, key, read);
-        let shared_load = SharedLoad { load: load(load_guard).shared(), read };
+        let load = load(load_guard).shared();
+        let shared_load = SharedLoad { load, from: from.cloned(), read };
         // A load that begins during a submission may not include the submitted writes, so later
         // callers must not share it.
         if in_flight.submitting == 0 {
             let weak = shared_load.load.downgrade();
-            in_flight.shared_load = weak.map(|load| SharedLoad { load, read });
+            in_flight.shared_load = weak.map(|load| SharedLoad { load, from: from.cloned(), read });
         }
         shared_load
     }

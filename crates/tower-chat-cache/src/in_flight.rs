@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 use futures_util::future::{BoxFuture, Shared, WeakShared};
 use tower_chat_core::{
     ConversationKey,
-    store::{History, StoreError},
+    store::{History, StoreError, author::LoadFrom},
 };
 
 use crate::{
@@ -90,6 +90,8 @@ pub(crate) struct InFlight {
 #[derive(Debug)]
 pub(crate) struct SharedLoad<F = Shared<LoadFuture>> {
     pub(crate) load: F,
+    /// The part of the conversation that is loaded; `None` for all messages.
+    pub(crate) from: Option<LoadFrom>,
     pub(crate) read: ReadAt,
 }
 

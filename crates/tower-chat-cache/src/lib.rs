@@ -48,6 +48,13 @@
 //! read again when the head contains the id of another summary. Adding or removing a summary leaves
 //! the cached messages in the cache. The next lookup then reads the head.
 //!
+//! # Parts of conversations
+//!
+//! If only a [part](tower_chat_core::store::HistoryStore::load_from) of a conversation was loaded,
+//! the cache contains this part, and adds the messages of later writes to it. A load of the whole
+//! conversation, or of a part with more messages, reads the inner store, and its result replaces
+//! the part.
+//!
 //! # What is not cached
 //!
 //! Open runs with their content, lists, and queries of the record of tool calls always go to the

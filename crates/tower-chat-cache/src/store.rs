@@ -10,13 +10,13 @@ use tower_chat_core::{
         AddedSummary, ConversationRows, Directory, Fork, Head, History, HistoryStore,
         HistorySummary, Journal, Keep, Maintenance, Pruned, Revision, Rewrite, StoreError,
         Summaries, ToolCallQueries,
-        author::{AppendError, Slot, StoreWrapper, Ticket, Write},
+        author::{AppendError, LoadFrom, Slot, StoreWrapper, Ticket, Write},
     },
 };
 
 use crate::{
     CacheOptions, CacheStatistics, Revalidation,
-    cached::{ReadAt, is_same_history, with_head},
+    cached::{ReadAt, covers, is_same_history, with_head},
     conversations::Conversations,
     statistics::Counters,
 };
@@ -105,17 +105,16 @@ impl<S: HistoryStore> CachingStore<S> {
         Ok(head)
     }
 
-    /// Returns the cached history, if it is fresh, or if the head in the inner store shows that the
-    /// history has not changed.
+    /// Returns the cached history or its part, if it contains the messages of the load, and is fresh
+    /// or has not changed according to the head in the inner store.
     async fn cached_history(
         &self,
         key: &ConversationKey,
+        from: Option<&LoadFrom>,
         now: ReadAt,
     ) -> Result<Option<History>, StoreError> {
-        let Some(cached) = self.0.conversations.get(key) else { return Ok(None) };
-        if !cached.has_messages() {
-            return Ok(None);
-        }
+        let cached = self.0.conversations.get(key).filter(|cached| cached.covers(from));
+        let Some(cached) = cached else { return Ok(None) };
         if self.is_fresh(cached.read, now)
             && let Some(history) = cached.history()
         {
@@ -123,11 +122,58 @@ impl<S: HistoryStore> CachingStore<S> {
             return Ok(Some(history));
         }
         let head = self.read_head(key, now).await?;
-        let history = cached.history_at(&head);
+        let history = cached.history_at(&head).filter(|history| covers(history, &head, from));
         if history.is_some() {
             self.0.counters.revalidated();
         }
         Ok(history)
+    }
+
+    /// Returns the conversation, or the part that `from` selects.
+    async fn history(
+        &self,
+        key: &ConversationKey,
+        from: Option<&LoadFrom>,
+    ) -> Result<History, StoreError> {
+        let now = self.now();
+        if let Some(history) = self.cached_history(key, from, now).await? {
+            return Ok(history);
+        }
+        self.0.counters.miss();
+        let began = self.now();
+        let is_fresh = |read| self.is_fresh(read, now);
+        let shared_load = self.0.conversations.load(key, from, began, is_fresh, |load_guard| {
+            let (inner, key, from) = (self.0.inner.clone(), key.clone(), from.cloned());
+            let load = async move {
+                let history = load(&*inner, &key, from.as_ref()).await?;
+                load_guard.record_history(&history);
+                Ok(history)
+            };
+            load.boxed()
+        });
+        let history = shared_load.load.await?;
+        if self.is_fresh(shared_load.read, now) {
+            return Ok(history);
+        }
+        // The shared load began before this call. Its result may therefore lack a write of another
+        // process that was stored before this call.
+        let head = self.inner().head(key).await?;
+        match is_same_history(&history.head, &head) && covers(&history, &head, from) {
+            true => Ok(with_head(&history, &head)),
+            false => load(self.inner(), key, from).await,
+        }
+    }
+}
+
+/// Loads a conversation, or the part that `from` selects.
+async fn load(
+    store: &impl HistoryStore,
+    key: &ConversationKey,
+    from: Option<&LoadFrom>,
+) -> Result<History, StoreError> {
+    match from {
+        Some(from) => store.load_from(key, from).await,
+        None => store.load(key).await,
     }
 }
 
@@ -156,33 +202,15 @@ impl<S: HistoryStore> StoreWrapper for CachingStore<S> {
     }
 
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
-        let now = self.now();
-        if let Some(history) = self.cached_history(key, now).await? {
-            return Ok(history);
-        }
-        self.0.counters.miss();
-        let began = self.now();
-        let is_fresh = |read| self.is_fresh(read, now);
-        let shared_load = self.0.conversations.load(key, began, is_fresh, |load_guard| {
-            let (inner, key) = (self.0.inner.clone(), key.clone());
-            let load = async move {
-                let history = S::load(&inner, &key).await?;
-                load_guard.record_history(&history);
-                Ok(history)
-            };
-            load.boxed()
-        });
-        let history = shared_load.load.await?;
-        if self.is_fresh(shared_load.read, now) {
-            return Ok(history);
-        }
-        // The shared load began before this call. Its result may therefore lack a write of another
-        // process that was stored before this call.
-        let head = self.inner().head(key).await?;
-        match is_same_history(&history.head, &head) {
-            true => Ok(with_head(&history, &head)),
-            false => self.inner().load(key).await,
-        }
+        self.history(key, None).await
+    }
+
+    async fn load_from(
+        &self,
+        key: &ConversationKey,
+        from: &LoadFrom,
+    ) -> Result<History, StoreError> {
+        self.history(key, Some(from)).await
     }
 
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {

@@ -3,11 +3,12 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    ApprovalRequest, ConversationKey, Message, MessageId, Part, Role, RunId, ToolCall, ToolStatus,
+    ApprovalRequest, ConversationKey, Message, MessageId, Messages, Part, Role, RunId, ToolCall,
+    ToolStatus,
     store::{
         Head, HistoryStore, HistorySummary, Maintenance, SequencePosition, ServiceIdChange,
         Summaries,
-        author::{Close, Ticket, ToolRecord, Write},
+        author::{Close, LoadFrom, Ticket, ToolRecord, Write},
     },
 };
 
@@ -58,6 +59,12 @@ fn service_id(dice: &mut Dice) -> Option<ServiceIdChange> {
     }
 }
 
+fn load_from(dice: &mut Dice, last: u64) -> Option<Arc<LoadFrom>> {
+    let after = dice.roll(last + 1);
+    let from = LoadFrom { leading: dice.roll(after.min(2) + 1), after, applies_to: String::new() };
+    (dice.roll(2) == 0).then(|| Arc::new(from))
+}
+
 /// Returns a write that a conversation with this head accepts, or sometimes a write that it
 /// refuses.
 fn write(dice: &mut Dice, key: &ConversationKey, head: &Head) -> Write {
@@ -74,8 +81,9 @@ fn write(dice: &mut Dice, key: &ConversationKey, head: &Head) -> Write {
     let messages: Vec<_> = (0..dice.roll(3)).map(|_| message(dice)).collect();
     let last = expected.sequence + messages.len() as u64;
     let rows = (0..dice.roll(3)).map(|_| row(dice, last)).collect();
-    let write =
-        Write::new(key.clone(), MessageId { run, index }, expected, messages).with_tools(rows);
+    let write = Write::new(key.clone(), MessageId { run, index }, expected, messages)
+        .with_tools(rows)
+        .with_load_from(load_from(dice, last));
     if open.is_none() && dice.roll(2) == 0 {
         return match service_id(dice) {
             Some(change) => write.with_service_id(change),
@@ -92,6 +100,24 @@ fn write(dice: &mut Dice, key: &ConversationKey, head: &Head) -> Write {
     let mut staged = staged(attempt, close);
     staged.service_id = service_id(dice);
     write.staged(staged)
+}
+
+/// Compares a part that the cache returns with the end of the whole history.
+async fn compare_part(store: &Cache, key: &ConversationKey, seed: u64) -> bool {
+    let stored = store.inner().inner();
+    let whole = stored.load(key).await.unwrap();
+    let Some(from) = &whole.head.load_from else { return false };
+    let part = store.load_from(key, from).await.unwrap();
+    assert_eq!(part.head.load_from, whole.head.load_from, "seed {seed}");
+    let rest = whole.numbered().filter(|(sequence, _)| *sequence > part.skipped());
+    assert_eq!(part.numbered().collect::<Vec<_>>(), rest.collect::<Vec<_>>(), "seed {seed}");
+    if !part.is_whole() {
+        assert!(part.skipped() <= from.after, "seed {seed}");
+        let leading = whole.numbered().filter(|(sequence, _)| *sequence <= from.leading);
+        let leading: Messages = leading.map(|(_, message)| message.clone()).collect();
+        assert_eq!(part.leading, leading, "seed {seed}");
+    }
+    !part.is_whole()
 }
 
 /// Compares the cache with the inner store for one conversation.
@@ -170,17 +196,21 @@ async fn step(store: &Cache, dice: &mut Dice, tickets: &mut Vec<Ticket>) {
 
 #[tokio::test]
 async fn a_cache_shows_what_the_store_has() {
-    let mut hits = 0;
+    let (mut hits, mut parts) = (0, 0);
     for seed in 0..300 {
         let (store, mut dice, mut tickets) = (cache(), Dice(seed), Vec::new());
         for _ in 0..60 {
             step(&store, &mut dice, &mut tickets).await;
             let compares = dice.roll(2) == 0;
             for key in keys().iter().filter(|_| compares) {
-                compare(&store, key, seed).await;
+                match dice.roll(2) {
+                    0 => compare(&store, key, seed).await,
+                    _ => parts += usize::from(compare_part(&store, key, seed).await),
+                }
             }
         }
         hits += store.statistics().hits;
     }
     assert!(hits > 5_000, "too few hits of the cache: {hits}");
+    assert!(parts > 500, "too few parts: {parts}");
 }

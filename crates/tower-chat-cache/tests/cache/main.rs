@@ -6,6 +6,7 @@ mod capabilities;
 mod common;
 mod differential;
 mod failures;
+mod ranges;
 mod revalidation;
 mod runs;
 mod single_flight;
