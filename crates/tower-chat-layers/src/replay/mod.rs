@@ -59,7 +59,7 @@ mod without_calls;
 use std::sync::Arc;
 
 use tokio::task::yield_now;
-use tower_chat_core::{Messages, RefusalMark, store::History};
+use tower_chat_core::{Messages, RefusalMark, RunId, store::History};
 
 pub(crate) use self::{
     asked::AskedCall,
@@ -71,6 +71,7 @@ pub(crate) use self::{
     },
     sources::ReplaySources,
     summary::Covered,
+    turns::is_answer,
 };
 pub use self::{
     call_ids::effective_call_ids,
@@ -89,7 +90,12 @@ pub use self::{
     turns::Turns,
     window::{EstimatedTokens, TokenCounter, Window},
 };
-use self::{interrupted::Retracted, omitted_calls::OmittedCalls, policy::Strictness, round::Round};
+use self::{
+    interrupted::Retracted,
+    omitted_calls::OmittedCalls,
+    policy::Strictness,
+    round::{Round, Unanswered},
+};
 use crate::yielding::LARGE;
 
 /// A fold over the messages of a conversation, from the oldest to the newest. The
@@ -128,6 +134,9 @@ pub struct Replay {
     decided: Vec<String>,
     /// The marks of content that services have refused.
     refused: Arc<Vec<RefusalMark>>,
+    /// For each result that answers a call of an earlier run, the run of the call and the run of the
+    /// result.
+    answered_later: Vec<(RunId, RunId)>,
 }
 
 impl Replay {
@@ -220,12 +229,33 @@ impl Replay {
             first_dangling: None,
             decided: Vec::new(),
             refused: Arc::default(),
+            answered_later: Vec::new(),
         }
     }
 
     /// Returns the marks of content that services have refused, from all pushed messages.
     pub(crate) fn refused(&self) -> &[RefusalMark] {
         &self.refused
+    }
+
+    /// Returns the messages before the open round, if the replay has one.
+    pub(crate) fn closed(&self) -> &Messages {
+        &self.closed
+    }
+
+    /// Returns whether the replay of the messages from the first message of `run` on is equal to the
+    /// end of this replay. `run` must begin after the answer of an earlier run, and the run ids of
+    /// the messages must ascend. Then the messages can be replayed alone, unless they answer calls of
+    /// earlier runs, or later messages may answer such calls.
+    pub(crate) fn can_begin_with(&self, run: RunId) -> bool {
+        // Results in the open round may answer calls of earlier rounds. Closing the round matches
+        // these results.
+        let mut ended = self.clone();
+        ended.close_round();
+        let is_earlier = |call: &Unanswered| call.named_by.message.run < run;
+        let is_awaited = ended.omitted_calls.iter().any(|call| call.is_awaited && is_earlier(call));
+        let is_answered = |(call, result): &(RunId, RunId)| *call < run && *result >= run;
+        !is_awaited && !ended.answered_later.iter().any(is_answered)
     }
 
     /// Returns the number of pushed messages.

@@ -32,7 +32,7 @@ impl ReplaySummary {
     /// Creates the step for a summary of a history. Returns `None` if the summary does not belong to
     /// the history: the last covered message is missing, or is another message.
     pub fn of(history: &History, summary: HistorySummary) -> Option<Self> {
-        let covered = summary.covers_to.saturating_sub(history.head.pruned);
+        let covered = summary.covers_to.saturating_sub(history.skipped());
         let covered = usize::try_from(covered).ok()?;
         if let Some(last) = covered.checked_sub(1)
             && history.messages.get(last)?.id != Some(summary.last)
@@ -77,16 +77,18 @@ impl ReplaySummary {
         &self.message
     }
 
+    /// Returns whether a message contains this summary.
+    fn is_message(&self, message: &Message) -> bool {
+        message.metadata.get(SUMMARY).and_then(Value::as_u64) == Some(self.summary.id)
+    }
+
     /// Returns the output of the step, and the number of messages up to and including the message of
     /// the summary. If the messages already contain this message, they do not change.
     pub(super) fn apply(&self, messages: &Messages) -> (Messages, usize) {
         let is_head =
             |message: &&Arc<Message>| matches!(message.role, Role::System | Role::Developer);
         let head = messages.iter().take_while(is_head).count();
-        let is_applied = |message: &Arc<Message>| {
-            message.metadata.get(SUMMARY).and_then(Value::as_u64) == Some(self.summary.id)
-        };
-        if messages.get(head).is_some_and(is_applied) {
+        if messages.get(head).is_some_and(|message| self.is_message(message)) {
             return (messages.clone(), head + 1);
         }
         let mut replaced = messages.take(head);

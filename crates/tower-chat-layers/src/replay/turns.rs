@@ -48,7 +48,7 @@ pub(super) fn is_input(message: &Message) -> bool {
 }
 
 /// Returns whether a message is an answer of the model without calls.
-pub(super) fn is_answer(message: &Message) -> bool {
+pub(crate) fn is_answer(message: &Message) -> bool {
     message.role == Role::Assistant && !message.parts.iter().any(|part| asked_call(part).is_some())
 }
 

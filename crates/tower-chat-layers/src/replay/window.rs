@@ -124,6 +124,11 @@ impl Window {
         self
     }
 
+    /// Returns the limit and the low-water mark of a window in turns. `None` for other windows.
+    pub(crate) fn as_turns(&self) -> Option<(usize, usize)> {
+        matches!(self.unit, Unit::Turns).then_some((self.limit, self.low_water))
+    }
+
     /// Returns the messages inside the window.
     pub fn apply(&self, messages: &Messages) -> Messages {
         let mut boundary = Boundary::of(self);

@@ -6,11 +6,17 @@ use std::sync::Arc;
 
 use tower_chat_core::{
     ChatRequest, Conversation, ConversationKey, Message, Messages, RunId,
-    store::{Head, History, HistoryStore, StoreError, author::Write},
+    store::{
+        Head, History, HistoryStore, StoreError,
+        author::{LoadFrom, Write},
+    },
 };
 
 use super::{
-    Settings, model_request::own_messages, partial_text::is_partial_response,
+    Settings,
+    load_range::{all_messages, answers_calls, next_range, range_of},
+    model_request::own_messages,
+    partial_text::is_partial_response,
     redact::is_without_calls,
 };
 use crate::{
@@ -43,16 +49,27 @@ pub(super) struct LoadedReplay {
     pub(super) summary: Option<u64>,
     /// The history for a summary, if the policy allows the run to make one.
     pub(super) summarizable: Option<Box<Summarizable>>,
+    /// The range that the next run needs to load, if it changes.
+    pub(super) next_range: Option<Arc<LoadFrom>>,
 }
 
 /// Returns the history, including the writes in the outbox, and the replay of the history under the
-/// replay policy.
+/// replay policy. Loads only the messages in `range`, if there is one.
 pub(super) async fn load_history(
     settings: &Settings,
     Conversation { key, run }: &Conversation,
     request: &ChatRequest,
+    range: Option<&Arc<LoadFrom>>,
 ) -> Result<LoadedReplay, StoreError> {
-    let (stored, unsaved) = load_stored(&settings.store, key).await?;
+    let mut stored = match range {
+        Some(from) => settings.store.load_from(key, from).await?,
+        None => settings.store.load(key).await?,
+    };
+    // Another process may have changed the conversation since its head was read.
+    if !stored.is_whole() && range_of(&settings.policy, &stored.head, *run) != range {
+        stored = settings.store.load(key).await?;
+    }
+    let unsaved = unsaved_after(&settings.store, key, &stored.head);
     let own = own_messages(request);
     let (history, mut replay) = replay_of(settings, key, *run, stored, &unsaved, &own).await;
     // The summary is created from the history with the unsaved messages, because a summary counts
@@ -60,7 +77,12 @@ pub(super) async fn load_history(
     let summary = ReplaySummary::in_force(&*settings.store, key, &history).await?;
     let before = settings.policy.summarize.as_ref().map(|_| replay.clone());
     settings.replay_sources(key, request).edit(&mut replay, summary.as_ref()).await;
+    let next_range = match answers_calls(&own) {
+        true => all_messages(&history.head),
+        false => next_range(&settings.policy, &history, &replay, summary.as_ref()),
+    };
     Ok(LoadedReplay {
+        next_range,
         summary: summary.as_ref().map(|summary| summary.summary().id),
         summarizable: before.map(|before| {
             Box::new(Summarizable {
@@ -75,13 +97,9 @@ pub(super) async fn load_history(
     })
 }
 
-/// Returns the stored history, and the writes in the outbox that follow it.
-async fn load_stored(
-    store: &Arc<dyn HistoryStore>,
-    key: &ConversationKey,
-) -> Result<(History, Vec<Write>), StoreError> {
-    let history = (**store).load(key).await?;
-    let mut revision = history.head.revision;
+/// Returns the writes in the outbox that follow the stored messages.
+fn unsaved_after(store: &Arc<dyn HistoryStore>, key: &ConversationKey, head: &Head) -> Vec<Write> {
+    let mut revision = head.revision;
     let mut unsaved = store.handle().unsaved(key);
     unsaved.retain(|write| {
         let follows = write.expected() == revision;
@@ -90,7 +108,7 @@ async fn load_stored(
         }
         follows
     });
-    Ok((history, unsaved))
+    unsaved
 }
 
 /// Applies the writes `unsaved` of the outbox to a history, and returns the history and its replay.
@@ -138,6 +156,11 @@ async fn replay_of(
                  as interrupted"
             ),
         }
+    }
+    if !history.leading.is_empty() {
+        let mut leading = Replay::new(dangling_calls);
+        leading.push_from(&history.leading, 0);
+        replay = replay.after(&leading.view());
     }
     (history, replay)
 }

@@ -4,7 +4,10 @@ use std::{collections::HashSet, sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
     Answer, Message, MessageId, Messages, PersistenceMode, Role, RunId, Saved, ToolResult, Usage,
-    store::{Revision, ServiceIdChange, author::Write},
+    store::{
+        Revision, ServiceIdChange,
+        author::{LoadFrom, Write},
+    },
 };
 
 use super::{
@@ -90,8 +93,12 @@ pub(crate) struct RunLog {
 pub(super) struct LoadedConversation {
     /// The loaded history. Usually empty if the service stores the history.
     pub(super) history: Messages,
-    /// The number of messages of the conversation that were pruned before `history`.
+    /// The number of messages of the conversation that were pruned.
     pub(super) pruned: u64,
+    /// The number of messages before `history`, which were pruned or not loaded.
+    pub(super) skipped: u64,
+    /// The range that the next run needs to load. The first write of the run stores it.
+    pub(super) next_range: Option<Arc<LoadFrom>>,
     /// The replay of the history and of the messages that this run has added.
     pub(super) replay: Replay,
     /// The revision that the next write expects.
@@ -151,7 +158,7 @@ impl LoadedConversation {
 
     /// Returns the message of the loaded history with this sequence number.
     pub(super) fn message_at(&self, sequence: u64) -> Option<&Arc<Message>> {
-        let index = sequence.checked_sub(self.pruned.checked_add(1)?)?;
+        let index = sequence.checked_sub(self.skipped.checked_add(1)?)?;
         self.history.get(usize::try_from(index).ok()?)
     }
 
@@ -173,6 +180,8 @@ impl RunLog {
         let conversation = LoadedConversation {
             history: Messages::new(),
             pruned: 0,
+            skipped: 0,
+            next_range: None,
             replay: Replay::lenient(),
             revision: Revision::ABSENT,
             service_id: None,

@@ -28,7 +28,7 @@ impl RunLog {
         let position = self.position_in_history(message)?;
         let round_index = self.round_in_history(position);
         let call = SequencePosition {
-            sequence: self.conversation.pruned + position as u64 + 1,
+            sequence: self.conversation.skipped + position as u64 + 1,
             index: u32::try_from(index).ok()?,
         };
         Some(StoredPosition { call, round_index })

@@ -28,6 +28,7 @@ mod hooks;
 mod incomplete_commit;
 mod input_digest;
 mod journaled;
+mod load_range;
 mod loaded;
 mod log;
 mod lookup;

@@ -113,7 +113,7 @@ pub(super) async fn reports_of_recorded_results(
     let known = by_call(&known);
     let answered: HashMap<SequencePosition, CallOfRun> =
         answered.iter().map(|answered| (answered.position, answered.call)).collect();
-    let first = history.head.pruned + history.messages.len() as u64 + 1;
+    let first = history.skipped() + history.messages.len() as u64 + 1;
     let mut reports = Vec::new();
     for (position, message) in input.iter().enumerate() {
         let sequence = first + position as u64;
@@ -197,7 +197,7 @@ fn answered(visible: &History, staged: &[Arc<Message>]) -> Vec<Answered> {
         .filter_map(|(sequence, message)| Some((message.id?, sequence)))
         .collect();
     let mut answered = Vec::new();
-    let first = visible.head.pruned + visible.messages.len() as u64 + 1;
+    let first = visible.skipped() + visible.messages.len() as u64 + 1;
     for ((result_in, message), asked) in (first..).zip(staged).zip(asked) {
         for ((index, result), asked) in (0..).zip(message.results()).zip(asked) {
             let Some(call) = asked.map(|asked| asked.call_position) else { continue };

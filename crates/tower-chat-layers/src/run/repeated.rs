@@ -81,7 +81,7 @@ pub(super) fn observe_alone(
     let stored = StoredTranscript {
         before,
         added: &[],
-        is_pruned: history.head.pruned > 0,
+        is_pruned: history.skipped() > 0,
         run: match is_known {
             true => StoredRun::Known { run: *run, has_answered: false },
             false => StoredRun::Unknown,
@@ -158,7 +158,7 @@ impl RunLog {
             let stored = StoredTranscript {
                 before,
                 added,
-                is_pruned: self.conversation.pruned > 0,
+                is_pruned: self.conversation.skipped > 0,
                 run: match added.is_empty() {
                     true => StoredRun::Unknown,
                     false => StoredRun::Known { run: *run, has_answered: self.calls.is_answered },
@@ -234,7 +234,7 @@ pub(super) async fn take_new(
         }
         _ => stored.before_run(),
     };
-    let pruned = stored.history.head.pruned;
+    let pruned = stored.history.skipped();
     match choice.new_input(key, *run, (&before, pruned), &own)? {
         NewInput::All => Ok(None),
         NewInput::Only(new) => {

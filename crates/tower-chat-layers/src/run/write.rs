@@ -309,7 +309,8 @@ fn as_write(run: &Run, log: &mut RunLog, contents: Contents, id: MessageId) -> W
     // last write of the run.
     let activity = activity(run, log, !stored.is_empty() || close.is_some());
     let mut write = Write::new(run.key().clone(), id, log.conversation.revision, stored)
-        .with_activity(activity);
+        .with_activity(activity)
+        .with_load_from(log.conversation.next_range.take());
     if !claims.is_empty() {
         write = write.with_claims(claims);
     }

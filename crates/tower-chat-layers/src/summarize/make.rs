@@ -37,7 +37,7 @@ impl Summarizable {
     /// Returns the number of messages that the summary in force covers.
     fn covered(&self) -> usize {
         let covers_to = self.summary.as_ref().map_or(0, |summary| summary.summary().covers_to);
-        let covered = covers_to.saturating_sub(self.history.head.pruned);
+        let covered = covers_to.saturating_sub(self.history.skipped());
         usize::try_from(covered).unwrap_or(usize::MAX)
     }
 
@@ -217,7 +217,7 @@ impl<'a> Making<'a> {
         let history = &self.source.history;
         let last = covered.checked_sub(1).and_then(|last| history.messages.get(last)?.id);
         let last = last.ok_or(SummaryFailure::NotAdded(AddedSummary::NoSuchMessage))?;
-        let summary = HistorySummary::new(history.head.pruned + covered as u64, last, text)
+        let summary = HistorySummary::new(history.skipped() + covered as u64, last, text)
             .with_made_by(model)
             .with_time(self.sources.now)
             .with_usage(usage);

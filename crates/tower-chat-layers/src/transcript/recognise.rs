@@ -56,7 +56,7 @@ pub fn recognise_in(
     sent: &Messages,
     is_retry: bool,
 ) -> Result<Recognised, TranscriptError> {
-    recognise_after_cut(&stored.messages, stored.head.pruned, sent, is_retry)
+    recognise_after_cut(&stored.messages, stored.skipped(), sent, is_retry)
 }
 
 /// Like [`recognise`], for a conversation whose first `pruned` messages were pruned and are not in

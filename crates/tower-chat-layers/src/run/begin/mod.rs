@@ -19,7 +19,7 @@ use tower_chat_core::{
     ChatRequest, Conversation, HistoryOwner, Message, MessageId, Messages, ToolResult,
     store::{
         Capability, Conflict, Head, History, Journal as _, Revision, ServiceIdChange, StoreError,
-        author::{OpenRunContent, ToolRecord},
+        author::{LoadFrom, OpenRunContent, ToolRecord},
     },
 };
 
@@ -40,6 +40,7 @@ use super::{
     hooks::Hooks,
     input_digest::{differs, input_digest},
     journaled::Journal,
+    load_range::{answers_calls, range_of},
     loaded::Loaded,
     log::{LoadedConversation, RunLog, StoredBefore},
     model_request::own_messages,
@@ -56,7 +57,6 @@ use crate::{
     approval::answers_approvals,
     recovery::ResumesRun,
     replay::Replay,
-    summarize::Summarizable,
     tool::RunAncestry,
     transcript::Step,
     validate::{Fault, InvalidMessages, check_content, may_be_empty},
@@ -97,16 +97,11 @@ struct OpenedHead {
 /// The part of the history that the run needs, including the messages that an earlier attempt has
 /// staged.
 struct LoadedHistory {
-    history: History,
-    replay: Replay,
-    /// Whether the history was loaded and is needed. Otherwise, `history` is empty.
+    loaded: LoadedReplay,
+    /// Whether the history was loaded and is needed. Otherwise, the history is empty.
     is_read: bool,
     /// The rows of those calls that readers see while the results of these calls are only staged.
     prior_rows: Vec<ToolRecord>,
-    /// The id of the summary in force.
-    summary: Option<u64>,
-    /// The history for a summary, if the run may make one.
-    summarizable: Option<Box<Summarizable>>,
 }
 
 /// The stored messages of the run, and the new messages of the request.
@@ -145,13 +140,13 @@ pub(crate) async fn begin_run(
     let beginning = Beginning { conversation: &conversation, ..beginning };
     if is_continued {
         request.extensions.insert(conversation.clone());
-        if has_incomplete_responses(&history.history, run) {
+        if has_incomplete_responses(&history.loaded.history, run) {
             (history, loaded) = beginning.load(request, &opened).await?;
         }
     }
     let names_run = request.extensions.get::<ResumesRun>().is_some();
     let says_nothing = own_messages(request).is_empty()
-        && history.history.messages.is_empty()
+        && history.loaded.history.messages.is_empty()
         && !names_run
         && !may_be_empty(request);
     let input = beginning.take_input(request, &history, observed).await?;
@@ -283,11 +278,13 @@ impl Beginning<'_> {
             replay: Replay::new(settings.policy.replay.dangling_calls),
             summary: None,
             summarizable: None,
+            next_range: None,
         };
         let is_stored = head.revision != Revision::ABSENT;
         let mut read = match is_stored && (is_needed || is_kept_here) {
             true => {
-                let loaded = load_history(settings, conversation, request).await;
+                let range = self.range(request, opened);
+                let loaded = load_history(settings, conversation, request, range).await;
                 loaded.map_err(self.not_loaded())?
             }
             false => empty(),
@@ -296,16 +293,38 @@ impl Beginning<'_> {
         if !is_read {
             read = empty();
         }
-        let LoadedReplay { mut history, mut replay, summary, summarizable } = read;
-        // The requests of a resumed run begin like those of the earlier attempt.
-        let summarizable = summarizable.filter(|_| is_kept_here && resumed.is_none());
-        let loaded = Loaded::of(&history);
+        let references = Loaded::of(&read.history);
+        // The requests of a resumed run begin like those of the earlier attempt, and its staged
+        // messages may be discarded.
+        if !is_kept_here || resumed.is_some() {
+            read.summarizable = None;
+            read.next_range = None;
+        }
         let mut prior_rows = Vec::new();
         if let Some(content) = resumed {
-            prior_rows = self.extend_by_staged(&mut history, &mut replay, content).await?;
+            prior_rows =
+                self.extend_by_staged(&mut read.history, &mut read.replay, content).await?;
         }
-        let history = LoadedHistory { history, replay, is_read, prior_rows, summary, summarizable };
-        Ok((history, loaded))
+        Ok((LoadedHistory { loaded: read, is_read, prior_rows }, references))
+    }
+
+    /// Returns the range of the history that the run needs; `None` if it needs all messages.
+    fn range<'h>(
+        &self,
+        request: &ChatRequest,
+        opened: &'h OpenedHead,
+    ) -> Option<&'h Arc<LoadFrom>> {
+        let own = own_messages(request);
+        let choice = request.extensions.get::<RepeatedTranscript>().copied();
+        let choice = choice.unwrap_or(self.settings.policy.repeated_transcript);
+        let is_new = self.caller == Caller::Request
+            && opened.resumed.is_none()
+            && opened.service_id.is_none()
+            && !own.is_empty()
+            && !answers_calls(&own)
+            && !choice.compares(&own);
+        let range = range_of(&self.settings.policy, &opened.head, self.conversation.run);
+        range.filter(|_| is_new && !opened.sends_record)
     }
 
     /// Adds to the history the messages that an earlier attempt has staged. Returns the rows of
@@ -344,7 +363,7 @@ impl Beginning<'_> {
         if !is_of_other_loop || !loaded.is_read || opened.service_id.is_some() {
             return Ok(None);
         }
-        observe_alone(self.settings, self.conversation, request, &loaded.history)
+        observe_alone(self.settings, self.conversation, request, &loaded.loaded.history)
     }
 
     /// Separates the new messages of the request from the messages that are already stored. Removes
@@ -355,7 +374,7 @@ impl Beginning<'_> {
         loaded: &LoadedHistory,
         observed: Option<ObservedAlone>,
     ) -> Result<TakenInput, PersistenceError> {
-        let LoadedHistory { history, is_read, .. } = loaded;
+        let LoadedHistory { loaded: LoadedReplay { history, .. }, is_read, .. } = loaded;
         yield_if_large(&own_messages(request)).await;
         let RunInStore { added, input_digest: stored_digest, is_overtaken } =
             stored_of_run(history, self.conversation.run);
@@ -422,44 +441,26 @@ impl Beginning<'_> {
     ) -> Result<RunLog, PersistenceError> {
         let Self { settings, conversation: Conversation { key, .. }, .. } = *self;
         let (store, not_loaded) = (&settings.store, self.not_loaded());
-        let LoadedHistory { history, replay, is_read, prior_rows, summary, summarizable } = loaded;
+        let LoadedHistory { loaded: read, is_read, prior_rows } = loaded;
+        let LoadedReplay { history, replay, .. } = &read;
         let TakenInput { added, is_overtaken, last_answer, own, step, digest } = input;
         let prior_attempts = match approves {
-            true => prior_attempts(store, key, &history, &replay).await.map_err(&not_loaded)?,
+            true => prior_attempts(store, key, history, replay).await.map_err(&not_loaded)?,
             false => PriorAttempts::default(),
         };
         let visible = added.len().saturating_sub(opened.staged().len());
-        let recorded_end = self.recorded_end(opened, &history, &added).await?;
-        let tool_calls = tool_calls_before(store, key, &history, added.get(..visible));
+        let recorded_end = self.recorded_end(opened, history, &added).await?;
+        let tool_calls = tool_calls_before(store, key, history, added.get(..visible));
         let tool_calls = tool_calls.await.map_err(&not_loaded)?;
         // A resumed run needs no warning: the tool loop runs its calls without a result, or adds
         // their results.
         if is_read && opened.resumed.is_none() {
-            warn_of_dangling(key, &history.messages, &replay, &own);
+            warn_of_dangling(key, &history.messages, replay, &own);
         }
-        let indexes = added.iter().filter_map(|message| message.id);
-        let assigned_ids = indexes.map(|id| id.index as usize + 1).max().unwrap_or(0);
-        let call_records = self.call_records(&history, &added, &own).await?;
+        let call_records = self.call_records(history, &added, &own).await?;
         let unsaved = store.handle().unsaved(key);
-        let journal = self.journal(opened, &history, &own, visible, prior_rows);
-        let conversation = LoadedConversation {
-            pruned: history.head.pruned,
-            rewrites: history.head.rewrites,
-            revision: history.head.revision,
-            history: history.messages,
-            replay,
-            service_id: opened.service_id.clone(),
-            stored_service_id: opened.head.service_id.clone(),
-            recording: match opened.service_id {
-                Some(_) => Recording::of_service_kept(settings.policy.conflict),
-                None if opened.sends_record => Recording::AfterLoss,
-                None => Recording::History,
-            },
-            added,
-            assigned_ids,
-            summary,
-            summarizable,
-        };
+        let journal = self.journal(opened, history, &own, visible, prior_rows);
+        let conversation = self.loaded_conversation(opened, read, added);
         Ok(RunLog {
             is_alone: self.caller == Caller::ServiceCall,
             stored_before: StoredBefore {
@@ -476,6 +477,38 @@ impl Beginning<'_> {
             journal,
             ..RunLog::new(self.conversation.run, self.stored_as(), conversation, call_records)
         })
+    }
+
+    /// Returns the conversation of the run log. `added` are the stored messages of the run.
+    fn loaded_conversation(
+        &self,
+        opened: &OpenedHead,
+        loaded: LoadedReplay,
+        added: Vec<Arc<Message>>,
+    ) -> LoadedConversation {
+        let LoadedReplay { history, replay, summary, summarizable, next_range } = loaded;
+        let indexes = added.iter().filter_map(|message| message.id);
+        let assigned_ids = indexes.map(|id| id.index as usize + 1).max().unwrap_or(0);
+        LoadedConversation {
+            pruned: history.head.pruned,
+            skipped: history.skipped(),
+            next_range,
+            rewrites: history.head.rewrites,
+            revision: history.head.revision,
+            history: history.messages,
+            replay,
+            service_id: opened.service_id.clone(),
+            stored_service_id: opened.head.service_id.clone(),
+            recording: match opened.service_id {
+                Some(_) => Recording::of_service_kept(self.settings.policy.conflict),
+                None if opened.sends_record => Recording::AfterLoss,
+                None => Recording::History,
+            },
+            added,
+            assigned_ids,
+            summary,
+            summarizable,
+        }
     }
 
     /// Returns the results in the record with which the stored run ended. `None` if this attempt

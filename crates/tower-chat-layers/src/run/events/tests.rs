@@ -41,6 +41,8 @@ fn log(mode: PersistenceMode) -> RunLog {
         added: Vec::new(),
         assigned_ids: 0,
         rewrites: 0,
+        skipped: 0,
+        next_range: None,
         summary: None,
         summarizable: None,
     };

@@ -27,6 +27,7 @@ mod partial_text;
 mod per_run;
 mod per_service_call;
 mod queued_by_tools;
+mod ranges;
 mod refused_content;
 mod resume;
 mod run_end;

@@ -1,0 +1,246 @@
+//! Tests that a run loads only the messages that the model may receive, and all messages if an
+//! earlier message matters.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use tower_chat::{
+    ConversationKey, HistoryStore, Message, PersistencePolicy, Tools,
+    replay::{ReplayPolicy, Window},
+    store::{
+        self, Directory, History, HistorySummary, Journal, Maintenance as _, StoreError,
+        Summaries as _, ToolCallQueries, author::LoadFrom,
+    },
+};
+use tower_chat_testkit::{FaultyStore, ScriptedModel, Step};
+
+use crate::common::*;
+
+/// A store that records how many messages each load returned.
+struct Counting {
+    inner: Store,
+    loaded: Arc<Mutex<Vec<usize>>>,
+}
+
+#[async_trait]
+impl store::author::StoreWrapper for Counting {
+    type Inner = Store;
+
+    fn inner(&self) -> &Store {
+        &self.inner
+    }
+
+    async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
+        let history = self.inner.load(key).await?;
+        self.loaded.lock().unwrap().push(history.messages.len());
+        Ok(history)
+    }
+
+    async fn load_from(
+        &self,
+        key: &ConversationKey,
+        from: &LoadFrom,
+    ) -> Result<History, StoreError> {
+        let history = self.inner.load_from(key, from).await?;
+        self.loaded.lock().unwrap().push(history.leading.len() + history.messages.len());
+        Ok(history)
+    }
+
+    fn journal(&self) -> Option<&dyn Journal> {
+        self.inner.journal()
+    }
+
+    fn directory(&self) -> Option<&dyn Directory> {
+        self.inner.directory()
+    }
+
+    fn tool_calls(&self) -> Option<&dyn ToolCallQueries> {
+        self.inner.tool_calls()
+    }
+
+    fn maintenance(&self) -> Option<&dyn store::Maintenance> {
+        self.inner.maintenance()
+    }
+
+    fn summaries(&self) -> Option<&dyn store::Summaries> {
+        self.inner.summaries()
+    }
+}
+
+/// A conversation whose loads are counted, and a model that answers `a1`, `a2` and so on.
+struct Counted {
+    case: Case,
+    store: Store,
+    loaded: Arc<Mutex<Vec<usize>>>,
+    model: ScriptedModel,
+}
+
+impl Counted {
+    async fn new(case: Case) -> Self {
+        Self::with(case, (1..=40).map(|number| Step::text(format!("a{number}")))).await
+    }
+
+    async fn with(case: Case, script: impl IntoIterator<Item = Step>) -> Self {
+        let loaded = Arc::new(Mutex::new(Vec::new()));
+        let counting = Counting { inner: case.store().await, loaded: loaded.clone() };
+        let store: Arc<dyn HistoryStore> = Arc::new(counting);
+        let store = FaultyStore::new(store).shared_by_processes();
+        Self { case, store, loaded, model: ScriptedModel::new(script) }
+    }
+
+    fn client(&self, policy: PersistencePolicy) -> Client {
+        let tools = tools(&ToolLog::default());
+        self.case.stack(self.model.clone(), &self.store.in_another_process(), policy, tools)
+    }
+
+    async fn ask(&self, client: &Client, numbers: std::ops::RangeInclusive<usize>) {
+        for number in numbers {
+            send(client, self.case.ask(&format!("q{number}"))).await.unwrap();
+        }
+    }
+
+    fn last_sent(&self) -> String {
+        sent_texts(&self.model, self.model.requests().len() - 1).join(", ")
+    }
+
+    /// Returns the numbers of loaded messages since the last call.
+    fn take_loaded(&self) -> Vec<usize> {
+        std::mem::take(&mut self.loaded.lock().unwrap())
+    }
+}
+
+/// Returns a policy with which the model receives one or two turns.
+fn two_turns() -> PersistencePolicy {
+    let window = Window::turns(2).with_low_water(1);
+    policy().with_replay(ReplayPolicy::default().with_window(window))
+}
+
+#[tokio::test]
+async fn a_run_loads_the_messages_inside_the_window() {
+    every_case(async |case| {
+        let run = Counted::new(case).await;
+        let client = run.client(two_turns());
+        run.ask(&client, 1..=9).await;
+        assert_eq!(run.last_sent(), "user q7, assistant a7, user q8, assistant a8, user q9");
+        let loaded = run.take_loaded();
+        assert!(loaded.iter().all(|count| *count <= 6), "{loaded:?}");
+
+        let elsewhere = run.client(two_turns());
+        run.ask(&elsewhere, 10..=10).await;
+        assert_eq!(run.last_sent(), "user q9, assistant a9, user q10");
+        assert_eq!(run.take_loaded(), [6]);
+
+        // A larger window needs earlier messages.
+        let window = Window::turns(20);
+        let larger = policy().with_replay(ReplayPolicy::default().with_window(window));
+        run.ask(&run.client(larger), 11..=11).await;
+        assert_eq!(run.take_loaded(), [20]);
+        assert!(run.last_sent().starts_with("user q1, assistant a1, user q2"));
+        assert_eq!(stored(&run.store).await.len(), 22);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn system_messages_at_the_beginning_are_loaded_too() {
+    every_case(async |case| {
+        let run = Counted::new(case).await;
+        let client = run.client(two_turns());
+        let first = case.request_with([Message::system("be brief"), Message::user("q1")]);
+        send(&client, first).await.unwrap();
+        run.ask(&client, 2..=8).await;
+        run.take_loaded();
+        run.ask(&run.client(two_turns()), 9..=9).await;
+        let expected = "system be brief, user q7, assistant a7, user q8, assistant a8, user q9";
+        assert_eq!(run.last_sent(), expected);
+        assert!(run.take_loaded().iter().all(|count| *count <= 7));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_run_loads_the_messages_after_the_summary() {
+    every_case(async |case| {
+        let run = Counted::new(case).await;
+        let client = run.client(policy());
+        run.ask(&client, 1..=6).await;
+        let store = run.store.inner();
+        let last = store.load(&key()).await.unwrap().message(8).unwrap().id.unwrap();
+        let summary = HistorySummary::new(8, last, "four turns");
+        store.add_summary(&key(), &summary, 0).await.unwrap();
+        // The first run after the summary loads all messages, and determines the range.
+        run.ask(&client, 7..=7).await;
+        run.take_loaded();
+        run.ask(&run.client(policy()), 8..=8).await;
+        assert_eq!(run.take_loaded(), [6]);
+        let sent = run.last_sent();
+        assert!(sent.ends_with("four turns, user q5, assistant a5, user q6, assistant a6, user q7, assistant a7, user q8"), "{sent}");
+
+        // Without the summary, the model receives all messages.
+        store.remove_summary(&key(), summary.id).await.unwrap();
+        run.ask(&run.client(policy()), 9..=9).await;
+        assert_eq!(run.take_loaded(), [16]);
+        assert!(run.last_sent().starts_with("user q1, assistant a1, user q2"));
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_request_that_is_sent_again_finds_its_run_before_the_range() {
+    every_case(async |case| {
+        let run = Counted::new(case).await;
+        let client = run.client(two_turns());
+        let first = case.ask("q1");
+        send(&client, first.clone()).await.unwrap();
+        run.ask(&client, 2..=8).await;
+        let again = send(&run.client(two_turns()), first).await.unwrap();
+        assert_eq!(again.text(), "a1");
+        assert_eq!(run.model.requests().len(), 8);
+        assert_eq!(stored(&run.store).await.len(), 16);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_late_result_is_sent_with_a_call_before_the_range() {
+    every_case(async |case| {
+        let script = [Step::text("a1"), case.calls([("ask", "c1")])];
+        let rest = (3..=20).map(|number| Step::text(format!("a{number}")));
+        let run = Counted::with(case, script.into_iter().chain(rest)).await;
+        let client = run.client(two_turns());
+        run.ask(&client, 1..=9).await;
+        // The call waits for its result, so its message is loaded.
+        assert!(run.take_loaded().last().unwrap() > &10);
+        let result = case.result("c1", "late");
+        send(&run.client(two_turns()), case.request_with([Message::tool_results([result])]))
+            .await
+            .unwrap();
+        let sent = run.last_sent();
+        assert!(sent.ends_with("assistant ask#c1, tool c1=late"), "{sent}");
+        run.ask(&client, 11..=18).await;
+        run.take_loaded();
+        run.ask(&run.client(two_turns()), 19..=19).await;
+        let loaded = run.take_loaded();
+        assert!(loaded.iter().all(|count| *count <= 6), "{loaded:?}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_prune_or_another_policy_makes_a_run_load_all_messages() {
+    every_case(async |case| {
+        let run = Counted::new(case).await;
+        let client = run.client(two_turns());
+        run.ask(&client, 1..=9).await;
+        run.store.inner().prune(&key(), store::Keep::Messages(8)).await.unwrap();
+        run.take_loaded();
+        run.ask(&run.client(two_turns()), 10..=10).await;
+        assert_eq!(run.take_loaded(), [8]);
+        let without_tools = Tools::new();
+        let other = case.stack(run.model.clone(), &run.store, policy(), without_tools);
+        run.ask(&other, 11..=11).await;
+        assert_eq!(run.take_loaded(), [10]);
+        assert!(run.last_sent().starts_with("user q6, assistant a6"), "{}", run.last_sent());
+    })
+    .await;
+}
