@@ -187,7 +187,7 @@ pub(crate) async fn results_of_ended_run(
 
 /// Returns the rows of these calls in the record of tool calls, with the position of the call as
 /// the key. Includes the rows in writes of the outbox.
-async fn recorded_calls(
+pub(crate) async fn recorded_calls(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
     history: &History,

@@ -2,9 +2,11 @@
 
 use std::time::Duration;
 
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 use tower::{Layer, ServiceExt};
-use tower_chat::{ChatRequest, ChatUpdate, MemoryStore, Message, PersistenceMode, ToolCall};
+use tower_chat::{
+    ChatRequest, ChatUpdate, HistoryStore, MemoryStore, Message, PersistenceMode, ToolCall,
+};
 use tower_chat_delivery::{
     DeliveryError, DetachedRunsLayer, RunKey, RunState, UpdateLog, UpdatePosition,
 };
@@ -175,4 +177,38 @@ async fn a_late_write_of_an_earlier_attempt_is_refused() {
         assert_eq!(events.last().unwrap(), "completed");
         assert!(events.contains(&"message: Take boots.".to_owned()), "{mode:?}: {events:?}");
     }
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_later_attempt_that_is_stopped_replaces_results_that_no_service_call_has_stored() {
+    let (log, clock) = timed_log();
+    let store = MemoryStore::new();
+    let opened = FaultyStore::new(store.clone()).shared_by_processes();
+    let call = Message::tool_calls([ToolCall::new("c1", "lookup", "{}")]);
+    let runs = DetachedRunsLayer::new(log.clone());
+    let steps = [Step::message(call), Step::hang()];
+    let former = Server::new(steps, runs, opened.clone(), PersistenceMode::PerServiceCall);
+    let (request, run) = request();
+    drop(former.call(request.clone()).await.unwrap());
+    // Readers have received the result of the tool, and the second service call waits.
+    former.model.called(2).await;
+    sleep(Duration::from_secs(2)).await;
+    clock.advance(LEASE);
+
+    let runs = DetachedRunsLayer::new(log);
+    let opened = opened.in_another_process();
+    let latter = Server::new([Step::hang()], runs, opened, PersistenceMode::PerServiceCall);
+    // The service of the second process never responds.
+    drop(timeout(Duration::from_secs(1), latter.call(request)).await);
+    latter.runs.stop(&run).await.unwrap();
+    let events = sketch(&latter.events(&run, UpdatePosition::START).await);
+    let unknown = "message: The call was interrupted. It may or may not have taken effect; its result is unknown.";
+    let expected =
+        ["message: lookup", "message: Rain.", "restarted 2", unknown, "finish", "completed"];
+    assert_eq!(events[events.len() - expected.len()..], expected, "{events:?}");
+    former.runs.drained().await;
+    let history = store.load(&run.conversation).await.unwrap();
+    let results = history.messages.iter().flat_map(|message| message.results());
+    let results: Vec<_> = results.map(|result| format!("message: {}", result.text())).collect();
+    assert_eq!((history.messages.len(), results), (3, vec![unknown.to_owned()]));
 }

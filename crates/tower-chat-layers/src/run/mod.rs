@@ -56,6 +56,7 @@ mod submission;
 mod summary;
 mod tool_events;
 mod trailing_results;
+mod unanswered_calls;
 mod usage;
 mod write;
 

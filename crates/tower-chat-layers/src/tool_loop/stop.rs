@@ -13,7 +13,7 @@ use super::{
 use crate::{
     next_step::{Action, NextStep, PlannedCall, Refusal},
     replay::INTERRUPTED,
-    run::{Event, Run, partial_message},
+    run::{CallOutcome, Event, Run, partial_message},
     tool::{PendingCall, ToolOutput, ToolReport},
 };
 
@@ -126,12 +126,39 @@ impl<S> Rounds<S> {
         self.end_stopped(unsent, answer).await
     }
 
+    /// Adds results for the calls that an earlier attempt has left without results, if this attempt
+    /// is stopped before its first answer. Without these results, the history would end with calls
+    /// of a run that has ended, and replay would omit such calls although their tools may have run.
+    async fn answer_interrupted(&mut self) -> Result<(), BoxError> {
+        for (index, (pending, row)) in self.run.unanswered_calls().await?.into_iter().enumerate() {
+            let (result, report) = match CallOutcome::of(&row) {
+                CallOutcome::Finished(finished) => *finished,
+                // This mode does not record that a tool has started.
+                CallOutcome::NeverStarted
+                | CallOutcome::Started(_)
+                | CallOutcome::WithoutArguments(_) => {
+                    let report = ToolReport::not_run(ToolStatus::Interrupted);
+                    let result = result(&pending, ToolOutput::error(INTERRUPTED));
+                    (result, ToolReport { started_at: row.started_at, ..report })
+                }
+            };
+            self.outcomes.add_not_run(index, result, report);
+        }
+        self.transcript.number_from(self.run.log().assigned_ids());
+        self.add_results();
+        Ok(())
+    }
+
     /// Ends the run. If the run is stored, stores the messages that are not stored yet.
     async fn end_stopped(
         &mut self,
-        unsent: Vec<Arc<Message>>,
+        mut unsent: Vec<Arc<Message>>,
         answer: Vec<Arc<Message>>,
     ) -> Result<(), BoxError> {
+        if unsent.is_empty() && answer.is_empty() {
+            self.answer_interrupted().await?;
+            unsent = self.transcript.take_unsent();
+        }
         self.queued_in_flight.clear();
         let mut finish = Finish::default();
         finish.usage = self.counters.usage;

@@ -106,6 +106,12 @@ impl Transcript {
         message
     }
 
+    /// Gives the next message at least this index, because a layer below has assigned the indices
+    /// before it.
+    pub(super) fn number_from(&mut self, assigned_ids: usize) {
+        self.next_index = self.next_index.max(u32::try_from(assigned_ids).unwrap_or(u32::MAX));
+    }
+
     /// Adds a message that the next service call must send.
     pub(super) fn push_unsent(&mut self, message: &Arc<Message>) {
         self.added.push((message.clone(), Reach::Unsent));

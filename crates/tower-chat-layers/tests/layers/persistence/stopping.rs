@@ -199,6 +199,115 @@ async fn a_run_that_is_stopped_before_it_begins_keeps_its_input_and_pays_nothing
 }
 
 #[tokio::test]
+async fn an_interrupted_run_that_is_stopped_before_it_continues_has_results_for_its_calls() {
+    let reason = "per-run mode stores no interrupted run";
+    let interrupted_runs = Cases::all().modes([PerServiceCall, Journaled], reason);
+    for is_sent in [false, true] {
+        let scenario = async |case: Case| {
+            let (store, tool_log, gate) = (case.store().await, ToolLog::default(), Gate::closed());
+            let tools = tools_with_gate(&tool_log, &gate);
+            let model = ScriptedModel::new([case.calls([("look", "c1"), ("wait", "c2")])]);
+            let client = case.stack(model, &store, policy(), tools.clone());
+            let mut request = case.ask("where?");
+            tokio::select! {
+                biased;
+                answer = send(&client, request.clone()) => panic!("{answer:?}"),
+                () = gate.reached(1) => {}
+            }
+            drop(client);
+
+            let after = store.in_another_process();
+            let model = ScriptedModel::new([Step::hang()]);
+            let client = case.stack(model.clone(), &after, policy(), tools);
+            let sent_again = request.clone();
+            let answer = if is_sent {
+                stopped_at(&client, request, Some(&after), called(&model, 1)).await
+            } else {
+                request.run_handle().stop();
+                send(&client, request).await.unwrap()
+            };
+            assert_eq!(answer.finish.ended_by, Some(EndedBy::Stop));
+            // In per-service-call mode, the first attempt has stored the result of its finished tool.
+            let (calls, unknown) = ("assistant look#c1 wait#c2", format!("c2!{INTERRUPTED}"));
+            let results = match case.mode {
+                Journaled => vec![format!("tool c1=looked c1 {unknown}")],
+                _ => vec!["tool c1=looked c1".to_owned(), format!("tool {unknown}")],
+            };
+            let all: Vec<_> = [calls.to_owned()].into_iter().chain(results).collect();
+            assert_eq!(shorts(&answer.messages), all);
+            let in_store = stored(&after).await;
+            assert_eq!((&*in_store[0], &in_store[1..]), ("user where?", &*all));
+            let of = |label: &str, status| (label.to_owned(), status);
+            let interrupted = of("c2", ToolStatus::Interrupted);
+            assert_eq!(statuses(&after).await, [of("c1", ToolStatus::Ok), interrupted]);
+            assert_eq!(tool_log.names(), ["look"], "no tool runs again");
+            let again = send(&case.agent(&model, &after), sent_again).await.unwrap();
+            assert_eq!(again.finish.ended_by, Some(EndedBy::Stop));
+            assert_eq!(shorts(&again.messages), all);
+            let shown: Vec<_> = in_store.iter().map(|message| &**message).collect();
+            assert_can_continue(case, &after, &shown).await;
+        };
+        interrupted_runs.clone().check(scenario).await;
+    }
+}
+
+#[tokio::test]
+async fn a_run_that_is_stopped_before_it_continues_has_the_results_that_only_the_record_contains() {
+    let reason =
+        "in the other modes, the record never contains a result that an attempt continues with";
+    Cases::all()
+        .modes([PerServiceCall], reason)
+        .check(async |case| {
+            // The second answer reports that the service stores the history. This answer is refused,
+            // and the result that its service call has sent is stored only in the record.
+            let steps = [case.calls([("look", "c1")]), kept("there", "resp_1")];
+            let (store, tool_log, model, client) = case.begin_with_log(steps).await;
+            let mut request = case.ask("where?");
+            refused(send(&client, request.clone()).await);
+            assert_eq!(stored(&store).await, ["user where?", "assistant look#c1"]);
+            request.run_handle().stop();
+            let answer = send(&client, request).await.unwrap();
+            let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
+            assert_eq!(shorts(&answer.messages), all[1..]);
+            assert_eq!(stored(&store).await, all);
+            assert_eq!(statuses(&store).await, [("c1".to_owned(), ToolStatus::Ok)]);
+            assert_eq!((model.requests().len(), tool_log.names()), (2, vec!["look".to_owned()]));
+            assert_can_continue(case, &store, &all).await;
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_stopped_tool_loop_without_a_layer_above_has_results_for_the_calls_of_an_earlier_attempt()
+{
+    for streamed in BOTH_WAYS {
+        let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
+        let tools = tools_with_gate(&tool_log, &gate);
+        let lone = |model: &ScriptedModel, store: &Store| {
+            let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
+            boxed(ToolLoopLayer::new(tools.clone()).layer(below))
+        };
+        let request = ask("where?", streamed);
+        let client = lone(&ScriptedModel::new([calls([("wait", "c1")])]), &store);
+        tokio::select! {
+            biased;
+            answer = send(&client, request.clone()) => panic!("{answer:?}"),
+            () = gate.reached(1) => {}
+        }
+        drop(client);
+        let after = store.in_another_process();
+        let model = ScriptedModel::new([Step::hang()]);
+        let client = lone(&model, &after);
+        let answer = stopped_at(&client, request, Some(&after), called(&model, 1)).await;
+        let result = format!("tool c1!{INTERRUPTED}");
+        assert_eq!(shorts(&answer.messages), [&*result]);
+        assert_eq!(stored(&after).await, ["user where?", "assistant wait#c1", &result]);
+        let last = after.inner().load(&key()).await.unwrap().messages.last().unwrap().id;
+        assert_eq!(answer.messages[0].id, last);
+    }
+}
+
+#[tokio::test]
 async fn approved_calls_of_a_run_that_is_stopped_before_it_begins_are_not_run() {
     every_id(async |case| {
         let (store, tool_log, _, client) = case.begin_with_log([case.calls([("pay", "c1")])]).await;

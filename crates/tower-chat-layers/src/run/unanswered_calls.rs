@@ -1,0 +1,67 @@
+//! Finds the calls that an earlier attempt at a run has left without results.
+
+use std::sync::Arc;
+
+use tower_chat_core::{
+    Message, Role, ToolInvocation, ToolStatus,
+    store::{Head, History},
+};
+
+use super::{Run, run_end::response_at_end};
+use crate::{
+    PersistenceError, PersistenceMode, next_step::pending_calls, pending_results::recorded_calls,
+    tool::PendingCall,
+};
+
+impl Run {
+    /// Returns the calls without results in the last round that a run in per-service-call mode has
+    /// stored, with their rows in the record. Omits calls whose results a hook did not allow to be
+    /// stored.
+    ///
+    /// Returns no calls in the other modes: per-run mode stores no interrupted run, and a resumed
+    /// journaled run adds the results itself.
+    ///
+    /// # Errors
+    ///
+    /// Returns [`PersistenceError::NotLoaded`] if the record of the calls cannot be read.
+    pub(crate) async fn unanswered_calls(
+        &self,
+    ) -> Result<Vec<(PendingCall, ToolInvocation)>, PersistenceError> {
+        let Some(stored) = self.stored() else { return Ok(Vec::new()) };
+        match stored.stored_as {
+            PersistenceMode::PerServiceCall => {}
+            PersistenceMode::PerRun | PersistenceMode::Journaled => return Ok(Vec::new()),
+        }
+        let (calls, history) = {
+            let log = self.log();
+            let conversation = &log.conversation;
+            let calls = pending_calls(last_round(&conversation.added));
+            let head = Head::new(conversation.revision).with_pruned(conversation.pruned);
+            (calls, History::new(head, conversation.history.clone()))
+        };
+        let positions: Vec<_> = calls.iter().filter_map(PendingCall::position).collect();
+        if positions.is_empty() {
+            return Ok(Vec::new());
+        }
+        let known = recorded_calls(stored.store.as_ref(), self.key(), &history, &positions).await;
+        let not_loaded = |source| PersistenceError::NotLoaded { key: self.key().clone(), source };
+        let mut known = known.map_err(not_loaded)?;
+        let with_row = calls.into_iter().filter_map(|call| {
+            let row = known.remove(&call.position()?)?;
+            Some((call, row))
+        });
+        let is_unanswered = |(_, row): &(PendingCall, ToolInvocation)| {
+            row.result.is_some()
+                || matches!(row.status, ToolStatus::Pending | ToolStatus::Interrupted)
+        };
+        Ok(with_row.filter(is_unanswered).collect())
+    }
+}
+
+/// Returns the messages from the last response of the model on.
+fn last_round(added: &[Arc<Message>]) -> &[Arc<Message>] {
+    let is_later = |message: &&Arc<Message>| message.role != Role::Assistant;
+    let later = added.iter().rev().take_while(is_later).count();
+    let response = response_at_end(added.get(..added.len() - later).unwrap_or_default());
+    added.get(added.len() - later - response.len()..).unwrap_or_default()
+}
