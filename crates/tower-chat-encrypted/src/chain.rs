@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tower_chat_core::{MessageId, RunId};
 
+use crate::digests::Digests;
+
 /// The digest of a message and of all messages before it, which is stored only as a part of
 /// encrypted values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -113,7 +115,7 @@ pub(crate) struct Linked {
 }
 
 /// Checks the messages of a conversation, in order.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Chain {
     /// The digest of the previous message; `None` if it is unknown.
     at: Option<Digest>,
@@ -121,6 +123,8 @@ pub(crate) struct Chain {
     unchained: u64,
     /// The run of the last message that was checked, if that message was staged.
     staged: Option<RunId>,
+    /// The digests of some messages that were checked.
+    digests: Digests,
 }
 
 pub(crate) const BROKEN: &str = "it does not follow the message before it";
@@ -131,12 +135,18 @@ impl Chain {
     /// sequence number `unchained` have a former format, which has no digests.
     pub(crate) fn from(first: u64, unchained: u64) -> Self {
         let at = (first <= unchained.saturating_add(1)).then_some(Digest::START);
-        Self { at, unchained, staged: None }
+        Self { at, unchained, staged: None, digests: Digests::default() }
     }
 
     /// Creates the chain of the messages that follow the message with this digest.
     pub(crate) fn behind(digest: Option<Digest>) -> Self {
-        Self { at: digest, unchained: 0, staged: None }
+        Self { at: digest, unchained: 0, staged: None, digests: Digests::default() }
+    }
+
+    /// Sets the digests of earlier messages.
+    pub(crate) fn with_digests(mut self, digests: Digests) -> Self {
+        self.digests = digests;
+        self
     }
 
     /// Checks that the next message contains the digest of the previous message. The check accepts
@@ -159,7 +169,10 @@ impl Chain {
         };
         match before {
             Some(before) if before != found.link.before => Err(BROKEN),
-            Some(_) | None => Ok(()),
+            Some(_) | None => {
+                self.digests.push(sequence, found.digest);
+                Ok(())
+            }
         }
     }
 
@@ -172,6 +185,11 @@ impl Chain {
     /// Returns the digest of the previous message, if it is known.
     pub(crate) fn tip(&self) -> Option<Digest> {
         self.at
+    }
+
+    /// Returns the digests of some messages that were checked.
+    pub(crate) fn digests(&self) -> &Digests {
+        &self.digests
     }
 
     /// Checks that a visible conversation does not end with a staged message. The only exception is

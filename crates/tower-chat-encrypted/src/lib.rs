@@ -38,10 +38,12 @@
 //! the message, id of the message (its run and index), position of the call or result, column, and
 //! the *life* of the conversation. The life is a random value that distinguishes a conversation
 //! from a deleted one with the same key. A row of the record is authenticated as a whole: call,
-//! tool, status, times, error, and the location of its result. Instead of the service id, the inner
-//! store contains a sealed head. The sealed head contains the life, the number of pruned messages,
-//! the service id, and the digest of the final message of the newest run that was committed by a
-//! write without messages. A description is authenticated with its conversation and its version,
+//! tool, status, times, error, and the location of its result. The
+//! [part](tower_chat_core::store::HistoryStore::load_from) of a conversation that the next run loads
+//! is authenticated with the digests of the last leading message and of the last skipped message.
+//! Instead of the service id, the inner store contains a sealed head. The sealed head contains the
+//! life, the number of pruned messages, the service id, and the digest of the final message of the
+//! newest run that was committed by a write without messages. A description is authenticated with its conversation and its version,
 //! but not with the life. The text of a summary is authenticated with its conversation, its range,
 //! its id, and the id of the last message that it covers, but not with the life. A value that was
 //! moved to another position does not open. Neither does a value of another life, except a
@@ -56,8 +58,9 @@
 //! Scopes and ids of conversations; ids, roles, order and number of messages; names, ids, number,
 //! statuses and times of tool calls; ids of approval requests, and whether their tools need
 //! approval; the times, models, tokens and cost in the directory, the parents of branches, and
-//! whether there is a description; the ranges, times, models, tokens and cost of summaries; and the
-//! size of every value, which grows by a third.
+//! whether there is a description; the positions of the part of a conversation that the next run
+//! loads; the ranges, times, models, tokens and cost of summaries; and the size of every value, which
+//! grows by a third.
 //!
 //! # What a writer without the key can still do
 //!
@@ -69,6 +72,8 @@
 //! - restore a whole older state of a conversation, or a life that was deleted;
 //! - remove a summary; restore a summary that was removed or that a rewrite has deleted, or one of
 //!   a deleted life, if the message at its end has the same id;
+//! - remove the part that the next run loads, or restore an older one, if the conversation still has
+//!   the messages for which the part was stored;
 //! - restore an older head, with an older service id, or an older row of the record, such as the
 //!   row of a call that was still waiting for approval;
 //! - make queries of the record return a call and its row from an older state, by replacing the
@@ -141,6 +146,7 @@
 //!   inner store, so that this store cannot rewrite a message that the inner store cannot read.
 
 mod chain;
+mod digests;
 mod envelope;
 mod erasable_keys;
 mod error;
@@ -149,6 +155,7 @@ mod key;
 mod lives;
 mod master_keys;
 mod provider;
+mod range;
 mod record;
 mod seal;
 mod store;

@@ -22,6 +22,8 @@ use tower_chat_core::{
 use crate::{
     EncryptionError,
     chain::{Digest, Kind, Linked},
+    digests::Digests,
+    range::SealedRange,
     seal::{Expected, ExpectedLife, Life, new_life},
 };
 
@@ -119,9 +121,13 @@ pub(crate) struct Known {
     is_confirmed: bool,
     /// The head that becomes the sealed head when the open run is committed.
     open: Option<SealedHead>,
-    pruned: u64,
+    pub(crate) pruned: u64,
     /// The digests of the newest messages.
     tips: Vec<Tip>,
+    /// The digests of some messages of the whole conversation.
+    pub(crate) digests: Arc<Digests>,
+    /// The part of the conversation that the next run loads.
+    pub(crate) range: Option<SealedRange>,
     /// The sequence numbers and digests of the messages that the open run has staged.
     staged: Vec<(u64, Digest)>,
     /// The number of messages before the open run, if there is one.
@@ -240,6 +246,7 @@ impl Known {
     /// Records the digest of a message that was sealed as a part of a write.
     pub(crate) fn written(&mut self, sequence: u64, kind: Kind, digest: Digest) {
         self.put_tip(sequence, digest, Arc::default());
+        Arc::make_mut(&mut self.digests).push(sequence, digest);
         if kind == Kind::Staged {
             self.staged.retain(|(staged, _)| *staged < sequence);
             self.staged.push((sequence, digest));
@@ -274,6 +281,7 @@ impl Known {
         match write.close() {
             Some(Close::Discard { visible }) => {
                 self.tips.retain(|tip| tip.sequence <= visible);
+                Arc::make_mut(&mut self.digests).truncate(visible);
                 self.staged.clear();
             }
             Some(Close::Commit) => {}
@@ -459,7 +467,42 @@ impl Lives {
         since: Moment,
     ) {
         let is_stored = Arc::new(AtomicBool::new(true));
-        self.change(key, revision, since, |known| known.put_tip(sequence, digest, is_stored));
+        self.change(key, revision, since, |known| {
+            known.put_tip(sequence, digest, is_stored);
+            Arc::make_mut(&mut known.digests).push(sequence, digest);
+        });
+    }
+
+    /// Replaces the digests of the conversation with those of messages that were read.
+    pub(crate) fn learn_digests(
+        &self,
+        key: &ConversationKey,
+        revision: Revision,
+        digests: &Digests,
+        since: Moment,
+    ) {
+        let digests = Arc::new(digests.clone());
+        self.change(key, revision, since, |known| known.digests = digests);
+    }
+
+    /// Records the part of the conversation that the next run loads.
+    pub(crate) fn learn_range(
+        &self,
+        key: &ConversationKey,
+        revision: Revision,
+        range: Option<SealedRange>,
+        since: Moment,
+    ) {
+        if revision != Revision::ABSENT {
+            self.change(key, revision, since, |known| known.range = range);
+        }
+    }
+
+    /// Returns the part of the conversation that the next run loads, if it is known.
+    pub(crate) fn range(&self, key: &ConversationKey) -> Option<SealedRange> {
+        let mut lives = self.lock();
+        let (_, newest) = lives.find(key)?.known.last()?;
+        newest.range.clone()
     }
 
     /// Records the messages of an open run that were read.

@@ -110,6 +110,11 @@ impl Sealer {
             .with_claims(write.claims().to_vec())
             .with_parent(write.parent().cloned())
             .sealed();
+        if let Some(from) = write.load_from() {
+            let range = self.range(from, &known.digests, known.pruned)?;
+            sealed = sealed.with_load_from(Some(range.sealed.clone()));
+            known.range = Some(range);
+        }
         sealed = match write.activity() {
             Some(activity) => sealed.with_activity(activity.clone()),
             None => sealed.without_activity(),
@@ -185,12 +190,22 @@ impl Opener<'_> {
         chain: &mut Chain,
         envelopes: impl Iterator<Item = &'m Arc<Message>>,
     ) -> Result<Vec<Arc<Message>>, EncryptionError> {
-        let (mut messages, mut last) = (Vec::new(), before);
+        let messages = self.all_messages(before, chain, envelopes).await?;
+        self.check_end(chain, before.saturating_add(messages.len() as u64))?;
+        Ok(messages)
+    }
+
+    /// Opens all messages after the first `before` ones of their conversation.
+    pub(crate) async fn all_messages<'m>(
+        &mut self,
+        before: u64,
+        chain: &mut Chain,
+        envelopes: impl Iterator<Item = &'m Arc<Message>>,
+    ) -> Result<Vec<Arc<Message>>, EncryptionError> {
+        let mut messages = Vec::new();
         for (sequence, envelope) in (before.saturating_add(1)..).zip(envelopes) {
             messages.push(Arc::new(self.next_message(chain, sequence, envelope).await?.0));
-            last = sequence;
         }
-        self.check_end(chain, last)?;
         Ok(messages)
     }
 

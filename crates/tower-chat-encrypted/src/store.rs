@@ -3,6 +3,7 @@
 mod directory;
 mod maintenance;
 mod pruned;
+mod ranges;
 mod summaries;
 
 use std::{collections::HashMap, fmt, sync::Arc};
@@ -19,8 +20,8 @@ use tower_chat_core::{
         StoreError, Summaries, ToolCallQueries, ToolTotals, UnreadableInvocation, UsageQuery,
         UsageTotals,
         author::{
-            AppendError, Forking, OpenRunContent, RecordedResult, Slot, StoreWrapper, Ticket,
-            ToolRecord, Write,
+            AppendError, Forking, LoadFrom, OpenRunContent, RecordedResult, Slot, StoreWrapper,
+            Ticket, ToolRecord, Write,
         },
     },
 };
@@ -115,11 +116,23 @@ impl<S: HistoryStore> EncryptedStore<S> {
                 run => run?,
             });
         }
+        // The first write of a conversation may be staged, and the sealed head is then that of the
+        // open run.
+        opener.expect(staged);
+        let range = match &head.load_from {
+            Some(sealed) => match opener.range(sealed).await {
+                Err(error) if !error.is_retryable() => None,
+                range => Some(range?),
+            },
+            None => None,
+        };
+        head.load_from = range.as_ref().map(|range| range.opened.clone());
         opener.expect(visible);
         for request in head.pending_approvals.iter_mut().flatten() {
             *request = opener.approval_request(Found::somewhere(), None, request).await?.0;
         }
         self.lives.learn(key, &head, sealed.as_ref(), open.as_ref(), since);
+        self.lives.learn_range(key, head.revision, range, since);
         Ok((head, [visible, staged]))
     }
 
@@ -152,6 +165,19 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Err(EncryptionError::CutOff { key: key.clone(), missing, pruned })
     }
 
+    /// Opens a whole history that was loaded.
+    async fn opened_whole(
+        &self,
+        key: &ConversationKey,
+        sealed: History,
+        since: Moment,
+    ) -> Result<History, StoreError> {
+        if sealed.head.revision == Revision::ABSENT {
+            self.lives.forget(key, since);
+        }
+        self.opened_history(key, sealed, since).await.map_err(unopened(key, OPEN))
+    }
+
     async fn opened_history(
         &self,
         key: &ConversationKey,
@@ -170,10 +196,11 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(history)
     }
 
-    /// Records the digest of the last visible message.
+    /// Records the digests of the visible messages.
     fn learn_tip(&self, key: &ConversationKey, head: &Head, chain: &Chain, since: Moment) {
         if let Some(digest) = chain.tip() {
             self.lives.learn_tip(key, head.revision, visible(head), digest, since);
+            self.lives.learn_digests(key, head.revision, chain.digests(), since);
         }
     }
 
@@ -404,10 +431,15 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
     async fn load(&self, key: &ConversationKey) -> Result<History, StoreError> {
         let since = self.lives.now();
         let sealed = self.inner().load(key).await?;
-        if sealed.head.revision == Revision::ABSENT {
-            self.lives.forget(key, since);
-        }
-        self.opened_history(key, sealed, since).await.map_err(unopened(key, OPEN))
+        self.opened_whole(key, sealed, since).await
+    }
+
+    async fn load_from(
+        &self,
+        key: &ConversationKey,
+        from: &LoadFrom,
+    ) -> Result<History, StoreError> {
+        self.opened_range(key, from).await
     }
 
     async fn calls(

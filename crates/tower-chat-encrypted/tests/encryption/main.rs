@@ -12,6 +12,7 @@ mod maintenance;
 mod mixed_states;
 mod plaintext;
 mod positions;
+mod ranges;
 mod store_contract;
 mod summaries;
 mod tampering;

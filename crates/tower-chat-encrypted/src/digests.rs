@@ -1,0 +1,111 @@
+//! The digests of some messages of a conversation, from which a later
+//! [range](crate::range::SealedRange) begins.
+
+use crate::chain::Digest;
+
+/// All digests of messages up to this sequence number are kept, because the leading messages of a
+/// range end with one of these messages.
+const FIRST: u64 = 16;
+
+/// The maximum number of digests of later messages. If there are more, every second one is removed.
+const MAX_SPACED: usize = 64;
+
+/// The digests of some messages of one incarnation of a conversation, ordered by sequence number.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Digests {
+    /// The digests of the first messages, and of messages whose sequence numbers are multiples of
+    /// `2^exponent`.
+    spaced: Vec<(u64, Digest)>,
+    exponent: u32,
+    /// The digests of the last leading message and of the last skipped message of the range that
+    /// was loaded.
+    ends: Vec<(u64, Digest)>,
+}
+
+impl Digests {
+    /// Creates the digests that are known before the messages of a range are opened.
+    pub(crate) fn of_range(ends: impl IntoIterator<Item = (u64, Digest)>) -> Self {
+        Self { ends: ends.into_iter().collect(), ..Self::default() }
+    }
+
+    /// Adds the digest of a message. Removes the digests of this message and of later messages,
+    /// which belong to messages that were not stored.
+    pub(crate) fn push(&mut self, sequence: u64, digest: Digest) {
+        self.truncate(sequence.saturating_sub(1));
+        if !self.keeps(sequence) {
+            return;
+        }
+        self.spaced.push((sequence, digest));
+        let first = self.spaced.iter().take_while(|(sequence, _)| *sequence <= FIRST).count();
+        if self.spaced.len() - first > MAX_SPACED {
+            self.exponent += 1;
+            let mut spaced = std::mem::take(&mut self.spaced);
+            spaced.retain(|(sequence, _)| self.keeps(*sequence));
+            self.spaced = spaced;
+        }
+    }
+
+    /// Removes the digests of all messages after this one.
+    pub(crate) fn truncate(&mut self, last: u64) {
+        while self.spaced.last().is_some_and(|(sequence, _)| *sequence > last) {
+            self.spaced.pop();
+        }
+        self.ends.retain(|(sequence, _)| *sequence <= last);
+    }
+
+    /// Returns the digest of a message, if it is known.
+    pub(crate) fn of(&self, sequence: u64) -> Option<Digest> {
+        self.up_to(sequence).filter(|(found, _)| *found == sequence).map(|(_, digest)| digest)
+    }
+
+    /// Returns the last message up to a sequence number whose digest is known, with its digest.
+    pub(crate) fn up_to(&self, sequence: u64) -> Option<(u64, Digest)> {
+        let all = self.spaced.iter().chain(&self.ends);
+        all.filter(|(found, _)| *found <= sequence).max_by_key(|(found, _)| *found).copied()
+    }
+
+    fn keeps(&self, sequence: u64) -> bool {
+        sequence <= FIRST || sequence.trailing_zeros() >= self.exponent
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn digest(sequence: u64) -> Digest {
+        Digest::START.after(None, &[sequence.to_string()])
+    }
+
+    #[test]
+    fn digests_of_messages_all_over_a_conversation_are_known_and_their_number_is_bounded() {
+        let mut digests = Digests::default();
+        for sequence in 1..=100_000 {
+            digests.push(sequence, digest(sequence));
+            assert!(digests.spaced.len() <= MAX_SPACED + FIRST as usize);
+        }
+        for sequence in 1..=FIRST {
+            assert_eq!(digests.of(sequence), Some(digest(sequence)));
+        }
+        for sequence in (FIRST..100_000).step_by(777) {
+            let (found, of) = digests.up_to(sequence).unwrap();
+            assert_eq!(of, digest(found));
+            assert!(found <= sequence && sequence - found <= 4096, "{found} up to {sequence}");
+        }
+        assert_eq!(digests.up_to(0), None);
+    }
+
+    #[test]
+    fn a_message_that_was_not_stored_is_replaced() {
+        let mut digests = Digests::of_range([(1, digest(1)), (4, digest(4))]);
+        assert_eq!(digests.up_to(3), Some((1, digest(1))));
+        for sequence in 5..=7 {
+            digests.push(sequence, digest(0));
+        }
+        digests.push(5, digest(5));
+        assert_eq!((digests.of(5), digests.of(6)), (Some(digest(5)), None));
+        assert_eq!(digests.up_to(9), Some((5, digest(5))));
+        digests.truncate(3);
+        assert_eq!(digests.up_to(9), Some((1, digest(1))));
+    }
+}

@@ -1,0 +1,82 @@
+//! Loads a part of a conversation.
+
+use std::sync::Arc;
+
+use tower_chat_core::{
+    ConversationKey, Message, Messages,
+    store::{History, HistoryStore, StoreError, author::LoadFrom},
+};
+
+use super::{EncryptedStore, OPEN, chain_from};
+use crate::{
+    EncryptionError,
+    chain::Chain,
+    digests::Digests,
+    error::unopened,
+    lives::Moment,
+    range::{Ends, SealedRange},
+};
+
+impl<S: HistoryStore> EncryptedStore<S> {
+    /// Loads the part of a conversation that `from` selects, or the whole conversation if the
+    /// sealed form of the value is unknown. If the part does not open, loads the whole
+    /// conversation, because the value may belong to an earlier state: a rewrite does not change
+    /// the value.
+    pub(super) async fn opened_range(
+        &self,
+        key: &ConversationKey,
+        from: &LoadFrom,
+    ) -> Result<History, StoreError> {
+        let known = self.lives.range(key).filter(|known| *known.opened == *from);
+        let Some((range, ends)) = known.and_then(|known| Some((known.clone(), known.ends?))) else {
+            return HistoryStore::load(self, key).await;
+        };
+        let since = self.lives.now();
+        let sealed = self.inner().load_from(key, &range.sealed).await?;
+        if sealed.is_whole() {
+            return self.opened_whole(key, sealed, since).await;
+        }
+        match self.opened_part(key, sealed, &range, ends, since).await {
+            Ok(Some(part)) => Ok(part),
+            Err(error) if error.is_retryable() => Err(unopened(key, OPEN)(error)),
+            Ok(None) | Err(_) => HistoryStore::load(self, key).await,
+        }
+    }
+
+    /// Opens a part of a conversation. Returns `None` if the inner store has loaded other messages
+    /// than those of the part, or if no message follows the skipped ones, because only the last
+    /// message shows whether its run was committed.
+    async fn opened_part(
+        &self,
+        key: &ConversationKey,
+        sealed: History,
+        range: &SealedRange,
+        ends: Ends,
+        since: Moment,
+    ) -> Result<Option<History>, EncryptionError> {
+        let after = range.sealed.after;
+        if sealed.skipped() != after || sealed.messages.is_empty() {
+            return Ok(None);
+        }
+        let (leading, messages) = (sealed.leading, sealed.messages);
+        let pruned = sealed.head.pruned;
+        let (head, [visible, _]) = self.opened_head(key, sealed.head, true, since).await?;
+        let mut opener = self.opener(key, visible);
+        let mut chain = chain_from(visible, pruned.saturating_add(1));
+        let leading = opener.all_messages(pruned, &mut chain, leading.iter()).await?;
+        if range.sealed.leading > pruned {
+            opener.check_end_of_range(range.sealed.leading, chain.tip(), ends.leading)?;
+        }
+        let known = ends.leading.map(|digest| (range.sealed.leading, digest));
+        let digests = Digests::of_range(known.into_iter().chain([(after, ends.after)]));
+        let mut chain = Chain::behind(Some(ends.after)).with_digests(digests);
+        let messages: Vec<Arc<Message>> =
+            opener.messages(after, &mut chain, messages.iter()).await?;
+        self.learn_tip(key, &head, &chain, since);
+        let mut history = History::empty();
+        history.extend(messages);
+        history.head = head;
+        let leading: Messages = leading.into_iter().collect();
+        Ok(Some(history.with_skipped(after, leading)))
+    }
+}
