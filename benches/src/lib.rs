@@ -18,6 +18,7 @@
 mod arguments;
 mod bare;
 mod cold_load;
+mod cold_range;
 mod detached;
 mod directory;
 mod files;
@@ -73,6 +74,7 @@ const CASES: &[Case] = &[
     Case { name: "first", measure: memory::measure_first },
     Case { name: "sqlite", measure: sqlite::measure },
     Case { name: "cold_load", measure: cold_load::measure },
+    Case { name: "cold_range", measure: cold_range::measure },
     Case { name: "per_run", measure: whole_run::measure },
     Case { name: "group_commit", measure: group_commit::measure },
     Case { name: "postgres", measure: postgres::measure },

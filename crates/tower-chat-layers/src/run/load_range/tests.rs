@@ -29,7 +29,7 @@ impl Conversation {
     fn user(&mut self) -> Message {
         let mut message = Message::user(self.text());
         if self.rng.one_in(4) {
-            let data = MediaSource::Base64(self.text().into());
+            let data = MediaSource::Base64(self.text());
             message.parts.push(Part::Media(Media::new("image/png", data)));
         }
         message

@@ -1,0 +1,119 @@
+//! `cold_range`: the first request of a process in a long conversation, of which the model receives
+//! 50 turns. The store is opened again for each request, or the cache over it is new.
+//!
+//! Floor: the same request in a conversation with 100 messages. The two conversations alternate.
+//! Bound: at most twice the floor.
+
+use std::{sync::Arc, time::Instant};
+
+use tower_chat::{
+    BoxError, ChatPipeline, ConversationKey, HistoryStore, Message, PersistencePolicy,
+    message::MessageId,
+    replay::{ReplayPolicy, Window},
+    run::RunId,
+    store::{Revision, author::Write},
+};
+use tower_chat_cache::CachingStore;
+use tower_chat_encrypted::{EncryptedStore, MasterKeys, SecretKey};
+use tower_chat_sqlite::SqliteStore;
+use tower_chat_testkit::{ScriptedModel, Step};
+
+use crate::{
+    Effort,
+    postgres::server,
+    report::{Line, Samples, us_since},
+};
+
+/// The number of messages of the floor.
+const FEW: usize = 100;
+
+/// The number of turns that one submission stores.
+const TURNS_OF_SUBMISSION: usize = 500;
+
+pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
+    let many = match effort {
+        Effort::Full => 100_000,
+        Effort::Quick => 1_000,
+    };
+    let repetitions = effort.repetitions(40);
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    runtime.block_on(async {
+        let folder = tempfile::tempdir()?;
+        let open = async |name: &str| SqliteStore::open(folder.path().join(name)).await;
+        let plain = async || Ok(open("plain.db").await?);
+        measure_store("sqlite", many, repetitions, plain).await?;
+        let cached = async || Ok(CachingStore::new(open("cached.db").await?));
+        measure_store("sqlite, cached", many, repetitions, cached).await?;
+        let keys = MasterKeys::new("bench", SecretKey::random()?)?;
+        let sealed = async || Ok(EncryptedStore::new(open("sealed.db").await?, keys.clone()));
+        measure_store("sqlite, encrypted", many, repetitions, sealed).await?;
+        let Some(server) = server::start()? else { return Ok(()) };
+        let address = server.address("postgres");
+        let connected = async || server::store(&address, "cold_range").await;
+        measure_store("postgres", many, repetitions, connected).await
+    })
+}
+
+async fn measure_store<S: HistoryStore>(
+    name: &'static str,
+    many: usize,
+    repetitions: usize,
+    open: impl AsyncFn() -> Result<S, BoxError>,
+) -> Result<(), BoxError> {
+    let (long, short) =
+        (ConversationKey::new("bench", "long"), ConversationKey::new("bench", "short"));
+    for (key, messages) in [(&long, many), (&short, FEW)] {
+        let store = open().await?;
+        fill(&store, key, messages).await?;
+        store.close().await?;
+        // The first run loads all messages, and determines the range of the next one.
+        ask(open().await?, key).await?;
+    }
+    let (mut ours, mut floor) = (Samples::default(), Samples::default());
+    for _ in 0..repetitions {
+        ours.add(ask(open().await?, &long).await?);
+        floor.add(ask(open().await?, &short).await?);
+    }
+    Line::new("cold_range", "per service call", name, many, ours.median(), floor.median())
+        .print()?;
+    Ok(())
+}
+
+/// Stores this number of messages. Each turn is a question and its answer.
+async fn fill(
+    store: &impl HistoryStore,
+    key: &ConversationKey,
+    messages: usize,
+) -> Result<(), BoxError> {
+    let mut at = Revision::ABSENT;
+    let mut turns = (0..messages / 2).peekable();
+    while turns.peek().is_some() {
+        let mut writes = Vec::new();
+        for turn in turns.by_ref().take(TURNS_OF_SUBMISSION) {
+            let question =
+                Message::user(format!("Question {turn}: what is the state of order {turn}?"));
+            let answer = Message::assistant(format!("Order {turn} was sent yesterday."));
+            let id = MessageId { run: RunId::new(), index: 0 };
+            let write = Write::new(key.clone(), id, at, [question.into(), answer.into()]);
+            at = write.result();
+            writes.push(write);
+        }
+        store.append(store.reserve().await?, writes).await?;
+    }
+    Ok(())
+}
+
+/// Asks a question, and returns the time until the answer is stored.
+async fn ask(store: impl HistoryStore, key: &ConversationKey) -> Result<f64, BoxError> {
+    let store = Arc::new(store);
+    let replay = ReplayPolicy::default().with_window(Window::turns(50));
+    let agent = ChatPipeline::builder(ScriptedModel::new([Step::text("It was sent.")]))
+        .history(store.clone())
+        .policy(PersistencePolicy::default().with_replay(replay))
+        .build()?;
+    let start = Instant::now();
+    agent.ask(key.clone(), "And now?").await?;
+    let time = us_since(start);
+    store.close().await?;
+    Ok(time)
+}
