@@ -119,7 +119,9 @@ fn changes(request: &Request) -> bool {
         Request::Append(_)
         | Request::Fork { .. }
         | Request::Prune { .. }
-        | Request::Delete { .. } => true,
+        | Request::Delete { .. }
+        | Request::Summarize(_)
+        | Request::Undo { .. } => true,
         Request::Head { .. } | Request::Load { .. } | Request::OpenRun { .. } => false,
     }
 }
@@ -166,7 +168,7 @@ mod tests {
         let absent = RevisionSeen { incarnation: 0, sequence: 0 };
         let revision = if is_stored { RESULT } else { absent };
         let response = Response::Loaded {
-            head: HeadSeen { revision, pruned: 0, open: None },
+            head: HeadSeen { revision, pruned: 0, open: None, summary: None },
             messages: is_stored.then_some(hello).into_iter().collect(),
         };
         let request = Request::Load { key: "main".to_owned() };

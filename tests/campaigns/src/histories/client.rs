@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 use tower_chat_core::{
     Message, MessageId, RunId,
     store::{
-        Head, Lease, LeaseEnd, Revision,
+        Head, HistorySummary, Lease, LeaseEnd, Revision,
         author::{Close, OpenRunContent, Staged, Write},
     },
 };
@@ -38,6 +38,8 @@ pub(super) struct Client {
     journal: Option<Journal>,
     /// A write with an unknown outcome.
     unacknowledged: Option<Write>,
+    /// The last summary that this client has added, or tried to add.
+    summary: Option<HistorySummary>,
 }
 
 /// The open run of this client, according to the last acknowledged write.
@@ -64,6 +66,7 @@ impl Client {
             known: Revision::ABSENT,
             journal: None,
             unacknowledged: None,
+            summary: None,
         }
     }
 
@@ -93,14 +96,14 @@ impl Client {
     }
 
     async fn start_operation(&mut self) {
-        match self.rng.below(20) {
+        match self.rng.below(24) {
             0..6 => self.append().await,
             6..9 => self.open().await,
             9..12 => self.take_over().await,
             12..14 => {
                 let key = self.any_key();
-                let head = self.operations.load(key).await;
-                self.learn(key, head);
+                let history = self.operations.load(key).await;
+                self.learn(key, history.map(|history| history.head));
             }
             14..16 => {
                 let key = self.any_key();
@@ -111,6 +114,16 @@ impl Client {
             18 => {
                 let (keep, lost) = (self.rng.below(4) as u64, self.acknowledgement());
                 self.operations.prune(MAIN, keep, lost).await;
+            }
+            19..22 => self.summarize().await,
+            22 => {
+                let head = self.operations.head(MAIN).await;
+                let summary = head.and_then(|head| head.summary).map(|summary| summary.id);
+                let own = self.summary.as_ref().map(|summary| summary.id);
+                let lost = self.acknowledgement();
+                if let Some(summary) = summary.or(own) {
+                    self.operations.undo(MAIN, summary, lost).await;
+                }
             }
             _ => {
                 let key = self.any_key();
@@ -190,6 +203,24 @@ impl Client {
             other => other,
         };
         self.operations.fork(one, other, lost).await;
+    }
+
+    /// Adds a summary of the first messages, or the last summary of this client again.
+    async fn summarize(&mut self) {
+        if self.summary.is_none() || self.rng.one_in(2) {
+            let Some(history) = self.operations.load(MAIN).await else { return };
+            self.known = history.head.revision;
+            let chosen = self.rng.below(history.messages.len());
+            let Some(last) = history.messages.get(chosen).and_then(|message| message.id) else {
+                return;
+            };
+            let covers_to = history.head.pruned + chosen as u64 + 1;
+            self.summary = Some(HistorySummary::new(covers_to, last, format!("to {covers_to}")));
+        }
+        let lost = self.acknowledgement();
+        if let Some(summary) = &self.summary {
+            self.operations.summarize(MAIN, summary, lost).await;
+        }
     }
 
     /// Submits a write, and updates the state of the client according to the outcome.

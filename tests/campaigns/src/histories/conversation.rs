@@ -2,6 +2,7 @@
 
 use super::event::{
     AppendRequest, CloseSeen, HeadSeen, LeaseSeen, MessageSeen, OpenSeen, RevisionSeen,
+    SummaryOutcome, SummaryRequest, SummarySeen,
 };
 
 /// A conversation.
@@ -14,6 +15,8 @@ pub(super) struct Conversation {
     /// The visible messages.
     pub(super) messages: Vec<MessageSeen>,
     pub(super) open: Option<Open>,
+    /// The summaries. The last one is in force.
+    pub(super) summaries: Vec<SummarySeen>,
 }
 
 /// The incarnation of a conversation. A prune may change the incarnation to any other value. The
@@ -53,7 +56,7 @@ impl Conversation {
     /// Creates a conversation that was never written.
     pub(super) fn absent() -> Self {
         let (messages, incarnation) = (Vec::new(), Incarnation::Known(0));
-        Self { incarnation, sequence: 0, pruned: 0, messages, open: None }
+        Self { incarnation, sequence: 0, pruned: 0, messages, open: None, summaries: Vec::new() }
     }
 
     /// Returns whether the conversation has no messages and no open run, for example after its only
@@ -86,7 +89,10 @@ impl Conversation {
             (Some(open), Some(seen)) => open.is(seen),
             (Some(_), None) | (None, Some(_)) => false,
         };
-        is_same_run && self.pruned == head.pruned && self.binds(head.revision)
+        is_same_run
+            && self.pruned == head.pruned
+            && self.summaries.last() == head.summary.as_ref()
+            && self.binds(head.revision)
     }
 
     /// Returns the message with a number, including staged messages.
@@ -94,6 +100,39 @@ impl Conversation {
         let index = usize::try_from(number.checked_sub(self.pruned + 1)?).ok()?;
         let staged = self.open.iter().flat_map(|open| &open.staged);
         self.messages.iter().chain(staged).nth(index)
+    }
+
+    /// Adds a summary, unless the conversation has it. A summary covers visible messages, and more of
+    /// them than the summary in force.
+    pub(super) fn add_summary(&mut self, request: &SummaryRequest) -> SummaryOutcome {
+        let SummaryRequest { summary, run, index, .. } = request;
+        if self.summaries.contains(summary) {
+            return SummaryOutcome::Stored;
+        }
+        let number = summary.covers_to.checked_sub(self.pruned + 1).map(usize::try_from);
+        let last = number.and_then(|number| self.messages.get(number.ok()?));
+        if !last.is_some_and(|last| last.run == *run && last.index == *index) {
+            return SummaryOutcome::NoSuchMessage;
+        }
+        if self.summaries.last().is_some_and(|last| last.covers_to >= summary.covers_to) {
+            return SummaryOutcome::Superseded;
+        }
+        self.summaries.push(*summary);
+        SummaryOutcome::Stored
+    }
+
+    /// Removes the summary in force if it has this id. Returns whether it was removed.
+    pub(super) fn undo(&mut self, id: u64) -> bool {
+        self.summaries.pop_if(|last| last.id == id).is_some()
+    }
+
+    /// Removes the first messages, and the summaries of removed messages except the one in force.
+    pub(super) fn prune(&mut self, messages: usize) {
+        self.messages.drain(..messages);
+        self.pruned += messages as u64;
+        let in_force = self.summaries.last().copied();
+        self.summaries.retain(|it| it.covers_to > self.pruned || Some(*it) == in_force);
+        self.incarnation = Incarnation::Unknown { not: self.incarnation.number() };
     }
 
     /// Returns whether the writer may append to the conversation. If a run is open, only the

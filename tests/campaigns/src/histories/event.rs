@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use serde::{Deserialize, Serialize};
 use tower_chat_core::store::{
-    Conflict, Head, Lease, OpenRun, Revision, StoreError,
+    AddedSummary, Conflict, Head, HistorySummary, Lease, OpenRun, Revision, StoreError,
     author::{Close, OpenRunContent, Write},
 };
 use tower_chat_core::{Message, RunId};
@@ -55,6 +55,12 @@ pub(super) enum Request {
     Delete {
         key: String,
     },
+    Summarize(SummaryRequest),
+    /// Removes the summary in force, if it has this id.
+    Undo {
+        key: String,
+        summary: u64,
+    },
 }
 
 /// An answer of the store.
@@ -82,6 +88,8 @@ pub(super) enum Response {
         run: String,
     },
     Deleted(bool),
+    Summarized(SummaryOutcome),
+    Undone(bool),
     /// An error after which it is unknown whether the operation took effect.
     Failed(String),
 }
@@ -95,6 +103,29 @@ pub(super) struct AppendRequest {
     pub(super) result: RevisionSeen,
     pub(super) texts: Vec<String>,
     pub(super) staged: Option<StagedSeen>,
+}
+
+/// A summary of the messages up to a number, the last of which has an id.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct SummaryRequest {
+    pub(super) key: String,
+    pub(super) summary: SummarySeen,
+    pub(super) run: String,
+    pub(super) index: u32,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(super) struct SummarySeen {
+    pub(super) id: u64,
+    pub(super) covers_to: u64,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(super) enum SummaryOutcome {
+    Stored,
+    NoSuchMessage,
+    Superseded,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -131,6 +162,8 @@ pub(super) struct HeadSeen {
     pub(super) revision: RevisionSeen,
     pub(super) pruned: u64,
     pub(super) open: Option<OpenSeen>,
+    /// The summary in force.
+    pub(super) summary: Option<SummarySeen>,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -188,6 +221,26 @@ impl Response {
     }
 }
 
+impl From<AddedSummary> for Response {
+    fn from(added: AddedSummary) -> Self {
+        match added {
+            AddedSummary::Stored => Self::Summarized(SummaryOutcome::Stored),
+            AddedSummary::NoSuchMessage => Self::Summarized(SummaryOutcome::NoSuchMessage),
+            AddedSummary::Superseded => Self::Summarized(SummaryOutcome::Superseded),
+            // The clients rewrite no messages.
+            other => Self::Failed(format!("a summary has the outcome {other:?}")),
+        }
+    }
+}
+
+impl SummaryRequest {
+    pub(super) fn new(key: &str, summary: &HistorySummary) -> Self {
+        let HistorySummary { id, covers_to, last, .. } = *summary;
+        let summary = SummarySeen { id, covers_to };
+        Self { key: key.to_owned(), summary, run: name(last.run), index: last.index }
+    }
+}
+
 impl From<Revision> for RevisionSeen {
     fn from(revision: Revision) -> Self {
         Self { incarnation: revision.incarnation, sequence: revision.sequence }
@@ -211,7 +264,8 @@ impl From<&OpenRun> for OpenSeen {
 impl From<&Head> for HeadSeen {
     fn from(head: &Head) -> Self {
         let open = head.open_run.as_ref().map(OpenSeen::from);
-        Self { revision: head.revision.into(), pruned: head.pruned, open }
+        let summary = head.summary.map(|it| SummarySeen { id: it.id, covers_to: it.covers_to });
+        Self { revision: head.revision.into(), pruned: head.pruned, open, summary }
     }
 }
 

@@ -1,8 +1,8 @@
 //! Records histories of concurrent clients, and searches for an order of their operations that
 //! explains every answer.
 //!
-//! Clients in two processes append, journal, resume and discard runs, and fork, prune, delete and
-//! read a few conversations of one store. Each client has its own clock, by which it decides
+//! Clients in two processes append, journal, resume and discard runs, and fork, prune, summarize,
+//! delete and read a few conversations of one store. Each client has its own clock, by which it decides
 //! whether a lease has expired. The clocks are stepped forward and back. Some acknowledgements are
 //! late, or the client never receives them. The client then continues without the acknowledgement,
 //! or sends the same write again. Every operation is recorded with its begin and its end. The
@@ -161,6 +161,7 @@ impl Totals {
     fn show(&self, figures: &mut Figures, store: &str, took: Duration) {
         let Counts { operations, unknown, failed, .. } = self.counts;
         let Counts { conflicts, takeovers, discards, forks, prunes, .. } = self.counts;
+        let Counts { summaries, undone_summaries, .. } = self.counts;
         for (name, count) in [
             ("histories", self.histories),
             ("operations", operations),
@@ -171,6 +172,8 @@ impl Totals {
             ("discards", discards),
             ("forks", forks),
             ("prunes", prunes),
+            ("summaries", summaries),
+            ("undone summaries", undone_summaries),
         ] {
             figures.add(format!("{store}: {name}"), count);
         }

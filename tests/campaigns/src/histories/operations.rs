@@ -7,13 +7,13 @@ use tokio::task::JoinSet;
 use tower_chat_core::{
     ConversationKey,
     store::{
-        Head, Journal, Keep, Maintenance, StoreError,
+        Head, History, HistorySummary, Journal, Keep, Maintenance, StoreError, Summaries,
         author::{OpenRunContent, Write},
     },
 };
 
 use super::{
-    event::{Event, HeadSeen, MessageSeen, Request, Response},
+    event::{Event, HeadSeen, MessageSeen, Request, Response, SummaryOutcome, SummaryRequest},
     recorder::{Begun, Recorder},
     stores::DynStore,
 };
@@ -57,14 +57,14 @@ impl Operations {
         }
     }
 
-    pub(super) async fn load(&self, key: &str) -> Option<Head> {
+    pub(super) async fn load(&self, key: &str) -> Option<History> {
         let begun = self.invoke(Request::Load { key: key.to_owned() });
         match self.store.load(&self.key(key)).await {
             Ok(history) => {
                 let messages = history.messages.iter().map(|it| MessageSeen::from(&**it));
                 let (head, messages) = (HeadSeen::from(&history.head), messages.collect());
                 begun.end(Response::Loaded { head, messages });
-                Some(history.head)
+                Some(history)
             }
             Err(error) => failed(begun, &error),
         }
@@ -152,6 +152,40 @@ impl Operations {
         self.finish(self.invoke(request), deleted, acknowledgement).await
     }
 
+    pub(super) async fn summarize(
+        &mut self,
+        key: &str,
+        summary: &HistorySummary,
+        acknowledgement: Acknowledgement,
+    ) -> Option<Response> {
+        let request = Request::Summarize(SummaryRequest::new(key, summary));
+        let (store, key, summary) = (self.store.clone(), self.key(key), summary.clone());
+        let added = async move {
+            match store.add_summary(&key, &summary, 0).await {
+                Ok(added) => added.into(),
+                Err(error) => Response::of_error(&error),
+            }
+        };
+        self.finish(self.invoke(request), added, acknowledgement).await
+    }
+
+    pub(super) async fn undo(
+        &mut self,
+        key: &str,
+        summary: u64,
+        acknowledgement: Acknowledgement,
+    ) -> Option<Response> {
+        let request = Request::Undo { key: key.to_owned(), summary };
+        let (store, key) = (self.store.clone(), self.key(key));
+        let removed = async move {
+            match store.remove_summary(&key, summary).await {
+                Ok(is_removed) => Response::Undone(is_removed),
+                Err(error) => Response::of_error(&error),
+            }
+        };
+        self.finish(self.invoke(request), removed, acknowledgement).await
+    }
+
     /// Waits for the operations with a late acknowledgement.
     pub(super) async fn wait_for_late(mut self) {
         while self.late.join_next().await.is_some() {}
@@ -213,6 +247,8 @@ pub(super) struct Counts {
     pub(super) forks: u64,
     pub(super) prunes: u64,
     pub(super) discards: u64,
+    pub(super) summaries: u64,
+    pub(super) undone_summaries: u64,
 }
 
 impl Counts {
@@ -248,6 +284,10 @@ impl Counts {
                 self.discards += u64::from(is_discard);
             }
             (_, Response::Forked(revision)) => self.forks += u64::from(revision.sequence > 0),
+            (_, Response::Summarized(outcome)) => {
+                self.summaries += u64::from(*outcome == SummaryOutcome::Stored);
+            }
+            (_, Response::Undone(is_undone)) => self.undone_summaries += u64::from(*is_undone),
             (_, Response::Pruned { messages, .. }) => self.prunes += u64::from(*messages > 0),
             _ => {}
         }

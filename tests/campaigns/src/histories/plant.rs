@@ -13,7 +13,8 @@ use clap::ValueEnum;
 use tower_chat_core::{
     ConversationKey, Messages,
     store::{
-        self, History, HistoryStore, Journal, Revision, StoreError,
+        self, AddedSummary, History, HistoryStore, HistorySummary, Journal, Revision, StoreError,
+        Summaries,
         author::{AppendError, Slot, Ticket, Write, WriteId},
     },
 };
@@ -32,6 +33,8 @@ pub enum Plant {
     /// When two attempts resume a run at the same time, both are acknowledged as holders of the
     /// lease.
     TwoHolders,
+    /// An addition of a summary is acknowledged, and the summary is not stored.
+    LostSummary,
 }
 
 impl Plant {
@@ -43,6 +46,7 @@ impl Plant {
             Self::Reordering => "reordering",
             Self::DirtyRead => "dirty-read",
             Self::TwoHolders => "two-holders",
+            Self::LostSummary => "lost-summary",
         }
     }
 }
@@ -132,6 +136,44 @@ impl store::author::StoreWrapper for Planted {
 
     fn maintenance(&self) -> Option<&dyn store::Maintenance> {
         self.inner().maintenance()
+    }
+
+    fn summaries(&self) -> Option<&dyn Summaries> {
+        Some(self)
+    }
+}
+
+#[async_trait]
+impl Summaries for Planted {
+    async fn history_summaries(
+        &self,
+        key: &ConversationKey,
+    ) -> Result<Vec<HistorySummary>, StoreError> {
+        self.inner.history_summaries(key).await
+    }
+
+    async fn history_summary(
+        &self,
+        key: &ConversationKey,
+        id: u64,
+    ) -> Result<Option<HistorySummary>, StoreError> {
+        self.inner.history_summary(key, id).await
+    }
+
+    async fn add_summary(
+        &self,
+        key: &ConversationKey,
+        summary: &HistorySummary,
+        rewrites: u64,
+    ) -> Result<AddedSummary, StoreError> {
+        match self.plant == Plant::LostSummary && self.is_due() {
+            true => Ok(AddedSummary::Stored),
+            false => self.inner.add_summary(key, summary, rewrites).await,
+        }
+    }
+
+    async fn remove_summary(&self, key: &ConversationKey, id: u64) -> Result<bool, StoreError> {
+        self.inner.remove_summary(key, id).await
     }
 }
 

@@ -10,7 +10,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use todc_utils::specifications::Specification;
 
 use super::conversation::{Conversation, Incarnation, Open};
-use super::event::{AppendRequest, CloseSeen, MessageSeen, Request, Response, RevisionSeen};
+use super::event::{
+    AppendRequest, CloseSeen, MessageSeen, Request, Response, RevisionSeen, SummaryOutcome,
+};
 
 const ABSENT: RevisionSeen = RevisionSeen { incarnation: 0, sequence: 0 };
 
@@ -110,6 +112,17 @@ fn allows_whole(state: &mut Conversations, request: &Request, response: Option<&
         Request::Append(write) => append(state, write, response),
         Request::Prune { key, keep } => prune(state, key, *keep, response),
         Request::Delete { key } => delete(state, key, response),
+        Request::Summarize(request) => {
+            let outcome = match state.get_mut(&request.key) {
+                Some(conversation) => conversation.add_summary(request),
+                None => SummaryOutcome::NoSuchMessage,
+            };
+            response.is_none_or(|it| *it == Response::Summarized(outcome))
+        }
+        Request::Undo { key, summary } => {
+            let is_undone = state.get_mut(key).is_some_and(|it| it.undo(*summary));
+            response.is_none_or(|it| *it == Response::Undone(is_undone))
+        }
         // A fork has two steps, handled above.
         Request::Fork { .. } => false,
     }
@@ -229,7 +242,8 @@ fn create_copy(
     };
     let messages = source.map(|source| source.messages.clone()).unwrap_or_default();
     let sequence = pruned + messages.len() as u64;
-    let copy = Conversation { incarnation, sequence, pruned, messages, open: None };
+    let copy =
+        Conversation { incarnation, sequence, pruned, messages, open: None, summaries: Vec::new() };
     state.insert(to.to_owned(), copy);
     true
 }
@@ -248,9 +262,7 @@ fn prune(state: &mut Conversations, key: &str, keep: u64, response: Option<&Resp
     let messages = removed.len() as u64;
     let runs = removed.iter().map(|message| &message.run).collect::<BTreeSet<_>>().len() as u64;
     if messages > 0 {
-        conversation.messages.drain(..removed.len());
-        conversation.pruned += messages;
-        conversation.incarnation = Incarnation::Unknown { not: conversation.incarnation.number() };
+        conversation.prune(removed.len());
     }
     response.is_none_or(|it| *it == Response::Pruned { runs, messages })
 }

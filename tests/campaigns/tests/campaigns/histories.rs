@@ -97,3 +97,8 @@ fn the_checker_finds_a_planted_dirty_read_of_a_staged_run() {
 fn the_checker_finds_two_planted_holders_of_one_lease() {
     assert_found(Plant::TwoHolders);
 }
+
+#[test]
+fn the_checker_finds_a_planted_loss_of_a_summary() {
+    assert_found(Plant::LostSummary);
+}
