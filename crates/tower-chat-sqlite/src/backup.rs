@@ -382,7 +382,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_appears_while_the_copy_is_made_is_replaced_only_where_it_may_be() {
+    fn a_backup_overwrites_a_file_created_during_the_copy_only_with_replacing() {
         for (replacing, expected) in [(false, "another file"), (true, "the copy")] {
             let folder = tempfile::tempdir().unwrap();
             let path = folder.path().join("copy.db");

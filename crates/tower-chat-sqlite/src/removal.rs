@@ -131,7 +131,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_fits_goes_in_one_step() {
+    fn a_conversation_within_the_limits_of_a_step_is_deleted_in_one_step() {
         let half = usize::try_from(STEP / 2).unwrap();
         // Each case contains the lengths of the messages, the lengths of the results, and whether
         // one step suffices. The next conversation in the file has a large message, which must not

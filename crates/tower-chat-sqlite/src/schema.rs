@@ -386,7 +386,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_version_has_a_schema_of_its_own() {
+    fn the_schemas_of_consecutive_versions_differ() {
         let known = known().unwrap();
         assert_eq!(known.len(), MIGRATIONS.len() + 1);
         for (before, after) in known.iter().zip(known.iter().skip(1)) {

@@ -121,7 +121,7 @@ async fn child_may_not_write() {
 }
 
 #[test]
-fn a_permission_that_is_lost_while_a_store_is_open_loses_nothing() {
+fn acknowledged_writes_are_stored_although_an_open_store_loses_its_permissions() {
     run_held("child_loses_permissions");
 }
 
@@ -154,7 +154,7 @@ async fn child_loses_permissions() {
 }
 
 #[tokio::test]
-async fn a_new_file_is_its_owner_s_alone_and_one_that_is_there_keeps_its_permissions() {
+async fn a_new_file_is_accessible_only_to_its_owner_and_an_existing_file_keeps_its_permissions() {
     let folder = tempfile::tempdir().unwrap();
     let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o777;
     let others =
@@ -185,7 +185,7 @@ async fn a_new_file_is_its_owner_s_alone_and_one_that_is_there_keeps_its_permiss
 }
 
 #[tokio::test]
-async fn what_a_killed_process_of_the_same_id_has_left_opens_no_file_to_others() {
+async fn leftover_temporary_files_do_not_make_a_new_file_accessible_to_other_users() {
     let folder = tempfile::tempdir().unwrap();
     for number in 0..1000 {
         let name = format!(".new.db.{}-{number}.mode", std::process::id());

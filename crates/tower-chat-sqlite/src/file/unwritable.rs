@@ -86,7 +86,7 @@ mod tests {
     use crate::{Durability, SqliteStore};
 
     #[tokio::test(flavor = "multi_thread")]
-    async fn a_file_is_read_alone_only_while_no_process_writes_to_it() {
+    async fn a_file_is_read_without_its_log_only_while_no_process_writes_to_it() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("chat.db");
         SqliteStore::open(&path).await.unwrap().close().await.unwrap();

@@ -151,7 +151,7 @@ fn a_submission_while_the_queue_stops_is_stored_or_refused() {
 
 #[test]
 #[should_panic(expected = "deadlock")]
-fn a_lost_notification_is_found() {
+fn the_search_through_schedules_detects_a_lost_notification() {
     lose_notifications();
     try_schedules(|| store_all("lost.db", false));
 }

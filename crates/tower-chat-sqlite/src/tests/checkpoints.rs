@@ -58,7 +58,7 @@ fn begin_to_read(connection: &Connection) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_log_is_begun_anew_again_and_again() {
+async fn the_size_of_the_log_stays_bounded_during_thousands_of_appends() {
     for (durability, times) in [(Durability::Normal, 4000), (Durability::Full, 1200)] {
         let fixture = Fixture::with(SqliteStore::options().with_durability(durability)).await;
         let mut at = Revision::ABSENT;
@@ -69,7 +69,7 @@ async fn the_log_is_begun_anew_again_and_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_reader_that_stays_lets_the_log_grow_and_afterwards_it_is_small_again() {
+async fn the_log_grows_while_a_reader_has_a_snapshot_and_shrinks_afterwards() {
     let fixture = Fixture::fast().await;
     let mut at = fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
     let reader = fixture.other();
@@ -134,7 +134,7 @@ async fn writers_do_not_wait_for_a_large_checkpoint() {
 /// The checkpoint thread cannot open a connection in this test, as in a process that has reached
 /// its limit of open files.
 #[tokio::test]
-async fn the_writer_finishes_a_checkpoint_that_the_thread_cannot() {
+async fn the_writer_copies_the_log_if_the_checkpoint_thread_cannot() {
     let (fixture, lost) = (Fixture::fast().await, Fixture::fast().await);
     let checkpoints = Arc::new(Checkpoints::new(lost.store.file().clone()));
     drop(lost);
@@ -164,7 +164,7 @@ async fn the_writer_finishes_a_checkpoint_that_the_thread_cannot() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn readers_that_come_and_go_do_not_keep_the_log_growing() {
+async fn the_log_stays_bounded_although_readers_with_overlapping_snapshots_begin_and_end() {
     let fixture = Fixture::fast().await;
     let mut at = fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
     let stop = Arc::new(AtomicBool::new(false));
@@ -198,7 +198,7 @@ async fn readers_that_come_and_go_do_not_keep_the_log_growing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_log_is_emptied_on_demand_while_others_write() {
+async fn explicit_checkpoints_succeed_during_appends_and_empty_the_log() {
     let fixture = Fixture::fast().await;
     let (mut at, store) = (Revision::ABSENT, fixture.store.clone());
     let emptying = tokio::spawn(async move {
@@ -218,7 +218,7 @@ fn may_be_written(connection: &Connection) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn appends_do_not_meet_the_lock_of_the_stores_own_checkpoint() {
+async fn no_append_has_to_begin_again_because_of_the_lock_of_the_stores_own_checkpoint() {
     let fixture = Fixture::new().await;
     let mut at = fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
     let begun = Arc::new(AtomicU64::new(0));
@@ -256,7 +256,8 @@ async fn appends_do_not_meet_the_lock_of_the_stores_own_checkpoint() {
 }
 
 #[tokio::test]
-async fn a_checkpoint_may_cut_the_file_while_a_write_after_a_vacuum_is_under_way() {
+async fn a_write_after_a_vacuum_succeeds_although_a_checkpoint_truncates_the_file_during_the_write()
+{
     let fixture = Fixture::fast().await;
     let append = async |write| fixture.submit(vec![write]).await.await.unwrap();
     append(first("gone", &[&"g".repeat(500_000)])).await;

@@ -115,12 +115,12 @@ async fn crash_in_append(test: &str) {
 
 #[tokio::test]
 async fn an_append_by_its_caller_is_whole_or_absent_after_an_abort_at_any_statement() {
-    crash_in_append("tests::crash::child_appends_itself").await;
+    crash_in_append("tests::crash::child_executes_its_appends_itself").await;
 }
 
 #[tokio::test]
 async fn an_append_by_the_writer_thread_is_whole_or_absent_after_an_abort_at_any_statement() {
-    crash_in_append("tests::crash::child_submits_to_the_thread").await;
+    crash_in_append("tests::crash::child_submits_its_appends_to_the_thread").await;
 }
 
 async fn append_until_abort(slot: Slot) {
@@ -135,23 +135,24 @@ async fn append_until_abort(slot: Slot) {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "the child of another test"]
-async fn child_appends_itself() {
+async fn child_executes_its_appends_itself() {
     append_until_abort(Slot::unbounded()).await;
 }
 
 #[tokio::test]
 #[ignore = "the child of another test"]
-async fn child_submits_to_the_thread() {
+async fn child_submits_its_appends_to_the_thread() {
     append_until_abort(Slot::unbounded().without_blocking()).await;
 }
 
 #[tokio::test]
-async fn a_file_whose_making_was_aborted_at_any_statement_opens() {
+async fn a_file_opens_after_its_creation_was_aborted_at_any_statement() {
     let mut at = 0;
     loop {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("chat.db");
-        let survived = child_survives("tests::crash::child_makes_the_file", &path, at);
+        let survived =
+            child_survives("tests::crash::child_creates_or_migrates_the_file", &path, at);
         let store = SqliteStore::open(&path).await.unwrap();
         store.append(Slot::unbounded(), vec![first("new", &["hello"])]).await.unwrap();
         if survived {
@@ -163,7 +164,7 @@ async fn a_file_whose_making_was_aborted_at_any_statement_opens() {
 }
 
 #[tokio::test]
-async fn an_older_file_whose_migration_was_aborted_at_any_statement_is_as_it_was_or_new() {
+async fn an_older_file_is_unchanged_or_migrated_after_an_abort_at_any_statement() {
     let look = |path: &Path| {
         let connection = Connection::open(path).unwrap();
         let version = connection.pragma_query_value(None, "user_version", |row| row.get(0));
@@ -182,7 +183,8 @@ async fn an_older_file_whose_migration_was_aborted_at_any_statement_is_as_it_was
             let path = folder.path().join("chat.db");
             std::fs::copy(fixture, &path).unwrap();
             let before: (i64, String) = look(&path);
-            let survived = child_survives("tests::crash::child_makes_the_file", &path, at);
+            let survived =
+                child_survives("tests::crash::child_creates_or_migrates_the_file", &path, at);
             match look(&path) {
                 left if left == before => as_it_was += 1,
                 (schema::VERSION, _) => new += 1,
@@ -205,7 +207,7 @@ async fn an_older_file_whose_migration_was_aborted_at_any_statement_is_as_it_was
 
 #[test]
 #[ignore = "the child of another test"]
-fn child_makes_the_file() {
+fn child_creates_or_migrates_the_file() {
     let Some((path, at)) = child() else { return };
     let mut connection = Connection::open(path).unwrap();
     abort_at(&mut connection, at);

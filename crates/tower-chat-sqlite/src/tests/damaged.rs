@@ -251,7 +251,7 @@ async fn exercise(what: &str, sql: &str, is_open: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_out_of_range_are_damage_and_delete_nothing() {
+async fn rows_out_of_range_are_reported_as_damage_and_change_no_other_conversation() {
     for (what, sql) in DAMAGES {
         for is_open in [false, true] {
             if is_open || !sql.contains("open_runs") {
@@ -285,7 +285,7 @@ async fn a_damaged_row_stops_prune_before_anything_is_deleted() {
 }
 
 #[tokio::test]
-async fn a_fork_of_a_conversation_that_lacks_messages_makes_nothing() {
+async fn a_fork_of_a_conversation_with_missing_messages_fails_and_creates_no_conversation() {
     for (what, sql) in DAMAGES.iter().filter(|(what, _)| {
         ["a message is missing", "a message has number 0", "a message has the last number"]
             .contains(what)

@@ -32,7 +32,7 @@ async fn rows_written(fixture: &Fixture, writes: Vec<Write>) -> usize {
 }
 
 #[tokio::test]
-async fn an_append_writes_its_messages_and_nothing_else() {
+async fn an_append_writes_only_its_messages_and_the_changes_of_its_conversation() {
     let fixture = Fixture::new().await;
     let one = first("c", &["one"]);
     let set = |write: Write| write.with_service_id(ServiceIdChange::Set("service".into()));
@@ -48,7 +48,7 @@ async fn an_append_writes_its_messages_and_nothing_else() {
 }
 
 #[tokio::test]
-async fn the_row_of_a_conversation_tells_of_its_activity_once_an_hour() {
+async fn the_row_of_a_conversation_is_updated_with_its_activity_once_per_hour() {
     const HOUR: u64 = 3_600_000;
     let fixture = Fixture::new().await;
     let at = |milliseconds| SystemTime::UNIX_EPOCH + Duration::from_millis(milliseconds);
@@ -106,7 +106,7 @@ async fn statements_are_prepared_once() {
 }
 
 #[tokio::test]
-async fn durability_is_what_was_asked_for_also_after_reopening_the_connection() {
+async fn the_writer_has_the_configured_durability_also_after_it_reopens_its_connection() {
     for (durability, expected) in [(None, 2), (Some(Durability::Normal), 1)] {
         let options = SqliteStore::options();
         let options = match durability {
@@ -131,7 +131,7 @@ async fn durability_is_what_was_asked_for_also_after_reopening_the_connection() 
 }
 
 #[tokio::test]
-async fn one_reader_serves_many_loads_also_when_some_are_given_up() {
+async fn one_reader_serves_many_loads_although_callers_drop_some_of_them() {
     let fixture = Fixture::with(SqliteStore::options().with_readers(1)).await;
     fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
     let key_c = key("c");
@@ -145,7 +145,7 @@ async fn one_reader_serves_many_loads_also_when_some_are_given_up() {
 }
 
 #[tokio::test]
-async fn a_history_that_is_read_is_known_to_be_sound() {
+async fn a_loaded_history_reports_its_well_formed_messages() {
     let fixture = Fixture::new().await;
     fixture.submit(vec![first("c", &["one", "two", "three"])]).await.await.unwrap();
     assert_eq!(fixture.store.load(&key("c")).await.unwrap().well_formed_messages(), 3);

@@ -64,7 +64,7 @@ async fn a_full_disk_is_retryable_and_leaves_the_store_usable() {
 }
 
 #[tokio::test]
-async fn a_full_disk_has_the_log_carried_over_so_that_it_can_be_used_again() {
+async fn a_write_that_fails_on_a_full_disk_causes_a_checkpoint_of_the_log() {
     let fixture = Fixture::new().await;
     let one = first("c", &["one"]);
     fixture.submit(vec![one.clone()]).await.await.unwrap();
@@ -90,7 +90,7 @@ async fn a_full_disk_has_the_log_carried_over_so_that_it_can_be_used_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_lost_permission_to_write_is_read_only_until_it_is_back() {
+async fn writes_fail_with_read_only_until_the_connection_may_write_again() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     let set = |value: &str| {
@@ -108,7 +108,7 @@ async fn a_lost_permission_to_write_is_read_only_until_it_is_back() {
 
 #[cfg(unix)]
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_was_replaced_is_not_what_a_lost_connection_is_opened_on_again() {
+async fn the_writer_does_not_reopen_its_connection_on_a_file_that_was_replaced() {
     let (fixture, other) = (Fixture::new().await, Fixture::new().await);
     let store = &fixture.store;
     let one = first("c", &["one"]);
@@ -125,7 +125,7 @@ async fn a_file_that_was_replaced_is_not_what_a_lost_connection_is_opened_on_aga
 }
 
 #[tokio::test]
-async fn a_failed_commit_acknowledges_nothing_of_its_group() {
+async fn a_failed_commit_acknowledges_no_write_of_its_group() {
     let fixture = Fixture::new().await;
     let refuse = |refuse: Option<fn() -> bool>| {
         fixture.store.queue().writer().connection_mut().commit_hook(refuse).unwrap();
@@ -157,7 +157,7 @@ async fn a_failed_commit_acknowledges_nothing_of_its_group() {
 }
 
 #[tokio::test]
-async fn a_write_that_sqlite_refuses_does_not_hurt_the_others_of_its_group() {
+async fn the_other_submissions_of_a_group_are_stored_if_sqlite_refuses_a_write() {
     let fixture = Fixture::new().await;
     fixture
         .other()
@@ -187,7 +187,7 @@ async fn a_write_that_sqlite_refuses_does_not_hurt_the_others_of_its_group() {
 }
 
 #[tokio::test]
-async fn a_conflict_does_not_hurt_the_others_of_its_group() {
+async fn the_other_submissions_of_a_group_are_stored_if_a_write_conflicts() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     let held = hold_the_lead(store).await;
@@ -207,7 +207,7 @@ async fn a_conflict_does_not_hurt_the_others_of_its_group() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_that_finds_the_file_locked_leaves_its_write_to_the_thread() {
+async fn the_thread_executes_the_write_of_a_caller_that_has_found_the_file_locked() {
     let fixture = Fixture::new().await;
     let other = fixture.other();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -227,7 +227,7 @@ fn queued(writes: Vec<Write>) -> (Submission, Ticket) {
 }
 
 #[tokio::test]
-async fn a_file_that_stays_locked_is_a_retryable_error() {
+async fn a_write_to_a_file_that_stays_locked_fails_with_a_retryable_error() {
     let fixture = Fixture::new().await;
     let other = fixture.other();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
@@ -244,7 +244,7 @@ async fn a_file_that_stays_locked_is_a_retryable_error() {
 }
 
 #[tokio::test]
-async fn a_writer_that_lost_its_connection_opens_another() {
+async fn a_writer_without_a_connection_opens_a_new_connection() {
     let fixture = Fixture::new().await;
     fixture.store.queue().writer().release();
     fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
@@ -252,7 +252,7 @@ async fn a_writer_that_lost_its_connection_opens_another() {
 }
 
 #[tokio::test]
-async fn a_conversation_without_room_is_an_error_and_not_a_wrong_row() {
+async fn an_append_after_the_largest_sequence_number_of_a_conversation_is_an_error() {
     let fixture = Fixture::new().await;
     let one = first("c", &["one"]);
     fixture.submit(vec![one.clone()]).await.await.unwrap();
@@ -276,7 +276,7 @@ async fn a_conversation_without_room_is_an_error_and_not_a_wrong_row() {
 }
 
 #[tokio::test]
-async fn a_row_that_cannot_be_decoded_is_named() {
+async fn the_error_of_a_load_names_the_message_that_cannot_be_decoded() {
     let fixture = Fixture::new().await;
     fixture.submit(vec![first("c", &["one", "two", "three"])]).await.await.unwrap();
     let bodies =
@@ -316,7 +316,7 @@ async fn a_damaged_page_is_reported_as_damage() {
 }
 
 #[tokio::test]
-async fn writes_tried_one_by_one_do_not_each_wait_for_a_locked_file() {
+async fn only_the_first_write_that_is_retried_alone_waits_for_a_locked_file() {
     let fixture = Fixture::new().await;
     let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON messages WHEN NEW.body LIKE '%poison%'
                   BEGIN SELECT RAISE(ABORT, 'refused by a trigger'); END";
@@ -352,7 +352,7 @@ async fn writes_tried_one_by_one_do_not_each_wait_for_a_locked_file() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_leaves_it_to_the_thread_to_try_its_writes_one_by_one() {
+async fn the_thread_retries_the_writes_of_a_caller_one_by_one_after_a_rollback() {
     let fixture = Fixture::new().await;
     let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON messages WHEN NEW.body LIKE '%poison%'
                   BEGIN SELECT RAISE(ABORT, 'refused by a trigger'); END";
@@ -383,7 +383,7 @@ async fn a_caller_leaves_it_to_the_thread_to_try_its_writes_one_by_one() {
 }
 
 #[test]
-fn opening_is_tried_again_while_the_file_is_locked_and_not_for_other_reasons() {
+fn opening_is_retried_only_while_the_file_is_locked() {
     let locked =
         || OpenError::Locked { path: "chat.db".into(), source: Classified::retryable("locked") };
     let attempts = |lock_timeout, mut outcomes: Vec<Result<(), OpenError>>| {

@@ -27,7 +27,7 @@ async fn steps(fixture: &Fixture, write: Write) -> usize {
 }
 
 #[tokio::test]
-async fn an_append_looks_for_its_conversation_only_after_another_process_has_written() {
+async fn an_append_reads_the_head_from_the_file_only_after_another_process_has_written() {
     let fixture = Fixture::new().await;
     let one = first("c", &["one"]);
     let two = write("c", run(1), one.result(), &["two"]);
@@ -43,7 +43,7 @@ async fn an_append_looks_for_its_conversation_only_after_another_process_has_wri
 }
 
 #[tokio::test]
-async fn the_next_append_sees_what_another_store_appended() {
+async fn an_append_conflicts_with_an_earlier_append_of_another_store_to_the_same_file() {
     let fixture = Fixture::new().await;
     let other = SqliteStore::open(fixture.folder.path().join("chat.db")).await.unwrap();
     let append = async |store: &SqliteStore, write: &Write| {
@@ -73,7 +73,7 @@ async fn the_next_append_sees_what_another_store_appended() {
 }
 
 #[tokio::test]
-async fn the_next_append_sees_other_changes_of_this_store() {
+async fn an_append_after_a_rewrite_deletion_or_fork_uses_the_new_revision() {
     let fixture = Fixture::new().await;
     let one = first("c", &["one"]);
     fixture.submit(vec![one.clone()]).await.await.unwrap();
@@ -114,7 +114,7 @@ async fn a_rollback_clears_the_head_cache() {
 }
 
 #[tokio::test]
-async fn more_conversations_than_are_remembered_are_written_as_well() {
+async fn writes_succeed_in_more_conversations_than_the_head_cache_contains() {
     let fixture = Fixture::new().await;
     let ids: Vec<String> = (0..700).map(|number| number.to_string()).collect();
     let firsts: Vec<Write> = ids.iter().map(|id| first(id, &["one"])).collect();

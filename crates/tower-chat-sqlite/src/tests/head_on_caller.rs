@@ -18,7 +18,7 @@ async fn is_read_by_caller(store: &SqliteStore) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn on_a_multi_thread_runtime_the_caller_reads() {
+async fn on_a_multi_thread_runtime_the_caller_reads_the_head() {
     let fixture = Fixture::new().await;
     assert!(is_read_by_caller(&fixture.store).await, "in block_on");
     let store = fixture.store.clone();
@@ -29,7 +29,7 @@ async fn on_a_multi_thread_runtime_the_caller_reads() {
 }
 
 #[test]
-fn a_head_needs_no_other_thread() {
+fn a_head_is_read_while_all_blocking_threads_of_the_runtime_are_busy() {
     let mut builder = tokio::runtime::Builder::new_multi_thread();
     let runtime = builder.max_blocking_threads(1).enable_all().build().unwrap();
     runtime.block_on(async {
@@ -44,19 +44,19 @@ fn a_head_needs_no_other_thread() {
 }
 
 #[tokio::test]
-async fn on_a_current_thread_runtime_another_thread_reads() {
+async fn on_a_current_thread_runtime_another_thread_reads_the_head() {
     let fixture = Fixture::new().await;
     assert!(!is_read_by_caller(&fixture.store).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_configured_so_has_another_thread_read() {
+async fn without_work_on_the_caller_another_thread_reads_the_head() {
     let fixture = Fixture::with(SqliteStore::options().with_work_on_caller(false)).await;
     assert!(!is_read_by_caller(&fixture.store).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_head_waits_for_a_connection_as_every_read_does() {
+async fn a_head_waits_for_a_connection_if_all_connections_are_in_use() {
     let fixture = Fixture::with(SqliteStore::options().with_readers(1)).await;
     let (release, released) = mpsc::channel::<()>();
     let readers = fixture.store.readers();
@@ -74,7 +74,7 @@ async fn a_head_waits_for_a_connection_as_every_read_does() {
 }
 
 #[test]
-fn inside_a_local_set_another_thread_reads() {
+fn inside_a_local_set_another_thread_reads_the_head() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async {
         let fixture = Fixture::new().await;

@@ -45,7 +45,7 @@ async fn is_done_by_caller(store: &SqliteStore, slot: Slot) -> bool {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_uncontended_caller_on_a_multi_thread_runtime_does_its_own_write() {
+async fn on_a_multi_thread_runtime_an_uncontended_caller_executes_its_own_write() {
     let fixture = Fixture::new().await;
     assert!(is_done_by_caller(&fixture.store, Slot::unbounded()).await, "in block_on");
     let store = fixture.store.clone();
@@ -54,25 +54,25 @@ async fn an_uncontended_caller_on_a_multi_thread_runtime_does_its_own_write() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_caller_that_must_not_block_leaves_its_write_to_the_thread() {
+async fn the_writer_thread_executes_the_write_of_a_caller_that_must_not_block() {
     let fixture = Fixture::new().await;
     assert!(!is_done_by_caller(&fixture.store, unbounded()).await);
 }
 
 #[tokio::test]
-async fn on_a_current_thread_runtime_the_thread_writes() {
+async fn on_a_current_thread_runtime_the_writer_thread_executes_the_write() {
     let fixture = Fixture::new().await;
     assert!(!is_done_by_caller(&fixture.store, Slot::unbounded()).await);
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_store_configured_so_leaves_every_write_to_the_thread() {
+async fn without_work_on_the_caller_the_writer_thread_executes_every_write() {
     let fixture = Fixture::with(SqliteStore::options().with_work_on_caller(false)).await;
     assert!(!is_done_by_caller(&fixture.store, Slot::unbounded()).await);
 }
 
 #[test]
-fn inside_a_local_set_the_thread_writes() {
+fn inside_a_local_set_the_writer_thread_executes_the_write() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     LocalSet::new().block_on(&runtime, async {
         let fixture = Fixture::new().await;
@@ -90,7 +90,7 @@ fn inside_a_local_set_the_thread_writes() {
 /// The write of the caller waits for a lock that a task on the same worker thread releases. Without
 /// `block_in_place`, that task would never run.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn other_tasks_continue_while_a_caller_does_its_write() {
+async fn other_tasks_continue_while_a_caller_executes_its_write() {
     let fixture = Fixture::new().await;
     let store = fixture.store.clone();
     let caller = tokio::spawn(async move {
@@ -105,7 +105,7 @@ async fn other_tasks_continue_while_a_caller_does_its_write() {
 }
 
 #[test]
-fn outside_of_a_runtime_the_thread_writes() {
+fn outside_of_a_runtime_the_writer_thread_executes_the_write() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().unwrap();
     let fixture = runtime.block_on(Fixture::new());
     let threads = record_threads(&fixture.store);
@@ -134,7 +134,7 @@ async fn a_write_submitted_in_drop_is_stored() {
 }
 
 #[tokio::test]
-async fn writes_that_wait_share_a_commit_and_keep_their_order() {
+async fn queued_writes_share_a_commit_and_keep_their_order() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     let mut tickets = Vec::new();
@@ -159,7 +159,7 @@ async fn writes_that_wait_share_a_commit_and_keep_their_order() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn many_callers_at_once_lose_nothing() {
+async fn every_write_of_many_concurrent_callers_is_stored() {
     let fixture = Fixture::new().await;
     let tasks: Vec<_> = (0..16)
         .map(|number: u8| {
@@ -190,7 +190,7 @@ async fn many_callers_at_once_lose_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_given_back_to_the_thread_stays_before_those_that_wait() {
+async fn a_write_that_its_caller_returns_to_the_queue_stays_before_later_writes() {
     let fixture = Fixture::new().await;
     let other = fixture.other();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();

@@ -40,7 +40,7 @@ async fn a_rewrite_keeps_positions_and_ids_and_a_run_in_progress_gets_a_conflict
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_rewrite_is_done_whole_or_not_at_all() {
+async fn a_rewrite_that_fails_changes_nothing() {
     let fixture = Fixture::new().await;
     let write = first("a", &["one"]).with_tools(vec![record(1)]);
     let before = fixture.submit(vec![write]).await.await.unwrap();
@@ -59,7 +59,7 @@ async fn a_rewrite_is_done_whole_or_not_at_all() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_that_cannot_be_read_stand_among_the_others() {
+async fn unreadable_rows_are_returned_as_errors_among_the_other_rows() {
     let fixture = Fixture::new().await;
     let write = first("a", &["one", "two", "three"]).with_tools(vec![record(1), record(2)]);
     fixture.submit(vec![write]).await.await.unwrap();

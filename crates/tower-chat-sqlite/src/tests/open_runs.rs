@@ -50,7 +50,7 @@ async fn rows_written(fixture: &Fixture, write: Write) -> usize {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_second_store_sees_a_run_when_it_is_committed_and_nothing_of_one_that_was_discarded() {
+async fn a_second_store_loads_messages_of_committed_runs_and_not_of_discarded_runs() {
     let fixture = Fixture::new().await;
     let other = SqliteStore::open(fixture.folder.path().join("chat.db")).await.unwrap();
     let mut at = fixture.submit(vec![first("a", &["one"])]).await.await.unwrap();
@@ -75,7 +75,7 @@ async fn a_second_store_sees_a_run_when_it_is_committed_and_nothing_of_one_that_
 }
 
 #[tokio::test]
-async fn a_staged_write_touches_the_row_of_its_run_only_when_that_changes() {
+async fn a_staged_write_updates_the_row_of_its_run_only_if_the_row_changes() {
     let fixture = Fixture::new().await;
     let one = first("c", &["one"]).staged(staging(1));
     let two = write("c", run(1), one.result(), &["two"]).staged(staging(1));
@@ -98,7 +98,7 @@ async fn a_staged_write_touches_the_row_of_its_run_only_when_that_changes() {
 /// The test deletes the conversation with the statements of an older release, which had the file
 /// open before the migration.
 #[tokio::test]
-async fn open_runs_go_with_their_conversation_whichever_process_deletes_it() {
+async fn an_open_run_is_deleted_when_an_older_release_deletes_its_conversation() {
     let fixture = Fixture::new().await;
     let staged = ["a", "b"].map(|id| first(id, &["one"]).staged(staging(1)));
     fixture.submit(staged.into()).await.await.unwrap();
@@ -109,7 +109,7 @@ async fn open_runs_go_with_their_conversation_whichever_process_deletes_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_are_those_that_readers_see_and_an_open_run_is_not_rewritten() {
+async fn rows_contain_no_staged_messages_and_a_rewrite_during_an_open_run_is_a_conflict() {
     let fixture = Fixture::new().await;
     let before = first("a", &["one"]).with_tools(vec![row(1)]);
     let staged = write("a", run(2), before.result(), &["two"]).with_tools(vec![row(2)]);
@@ -149,7 +149,7 @@ async fn pending_approvals_are_found_without_reading_the_record() {
 }
 
 #[tokio::test]
-async fn a_message_of_an_open_run_that_is_missing_is_damage() {
+async fn a_missing_message_of_an_open_run_is_reported_as_damage() {
     let fixture = Fixture::new().await;
     let one = first("a", &["one", "two"]);
     let staged = write("a", run(2), one.result(), &["three", "four"]).staged(staging(1));

@@ -41,7 +41,7 @@ async fn a_panic_in_a_group_fails_one_write_and_the_thread_continues() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_panic_on_the_caller_s_thread_fails_its_write_and_nothing_else() {
+async fn a_panic_on_the_thread_of_a_caller_fails_only_the_write_of_this_caller() {
     let fixture = Fixture::new().await;
     let store = fixture.store.clone();
     store.append(Slot::unbounded(), vec![first("a", &["before"])]).await.unwrap();
@@ -57,7 +57,7 @@ async fn a_panic_on_the_caller_s_thread_fails_its_write_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_panic_in_any_other_change_is_an_error_of_that_change() {
+async fn a_panic_in_a_deletion_prune_fork_or_rewrite_fails_only_that_change() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     store.append(Slot::unbounded(), vec![first("boom", &["kept"])]).await.unwrap();

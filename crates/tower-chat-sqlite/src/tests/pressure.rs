@@ -11,7 +11,7 @@ use super::{Fixture, Held, first, hold_the_lead, key, run, unbounded, write};
 use crate::SqliteStore;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn while_the_disk_is_slow_the_queue_is_full_and_then_everything_goes_through() {
+async fn callers_wait_for_slots_while_the_file_is_locked_and_then_every_write_is_stored() {
     const CAPACITY: usize = 4;
     let fixture = Fixture::with(SqliteStore::options().with_max_queued(CAPACITY)).await;
     let store = &fixture.store;

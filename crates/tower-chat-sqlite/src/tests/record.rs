@@ -71,7 +71,7 @@ fn unreadable(invocations: &Invocations) -> Vec<(u64, u32)> {
 }
 
 #[tokio::test]
-async fn a_damaged_row_is_reported_and_the_others_are_found() {
+async fn a_query_of_the_record_reports_a_damaged_row_and_returns_the_other_rows() {
     for (damage, says) in [
         ("status = 'fine'", "\"fine\""),
         ("status = CAST(X'ff' AS TEXT)", "status"),
@@ -166,7 +166,7 @@ fn statements(connection: &mut Connection, body: impl FnOnce(&Connection)) -> us
 }
 
 #[tokio::test]
-async fn a_question_is_one_statement_however_much_it_asks_for() {
+async fn a_query_of_the_record_is_one_statement_for_any_number_of_messages() {
     let fixture = Fixture::new().await;
     fixture.submit(vec![rounds("c", 1_000), rounds("d", 1_000)]).await.await.unwrap();
     let mut connection = fixture.other();
@@ -191,7 +191,7 @@ async fn a_question_is_one_statement_however_much_it_asks_for() {
 }
 
 #[tokio::test]
-async fn a_question_looks_at_no_row_of_another_scope_or_message() {
+async fn a_query_of_the_record_searches_only_rows_of_its_scope_and_messages() {
     let fixture = Fixture::new().await;
     let connection = fixture.other();
     let list = InvocationQuery::of(&key("c")).in_messages([1, 2]);
@@ -227,7 +227,7 @@ fn is_list(line: &str) -> bool {
 }
 
 #[test]
-fn a_question_for_nothing_neither_waits_nor_reads() {
+fn a_query_of_the_record_that_selects_nothing_returns_without_waiting_or_reading() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let fixture = runtime.block_on(Fixture::new());
     let _held = Held::new(&fixture.store);
@@ -246,7 +246,7 @@ fn a_question_for_nothing_neither_waits_nor_reads() {
 /// The test deletes the conversation with the statements of an older release, which had the file
 /// open before the migration.
 #[tokio::test]
-async fn rows_go_with_their_conversation_whichever_process_deletes_it() {
+async fn rows_of_the_record_are_deleted_when_an_older_release_deletes_their_conversation() {
     let fixture = Fixture::new().await;
     fixture.submit(vec![rounds("c", 2), rounds("d", 2)]).await.await.unwrap();
     let delete =
@@ -282,7 +282,7 @@ async fn bytes_per_append(rows: impl Fn(u64) -> Vec<ToolRecord>) -> f64 {
 
 /// With a second B-tree, such as an index, an append would write at least one more page.
 #[tokio::test]
-async fn a_call_and_the_outcome_of_the_last_one_add_less_than_two_pages_to_an_append() {
+async fn a_call_and_the_outcome_of_the_previous_call_add_less_than_two_pages_to_an_append() {
     let without = bytes_per_append(|_| Vec::new()).await;
     let with = bytes_per_append(|number| {
         let sequence = number * 2 + 2;

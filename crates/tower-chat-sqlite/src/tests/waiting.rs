@@ -20,7 +20,7 @@ use tower_chat_core::store::Rewrite;
 use crate::{Durability, SqliteStore};
 
 #[tokio::test]
-async fn reading_a_conversation_waits_for_its_own_writes_alone() {
+async fn a_load_waits_for_earlier_writes_to_its_conversation_and_not_for_other_writes() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     fixture.submit(vec![first("other", &["other"])]).await.await.unwrap();
@@ -62,7 +62,7 @@ async fn a_slot_is_held_until_the_write_is_durable() {
 }
 
 #[tokio::test]
-async fn a_dropped_ticket_cancels_nothing() {
+async fn a_write_is_stored_although_its_ticket_is_dropped() {
     let fixture = Fixture::new().await;
     let held = Held::new(&fixture.store);
     drop(fixture.submit(vec![first("c", &["one"])]).await);
@@ -74,7 +74,7 @@ async fn a_dropped_ticket_cancels_nothing() {
 }
 
 #[tokio::test]
-async fn dropping_the_last_handle_finishes_what_was_submitted() {
+async fn dropping_the_last_handle_stores_all_submitted_writes() {
     let Fixture { folder, store } = Fixture::new().await;
     let held = Held::new(&store);
     drop(store.append(unbounded(), vec![first("c", &["one"])]));
@@ -93,7 +93,7 @@ async fn dropping_the_last_handle_finishes_what_was_submitted() {
 }
 
 #[tokio::test]
-async fn closing_finishes_what_was_submitted_and_refuses_the_rest() {
+async fn closing_stores_all_submitted_writes_and_refuses_later_writes() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     let late = store.reserve().await.unwrap();
@@ -123,7 +123,7 @@ async fn closing_finishes_what_was_submitted_and_refuses_the_rest() {
 /// prevents the store from opening and syncing the log.
 #[cfg(unix)]
 #[tokio::test]
-async fn closing_says_if_what_was_not_synced_cannot_be() {
+async fn closing_fails_if_the_log_with_unsynced_writes_cannot_be_synced() {
     for (durability, name, is_durable) in [
         (Durability::Normal, "chat.db", false),
         (Durability::Normal, "link.db", false),
@@ -147,7 +147,7 @@ async fn closing_says_if_what_was_not_synced_cannot_be() {
 }
 
 #[tokio::test]
-async fn deleting_waits_for_the_writes_before_it() {
+async fn a_deletion_waits_for_earlier_writes_to_its_conversation() {
     let fixture = Fixture::new().await;
     let held = Held::new(&fixture.store);
     drop(fixture.submit(vec![first("c", &["one"])]).await);
@@ -202,7 +202,7 @@ async fn a_rewrite_is_queued_and_fails_on_a_closed_store() {
 }
 
 #[tokio::test]
-async fn a_deletion_that_its_caller_gave_up_is_not_done() {
+async fn a_queued_deletion_is_not_executed_after_its_future_is_dropped() {
     let fixture = Fixture::new().await;
     fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
     let held = Held::new(&fixture.store);

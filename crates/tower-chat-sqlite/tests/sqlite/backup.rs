@@ -64,7 +64,7 @@ async fn open_intact(path: &Path) -> SqliteStore {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn a_copy_made_while_others_write_holds_of_each_conversation_how_it_began_and_continues() {
+async fn a_copy_made_during_writes_contains_the_beginning_of_each_conversation_without_gaps() {
     const WRITERS: usize = 4;
     let fixture = Fixture::new().await;
     // The file is large enough for several steps of the backup.
@@ -127,7 +127,7 @@ async fn a_copy_contains_earlier_submissions() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_there_is_replaced_only_where_that_was_asked_for() {
+async fn a_backup_replaces_an_existing_file_only_with_replacing() {
     let fixture = Fixture::new().await;
     fixture.append("c", &["one"]).await;
     let path = fixture.path("copy.db");
@@ -144,7 +144,7 @@ async fn a_file_that_is_there_is_replaced_only_where_that_was_asked_for() {
 }
 
 #[tokio::test]
-async fn a_copy_never_comes_to_lie_beside_the_log_of_another_database() {
+async fn a_backup_refuses_a_path_beside_the_log_of_another_database() {
     let fixture = Fixture::new().await;
     fixture.append("c", &["one"]).await;
     let open = SqliteStore::open(fixture.path("open.db")).await.unwrap();
@@ -164,7 +164,7 @@ async fn a_copy_never_comes_to_lie_beside_the_log_of_another_database() {
 }
 
 #[tokio::test]
-async fn a_copy_that_was_read_since_is_replaced_and_one_that_is_being_read_is_not() {
+async fn a_backup_replaces_an_earlier_copy_only_after_its_readers_have_closed_the_copy() {
     let fixture = Fixture::new().await;
     fixture.append("c", &["before it was read"]).await;
     let path = fixture.path("copy.db");
@@ -193,7 +193,7 @@ async fn a_copy_that_was_read_since_is_replaced_and_one_that_is_being_read_is_no
 }
 
 #[tokio::test]
-async fn a_log_that_holds_something_is_refused_and_stays() {
+async fn a_backup_refuses_a_path_beside_a_log_with_content_and_does_not_change_the_log() {
     let fixture = Fixture::new().await;
     fixture.append("c", &["of the first store"]).await;
     let path = fixture.path("crashed.db");
@@ -234,7 +234,7 @@ async fn a_failed_backup_is_reported_and_leaves_no_file() {
 }
 
 #[tokio::test]
-async fn a_copy_without_a_waiting_caller_is_made_whole_or_not_at_all() {
+async fn a_copy_is_complete_or_absent_after_its_future_was_dropped() {
     let fixture = Fixture::new().await;
     fixture.append("large", &["x".repeat(100_000).as_str(); 30]).await;
     let path = fixture.path("copy.db");
@@ -253,7 +253,7 @@ async fn a_copy_without_a_waiting_caller_is_made_whole_or_not_at_all() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_only_read_can_be_copied() {
+async fn a_store_opened_read_only_can_be_copied() {
     let fixture = Fixture::new().await;
     fixture.append("c", &["one"]).await;
     let reader =
@@ -268,7 +268,7 @@ async fn a_store_that_is_only_read_can_be_copied() {
 }
 
 #[tokio::test]
-async fn a_file_of_any_version_is_copied_as_it_is() {
+async fn a_backup_copies_a_file_of_an_older_version_without_migrating_the_copy() {
     let fixture = Fixture::new().await;
     for version in 1..=3 {
         let old = format!("{}/tests/fixtures/v{version}.db", env!("CARGO_MANIFEST_DIR"));
@@ -286,7 +286,7 @@ async fn a_file_of_any_version_is_copied_as_it_is() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_store_is_not_copied() {
+async fn a_backup_refuses_a_file_that_is_not_a_store() {
     let fixture = Fixture::new().await;
     fs::write(fixture.path("text"), "no database ".repeat(100)).unwrap();
     Connection::open(fixture.path("theirs")).unwrap().execute_batch("CREATE TABLE a (a)").unwrap();
@@ -304,7 +304,7 @@ async fn a_file_that_is_no_store_is_not_copied() {
 }
 
 #[tokio::test]
-async fn a_damaged_store_is_said_to_be_damaged() {
+async fn a_backup_of_a_damaged_store_reports_the_damage() {
     let fixture = Fixture::new().await;
     fixture.append("c", &["x".repeat(50_000).as_str()]).await;
     fixture.store.close().await.unwrap();
@@ -320,7 +320,7 @@ async fn a_damaged_store_is_said_to_be_damaged() {
 
 #[cfg(unix)]
 #[tokio::test]
-async fn a_copy_has_the_permissions_of_the_store_and_no_more_than_what_it_replaces() {
+async fn a_copy_has_only_the_permissions_that_the_store_and_the_replaced_file_share() {
     use std::os::unix::fs::PermissionsExt;
 
     let fixture = Fixture::new().await;
@@ -349,7 +349,7 @@ async fn a_copy_has_the_permissions_of_the_store_and_no_more_than_what_it_replac
 }
 
 #[tokio::test]
-async fn a_copy_takes_the_place_of_no_part_of_a_database() {
+async fn a_backup_refuses_the_path_of_its_store_and_of_any_log_index_or_journal() {
     let fixture = Fixture::new().await;
     fs::write(fixture.path("other.db"), "").unwrap();
     let mut paths = vec![fixture.path("chat.db")];

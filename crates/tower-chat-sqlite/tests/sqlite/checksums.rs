@@ -71,7 +71,7 @@ async fn a_message_that_was_changed_in_the_file_is_reported_by_conversation_and_
 }
 
 #[tokio::test]
-async fn a_message_that_was_moved_is_not_read_at_another_position() {
+async fn a_message_that_was_moved_to_another_position_in_the_file_is_not_decoded() {
     let (_folder, path) = made().await;
     change(
         &path,
@@ -85,7 +85,7 @@ async fn a_message_that_was_moved_is_not_read_at_another_position() {
 }
 
 #[tokio::test]
-async fn a_body_that_an_older_release_changes_has_no_checksum_any_more() {
+async fn a_message_that_an_older_release_has_changed_is_loaded_without_a_checksum() {
     let (_folder, path) = made().await;
     let connection = Connection::open(&path).unwrap();
     let changed = "UPDATE messages SET body = replace(body, '100', '900')";
@@ -96,7 +96,7 @@ async fn a_body_that_an_older_release_changes_has_no_checksum_any_more() {
 }
 
 #[tokio::test]
-async fn copies_and_messages_that_were_replaced_have_checksums_too() {
+async fn forked_and_rewritten_messages_have_checksums() {
     let (_folder, path) = made().await;
     let store = SqliteStore::open(&path).await.unwrap();
     store.fork_at(&key("c"), None, &key("copy")).await.unwrap();
@@ -115,7 +115,7 @@ async fn copies_and_messages_that_were_replaced_have_checksums_too() {
 }
 
 #[tokio::test]
-async fn a_damaged_index_leads_to_no_other_conversation() {
+async fn a_load_through_a_damaged_index_returns_no_messages_of_another_conversation() {
     let (_folder, path) = made().await;
     let store = SqliteStore::open(&path).await.unwrap();
     let theirs = write(&key("thread 0"), RunId::new(), Revision::ABSENT, &["their secret"]);

@@ -30,7 +30,7 @@ async fn a_conversation_that_was_never_written_is_empty() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn every_part_of_a_message_is_returned_as_it_went_in() {
+async fn every_part_of_a_message_is_loaded_unchanged() {
     let (folder, store) = open().await;
     let item = r#"{"z" : 1, "id":"x","a":[2.50]}"#.parse::<RawJson>().unwrap();
     let mut text = Text::new("text with \0, \u{2028}, 😀 and 'quotes'");
@@ -62,7 +62,7 @@ async fn every_part_of_a_message_is_returned_as_it_went_in() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn keys_are_opaque() {
+async fn scopes_and_ids_may_contain_any_characters() {
     let (_folder, store) = open().await;
     let long = "k".repeat(10_000);
     let halves = ["", "a", "a/b", "b", "a\0b", "a\0", "'; DROP TABLE messages; --", "ä😀", &long];
@@ -129,7 +129,7 @@ async fn a_submission_stops_at_its_first_failure() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_conversation_is_gone_and_begins_again_as_another() {
+async fn a_deleted_conversation_is_empty_and_gets_another_incarnation_when_it_begins_again() {
     let (_folder, store) = open().await;
     let old = write(&key("c"), RunId::new(), Revision::ABSENT, &["old"]);
     let kept = write(&key("d"), RunId::new(), Revision::ABSENT, &["kept"]);
@@ -162,7 +162,7 @@ fn set(id: &str) -> ServiceIdChange {
 /// Executes a list of writes, with every kind of write in every state of a conversation, and
 /// compares each outcome with that of the store in memory.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_write_has_the_outcome_it_has_in_memory() {
+async fn every_write_has_the_same_outcome_as_in_the_memory_store() {
     let (_folder, store) = open().await;
     let memory = MemoryStore::new();
     let (run, other) = (RunId::new(), RunId::new());
@@ -233,7 +233,7 @@ async fn every_write_has_the_outcome_it_has_in_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn clones_are_the_same_store() {
+async fn a_clone_of_a_store_is_the_same_store_and_a_second_opened_store_is_not() {
     let (folder, store) = open().await;
     let clone = store.clone();
     assert!(clone.handle().is_same_store(store.handle()));

@@ -41,7 +41,7 @@ async fn deleted_text_is_gone_from_the_file_and_after_a_checkpoint_from_the_log(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_of_the_record_that_are_deleted_or_replaced_are_gone_too() {
+async fn deleted_and_replaced_rows_of_the_record_are_gone_from_the_file_and_the_log() {
     let folder = tempfile::tempdir().unwrap();
     let [file, log] = ["chat.db", "chat.db-wal"].map(|name| folder.path().join(name));
     let store = SqliteStore::open(&file).await.unwrap();

@@ -39,7 +39,7 @@ async fn refused(path: &Path) -> Vec<OpenError> {
 }
 
 #[tokio::test]
-async fn a_schema_that_no_release_makes_is_refused_before_anything_is_read() {
+async fn opening_refuses_a_schema_with_foreign_objects_before_any_row_is_read() {
     let of_table = |name: &str, columns: &str| {
         format!(
             "PRAGMA writable_schema = ON;
@@ -76,7 +76,7 @@ async fn a_schema_that_no_release_makes_is_refused_before_anything_is_read() {
 }
 
 #[tokio::test]
-async fn what_is_missing_of_a_schema_is_damage() {
+async fn a_missing_table_index_or_trigger_is_reported_as_damage() {
     for dropped in ["TABLE run_usage", "INDEX conversations_by_activity", "TRIGGER body_changed"] {
         let (_folder, path) = made().await;
         Connection::open(&path).unwrap().execute_batch(&format!("DROP {dropped}")).unwrap();
@@ -102,7 +102,7 @@ async fn an_older_file_with_a_foreign_trigger_is_not_migrated() {
 }
 
 #[tokio::test]
-async fn statistics_of_sqlite_are_no_alteration() {
+async fn a_file_with_statistics_tables_of_sqlite_opens() {
     let (_folder, path) = made().await;
     Connection::open(&path).unwrap().execute_batch("ANALYZE; VACUUM;").unwrap();
     let store = SqliteStore::open(&path).await.unwrap();

@@ -73,7 +73,7 @@ async fn migrate(path: &Path) {
 }
 
 #[tokio::test]
-async fn every_version_becomes_the_newest_with_all_its_rows() {
+async fn a_file_of_every_version_is_migrated_with_all_its_rows() {
     let folder = tempfile::tempdir().unwrap();
     let new = folder.path().join("chat.db");
     migrate(&new).await;

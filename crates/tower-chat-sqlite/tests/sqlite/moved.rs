@@ -48,7 +48,7 @@ async fn assert_refuses(store: &SqliteStore, at: Revision) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_is_restored_is_continued() {
+async fn a_store_continues_after_its_moved_file_is_restored() {
     let (folder, path, store, at) = store("chat.db").await;
     assert_eq!(texts(&store, &key("c")).await, ["one"]);
     let away = folder.path().join("away.db");
@@ -68,7 +68,7 @@ async fn a_file_that_is_restored_is_continued() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_was_deleted_is_not_written_to() {
+async fn a_store_whose_file_was_deleted_refuses_writes_and_creates_no_file() {
     let (_folder, path, store, at) = store("chat.db").await;
     fs::remove_file(&path).unwrap();
     assert_refuses(&store, at).await;
@@ -77,7 +77,7 @@ async fn a_file_that_was_deleted_is_not_written_to() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_file_that_took_its_place_is_left_alone() {
+async fn a_store_does_not_change_a_file_that_replaced_its_own_file() {
     let (_folder, path, store, at) = store("chat.db").await;
     let (_other_folder, other, other_store, _) = self::store("other.db").await;
     other_store.close().await.unwrap();
@@ -89,7 +89,7 @@ async fn a_file_that_took_its_place_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_store_that_is_only_read_says_it_too() {
+async fn a_read_only_store_reports_that_its_file_was_moved() {
     let (_folder, path, writer, _) = store("chat.db").await;
     let reader = SqliteStore::options().with_read_only(true).open(&path).await.unwrap();
     assert_eq!(texts(&reader, &key("c")).await, ["one"]);
@@ -151,7 +151,7 @@ const ATTACKS: &[Attack] = &[
 ];
 
 #[tokio::test(flavor = "multi_thread")]
-async fn writes_fail_once_the_log_or_the_file_was_removed() {
+async fn writes_fail_after_the_log_or_the_file_was_removed() {
     for (what, attack, expected) in ATTACKS {
         for durability in [Durability::Full, Durability::Normal] {
             for on_caller in [true, false] {
@@ -177,7 +177,7 @@ async fn writes_fail_once_the_log_or_the_file_was_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deleted_log_is_in_the_file_once_the_store_is_closed() {
+async fn closing_a_store_copies_the_content_of_its_deleted_log_into_the_file() {
     let (_folder, path, store, at) = store("chat.db").await;
     fs::remove_file(beside(&path, "-wal")).unwrap();
     assert_refuses(&store, at).await;
@@ -192,7 +192,7 @@ async fn a_deleted_log_is_in_the_file_once_the_store_is_closed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn no_connection_is_opened_beside_an_index_that_was_taken_away() {
+async fn operations_fail_until_a_moved_index_of_the_log_is_restored() {
     let (folder, path, store, _) = store("chat.db").await;
     let (index, away) = (beside(&path, "-shm"), beside(&path, "-away"));
     fs::rename(&index, &away).unwrap();
@@ -208,7 +208,7 @@ async fn no_connection_is_opened_beside_an_index_that_was_taken_away() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_that_is_restored_is_continued() {
+async fn a_store_continues_after_its_moved_log_is_restored() {
     let (_folder, path, store, at) = store("chat.db").await;
     let (log, away) = (beside(&path, "-wal"), beside(&path, "-away"));
     fs::rename(&log, &away).unwrap();
@@ -219,7 +219,7 @@ async fn a_log_that_is_restored_is_continued() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn changes_that_a_store_makes_itself_raise_no_error() {
+async fn appends_checkpoints_and_vacuums_of_two_stores_on_one_file_raise_no_error() {
     let (_folder, path, first, _) = store("chat.db").await;
     let second = SqliteStore::open(&path).await.unwrap();
     let large = "x".repeat(300_000);

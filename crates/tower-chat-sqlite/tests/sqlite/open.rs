@@ -48,7 +48,7 @@ async fn refused(folder: &TempDir, path: &Path) -> OpenError {
 }
 
 #[tokio::test]
-async fn a_missing_and_an_empty_file_are_made_into_stores() {
+async fn opening_a_missing_or_empty_file_creates_a_store() {
     let (_folder, path) = folder();
     make(&path).await;
     let (_folder, path) = folder();
@@ -64,7 +64,7 @@ async fn a_missing_and_an_empty_file_are_made_into_stores() {
 }
 
 #[tokio::test]
-async fn a_database_in_which_nothing_was_made_is_made_into_a_store() {
+async fn opening_a_database_without_tables_creates_a_store() {
     let (_folder, path) = folder();
     Connection::open(&path).unwrap().execute_batch("VACUUM").unwrap();
     assert!(fs::metadata(&path).unwrap().len() > 0);
@@ -72,7 +72,7 @@ async fn a_database_in_which_nothing_was_made_is_made_into_a_store() {
 }
 
 #[tokio::test]
-async fn a_missing_file_is_not_made_where_that_is_not_wanted() {
+async fn opening_read_only_or_without_create_does_not_create_a_missing_file() {
     let (folder, path) = folder();
     let error = SqliteStore::options().with_create(false).open(&path).await.unwrap_err();
     assert!(matches!(error, OpenError::Missing { .. }), "{error:?}");
@@ -96,7 +96,7 @@ async fn a_missing_folder_is_reported() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_database_is_unchanged() {
+async fn a_file_that_is_not_a_database_is_refused_and_not_changed() {
     let (folder, path) = folder();
     for content in
         ["x".to_owned(), "xyz".to_owned(), "no database ".repeat(1000), "\0".repeat(4096)]
@@ -120,7 +120,7 @@ fn journal_of_an_empty_file() -> Vec<u8> {
 }
 
 #[tokio::test]
-async fn a_file_whose_making_was_cut_short_by_a_loss_of_power_is_made() {
+async fn a_file_whose_creation_was_interrupted_by_a_power_loss_opens() {
     for page in [0, 0xa5] {
         let (_folder, path) = folder();
         fs::write(&path, vec![page; 4 * 4096]).unwrap();
@@ -133,7 +133,7 @@ async fn a_file_whose_making_was_cut_short_by_a_loss_of_power_is_made() {
 }
 
 #[tokio::test]
-async fn a_file_that_is_no_database_is_unchanged_whatever_lies_beside_it() {
+async fn a_file_that_is_not_a_database_is_not_changed_if_a_file_named_like_its_journal_exists() {
     let (folder, path) = folder();
     fs::write(&path, "a diary ".repeat(1000)).unwrap();
     fs::write(path.with_file_name("chat.db-journal"), "a journey ".repeat(1000)).unwrap();
@@ -142,7 +142,7 @@ async fn a_file_that_is_no_database_is_unchanged_whatever_lies_beside_it() {
 }
 
 #[tokio::test]
-async fn a_database_of_another_program_is_left_alone() {
+async fn a_database_of_another_program_is_refused_and_not_changed() {
     for made in [
         "CREATE TABLE theirs (a)",
         "PRAGMA application_id = 7",
@@ -158,7 +158,7 @@ async fn a_database_of_another_program_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_database_that_another_process_is_creating_is_left_alone() {
+async fn a_database_that_another_program_is_creating_is_refused_and_not_changed() {
     let (_folder, path) = folder();
     let theirs = Connection::open(&path).unwrap();
     // The database file is still empty, because only the write-ahead log contains the table.
@@ -170,7 +170,7 @@ async fn a_database_that_another_process_is_creating_is_left_alone() {
 }
 
 #[tokio::test]
-async fn a_file_of_a_newer_release_is_left_alone() {
+async fn a_file_of_a_newer_release_is_refused_and_not_changed() {
     let (folder, path) = folder();
     make(&path).await;
     let connection = Connection::open(&path).unwrap();
@@ -181,7 +181,7 @@ async fn a_file_of_a_newer_release_is_left_alone() {
 }
 
 #[tokio::test]
-async fn an_older_file_is_brought_up_to_date_only_when_it_may_be_written() {
+async fn an_older_file_is_migrated_unless_it_is_opened_read_only() {
     let (_folder, path) = folder();
     let sql = format!("PRAGMA application_id = {}", 0x7477_6368);
     Connection::open(&path).unwrap().execute_batch(&sql).unwrap();
@@ -192,7 +192,7 @@ async fn an_older_file_is_brought_up_to_date_only_when_it_may_be_written() {
 }
 
 #[tokio::test]
-async fn a_damaged_file_is_said_to_be_damaged() {
+async fn opening_a_damaged_file_reports_the_damage() {
     let (_folder, path) = folder();
     make(&path).await;
     let intact = fs::read(&path).unwrap();
@@ -259,7 +259,7 @@ fn outside_of_a_runtime_opening_and_reading_are_errors() {
 }
 
 #[tokio::test]
-async fn names_that_mean_something_to_sqlite_are_plain_files() {
+async fn file_names_with_a_meaning_for_sqlite_are_opened_as_plain_files() {
     let (folder, _) = folder();
     for name in [":memory:", "file:chat.db?mode=memory", "a b%20c.db"] {
         make(&folder.path().join(name)).await;

@@ -65,8 +65,8 @@ async fn append_patiently(store: &SqliteStore, write: Write) -> Result<Revision,
 }
 
 #[tokio::test]
-async fn two_processes_append_to_conversations_of_their_own() {
-    let folder = run_two("child_appends_to_its_own");
+async fn two_processes_append_to_separate_conversations_of_one_file() {
+    let folder = run_two("child_appends_to_its_own_conversation");
     let store = SqliteStore::open(folder.path().join("chat.db")).await.unwrap();
     let expected: Vec<_> = (0..APPENDS).map(|number| number.to_string()).collect();
     for name in ["left", "right"] {
@@ -76,7 +76,7 @@ async fn two_processes_append_to_conversations_of_their_own() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "the child of another test"]
-async fn child_appends_to_its_own() {
+async fn child_appends_to_its_own_conversation() {
     let Some((store, key, _)) = child().await else { return };
     let (run, mut revision) = (RunId::new(), Revision::ABSENT);
     for number in 0..APPENDS {
@@ -87,8 +87,8 @@ async fn child_appends_to_its_own() {
 }
 
 #[tokio::test]
-async fn of_two_processes_that_conflict_exactly_one_wins() {
-    let folder = run_two("child_appends_to_the_shared");
+async fn each_append_of_two_conflicting_processes_is_stored_exactly_once() {
+    let folder = run_two("child_appends_to_the_shared_conversation");
     let store = SqliteStore::open(folder.path().join("chat.db")).await.unwrap();
     let shared = texts(&store, &key("shared")).await;
     // Each process has appended until `APPENDS` of its appends succeeded. All its other appends
@@ -103,7 +103,7 @@ async fn of_two_processes_that_conflict_exactly_one_wins() {
 
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "the child of another test"]
-async fn child_appends_to_the_shared() {
+async fn child_appends_to_the_shared_conversation() {
     let Some((store, _, name)) = child().await else { return };
     let key = key("shared");
     let run = RunId::new();
@@ -120,7 +120,7 @@ async fn child_appends_to_the_shared() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn of_two_conflicting_writes_from_two_stores_one_wins() {
+async fn exactly_one_of_two_conflicting_writes_from_two_stores_is_stored() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("chat.db");
     let (left, right) = tokio::join!(SqliteStore::open(&path), SqliteStore::open(&path));
@@ -148,7 +148,7 @@ async fn of_two_conflicting_writes_from_two_stores_one_wins() {
 /// If the store opened and closed the file without SQLite, this would release all locks of the
 /// process on the file (https://sqlite.org/howtocorrupt.html, 2.2).
 #[tokio::test]
-async fn opening_a_file_leaves_the_locks_of_this_process_on_it() {
+async fn opening_a_file_does_not_release_other_locks_of_this_process_on_the_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("chat.db");
     drop(SqliteStore::open(&path).await.unwrap());
@@ -178,7 +178,7 @@ fn child_finds_the_file_locked() {
 /// transaction.
 #[cfg(unix)]
 #[tokio::test]
-async fn a_file_that_may_not_grow_keeps_what_was_acknowledged() {
+async fn acknowledged_writes_are_stored_when_the_file_reaches_its_size_limit() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("chat.db");
     drop(SqliteStore::open(&path).await.unwrap());

@@ -17,7 +17,7 @@ async fn only_the_selected_messages_are_loaded() {
 }
 
 #[tokio::test]
-async fn a_range_that_was_damaged_in_the_file_selects_all_messages() {
+async fn a_load_with_a_range_that_was_damaged_in_the_file_returns_all_messages() {
     for damaged in ["'{}'", "'none'", "replace(load_from, '2', '200')", "NULL"] {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("chat.db");

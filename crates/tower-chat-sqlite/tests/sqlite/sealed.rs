@@ -29,7 +29,7 @@ async fn plain_changes_are_refused_once_a_sealed_write_is_stored() {
 }
 
 #[tokio::test]
-async fn a_sealed_write_that_is_not_stored_is_tried_again_after_a_rollback() {
+async fn a_store_that_has_refused_a_sealed_write_accepts_the_next_sealed_write() {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(folder.path().join("chat.db")).await.unwrap();
     let first = write(&key("c"), Revision::ABSENT, vec![Message::user("one")]).sealed();
@@ -66,7 +66,7 @@ fn envelope(role: Role) -> Message {
 }
 
 #[tokio::test]
-async fn a_file_of_an_older_version_is_marked_if_it_holds_sealed_data() {
+async fn a_migrated_file_refuses_plain_writes_if_it_contains_sealed_data() {
     let head = ServiceIdChange::Set("tower-chat-2:k:AAAA".into());
     let id = ServiceIdChange::Set("resp_1".into());
     let quoted = Message::user("what is \"tower-chat-encrypted\"? tower-chat-1:");

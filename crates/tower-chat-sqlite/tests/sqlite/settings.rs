@@ -7,7 +7,7 @@ use tower_chat_sqlite::{OpenError, SqliteStore};
 use crate::older_files::copy;
 
 #[tokio::test]
-async fn the_settings_of_files_of_every_version_are_reported_and_nothing_is_changed() {
+async fn file_settings_describes_files_of_every_version_and_changes_nothing() {
     for version in 1..=6 {
         let name = format!("v{version}.db");
         let (_folder, path) = copy(&name);
@@ -21,7 +21,7 @@ async fn the_settings_of_files_of_every_version_are_reported_and_nothing_is_chan
 }
 
 #[tokio::test]
-async fn damage_and_a_missing_file_are_reported_by_the_settings() {
+async fn file_settings_reports_damage_and_a_missing_file() {
     let (folder, path) = copy("v5.db");
     let mut bytes = fs::read(&path).unwrap();
     // The test overwrites the header of the last page.

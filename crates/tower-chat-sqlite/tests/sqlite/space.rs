@@ -112,13 +112,13 @@ async fn fill(
 /// Limits the size of the file and of its log. The file reaches the limit first, because
 /// checkpoints prevent the log from growing.
 #[test]
-fn files_that_may_not_grow() {
+fn a_store_continues_after_its_file_has_reached_a_size_limit() {
     let folder = tempfile::tempdir().unwrap();
     run_limited("child_fills_the_disk", folder.path(), LIMIT / 512);
 }
 
 #[test]
-fn a_file_system_that_is_full() {
+fn a_store_continues_after_its_file_system_was_full() {
     let folder = tempfile::tempdir().unwrap();
     let mount = "mount -t tmpfs -o size=3m tmpfs \"$TOWER_CHAT_SQLITE_SPACE_FOLDER\" || exit 77;
         exec \"$0\" \"$@\"";
@@ -212,7 +212,7 @@ fn assert_full(error: &StoreError, disk: Disk) {
 }
 
 #[tokio::test]
-async fn without_room_for_the_index_of_the_log_a_file_is_not_opened() {
+async fn opening_fails_without_space_for_the_index_of_the_log() {
     let folder = tempfile::tempdir().unwrap();
     let store = SqliteStore::open(folder.path().join("chat.db")).await.unwrap();
     append(&store, vec![write(&key("c"), RunId::new(), Revision::ABSENT, &["one"])]).await.unwrap();

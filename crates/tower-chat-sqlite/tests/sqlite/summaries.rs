@@ -35,7 +35,7 @@ async fn two_processes_summarize_one_conversation() {
 }
 
 #[tokio::test]
-async fn a_summary_that_was_changed_in_the_file_is_an_error() {
+async fn loading_a_summary_that_was_changed_in_the_file_is_an_error() {
     for changed in [
         "body = replace(body, '100', '900')",
         "body = '{}'",

@@ -119,7 +119,7 @@ impl Writing {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_that_sqlite_left_of_deleted_text_is_gone() {
+async fn a_vacuum_removes_copies_of_deleted_text_from_the_file() {
     for in_record in [false, true] {
         let fixture = Fixture::new().await;
         fixture.move_and_delete(in_record).await;
@@ -135,7 +135,7 @@ async fn a_copy_that_sqlite_left_of_deleted_text_is_gone() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn conversations_and_open_runs_continue_after_it() {
+async fn conversations_and_open_runs_continue_after_a_vacuum() {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
     let mut whole = Writing::new("whole", false);
@@ -171,7 +171,7 @@ async fn conversations_and_open_runs_continue_after_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn writes_go_through_beside_it_and_readers_see_what_they_saw() {
+async fn writes_succeed_during_a_vacuum_and_readers_keep_their_snapshot() {
     let fixture = Fixture::new().await;
     let mut writing = Writing::new("c", false);
     fixture.write(&mut writing, "one", 100).await;
