@@ -214,7 +214,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_is_read_as_it_was_written() {
+    fn a_link_is_parsed_from_the_text_that_it_has_written() {
         let before = Digest::START.after(id(1, 2), &["text".to_owned()]);
         for (kind, _) in Kind::ALL {
             let link = Link { before, kind };
@@ -234,7 +234,7 @@ mod tests {
     }
 
     #[test]
-    fn a_digest_covers_everything_before_it() {
+    fn a_digest_covers_the_ids_and_texts_of_all_messages_up_to_its_own() {
         let texts = |text: &str| [text.to_owned()];
         let first = Digest::START.after(id(1, 0), &texts("a"));
         let second = first.after(id(1, 1), &texts("b"));
@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn messages_follow_one_another_and_a_staged_end_is_none() {
+    fn a_chain_accepts_only_linked_messages_and_no_uncommitted_message_as_its_end() {
         let one = linked(Digest::START, Kind::Visible, "1");
         let two = linked(one.digest, Kind::Staged, "2");
         let three = linked(two.digest, Kind::Committed, "3");

@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn digests_of_messages_all_over_a_conversation_are_known_and_their_number_is_bounded() {
+    fn a_bounded_number_of_digests_covers_the_whole_range_of_a_long_conversation() {
         let mut digests = Digests::default();
         for sequence in 1..=100_000 {
             digests.push(sequence, digest(sequence));
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_message_that_was_not_stored_is_replaced() {
+    fn a_new_digest_replaces_the_digest_at_its_number_and_removes_later_digests() {
         let mut digests = Digests::of_range([(1, digest(1)), (4, digest(4))]);
         assert_eq!(digests.up_to(3), Some((1, digest(1))));
         for sequence in 5..=7 {

@@ -62,7 +62,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bytes_of_a_key_stay_where_they_are_when_it_is_moved() {
+    fn moving_a_key_does_not_copy_its_bytes() {
         let mut keys = HashMap::new();
         let mut addresses = Vec::new();
         for number in 0..1_000_u16 {
@@ -78,7 +78,7 @@ mod tests {
     }
 
     #[test]
-    fn a_clone_has_bytes_of_its_own() {
+    fn a_clone_of_a_key_has_its_own_copy_of_the_bytes() {
         let key = SecretKey::from_bytes([9; 32]);
         let clone = key.clone();
         assert_ne!(key.as_bytes().as_ptr(), clone.as_bytes().as_ptr());

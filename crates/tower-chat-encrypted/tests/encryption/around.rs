@@ -20,7 +20,7 @@ use tower_chat_encrypted::{EncryptedStore, EncryptionError, ErasableKeys, KeyErr
 use crate::common::{append, encryption_error, key, keys, write};
 
 #[tokio::test]
-async fn a_conversation_whose_key_was_erased_and_that_the_cache_forgot_cannot_be_read() {
+async fn a_conversation_is_unreadable_after_its_key_was_erased_and_the_cache_has_forgotten_it() {
     for revalidation in [Revalidation::Never, Revalidation::Always] {
         let (inner, erasable) = (MemoryStore::new(), ErasableKeys::new());
         let encrypted = EncryptedStore::new(inner.clone(), erasable.clone());
@@ -92,7 +92,7 @@ impl store::author::StoreWrapper for ReadMeanwhile {
 }
 
 #[tokio::test]
-async fn what_is_read_while_a_write_is_submitted_changes_nothing_for_the_next_one() {
+async fn a_read_during_a_submission_does_not_change_how_the_next_write_is_sealed() {
     let reader = Arc::<OnceLock<Arc<dyn HistoryStore>>>::default();
     let inner = ReadMeanwhile { inner: MemoryStore::new(), reader: reader.clone() };
     let store: Arc<dyn HistoryStore> = Arc::new(EncryptedStore::new(inner, keys()));

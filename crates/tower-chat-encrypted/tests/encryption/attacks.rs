@@ -41,7 +41,7 @@ async fn refused(store: &Store) -> String {
 }
 
 #[tokio::test]
-async fn the_beginning_cannot_be_cut_off() {
+async fn a_conversation_whose_first_messages_were_removed_without_the_key_is_refused() {
     let store = three_runs().await;
     store.inner().prune(&key(), Keep::Messages(2)).await.unwrap();
     for store in [store.clone(), EncryptedStore::new(store.inner().clone(), keys())] {
@@ -56,7 +56,7 @@ async fn the_beginning_cannot_be_cut_off() {
 }
 
 #[tokio::test]
-async fn what_was_pruned_with_the_key_opens_and_no_more_can_be_cut_off() {
+async fn a_conversation_pruned_with_the_key_opens_until_more_is_removed_without_the_key() {
     let store = three_runs().await;
     let pruned = store.prune(&key(), Keep::Messages(2)).await.unwrap();
     assert_eq!(pruned.messages, 1);
@@ -93,7 +93,7 @@ async fn forged_rows(change: impl FnOnce(&mut ToolRecord)) -> (usize, Vec<(u64, 
 }
 
 #[tokio::test]
-async fn a_row_says_what_it_said() {
+async fn a_changed_row_of_the_record_does_not_open() {
     assert_eq!(forged_rows(|_| ()).await, (3, Vec::new()), "an unchanged row still opens");
     let changes: [fn(&mut ToolRecord); 8] = [
         // The result belongs to another call.
@@ -112,7 +112,7 @@ async fn a_row_says_what_it_said() {
 }
 
 #[tokio::test]
-async fn two_lives_of_a_key_cannot_be_mixed() {
+async fn messages_of_two_incarnations_of_a_conversation_do_not_open_together() {
     let store = empty_store();
     let talk = |life: &str| [1, 2].map(|number| Message::user(format!("{life} {number}")));
     append(&store, write(&key(), Revision::ABSENT, talk("first life"))).await;
@@ -133,7 +133,7 @@ async fn two_lives_of_a_key_cannot_be_mixed() {
 }
 
 #[tokio::test]
-async fn the_ids_of_runs_cannot_be_changed() {
+async fn a_message_whose_run_id_was_changed_is_refused() {
     let store = three_runs().await;
     let (mut messages, head) = sealed(&store, &key()).await;
     messages[1].id = Some(MessageId { run: RunId::new(), index: 0 });
@@ -142,7 +142,7 @@ async fn the_ids_of_runs_cannot_be_changed() {
 }
 
 #[tokio::test]
-async fn the_run_that_is_open_cannot_be_changed() {
+async fn staged_messages_whose_run_id_was_changed_are_refused() {
     let store = three_runs().await;
     let at = store.head(&key()).await.unwrap().revision;
     let open = write(&key(), at, [Message::user("staged")]).staged(staged("cut off"));
@@ -166,7 +166,7 @@ async fn the_run_that_is_open_cannot_be_changed() {
 }
 
 #[tokio::test]
-async fn the_id_under_which_a_service_keeps_a_conversation_cannot_be_changed() {
+async fn a_service_id_that_was_replaced_or_removed_without_the_key_is_refused() {
     let store = empty_store();
     let set = |id: &str| ServiceIdChange::Set(id.into());
     for id in ["support", "other"] {
@@ -193,7 +193,7 @@ async fn the_id_under_which_a_service_keeps_a_conversation_cannot_be_changed() {
 
 /// A process that has not read the head does not know the life.
 #[tokio::test]
-async fn a_write_to_a_conversation_that_was_not_read_is_refused_and_can_be_tried_again() {
+async fn a_write_without_a_read_head_fails_and_succeeds_after_the_head_is_read() {
     let store = three_runs().await;
     let at = store.head(&key()).await.unwrap().revision;
     let other = EncryptedStore::new(store.inner().clone(), keys());

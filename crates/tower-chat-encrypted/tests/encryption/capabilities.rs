@@ -24,7 +24,7 @@ fn address<T: ?Sized>(value: &T) -> *const () {
 }
 
 #[test]
-fn an_encrypted_store_offers_no_capability_that_the_store_inside_lacks() {
+fn an_encrypted_store_has_no_capability_that_the_inner_store_lacks() {
     let store = EncryptedStore::new(Bare(MemoryStore::new()), keys());
     assert!(store.journal().is_none() && store.directory().is_none());
     assert!(store.tool_calls().is_none() && store.maintenance().is_none());

@@ -37,7 +37,7 @@ async fn sealed(store: &Store, id: &str) -> Description {
 }
 
 #[tokio::test]
-async fn the_store_inside_sees_neither_title_nor_metadata() {
+async fn the_inner_store_receives_no_title_or_metadata_in_plaintext() {
     let (store, _) = store().await;
     for id in ["coats", "hats"] {
         let sealed = sealed(&store, id).await;
@@ -58,7 +58,7 @@ async fn the_store_inside_sees_neither_title_nor_metadata() {
 /// A description that was moved, restored or replaced with plaintext is reported, and does not hide
 /// other descriptions.
 #[tokio::test]
-async fn a_description_opens_in_its_own_conversation_and_version_alone() {
+async fn a_description_that_was_moved_restored_or_replaced_with_plaintext_is_reported() {
     for attack in ["moved", "put back", "in clear"] {
         let (store, _) = store().await;
         let coats = key("coats");

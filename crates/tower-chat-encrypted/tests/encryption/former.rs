@@ -42,7 +42,7 @@ async fn parts(store: &Store) -> Vec<Message> {
 }
 
 #[tokio::test]
-async fn values_of_the_former_format_open_and_the_conversation_continues_in_the_new_one() {
+async fn values_of_the_first_format_open_and_their_conversation_can_be_continued() {
     let store = former().await;
     let known = messages();
     assert_eq!(parts(&store).await, known);
@@ -60,7 +60,7 @@ async fn values_of_the_former_format_open_and_the_conversation_continues_in_the_
 }
 
 #[tokio::test]
-async fn values_of_the_former_format_are_refused_where_that_is_chosen() {
+async fn values_of_the_first_format_are_refused_with_without_former_values() {
     let store = former().await;
     let strict = || EncryptedStore::new(store.inner().clone(), keys()).without_former_values();
     let at = store.head(&key()).await.unwrap().revision;
@@ -75,7 +75,7 @@ async fn values_of_the_former_format_are_refused_where_that_is_chosen() {
 }
 
 #[tokio::test]
-async fn a_message_of_the_new_format_cannot_be_one_of_the_former() {
+async fn a_message_of_the_third_format_that_was_replaced_with_one_of_the_first_is_refused() {
     let store = EncryptedStore::new(MemoryStore::new(), keys());
     append(&store, write(&key(), Revision::ABSENT, messages())).await;
     let (mut sealed, head) = crate::common::sealed(&store, &key()).await;
@@ -87,7 +87,7 @@ async fn a_message_of_the_new_format_cannot_be_one_of_the_former() {
 }
 
 #[tokio::test]
-async fn a_rewrite_seals_in_the_new_format_and_leaves_the_rest_readable() {
+async fn a_rewrite_of_the_first_format_seals_in_the_third_and_other_messages_stay_readable() {
     let store = former().await;
     let found = store.rows(&key()).await.unwrap().unwrap();
     assert!(found.messages.iter().all(|(_, message)| message.is_ok()));
@@ -130,7 +130,7 @@ async fn second_texts(store: &Store) -> Vec<String> {
 const SECOND: [&str; 4] = ["secret question", "", "", "secret answer"];
 
 #[tokio::test]
-async fn values_of_the_second_format_open_and_the_conversation_continues_in_the_third() {
+async fn values_of_the_second_format_open_and_their_conversation_can_be_continued() {
     let store = second().await;
     assert_eq!(second_texts(&store).await, SECOND);
     let recorded = store.invocations(&InvocationQuery::of(&key())).await.unwrap();
@@ -157,7 +157,7 @@ async fn values_of_the_second_format_open_and_the_conversation_continues_in_the_
 }
 
 #[tokio::test]
-async fn values_of_the_second_format_are_refused_where_that_is_chosen() {
+async fn values_of_the_second_format_are_refused_with_without_former_values() {
     let store = second().await;
     let at = store.head(&key()).await.unwrap().revision;
     for is_written in [false, true] {

@@ -18,7 +18,7 @@ async fn texts(store: &dyn HistoryStore) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn a_rotation_needs_no_pause() {
+async fn two_processes_write_and_read_while_their_keys_are_rotated_one_after_the_other() {
     let inner = MemoryStore::new();
     let (here, there) = (keys(), keys());
     let (ours, theirs) = (
@@ -85,7 +85,7 @@ async fn erasing_a_key_erases_its_conversation_and_no_other() {
 }
 
 #[tokio::test]
-async fn each_conversation_has_a_key_of_its_own() {
+async fn each_conversation_has_a_different_key() {
     let keys = keys();
     let mut seen = Vec::new();
     for (scope, id) in [("a", "bc"), ("ab", "c"), ("", "abc"), ("abc", "")] {
@@ -98,7 +98,7 @@ async fn each_conversation_has_a_key_of_its_own() {
 }
 
 #[test]
-fn a_key_needs_a_name() {
+fn a_key_with_an_empty_or_too_long_name_is_refused() {
     for name in [String::new(), "x".repeat(65)] {
         let error = MasterKeys::new(name, SecretKey::from_bytes([1; 32])).unwrap_err();
         assert!(matches!(error, EncryptionError::KeyName { .. }));
@@ -125,7 +125,7 @@ impl KeyProvider for Remote {
 }
 
 #[tokio::test]
-async fn a_write_whose_key_is_not_at_hand_is_refused_and_can_be_tried_again() {
+async fn a_write_whose_key_is_not_cached_fails_with_a_retryable_error() {
     let store = EncryptedStore::new(MemoryStore::new(), Remote(keys()));
     let write = write(&key(), Revision::ABSENT, [Message::user("1")]);
     let slot = store.reserve().await.unwrap();
@@ -156,7 +156,7 @@ impl KeyProvider for Down {
 }
 
 #[tokio::test]
-async fn without_a_key_a_run_cannot_begin() {
+async fn reading_the_head_without_a_key_fails_with_a_retryable_error() {
     let store = EncryptedStore::new(MemoryStore::new(), Down);
     let error = store.head(&key()).await.unwrap_err();
     assert!(error.is_retryable());
@@ -164,7 +164,7 @@ async fn without_a_key_a_run_cannot_begin() {
 }
 
 #[tokio::test]
-async fn a_name_that_another_key_has_is_refused_and_what_that_sealed_opens() {
+async fn a_second_key_with_an_existing_name_is_refused_and_sealed_messages_still_open() {
     let keys = keys();
     let store = EncryptedStore::new(MemoryStore::new(), keys.clone());
     append(&store, write(&key(), Revision::ABSENT, [Message::user("sealed before")])).await;

@@ -28,7 +28,7 @@ fn call(index: u32) -> SequencePosition {
 }
 
 #[tokio::test]
-async fn rows_are_opened_and_what_does_not_open_hides_no_other() {
+async fn rows_that_do_not_open_are_returned_as_errors_among_the_opened_rows() {
     let store = store().await;
     let opened = store.rows(&key()).await.unwrap().unwrap();
     let loaded = store.load(&key()).await.unwrap();
@@ -58,7 +58,7 @@ async fn rows_are_opened_and_what_does_not_open_hides_no_other() {
 }
 
 #[tokio::test]
-async fn rows_without_their_key_are_an_error_and_no_damage() {
+async fn reading_rows_without_their_key_fails_with_the_error_of_the_key() {
     let store = store().await;
     let other = MasterKeys::new("second", SecretKey::from_bytes([8; 32])).unwrap();
     let without = EncryptedStore::new(store.inner().clone(), other);
@@ -68,7 +68,7 @@ async fn rows_without_their_key_are_an_error_and_no_damage() {
 }
 
 #[tokio::test]
-async fn what_is_rewritten_is_sealed_for_its_position() {
+async fn a_rewrite_seals_its_messages_and_rows_for_their_positions() {
     let store = store().await;
     let found = store.rows(&key()).await.unwrap().unwrap();
     let mut rewrite = Rewrite::new(key(), found.head.revision);

@@ -65,7 +65,7 @@ async fn mix(states: &[Vec<Message>], head: Option<Arc<str>>) {
 }
 
 #[tokio::test]
-async fn branches_behind_an_end_that_was_cut_off_cannot_be_mixed() {
+async fn messages_of_two_branches_after_a_removed_end_do_not_open_together() {
     let mut states = Vec::new();
     // The conversation is continued twice after its first message, each time with the same run ids,
     // which an attacker can cause.
@@ -84,7 +84,7 @@ async fn branches_behind_an_end_that_was_cut_off_cannot_be_mixed() {
 }
 
 #[tokio::test]
-async fn lives_of_one_key_begun_by_one_run_cannot_be_mixed() {
+async fn messages_of_two_lives_that_the_same_run_has_begun_do_not_open_together() {
     let (run, mut states, mut heads) = (RunId::new(), Vec::new(), Vec::new());
     for life in ["first", "second"] {
         // Each import is made by a separate process.
@@ -107,7 +107,7 @@ async fn lives_of_one_key_begun_by_one_run_cannot_be_mixed() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_one_process_deletes_and_makes_again_has_another_life() {
+async fn a_conversation_that_is_deleted_and_created_again_has_another_life() {
     let (run, store) = (RunId::new(), empty_store());
     let mut lives = Vec::new();
     for by_another_process in [false, true, false] {
@@ -129,7 +129,7 @@ async fn a_conversation_that_one_process_deletes_and_makes_again_has_another_lif
 /// The state that this process has stored about the deleted conversation must not be used for the
 /// new one.
 #[tokio::test]
-async fn a_conversation_that_another_process_makes_again_by_the_same_run_can_be_continued() {
+async fn a_conversation_that_another_process_has_created_again_can_be_continued() {
     let (run, store) = (RunId::new(), empty_store());
     append(&store, of_run(run, 0, Revision::ABSENT, "mine")).await;
     let other = EncryptedStore::new(store.inner().clone(), keys()).without_former_values();
@@ -141,7 +141,7 @@ async fn a_conversation_that_another_process_makes_again_by_the_same_run_can_be_
 }
 
 #[tokio::test]
-async fn a_write_that_is_repeated_leaves_the_conversation_readable() {
+async fn a_repeated_write_leaves_the_conversation_readable() {
     let store = empty_store();
     let first = of_run(RunId::new(), 0, Revision::ABSENT, "first");
     let second = of_run(RunId::new(), 0, first.result(), "second");
@@ -155,7 +155,7 @@ async fn a_write_that_is_repeated_leaves_the_conversation_readable() {
 /// The next write of this process follows the stored write of the other process, not the refused
 /// write of its own.
 #[tokio::test]
-async fn a_write_that_was_refused_is_not_what_the_next_one_follows() {
+async fn the_chain_continues_from_the_last_stored_write_after_a_refused_write() {
     let store = empty_store();
     let at = append(&store, of_run(RunId::new(), 0, Revision::ABSENT, "first")).await;
     let other = EncryptedStore::new(store.inner().clone(), keys()).without_former_values();
@@ -179,7 +179,7 @@ async fn open_run(store: &Store) -> (RunId, Revision) {
 }
 
 #[tokio::test]
-async fn what_a_discarded_run_has_staged_cannot_be_put_in_the_place_of_what_is_stored() {
+async fn stored_messages_that_were_replaced_with_messages_of_a_discarded_run_are_refused() {
     let store = empty_store();
     let (run, at) = open_run(&store).await;
     let discarded = store.inner().open_run(&key()).await.unwrap().unwrap().messages;
@@ -235,7 +235,7 @@ async fn a_run_that_is_committed_can_be_read_and_continued() {
 }
 
 #[tokio::test]
-async fn a_committed_run_that_was_staged_alone_can_be_read() {
+async fn a_run_that_is_committed_by_a_write_without_messages_can_be_read() {
     let store = empty_store();
     let (run, at) = open_run(&store).await;
     let close = staged(1, Some(Close::Commit));
@@ -244,7 +244,7 @@ async fn a_committed_run_that_was_staged_alone_can_be_read() {
 }
 
 #[tokio::test]
-async fn a_commit_without_a_message_may_be_repeated_and_its_last_message_rewritten() {
+async fn after_a_repeated_commit_without_a_message_each_message_can_be_rewritten() {
     for rewritten in [None, Some(1), Some(2), Some(3)] {
         let store = empty_store();
         let (run, at) = open_run(&store).await;
@@ -289,7 +289,7 @@ async fn a_commit_without_a_message_that_failed_can_be_sent_again() {
 /// The head records that one run was committed by a write without messages. This record must not
 /// commit a later run.
 #[tokio::test]
-async fn a_run_behind_a_commit_without_a_message_is_not_committed_without_the_key() {
+async fn a_commit_without_the_key_is_refused_after_an_earlier_commit_without_a_message() {
     let store = empty_store();
     let (run, at) = open_run(&store).await;
     let commit = |run, index, at| {
@@ -315,7 +315,7 @@ async fn a_run_behind_a_commit_without_a_message_is_not_committed_without_the_ke
 /// The visible messages belong to one branch. The staged messages of another branch do not open
 /// after these messages.
 #[tokio::test]
-async fn an_open_run_follows_what_readers_see() {
+async fn staged_messages_do_not_open_after_visible_messages_of_another_branch() {
     let store = empty_store();
     let (_, _) = open_run(&store).await;
     let staged_messages = store.inner().open_run(&key()).await.unwrap().unwrap().messages;
@@ -330,7 +330,7 @@ async fn an_open_run_follows_what_readers_see() {
 }
 
 #[tokio::test]
-async fn a_rewrite_leaves_the_conversation_readable_and_its_former_state_cannot_be_mixed_in() {
+async fn a_rewritten_conversation_opens_and_a_mix_with_its_earlier_state_does_not() {
     let store = empty_store();
     let mut at = Revision::ABSENT;
     for text in ["one", "two", "three"] {
@@ -350,7 +350,7 @@ async fn a_rewrite_leaves_the_conversation_readable_and_its_former_state_cannot_
 /// A writer of the inner store can remove messages from the end, or restore a complete older state.
 /// The documentation of the crate lists both.
 #[tokio::test]
-async fn an_end_can_be_cut_off_and_a_whole_older_state_brought_back() {
+async fn a_conversation_whose_last_messages_were_removed_without_the_key_still_opens() {
     let store = empty_store();
     let mut at = Revision::ABSENT;
     for text in ["one", "two", "three"] {
@@ -364,7 +364,7 @@ async fn an_end_can_be_cut_off_and_a_whole_older_state_brought_back() {
 
 /// The digest covers the whole sealed content of calls and results.
 #[tokio::test]
-async fn calls_and_results_of_two_states_cannot_be_mixed() {
+async fn calls_and_results_of_two_branches_do_not_open_together() {
     let (run, mut states, mut head) = (RunId::new(), Vec::new(), None);
     let store = empty_store();
     let first = append(&store, of_run(RunId::new(), 0, Revision::ABSENT, "first")).await;
@@ -391,7 +391,7 @@ async fn calls_and_results_of_two_states_cannot_be_mixed() {
 }
 
 #[tokio::test]
-async fn other_conversations_are_read_past_one_that_was_changed() {
+async fn a_conversation_is_readable_after_a_write_to_another_conversation() {
     let store = empty_store();
     let other = ConversationKey::new("alice", "other");
     append(&store, write(&other, Revision::ABSENT, [Message::user("well")])).await;

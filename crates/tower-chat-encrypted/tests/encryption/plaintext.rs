@@ -28,7 +28,7 @@ async fn fill(store: &dyn HistoryStore) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_text_argument_or_result_stands_in_the_file_or_its_log() {
+async fn the_file_and_its_log_contain_no_text_argument_or_result_in_plaintext() {
     let folder = tempfile::tempdir().unwrap();
     let sqlite = SqliteStore::open(folder.path().join("chat.db")).await.unwrap();
     let store = EncryptedStore::new(sqlite.clone(), keys());
@@ -47,7 +47,7 @@ async fn no_text_argument_or_result_stands_in_the_file_or_its_log() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn all_of_it_is_returned() {
+async fn an_encrypted_store_returns_the_same_data_as_a_plain_store() {
     let folder = tempfile::tempdir().unwrap();
     let sqlite = SqliteStore::open(folder.path().join("chat.db")).await.unwrap();
     let plain = tower_chat_core::MemoryStore::new();

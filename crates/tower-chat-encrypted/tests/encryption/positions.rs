@@ -33,7 +33,7 @@ async fn store() -> Store {
 }
 
 #[tokio::test]
-async fn into_another_conversation_or_scope() {
+async fn a_value_moved_to_another_conversation_or_scope_does_not_open() {
     let messages = sealed(&store().await, &key()).await;
     assert_eq!(load_as(&key(), messages.clone()).await.unwrap(), 3);
     for (scope, id) in [("bob", "support"), ("alice", "sales"), ("alices", "upport")] {
@@ -63,7 +63,7 @@ impl KeyProvider for OneKey {
 /// The authenticated data of a value include its position, so that a value does not open in another
 /// conversation with the same key.
 #[tokio::test]
-async fn into_another_conversation_with_the_same_key() {
+async fn a_value_moved_to_another_conversation_with_the_same_key_does_not_open() {
     let store = EncryptedStore::new(MemoryStore::new(), OneKey);
     append(&store, write(&key(), Revision::ABSENT, [Message::user("1")])).await;
     let history = store.inner().load(&key()).await.unwrap();
@@ -81,7 +81,7 @@ async fn into_another_conversation_with_the_same_key() {
 }
 
 #[tokio::test]
-async fn to_another_position_in_its_conversation() {
+async fn a_value_moved_to_another_position_of_its_conversation_does_not_open() {
     let (mut messages, head) = sealed(&store().await, &key()).await;
     messages.remove(0);
     let error = load_as(&key(), (messages, head)).await.unwrap_err();
@@ -90,7 +90,7 @@ async fn to_another_position_in_its_conversation() {
 }
 
 #[tokio::test]
-async fn to_another_call_of_its_message() {
+async fn a_value_moved_to_another_call_of_its_message_does_not_open() {
     let (mut messages, head) = sealed(&store().await, &key()).await;
     messages[1].parts.swap(1, 2);
     let error = load_as(&key(), (messages, head)).await.unwrap_err();
@@ -99,7 +99,7 @@ async fn to_another_call_of_its_message() {
 }
 
 #[tokio::test]
-async fn into_another_column() {
+async fn a_value_moved_to_another_column_does_not_open() {
     let (mut messages, head) = sealed(&store().await, &key()).await;
     let body = messages[2].parts[0].clone();
     let Part::ToolResult(result) = &mut messages[2].parts[1] else { panic!("no result") };
@@ -112,7 +112,7 @@ async fn into_another_column() {
 
 /// A value contains its own position in plaintext. That position is authenticated too.
 #[tokio::test]
-async fn with_its_position_overwritten() {
+async fn a_value_whose_plaintext_position_was_overwritten_does_not_open() {
     let (mut messages, head) = sealed(&store().await, &key()).await;
     messages.remove(0);
     for part in &mut messages[0].parts {
@@ -129,7 +129,7 @@ async fn with_its_position_overwritten() {
 
 /// Rows that do not open are reported, and do not hide the others.
 #[tokio::test]
-async fn from_one_row_of_the_record_to_another() {
+async fn a_result_moved_to_another_row_of_the_record_does_not_open() {
     let store = store().await;
     let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
     let apart = found[1].1.clone();

@@ -66,7 +66,7 @@ async fn only_the_selected_messages_are_loaded() {
 }
 
 #[tokio::test]
-async fn another_process_loads_a_part_and_continues_it() {
+async fn another_process_loads_a_part_of_a_conversation_and_appends_to_it() {
     let store = empty_store();
     let from = range(2, 5);
     eight(&store, &from).await;
@@ -155,7 +155,7 @@ async fn forge(state: State) -> Store {
 }
 
 #[tokio::test]
-async fn a_changed_value_selects_all_messages() {
+async fn a_load_with_a_changed_load_from_value_returns_all_messages() {
     let store = empty_store();
     eight(&store, &range(2, 5)).await;
     let original = state(&store).await;
@@ -183,7 +183,7 @@ async fn a_changed_value_selects_all_messages() {
 }
 
 #[tokio::test]
-async fn a_value_of_another_conversation_selects_all_messages() {
+async fn a_load_with_a_load_from_value_of_another_incarnation_returns_all_messages() {
     let store = empty_store();
     eight(&store, &range(2, 5)).await;
     let original = state(&store).await;
@@ -197,7 +197,7 @@ async fn a_value_of_another_conversation_selects_all_messages() {
 
 /// The messages of two states of one life: the second message was rewritten.
 #[tokio::test]
-async fn the_messages_of_a_part_belong_to_one_state() {
+async fn a_part_with_messages_of_two_states_does_not_open() {
     let store = empty_store();
     let at = eight(&store, &range(2, 5)).await;
     let before = state(&store).await;
@@ -231,7 +231,7 @@ async fn the_messages_of_a_part_belong_to_one_state() {
 /// If no message follows the skipped ones, the whole conversation is loaded, because only its last
 /// message shows whether its run was committed.
 #[tokio::test]
-async fn a_part_without_messages_is_not_loaded() {
+async fn all_messages_are_loaded_if_none_follows_the_skipped_messages() {
     let store = empty_store();
     eight(&store, &range(1, 5)).await;
     let original = state(&store).await;
@@ -263,7 +263,7 @@ async fn a_part_of_a_pruned_conversation_opens() {
 
 /// A write that was not stored does not leave digests of its messages.
 #[tokio::test]
-async fn a_write_that_failed_does_not_spoil_the_next_value() {
+async fn the_load_from_value_of_a_write_is_valid_although_an_earlier_write_has_failed() {
     let store = empty_store();
     let at = eight(&store, &range(1, 5)).await;
     let other = other_process(&store);

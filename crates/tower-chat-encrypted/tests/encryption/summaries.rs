@@ -58,7 +58,7 @@ async fn unreadable(store: &EncryptedStore<MemoryStore>, key: &ConversationKey, 
 }
 
 #[tokio::test]
-async fn a_text_is_sealed_and_opens_in_its_row_alone() {
+async fn the_text_of_a_summary_is_sealed_and_opens_only_in_its_own_row() {
     let store = EncryptedStore::new(MemoryStore::new(), keys());
     let (coats, run) = (key("coats"), RunId::new());
     let summary = summarized(&store, &coats, run).await;
@@ -83,7 +83,7 @@ async fn a_text_is_sealed_and_opens_in_its_row_alone() {
 }
 
 #[tokio::test]
-async fn a_text_opens_in_its_own_conversation_and_life_alone() {
+async fn the_text_of_a_summary_opens_only_in_its_own_conversation_and_life() {
     let store = EncryptedStore::new(MemoryStore::new(), keys());
     let (coats, hats, run) = (key("coats"), key("hats"), RunId::new());
     summarized(&store, &coats, run).await;

@@ -48,13 +48,13 @@ fn envelope_arguments(message: &mut Message) -> &mut String {
 }
 
 #[tokio::test]
-async fn an_unchanged_copy_opens() {
+async fn an_unchanged_copy_of_a_sealed_conversation_opens() {
     let store = changed(0, |_| {}).await;
     assert_eq!(store.load(&key()).await.unwrap().messages.len(), 3);
 }
 
 #[tokio::test]
-async fn every_character_counts() {
+async fn a_change_of_any_character_of_a_sealed_value_is_refused() {
     let store = EncryptedStore::new(MemoryStore::new(), keys());
     append(&store, write(&key(), Revision::ABSENT, messages())).await;
     let sealed = store.inner().load(&key()).await.unwrap();
@@ -95,7 +95,7 @@ fn request(message: &mut Message) -> &mut ApprovalRequest {
 /// An approval refers to a request by its id. If the id of a request could be changed, an approval
 /// would approve another call.
 #[tokio::test]
-async fn a_request_for_approval_is_the_one_it_was() {
+async fn a_changed_approval_request_is_refused() {
     let unchanged = changed(1, |_| {}).await;
     let head = unchanged.head(&key()).await.unwrap();
     assert_eq!(head.pending_approvals[0][0].id, "request 1");
@@ -113,7 +113,7 @@ async fn a_request_for_approval_is_the_one_it_was() {
 }
 
 #[tokio::test]
-async fn a_key_of_the_same_name_that_is_another_opens_nothing() {
+async fn another_key_with_the_same_name_opens_no_message() {
     let store = EncryptedStore::new(MemoryStore::new(), keys());
     append(&store, write(&key(), Revision::ABSENT, messages())).await;
     let other = tower_chat_encrypted::SecretKey::from_bytes([8; 32]);
@@ -125,7 +125,7 @@ async fn a_key_of_the_same_name_that_is_another_opens_nothing() {
 /// Sealing the same text twice yields different values, so that a reader of the inner store cannot
 /// compare texts.
 #[tokio::test]
-async fn equal_messages_look_different() {
+async fn equal_messages_have_different_sealed_values() {
     let store = EncryptedStore::new(MemoryStore::new(), keys());
     append(&store, write(&key(), Revision::ABSENT, [Message::user("1"), Message::user("1")])).await;
     let sealed = store.inner().load(&key()).await.unwrap();

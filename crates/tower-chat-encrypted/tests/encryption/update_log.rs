@@ -41,7 +41,7 @@ async fn fill(log: &dyn UpdateLog, run: &RunKey) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn neither_updates_nor_failures_are_in_the_file() {
+async fn the_file_contains_no_updates_or_failures_in_plaintext() {
     let folder = tempfile::tempdir().unwrap();
     let log = SqliteUpdateLog::open(folder.path().join("updates.db")).await.unwrap();
     let run = new_run();
@@ -58,7 +58,7 @@ async fn neither_updates_nor_failures_are_in_the_file() {
 }
 
 #[tokio::test]
-async fn the_failure_of_a_run_is_readable() {
+async fn the_update_log_returns_the_decrypted_failure_of_a_run() {
     let log = EncryptedUpdateLog::new(MemoryUpdateLog::new(), keys());
     let run = new_run();
     fill(&log, &run).await;
