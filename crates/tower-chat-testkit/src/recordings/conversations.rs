@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_that_is_named_and_has_nothing_is_an_error_that_names_it() {
+    fn a_configured_folder_without_data_is_an_error_that_names_the_folder() {
         let folder = tempfile::tempdir().unwrap();
         let error = || Recordings::with(Some(folder.path().as_os_str())).unwrap_err().to_string();
         let path = folder.path().display().to_string();

@@ -40,7 +40,7 @@ async fn stored(store: &FaultyStore<MemoryStore>, key: &ConversationKey) -> usiz
 }
 
 #[tokio::test]
-async fn each_kind_of_reading_fails_as_often_as_ordered() {
+async fn each_load_head_and_reservation_fails_as_often_as_configured() {
     let store = store();
     store.fail_next_load(error());
     store.fail_next_load(StoreError::ReadOnly);
@@ -57,7 +57,7 @@ async fn each_kind_of_reading_fails_as_often_as_ordered() {
 }
 
 #[tokio::test]
-async fn a_question_to_the_record_fails_and_waits_as_ordered() {
+async fn a_query_of_the_record_fails_and_waits_as_configured() {
     let store = store();
     let query = InvocationQuery::of(&key("a"));
     store.fail_next_query(error());
@@ -114,7 +114,7 @@ async fn a_submission_fails_before_between_or_after_its_writes_are_stored() {
 }
 
 #[tokio::test]
-async fn a_real_failure_counts_before_one_on_command() {
+async fn a_failure_of_the_inner_store_takes_precedence_over_a_configured_failure() {
     let (store, key) = (store(), key("a"));
     let wrong = write(&key, Revision { incarnation: 1, sequence: 1 });
     store.fail_next_append_after_storing(error());
@@ -137,7 +137,7 @@ async fn every_submission_fails_until_the_store_is_healed() {
 }
 
 #[tokio::test]
-async fn held_submissions_are_owned_and_stored_in_order_once_released() {
+async fn held_submissions_are_stored_in_order_after_their_release() {
     let (store, key, other) = (store(), key("a"), key("b"));
     store.hold_appends();
     let first = write(&key, Revision::ABSENT);
@@ -163,7 +163,7 @@ async fn held_submissions_are_owned_and_stored_in_order_once_released() {
 }
 
 #[tokio::test]
-async fn a_fault_meets_a_held_submission_when_it_is_released() {
+async fn a_configured_failure_applies_to_a_held_submission_at_its_release() {
     let (store, key) = (store(), key("a"));
     store.hold_appends();
     let ticket = store.append(store.reserve().await.unwrap(), vec![write(&key, Revision::ABSENT)]);
@@ -189,7 +189,7 @@ async fn a_load_waits_at_its_gate_and_reads_afterwards() {
 }
 
 #[tokio::test]
-async fn it_is_the_store_it_wraps() {
+async fn a_faulty_store_is_the_same_store_as_its_inner_store() {
     let store = store();
     assert!(store.handle().is_same_store(store.inner().handle()));
     assert!(store.handle().is_same_store(store.clone().handle()));

@@ -31,7 +31,7 @@ fn without_a_recorder_nothing_is_measured() {
 }
 
 #[test]
-fn a_gauge_is_the_sum_of_its_parts_and_a_label_without_a_value_is_left_out() {
+fn a_gauge_is_the_sum_of_its_parts_and_a_label_without_a_value_is_omitted() {
     let metrics = RecordedMetrics::new();
     let _recording = metrics.record_this_thread();
     let labels = |system| [(label::SYSTEM, system)];
@@ -53,7 +53,7 @@ fn a_gauge_is_the_sum_of_its_parts_and_a_label_without_a_value_is_left_out() {
 }
 
 #[tokio::test]
-async fn each_repetition_of_a_request_is_counted() {
+async fn each_retry_of_a_request_is_counted() {
     let metrics = RecordedMetrics::new();
     let _recording = metrics.record_this_thread();
     let retry = Retry::new(Duration::from_secs(3600));

@@ -28,7 +28,7 @@ fn named(event: &str, data: Value) -> StreamEvent {
 }
 
 #[test]
-fn each_recorder_has_its_own_form() {
+fn the_formats_of_all_recorders_are_parsed() {
     let forms = [
         // vcrpy
         "version: 1\ninteractions:\n- request: {method: POST, uri: 'https://a/v1/messages?b=c', body: '{\"n\":1}', headers: {A: [b]}}\n  response: {status: {code: 200, message: OK}, headers: {X-Y: [p, q]}, body: {string: '{\"m\":2}'}}\n",
@@ -90,7 +90,7 @@ fn compressed_and_binary_bodies_are_unpacked() {
 }
 
 #[test]
-fn text_that_happens_to_be_base64_stays_text() {
+fn text_that_is_valid_base64_is_not_decoded() {
     let yaml = vcrpy("/x", "{}", "text/plain", "abcdefghijklmnopqrst");
     assert_eq!(parse(&yaml)[0].text().unwrap(), "abcdefghijklmnopqrst");
 }
@@ -169,7 +169,7 @@ fn events_of_invoke_model_are_unwrapped() {
 }
 
 #[test]
-fn streams_of_ollama_are_lines_of_json() {
+fn a_stream_of_ollama_is_read_as_lines_of_json() {
     let call = json!({"message": {"tool_calls": [{"function": {"name": "tide", "arguments": {"port": 3}}}]}, "done": false});
     let end = json!({"message": {"content": "ebb"}, "done": true, "done_reason": "stop"});
     for media_type in ["application/x-ndjson", "application/json"] {
@@ -184,7 +184,7 @@ fn streams_of_ollama_are_lines_of_json() {
 }
 
 #[test]
-fn streams_of_events_are_read_with_server_tools_and_errors() {
+fn server_sent_events_are_read_with_server_tools_and_errors() {
     let server = json!({"type": "content_block_start", "content_block": {"type": "server_tool_use", "id": "s1"}});
     let error =
         json!({"type": "error", "error": {"type": "overloaded_error", "message": "Overloaded"}});
@@ -204,7 +204,7 @@ fn streams_of_events_are_read_with_server_tools_and_errors() {
 }
 
 #[test]
-fn streams_of_gemini_may_be_an_array() {
+fn a_stream_of_gemini_may_be_a_json_array() {
     let path = "/v1beta/models/gemini:streamGenerateContent";
     let body = "'[{\"candidates\":[1]},{\"candidates\":[2]}]'";
     let exchange = &parse(&vcrpy(path, "{\"contents\":[]}", "application/json", body))[0];
@@ -214,7 +214,7 @@ fn streams_of_gemini_may_be_an_array() {
 }
 
 #[test]
-fn what_is_not_known_is_refused_by_the_name_of_its_file() {
+fn a_recording_that_cannot_be_parsed_is_refused_with_the_name_of_its_file() {
     let conversation = "{\"messages\":[]}";
     let cases = [
         (
@@ -249,7 +249,7 @@ fn what_is_not_known_is_refused_by_the_name_of_its_file() {
 }
 
 #[test]
-fn a_file_of_another_kind_is_refused_by_its_name() {
+fn a_file_of_an_unknown_kind_is_refused_with_its_name() {
     let folder = tempfile::tempdir().unwrap();
     let inside = folder.path().join("cassettes/a");
     fs::create_dir_all(&inside).unwrap();
@@ -281,7 +281,7 @@ fn every_recorded_exchange_is_read() {
 }
 
 #[test]
-fn an_error_inside_a_response_of_success_is_found_and_a_word_of_none_is_not() {
+fn an_error_in_the_body_of_a_successful_response_is_found_and_a_null_error_is_not() {
     let error_of = |media_type: &str, body: &str| {
         parse(&vcrpy("/v1/responses", "{\"input\":[]}", media_type, body))[0]
             .reported_error()

@@ -91,7 +91,7 @@ async fn deltas_add_up_to_the_message_that_follows_them() {
 }
 
 #[tokio::test]
-async fn a_stream_fails_ends_or_hangs_where_the_step_says() {
+async fn a_stream_fails_ends_or_hangs_after_the_configured_number_of_deltas() {
     let text = || Step::text("abcd");
     let model = ScriptedModel::new([
         text().fails_after(1, "boom"),
@@ -122,7 +122,7 @@ async fn a_stream_fails_ends_or_hangs_where_the_step_says() {
 }
 
 #[tokio::test]
-async fn gates_hold_the_answer_and_the_middle_of_it() {
+async fn a_closed_gate_delays_an_answer_at_its_start_or_within_its_stream() {
     let (head, middle) = (Gate::closed(), Gate::closed());
     let model =
         ScriptedModel::new([Step::text("abcd").streamed().waits(&head).waits_after(1, &middle)]);
@@ -149,7 +149,7 @@ async fn a_call_that_hangs_never_answers() {
 }
 
 #[tokio::test]
-async fn a_step_can_decide_by_the_request() {
+async fn a_step_can_depend_on_the_request() {
     let count = |request: &ChatRequest| Step::text(request.messages().len().to_string());
     let model = ScriptedModel::new([
         Step::respond(count),
@@ -176,7 +176,7 @@ async fn a_request_with_the_sentinel_is_refused_and_takes_no_step() {
 }
 
 #[tokio::test]
-async fn a_call_without_readiness_of_this_very_clone_is_refused() {
+async fn a_call_of_a_clone_that_is_not_ready_is_refused() {
     let mut ready = ScriptedModel::new([Step::text("a"), Step::text("b")]);
     poll_fn(|cx| ready.poll_ready(cx)).await.unwrap();
     let error = ready.clone().call(ChatRequest::user("hi")).await.unwrap_err();

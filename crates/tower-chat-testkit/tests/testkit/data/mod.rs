@@ -2,8 +2,9 @@
 //! every provider.
 //!
 //! The generator follows the providers' documentation, and shares no code with the crates under
-//! test. The test [`the_files_are_what_is_written_here`] compares the generated files with those in
-//! the folder. After a change of the generator, write the files again:
+//! test. The test [`the_files_of_the_folder_are_exactly_those_that_this_module_defines`] compares
+//! the generated files with those in the folder. After a change of the generator, write the files
+//! again:
 //! ```console
 //! $ cargo test -p tower-chat-testkit -- --ignored write_the_files
 //! ```
@@ -122,7 +123,7 @@ fn found(folder: &Path, files: &mut BTreeMap<PathBuf, String>) {
 }
 
 #[test]
-fn the_files_are_what_is_written_here() {
+fn the_files_of_the_folder_are_exactly_those_that_this_module_defines() {
     let (expected, mut there) = (files(), BTreeMap::new());
     found(&folder(), &mut there);
     let names = |files: &BTreeMap<PathBuf, String>| files.keys().cloned().collect::<Vec<_>>();

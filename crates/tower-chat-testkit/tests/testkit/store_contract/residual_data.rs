@@ -11,7 +11,7 @@ use tower_chat_testkit::store_contract::{check_residual_data, searchable};
 
 #[test]
 #[should_panic(expected = "can be searched")]
-fn a_search_that_finds_nothing_at_all_is_no_search() {
+fn the_check_of_residual_data_fails_if_its_search_finds_no_stored_data() {
     check_residual_data(|| async {
         (searchable(MemoryStore::new(), |_| async { Vec::new() }), ())
     });
@@ -19,7 +19,7 @@ fn a_search_that_finds_nothing_at_all_is_no_search() {
 
 #[test]
 #[should_panic(expected = "is still stored after it was pruned")]
-fn residual_data_that_a_store_still_keeps_is_found() {
+fn the_check_of_residual_data_fails_if_a_store_keeps_pruned_data() {
     // This store keeps all data that was ever stored, except staged data.
     let kept = Arc::new(Mutex::new(String::new()));
     check_residual_data(|| async {

@@ -165,18 +165,18 @@ async fn two_processes_summarize_one_conversation() {
 
 #[tokio::test]
 #[should_panic]
-async fn a_head_without_its_summary_is_noticed_between_processes() {
+async fn the_contract_between_processes_detects_a_head_without_its_summary() {
     shared(Fault::HidesTheSummaryInForce).await;
 }
 
 #[tokio::test]
 #[should_panic]
-async fn another_summary_is_noticed_between_processes() {
+async fn the_contract_between_processes_detects_a_summary_that_is_added_again() {
     shared(Fault::AddsSummariesAgain).await;
 }
 
 #[tokio::test]
 #[should_panic]
-async fn forked_summaries_are_noticed_between_processes() {
+async fn the_contract_between_processes_detects_summaries_in_a_fork() {
     shared(Fault::ForksSummaries).await;
 }

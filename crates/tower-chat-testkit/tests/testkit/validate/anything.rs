@@ -100,7 +100,7 @@ fn check(wire: Wire, body: &Value) -> bool {
 }
 
 #[test]
-fn broken_bodies_of_every_wire_are_judged_without_a_panic() {
+fn broken_bodies_of_every_wire_are_validated_without_a_panic() {
     let bodies = data::accepted();
     let seed = match std::env::var("TOWER_CHAT_SEED") {
         Ok(seed) => seed.parse().unwrap(),
@@ -131,7 +131,7 @@ fn broken_bodies_of_every_wire_are_judged_without_a_panic() {
 }
 
 #[test]
-fn what_is_no_conversation_is_refused() {
+fn a_body_without_a_conversation_is_refused() {
     for wire in Wire::ALL {
         let field = wire.conversation_field();
         for body in [json!(null), json!([]), json!({}), json!({field: 7}), json!({field: [null]})] {
@@ -142,7 +142,7 @@ fn what_is_no_conversation_is_refused() {
 }
 
 #[test]
-fn ten_thousand_rounds_and_ten_thousand_calls_in_one_round_are_judged() {
+fn ten_thousand_rounds_and_ten_thousand_calls_in_one_round_are_valid() {
     let id = |number| format!("call_{number}");
     let call = |number| json!({"id": id(number), "type": "function"});
     let result = |number| json!({"role": "tool", "tool_call_id": id(number), "content": "", "tool_name": ""});

@@ -41,7 +41,7 @@ fn accepted_chats() -> Vec<data::Accepted> {
 }
 
 #[test]
-fn what_openai_servers_accepted_is_valid_for_all_but_for_one_empty_text() {
+fn chats_that_openai_servers_accepted_are_valid_for_every_provider_except_for_empty_texts() {
     let bodies = accepted_chats();
     for accepted in bodies {
         let messages = parse(accepted.body["messages"].as_array().unwrap());
@@ -53,7 +53,7 @@ fn what_openai_servers_accepted_is_valid_for_all_but_for_one_empty_text() {
 }
 
 #[test]
-fn each_single_fault_that_openai_forbids_is_refused_for_all_and_repaired_by_replay() {
+fn each_fault_that_openai_forbids_is_invalid_for_every_provider_and_replay_repairs_it() {
     let bodies = accepted_chats();
     let mut count = 0;
     for accepted in bodies {
@@ -72,7 +72,7 @@ fn each_single_fault_that_openai_forbids_is_refused_for_all_and_repaired_by_repl
 }
 
 #[test]
-fn a_conversation_recorded_whole_replays_valid_wherever_it_is_cut() {
+fn the_replay_of_a_recorded_conversation_is_valid_wherever_the_conversation_is_cut() {
     let transcripts = data::transcripts();
     for transcript in &transcripts {
         let (source, messages) = (&transcript.source, parse(&transcript.messages));

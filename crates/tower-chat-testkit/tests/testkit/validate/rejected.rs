@@ -33,7 +33,7 @@ const CAUSES: [(&str, Cause); 12] = [
 ];
 
 #[test]
-fn a_refusal_because_of_the_conversation_is_foreseen_and_one_for_another_cause_is_not_imitated() {
+fn a_recorded_refusal_is_predicted_exactly_if_its_cause_is_the_conversation() {
     let recordings = Recordings::all();
     let (mut foreseen, mut other, mut unknown) = (0, 0, 0);
     for request in recordings.rejected().unwrap() {

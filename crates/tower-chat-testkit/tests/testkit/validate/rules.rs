@@ -194,7 +194,7 @@ fn no_wire_states_a_rule_twice() {
 }
 
 #[test]
-fn an_output_may_answer_a_call_that_the_service_holds() {
+fn an_output_may_answer_a_call_that_the_service_stores() {
     let output = json!({"type": "function_call_output", "call_id": "c", "output": "1"});
     let reference = json!({"type": "item_reference", "id": "fc_1"});
     let held = [
@@ -211,7 +211,7 @@ fn an_output_may_answer_a_call_that_the_service_holds() {
 }
 
 #[test]
-fn an_id_that_is_missing_is_refused_only_where_the_server_gives_ids() {
+fn calls_without_ids_are_valid_for_openai_chat_and_refused_for_cohere() {
     let none = chat(json!([flat_call(&["", ""]), flat_result(""), flat_result("")]));
     validate(Wire::OpenAiChat, &none).unwrap();
     let one_result_short = chat(json!([flat_call(&["", ""]), flat_result("")]));
@@ -221,7 +221,7 @@ fn an_id_that_is_missing_is_refused_only_where_the_server_gives_ids() {
 }
 
 #[test]
-fn the_message_says_which_message_which_call_and_which_rule() {
+fn the_error_names_the_message_the_call_and_the_broken_rule() {
     let body = chat(json!([{"role": "user", "content": "hi"}, flat_call(&["a", "b"])]));
     let invalid = validate(Wire::OpenAiChat, &body).unwrap_err();
     let text = invalid.to_string();

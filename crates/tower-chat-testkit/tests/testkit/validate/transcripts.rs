@@ -18,7 +18,7 @@ fn open_calls_after(open: usize, message: &Value) -> usize {
 }
 
 #[test]
-fn a_conversation_recorded_whole_is_valid_after_each_of_its_turns_and_invalid_inside_a_round() {
+fn a_recorded_conversation_is_valid_after_each_round_and_invalid_inside_a_round() {
     let transcripts = data::transcripts();
     let (mut whole, mut inside, mut cut_off) = (0, 0, 0);
     for RecordedConversation { source, messages, .. } in &transcripts {
@@ -50,7 +50,7 @@ fn a_conversation_recorded_whole_is_valid_after_each_of_its_turns_and_invalid_in
 }
 
 #[test]
-fn the_repetition_of_an_id_in_a_later_round_is_valid_as_recorded() {
+fn a_recorded_conversation_that_repeats_a_call_id_in_a_later_round_is_valid() {
     let transcripts = data::transcripts();
     let repeats = transcripts.iter().filter(|transcript| {
         let ids = transcript.messages.iter().filter_map(|message| message["tool_call_id"].as_str());
