@@ -1,4 +1,8 @@
 //! The SQL statements of a write, inside a transaction that the caller has begun.
+//!
+//! A write adds messages to one conversation, and rows to the record of tool calls (one row for
+//! each call). An open run is a run whose messages are stored, but not yet committed to the
+//! history. These messages are staged: readers do not see them.
 
 use std::ops::RangeInclusive;
 
@@ -79,10 +83,10 @@ impl EncodedWrite {
     }
 
     /// Stores the write and returns the new revision. Refuses the write if the conversation is not
-    /// at the expected revision, if the open run of the conversation does not allow the write, or
-    /// if another write has already claimed a call that the write
-    /// [claims](tower_chat_core::store::author::Claim). If the write is already stored, returns its
-    /// revision without storing it again.
+    /// at the revision that the write expects, or if the open run of the conversation does not
+    /// allow the write. Also refuses the write if another write has already
+    /// [claimed](tower_chat_core::store::author::Claim) a call that this write claims. If the write
+    /// is already stored, returns its revision without storing the write again.
     pub(crate) fn store(
         &self,
         connection: &Connection,
@@ -194,7 +198,7 @@ impl EncodedWrite {
         Ok(())
     }
 
-    /// Writes the rows of the record for calls in messages with these sequence numbers.
+    /// Writes the rows of those calls that are in messages with these sequence numbers.
     fn put_tool_rows(
         &self,
         connection: &Connection,
@@ -284,7 +288,8 @@ impl Lookup for Rows<'_> {
     }
 }
 
-/// Applies a change of the service id, if there is one.
+/// Stores the new service id (the id under which the model's service has the history), if the write
+/// changes it.
 fn change_service_id(
     connection: &Connection,
     number: i64,
@@ -295,7 +300,7 @@ fn change_service_id(
         Some(ServiceIdChange::Clear) => None,
         None => return Ok(()),
     };
-    // The condition avoids writing the row when the id is unchanged.
+    // The condition avoids a write to the row when the id is unchanged.
     connection
         .prepare_cached(
             "UPDATE conversations SET service_id = ?2 WHERE id = ?1 AND service_id IS NOT ?2",
@@ -309,7 +314,8 @@ fn change_service_id(
 /// existed. If the conversation is too large for one step, this function only makes the
 /// conversation invisible, and the writer deletes its rows in further steps: see [`removal`].
 ///
-/// This function does not read the head, so that a conversation with a damaged head can be deleted.
+/// This function does not decode the row of the conversation. Therefore a conversation with a
+/// damaged row can be deleted.
 pub(crate) fn delete(connection: &Connection, key: &ConversationKey) -> Result<bool, NotStored> {
     let Some(number) = conversation::number(connection, key)? else { return Ok(false) };
     if !removal::is_one_step(connection, number)? {

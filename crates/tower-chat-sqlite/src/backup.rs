@@ -23,8 +23,9 @@ use crate::{BackupError, SqliteStore, file::StoreFile};
 /// blocks neither readers nor writers. During the backup SQLite cannot overwrite the beginning of
 /// the write-ahead log, so that the log grows with every write.
 ///
-/// A backup copies deleted data only if they remain in the store's file
-/// ([Deleting](crate#deleting)). Copies that were made before the deletion still contain the data.
+/// A backup contains deleted data only if these data remain in the store's file
+/// ([Deleting](crate#deleting)). A copy that was made before a deletion still contains the deleted
+/// data.
 ///
 /// The backup first writes a temporary file, whose name begins with a dot and ends with `.part`.
 /// When this file is complete and synced to the disk, the backup renames it to the name of the
@@ -64,9 +65,9 @@ impl Backup {
         Self { source: Source::Store(store.clone()), replacing: false }
     }
 
-    /// Creates a backup of a file, which this and other processes may have open. Unlike opening the
-    /// file as a store, the backup does not migrate an older schema. Use this function to copy a
-    /// file before its migration.
+    /// Creates a backup of a file, which this and other processes may have open. The backup does
+    /// not migrate an older schema, whereas opening the file as a store migrates it. Use this
+    /// function to copy a file before its migration.
     pub fn of_file(path: impl AsRef<Path>) -> Self {
         Self { source: Source::File(path.as_ref().to_path_buf()), replacing: false }
     }
@@ -199,8 +200,8 @@ impl Target {
         Ok(target)
     }
 
-    /// Refuses a path at which a folder or a file that must not be replaced exists, and a path next
-    /// to which the log or journal of another database exists.
+    /// Refuses a path at which a folder exists, or a file that must not be replaced. Also refuses a
+    /// path next to which the log or journal of another database exists.
     fn check(&self) -> Result<(), BackupError> {
         match fs::symlink_metadata(&self.path) {
             Ok(_) if !self.replacing => {
@@ -272,8 +273,8 @@ impl Target {
     }
 
     /// Renames the copy to its final name. If the copy must not replace a file, this function fails
-    /// when another process has created a file with this name since the check. The function detects
-    /// such a file only on a file system with hard links.
+    /// when another process has created a file with this name since the check. A file system
+    /// without hard links does not detect such a file.
     fn name(&self, part: &Part) -> io::Result<()> {
         let rename = || fs::rename(&part.path, &self.path);
         if self.replacing {

@@ -1,4 +1,5 @@
-//! The byte budget: the bound on the bytes of unfinished submissions.
+//! The byte budget: the bound on the bytes of unfinished submissions. A submission is the writes of
+//! one call of `append`.
 
 use std::sync::{
     Arc,
@@ -25,7 +26,8 @@ impl ByteBudget {
     }
 
     /// Adds the bytes of a submission to the count until the guard is dropped. The count may then
-    /// exceed the limit, because a submission with a reserved slot does not wait.
+    /// exceed the limit, because a submission that has reserved its entry (slot) in the queue does
+    /// not wait.
     pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> BudgetGuard {
         self.used.fetch_add(bytes, Ordering::SeqCst);
         BudgetGuard { budget: self.clone(), bytes }

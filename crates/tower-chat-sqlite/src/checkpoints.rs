@@ -48,8 +48,7 @@ const WAIT_FOR_READERS: Duration = Duration::from_millis(50);
 /// The maximum time that the writer waits for readers.
 const MAX_WAIT_FOR_READERS: Duration = Duration::from_secs(1);
 
-/// The time that one attempt to empty the log waits for readers. The attempt blocks writes during
-/// this time.
+/// The time for which one attempt to empty the log waits for readers. Writes wait during this time.
 const ATTEMPT: Duration = Duration::from_millis(100);
 /// The pause between two attempts to empty the log.
 const PAUSE: Duration = Duration::from_millis(50);
@@ -93,7 +92,7 @@ struct State {
     is_ending: bool,
 }
 
-/// The size of the log, and the number of copied pages, after a checkpoint.
+/// The number of pages in the log, and how many of them are copied, after a checkpoint.
 struct Reached {
     log: u32,
     copied: u32,
@@ -101,9 +100,9 @@ struct Reached {
 
 impl Checkpoints {
     pub(crate) fn new(file: StoreFile) -> Self {
-        // With synced commits, the syncs of additional checkpoints cost little, and early
-        // checkpoints leave fewer pages for the writer. Without synced commits, only checkpoints
-        // sync, so that one large checkpoint is better than several small ones.
+        // With synced commits, an additional checkpoint adds few syncs, and an early checkpoint
+        // leaves fewer pages for the writer. Without synced commits, only checkpoints sync the
+        // disk. Therefore one large checkpoint is then better than several small ones.
         let first_due = match file.durability() {
             Durability::Full => STEP,
             Durability::Normal => LIMIT,
@@ -112,8 +111,8 @@ impl Checkpoints {
         Self { file, first_due, state, changed: Condvar::new() }
     }
 
-    /// Records the number of pages in the log after each commit on a connection. The hook replaces
-    /// SQLite's automatic checkpoints.
+    /// Registers a hook that records the number of pages in the log after each commit of a
+    /// connection. The hook replaces SQLite's automatic checkpoints.
     pub(crate) fn follow(self: &Arc<Self>, connection: &mut Connection) -> rusqlite::Result<()> {
         let this = self.clone();
         connection.wal_hook(Some(move |_: &mut Wal, pages| {
@@ -182,8 +181,8 @@ impl Checkpoints {
             }
             state.is_wanted = false;
             let _under_way = self.begin(state);
-            // An error loses nothing, because the pages are still in the log. `is_behind` makes the
-            // writer run the next checkpoint on its own connection.
+            // After an error the pages are still in the log. `is_behind` makes the writer run the
+            // next checkpoint on its own connection.
             if self.catch_up(&mut connection).is_err() {
                 connection = None;
                 self.state().is_behind = true;

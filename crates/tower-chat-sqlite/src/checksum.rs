@@ -4,11 +4,11 @@
 //! different text without an error. When rows had no checksum, half of all single bit flips were
 //! not detected (measured by the test campaign `corruption`, on a file that mostly contains text).
 //!
-//! The checksum is the CRC-32 of the message's sequence number, its id, and its body. The checksum
-//! is stored as a signed integer of four bytes. The checksum does not include the number of the
-//! conversation, so that a row of a copied conversation has the same checksum. Therefore the
-//! checksum still matches if damage moves a row to another conversation. Readers detect such a row
-//! only if the other conversation has no message with this sequence number.
+//! The checksum is the CRC-32 of the message's sequence number, its id, and its body, and is stored
+//! as a signed integer of four bytes. The number of the conversation is not part of the checksum,
+//! because a row of a copied conversation must have the same checksum. Therefore the checksum still
+//! matches if damage moves a row to another conversation. Readers detect the moved row only if the
+//! other conversation has no message with this sequence number.
 
 use rusqlite::{Connection, OptionalExtension, Row, params, types::ValueRef};
 

@@ -1,4 +1,9 @@
 //! The row of a conversation in the table `conversations`.
+//!
+//! A run (the service calls and tool calls for one request) is open while its messages are stored,
+//! but not yet committed to the history. A prune deletes the oldest messages, and a rewrite changes
+//! stored messages. The incarnation is a random number that changes after both, so that later
+//! writes with the old number are refused.
 
 use std::sync::{Arc, LazyLock};
 
@@ -23,11 +28,11 @@ pub(crate) struct Conversation {
     pub(crate) revision: Revision,
     /// The sequence number of the last pruned message; 0 if none was pruned.
     pub(crate) pruned: u64,
-    /// The committed service id. If an open run changes the service id, the row of the open run
-    /// contains the new id.
+    /// The committed service id: the id under which the model's service has the history. If an open
+    /// run changes this id, the row of the open run contains the new id.
     pub(crate) service_id: Option<Arc<str>>,
     pub(crate) open: Option<OpenRun>,
-    /// The summary in force.
+    /// The summary that the model receives in place of the first messages.
     pub(crate) summary: Option<SummaryInForce>,
     /// The number of rewrites that changed messages.
     pub(crate) rewrites: u64,
@@ -71,8 +76,8 @@ pub(crate) fn number(
 }
 
 /// Fails if `is_its_own` is false, which means that the index has returned the row of another
-/// conversation. A bit flip can cause this, because the index contains a copy of each key, and
-/// SQLite's pages have no checksums. Without this check, a caller could receive data of another
+/// conversation. A bit flip can cause this error, because the index contains a copy of each key,
+/// and SQLite's pages have no checksums. Without this check, a caller could receive data of another
 /// scope.
 fn check_own(is_its_own: bool, key: &ConversationKey) -> Result<(), NotRead> {
     if is_its_own {

@@ -7,8 +7,8 @@ use tower_chat_core::{Classified, SharedError, store::StoreError};
 
 use crate::{FileChange, FileMoved, OpenError, WritePanicked};
 
-/// The cause of a failed operation on the file, with the path of the file. The failure is cloned
-/// for every submission of a failed group.
+/// The cause of a failed operation on the file, with the path of the file. If a transaction fails,
+/// each of its submissions (groups of writes from one caller) gets a clone of the failure.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     path: Arc<Path>,
@@ -139,7 +139,7 @@ impl Failure {
 }
 
 /// Returns whether an error means that a column contains a value that no release writes, such as a
-/// number out of its range.
+/// number that is out of range.
 fn is_no_value_of_ours(error: &rusqlite::Error) -> bool {
     matches!(
         error,

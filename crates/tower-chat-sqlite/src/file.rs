@@ -129,7 +129,7 @@ impl StoreFile {
         (self.log, self.index) = (beside("-wal"), beside("-shm"));
     }
 
-    /// Checks that a file is a store of this or an older version, and returns it for reading
+    /// Checks that a file is a store of this or an older version, and returns the file for reading
     /// without a migration.
     pub(crate) fn of_any_version(path: &Path) -> Result<Self, OpenError> {
         let options = SqliteOptions::new().with_read_only(true);
@@ -144,8 +144,8 @@ impl StoreFile {
         }
     }
 
-    /// Fails if the file, its log or the log's index was moved or replaced. In this case a process
-    /// that opens the path now would open other files than those that the writer has open.
+    /// Fails if the file, its log or the log's index was moved or replaced. A process that opens
+    /// the path would then open other files than those that the writer has open.
     pub(crate) fn check_path(&self) -> Result<(), Failure> {
         self.check_sizes()?;
         let Some(in_use) = *self.in_use() else { return Ok(()) };
@@ -158,10 +158,10 @@ impl StoreFile {
     }
 
     /// Fails if the file or its log was moved or replaced, and returns the sizes of both. Every
-    /// write calls this function. Unlike [`check_path`](Self::check_path), this function does not
-    /// check the log's index. Returns `None` while the writer has no log open, or if the system
-    /// does not report the sizes. Unknown sizes are not an error, because a process can use open
-    /// files without access to their folder.
+    /// write calls this function. The log's index is checked only by
+    /// [`check_path`](Self::check_path). Returns `None` while the writer has no log open, or if the
+    /// system does not report the sizes. Unknown sizes are not an error, because a process without
+    /// access to the folder can still use files that it has opened before.
     pub(crate) fn check_sizes(&self) -> Result<Option<Sizes>, Failure> {
         let Ok(file) = Identity::at(&self.path) else { return Ok(None) };
         if self.identity.is_some() && file.map(|found| found.identity) != self.identity {
@@ -211,8 +211,8 @@ impl StoreFile {
         self.durability
     }
 
-    /// Syncs the committed data to the disk. With [`Durability::Full`] every commit has already
-    /// done this.
+    /// Syncs the committed data to the disk. With [`Durability::Full`], every commit has already
+    /// synced its data.
     pub(crate) fn sync_log(&self) -> Result<(), NotSynced> {
         match self.durability {
             Durability::Full => return Ok(()),
@@ -265,10 +265,12 @@ impl StoreFile {
     /// Returns the flags with which a reader opens the file. SQLite creates a missing log even for
     /// a reader, and only a connection with write permission removes the log when the connection is
     /// closed. Therefore readers open the file with write permission if the log is empty or
-    /// missing. If the log has content, closing a connection with write permission would also copy
-    /// the log into the file. Readers then open the file read-only, so that neither the file nor
-    /// the log changes. If the process must not write the file, SQLite opens it read-only despite
-    /// the flags.
+    /// missing.
+    ///
+    /// If the log has content, closing a connection with write permission would also copy the log
+    /// into the file. Readers then open the file read-only, so that neither the file nor the log
+    /// changes. If the process has no permission to write the file, SQLite opens it read-only
+    /// despite the flags.
     fn flags_to_read(&self) -> OpenFlags {
         match self.log_with_content() {
             Some(_) => OpenFlags::SQLITE_OPEN_READ_ONLY,
@@ -297,10 +299,10 @@ impl StoreFile {
         Connection::open_with_flags(address, flags).and_then(without_trust)
     }
 
-    /// Creates a temporary file of mode 0600 next to the database, from which SQLite copies the
-    /// permissions of a new database file. Returns `None` if the database exists, or if the
-    /// temporary file cannot be created: in the latter case SQLite fails to create the database
-    /// too, and reports the reason.
+    /// Creates a temporary file of mode 0600 next to the database. SQLite copies the permissions of
+    /// this file to a new database file. Returns `None` if the database exists, or if the temporary
+    /// file cannot be created. In the latter case SQLite fails to create the database too, and
+    /// reports the reason.
     fn model(&self) -> Option<PrivateFile> {
         if !cfg!(unix) || fs::symlink_metadata(&self.path).is_ok() {
             return None;
@@ -323,8 +325,8 @@ impl StoreFile {
         connection.query_row("PRAGMA secure_delete = ON", [], |_| Ok(()))?;
         let limit = format!("PRAGMA journal_size_limit = {LARGEST_IDLE_LOG}");
         connection.query_row(&limit, [], |_| Ok(()))?;
-        // The cache has space for all statements of the writer, because preparing a statement costs
-        // about as much as an append.
+        // The cache has space for all statements of the writer: preparing a statement takes about
+        // as long as an append.
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         Ok(connection)
     }

@@ -1,4 +1,5 @@
-//! Copies of conversations.
+//! Copies of conversations. A turn, the unit of a copy, consists of the messages of one run, from
+//! its input to its final answer.
 
 use std::time::SystemTime;
 
@@ -82,7 +83,8 @@ pub(crate) fn fork(
         )?
         .execute(params![first, last, distance])?;
     let (first, last) = row_key::range_to(number, sequence);
-    // Calls that wait for approval are rejected in the copy, as in `ToolRecord::in_copy`.
+    // The copy contains a call that waits for approval as a rejected call, as in
+    // `ToolRecord::in_copy`.
     connection
         .prepare_cached(
             "UPDATE tool_invocations

@@ -1,4 +1,6 @@
-//! The entries of the write queue, and the groups that one transaction stores.
+//! The entries of the write queue, and the groups that one transaction stores. A submission is an
+//! entry of the queue with the writes of one caller. The leader is the thread that executes the
+//! next work of the queue.
 
 use std::{collections::VecDeque, fmt};
 
@@ -17,7 +19,7 @@ pub(crate) enum Waiting {
     Exclusive(Exclusive),
 }
 
-/// Work that needs the file while the writer connection is idle, such as a checkpoint.
+/// Work, such as a checkpoint, that needs the file while the writer's connection executes nothing.
 pub(crate) struct Exclusive(pub(crate) Box<dyn FnOnce() + Send>);
 
 /// The next work of a leader.

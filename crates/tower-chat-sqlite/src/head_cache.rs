@@ -1,4 +1,5 @@
-//! The writer's cache of conversation heads, which saves a query in each append.
+//! The writer's cache of conversation heads, which saves a query in each append. The head is the
+//! row of a conversation: its revision, service id and open run, without its messages.
 
 use std::collections::HashMap;
 
@@ -27,7 +28,8 @@ pub(crate) struct HeadCache {
     /// The cached heads. A fast hash function with a random seed suffices against keys that are
     /// chosen to collide, because the map contains at most [`LIMIT`] entries.
     known: HashMap<ConversationKey, Conversation, RandomState>,
-    /// Whether the file contains sealed data; `None` if the mark of the file was not read yet.
+    /// Whether the file contains sealed (encrypted) data; `None` if the file's mark of such data
+    /// was not read yet.
     holds_sealed: Option<bool>,
     /// Set by tests: the writer panics when it reads this conversation.
     #[cfg(test)]

@@ -1,5 +1,6 @@
-//! The summaries of a conversation ([`HistorySummary`]). The model receives the summary in force,
-//! that is the last summary, instead of the messages that this summary covers.
+//! The summaries of a conversation ([`HistorySummary`]). A summary is a text about the messages up
+//! to a certain one. The model receives the last summary, which is the summary in force, instead of
+//! these messages.
 //!
 //! A row contains the whole summary in JSON, and a checksum like that of a message
 //! ([`crate::checksum`]). The sequence number in the row key is that of the last covered message.
@@ -168,7 +169,7 @@ pub(crate) fn remove(
     Ok(true)
 }
 
-/// Deletes the summaries that cover no message after the sequence number `last`, except for the
+/// Deletes the summaries that end at the sequence number `last` or before it, except for the
 /// summary in force.
 pub(crate) fn prune(
     connection: &Connection,

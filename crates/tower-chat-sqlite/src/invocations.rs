@@ -1,4 +1,5 @@
-//! Queries of the record of tool calls.
+//! Queries of the record of tool calls, which has one row for each call. Staged messages belong to
+//! a run that is not committed yet, and readers do not see them.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -24,7 +25,7 @@ pub(crate) fn conversation(query: &InvocationQuery) -> Option<ConversationKey> {
 }
 
 /// The clauses `FROM` and `WHERE`, with their parameters, of a statement that selects the rows that
-/// match a query. The rows have the alias `t`, and their conversations the alias `c`. Rows of
+/// match a query. The alias of the rows is `t`, and that of their conversations is `c`. Rows of
 /// staged messages do not match.
 pub(crate) struct Filter {
     pub(crate) sql: String,
@@ -94,8 +95,8 @@ fn list(sequences: &[u64]) -> String {
     format!("[{}]", numbers.join(","))
 }
 
-/// Returns the calls that match a query. One statement reads the rows, and the messages to which
-/// the rows refer. The statement reads each of these messages once, and reads no other message.
+/// Returns the calls that match a query. One statement reads the rows and the messages to which the
+/// rows refer. The statement reads each of these messages once.
 pub(crate) fn invocations(
     connection: &Connection,
     query: &InvocationQuery,

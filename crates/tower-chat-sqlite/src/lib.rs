@@ -28,18 +28,20 @@
 //! The file is in WAL mode. With [`Durability::Full`], the default, an acknowledged write survives
 //! a power loss. With [`Durability::Normal`] an acknowledged write survives a crash of the process,
 //! but perhaps not a power loss. Writes that wait at the same time share one transaction and one
-//! sync of the disk. One transaction contains at most 256 submissions, and at most 1 MiB unless a
-//! single submission is larger. If the store is idle, the calling thread executes its own write,
-//! without waking another thread. The calling thread also executes reads of a few rows, such as a
-//! head. If the disk is slow, [`reserve`](tower_chat_core::store::HistoryStore::reserve) waits,
-//! because the queue has a maximum number of submissions and of bytes.
+//! sync of the disk. One transaction contains the changes of at most 256 calls of the store, and
+//! at most 1 MiB unless the changes of a single call are larger.
+//!
+//! If the store is idle, the calling thread executes its own write, without waking another thread.
+//! The calling thread also executes reads of a few rows. If the disk is slow,
+//! [`reserve`](tower_chat_core::store::HistoryStore::reserve) waits, because the queue has a
+//! maximum number of entries and of bytes.
 //!
 //! # The write-ahead log
 //!
-//! When the log (`-wal`) has 1,000 pages (4 MB), the writer copies all pages that are not in the
-//! file yet into the file. The next transaction then writes to the beginning of the log again. With
-//! [`Durability::Full`] a checkpoint thread has already copied most pages, while other threads read
-//! and write.
+//! When the log (`-wal`) has 1,000 pages (4 MB), the writer copies those pages into the file that
+//! are not in the file yet. The next transaction then writes to the beginning of the log again.
+//! With [`Durability::Full`], a checkpoint thread has already copied most pages while other threads
+//! read and wrote.
 //!
 //! The log becomes larger than 1,000 pages during a large transaction, and during a long read,
 //! because SQLite must not overwrite pages that a reader may need. After that read or transaction
@@ -50,7 +52,7 @@
 //!
 //! # Failures of the disk
 //!
-//! A failure loses no acknowledged write, unless the file or its log was removed, and each write is
+//! A failure loses no acknowledged write, unless the file or its log was removed. Each write is
 //! stored entirely or not at all. The store works again as soon as the cause of the failure has
 //! been removed. A program must open the store again only if the log of the store was lost. If the
 //! disk is full, the store immediately copies the log into the file, so that the next write needs
@@ -85,21 +87,23 @@
 //!
 //! # The record of tool calls
 //!
-//! The rows of the record are in a separate table. An append writes these rows in the same
-//! transaction as its messages, and the table adds one or two pages per append to the write-ahead
-//! log. The table has no index by tool, status or time, because each index would add another one or
-//! two pages per append. A query that names a conversation reads all rows of that conversation. Any
-//! other query reads all rows of its scope. Times are stored in whole milliseconds.
+//! The record of tool calls has one row for each call, with its status, times and result. The rows
+//! are in a separate table. An append writes the rows in the same transaction as its messages, and
+//! the table adds one or two pages per append to the write-ahead log. The table has no index by
+//! tool, status or time, because each index would add another one or two pages per append. A query
+//! that names a conversation reads all rows of that conversation. Any other query reads all rows of
+//! its scope. Times are stored in whole milliseconds.
 //!
 //! # Open runs
 //!
-//! Staged messages and rows are in the same tables as committed ones, at their final positions. A
-//! row for each open run stores the number of visible messages in its conversation. A commit
-//! deletes this row and moves nothing. [`rows`](tower_chat_core::store::Maintenance::rows) returns
-//! only the visible rows, and [`rewrite`](tower_chat_core::store::Maintenance::rewrite) refuses a
-//! conversation with an open run. Before a new release migrates a file, close the file in all
-//! processes of releases that do not support open runs. Such a release would return staged messages
-//! as visible ones.
+//! A run in the journaled mode is open until it is committed or discarded. Its messages and rows
+//! are staged: they are stored, but readers do not see them. Staged messages and rows are in the
+//! same tables as committed ones, at their final positions. A row for each open run stores the
+//! number of visible messages in its conversation. A commit deletes this row and moves nothing.
+//! [`rows`](tower_chat_core::store::Maintenance::rows) returns only the visible rows, and
+//! [`rewrite`](tower_chat_core::store::Maintenance::rewrite) refuses a conversation with an open
+//! run. Before a new release migrates a file, close the file in all processes of releases that do
+//! not support open runs. A process of such a release would return staged messages as visible ones.
 //!
 //! # Damage
 //!

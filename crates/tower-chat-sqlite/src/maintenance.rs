@@ -71,7 +71,7 @@ pub(crate) fn rows(
     Ok(Some(ConversationRows::new(found.head(), messages, tools)))
 }
 
-/// Returns the number of rows that belong to no conversation.
+/// Counts the rows that belong to no conversation.
 pub(crate) fn stray(connection: &Connection) -> Result<StrayRows, NotRead> {
     let count = |table: &str| {
         let sql = format!(
@@ -83,7 +83,8 @@ pub(crate) fn stray(connection: &Connection) -> Result<StrayRows, NotRead> {
     Ok(StrayRows { messages: count("messages")?, tools: count("tool_invocations")? })
 }
 
-/// Deletes the tool rows that belong to no conversation, and returns their number.
+/// Deletes the rows of tool calls that belong to no conversation, and returns the number of deleted
+/// rows.
 pub(crate) fn remove_stray_tools(connection: &Connection) -> Result<u64, NotRead> {
     let removed = connection.execute(
         "DELETE FROM tool_invocations WHERE place >> 32 NOT IN (SELECT id FROM conversations)",
@@ -128,8 +129,8 @@ pub(crate) fn rewrite(connection: &Connection, rewrite: &Rewrite) -> Result<Revi
     Ok(revision)
 }
 
-/// Replaces counts of a conversation in the directory with `counts`. Sets negative counts of usage
-/// to 0.
+/// Replaces counts of a conversation in the directory (the table with description, times and
+/// counts) with `counts`. Sets negative counts of usage to 0.
 fn recount(connection: &Connection, number: i64, counts: &DirectoryCounts) -> Result<(), NotRead> {
     let stored = |count: u64| i64::try_from(count.min(UsageSum::LARGEST)).unwrap_or(i64::MAX);
     connection

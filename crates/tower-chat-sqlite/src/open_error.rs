@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use tokio::sync::Semaphore;
 use tower_chat_core::{Classified, is_retryable};
 
-/// A store could not be opened. A file that is not a store was not changed. The store may have been
-/// created or migrated before the error occurred.
+/// A store could not be opened. A file that is not a store was not changed. A file that is a store
+/// may have been created or migrated before the error occurred.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum OpenError {

@@ -1,4 +1,6 @@
-//! The rows of open runs, and their staged messages.
+//! The rows of open runs, and their staged messages. A run is open while its messages are stored,
+//! but neither committed to the history nor discarded. These messages are staged: readers do not
+//! see them.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -102,7 +104,7 @@ fn stored_times(mut open: OpenRun) -> OpenRun {
     open
 }
 
-/// Deletes the row of a conversation's open run. This makes the messages of the run visible.
+/// Deletes the row of a conversation's open run. The messages of the run are then visible.
 pub(crate) fn close(connection: &Connection, conversation: i64) -> rusqlite::Result<()> {
     connection
         .prepare_cached("DELETE FROM open_runs WHERE number = ?1")?
@@ -110,8 +112,8 @@ pub(crate) fn close(connection: &Connection, conversation: i64) -> rusqlite::Res
     Ok(())
 }
 
-/// Returns whether all messages after the last visible message belong to the run. False means that
-/// the number of visible messages in the row is damaged.
+/// Returns whether all messages after the last visible message belong to the run. If not, the
+/// number of visible messages in the row is damaged.
 pub(crate) fn owns_the_rest(
     connection: &Connection,
     conversation: i64,

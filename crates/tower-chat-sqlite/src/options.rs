@@ -80,9 +80,10 @@ impl SqliteOptions {
     }
 
     /// Declares that at most one process at a time opens the file, for example a desktop
-    /// application or a single server. Journaled runs then have no lease, and a run that the
-    /// previous process did not complete is resumed without waiting for a lease to expire. The
-    /// default is false.
+    /// application or a single server. By default, a journaled run (a run whose messages are stored
+    /// at once) has a lease: a time until which no other process may take over the run. With this
+    /// option, runs have no lease, and the next process resumes an unfinished run without waiting.
+    /// The default is false.
     ///
     /// The option changes nothing in the file, and does not prevent other processes from opening
     /// it: see [`StoreHandle::exclusive`](tower_chat_core::store::StoreHandle::exclusive) for the
@@ -93,7 +94,8 @@ impl SqliteOptions {
         self
     }
 
-    /// Sets the maximum number of submissions that are reserved or unfinished, at least 1. Further
+    /// Sets the maximum number of submissions that are reserved or unfinished, at least 1. A
+    /// submission is the writes of one call of `append`. When the maximum is reached, further
     /// callers wait in [`reserve`](tower_chat_core::store::HistoryStore::reserve).
     #[must_use]
     pub fn with_max_queued(mut self, submissions: usize) -> Self {
@@ -101,10 +103,10 @@ impl SqliteOptions {
         self
     }
 
-    /// Sets the maximum number of bytes in unfinished submissions, at least 1. While unfinished
+    /// Sets the maximum number of bytes in unfinished submissions, at least 1. When unfinished
     /// submissions have at least this number of bytes,
     /// [`reserve`](tower_chat_core::store::HistoryStore::reserve) waits. A caller that has reserved
-    /// a slot before may exceed the limit, because an append does not wait.
+    /// its entry in the queue before may exceed the maximum, because an append does not wait.
     #[must_use]
     pub fn with_max_queued_bytes(mut self, bytes: usize) -> Self {
         self.max_queued_bytes = bytes;
@@ -146,11 +148,13 @@ impl SqliteOptions {
     }
 
     /// Sets whether a caller on a multi-thread runtime executes short work on its own thread,
-    /// without waking another thread. Short work is the read of a head, and the caller's own write
-    /// if the store is idle. The default is true. The store uses tokio's `block_in_place`, which
-    /// panics inside a `LocalSet`. The store catches the panic, and the writer thread or a thread
-    /// of tokio's blocking pool executes the work instead. Under `panic = "abort"`, a program that
-    /// uses the store from `spawn_local` should disable this option.
+    /// without waking another thread. Short work is a read of a few rows, and the caller's own
+    /// write if the store is idle. The default is true.
+    ///
+    /// The store uses tokio's `block_in_place`, which panics inside a `LocalSet`. The store catches
+    /// the panic, and the writer thread or a thread of tokio's blocking pool executes the work
+    /// instead. Under `panic = "abort"` the panic cannot be caught. A program that uses the store
+    /// from `spawn_local` should then disable this option.
     #[must_use]
     pub fn with_work_on_caller(mut self, work_on_caller: bool) -> Self {
         self.work_on_caller = work_on_caller;

@@ -22,8 +22,8 @@ pub(crate) const SQL: &str = "
 /// Returns the approval requests of the visible messages of a conversation, grouped by the answer
 /// that contains the calls.
 ///
-/// This function reads only the rows that wait for approval and their messages. Its cost does not
-/// depend on the length of the record.
+/// This function reads only the rows of calls that wait for approval, and their messages. Its cost
+/// does not depend on the number of recorded calls.
 pub(crate) fn pending_approvals(
     connection: &Connection,
     key: &ConversationKey,

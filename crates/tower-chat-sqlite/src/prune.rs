@@ -8,8 +8,8 @@ use tower_chat_core::{
 
 use crate::{append::NotStored, conversation, history_summary, row_key};
 
-/// Deletes the runs of a conversation that precede both the first run that `keep` retains and the
-/// first run with a call that waits for a decision or a result. The caller has begun the
+/// Deletes the runs of a conversation that precede two runs: the first run that `keep` retains, and
+/// the first run with a call that waits for a decision or a result. The caller has begun the
 /// transaction.
 pub(crate) fn prune(
     connection: &Connection,
@@ -61,7 +61,7 @@ fn see_messages(
     Ok(())
 }
 
-/// Passes every row of the record to `pruning`.
+/// Passes every row of the record (one row for each tool call) to `pruning`.
 fn see_calls(
     connection: &Connection,
     conversation: i64,

@@ -1,4 +1,5 @@
-//! The write queue: the order of submissions, and the thread that executes them.
+//! The write queue: the order of submissions, and the thread that executes them. A submission is a
+//! unit of work of one caller: the writes of one append, or another change.
 
 #[cfg(all(test, shuttle))]
 mod schedules;
@@ -99,8 +100,8 @@ impl WriteQueue {
     }
 
     /// Executes an append on the calling thread if the caller may become the leader. Otherwise puts
-    /// the append into the queue for the writer thread. If the queue is closed, the ticket resolves
-    /// to [`StoreError::Closed`].
+    /// the append into the queue for the writer thread. The caller waits for the outcome with the
+    /// returned ticket. If the queue is closed, the outcome is [`StoreError::Closed`].
     pub(crate) fn append(&self, append: Submission<Append>) -> Ticket {
         let may_lead = self.work_on_caller && append.may_block() && caller::may_block();
         let mut state = self.state();
@@ -131,11 +132,11 @@ impl WriteQueue {
         self.enqueue(state, Waiting::Submission(submission));
     }
 
-    /// Puts `work` into the queue. The work uses a separate connection, on which it acquires
+    /// Puts `work` into the queue. The work uses a separate connection, on which the work acquires
     /// SQLite's write lock. The writer thread executes the work between two groups, so that no
     /// submission of this store waits for this lock. If the receiver is dropped before the work
-    /// begins, the work is not executed. If the queue is closed, the work panics or the writer
-    /// thread ends, the receiver resolves to an error.
+    /// begins, the work is not executed. The receiver resolves to an error if the queue is closed,
+    /// the work panics, or the writer thread ends.
     pub(crate) fn run_exclusively<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -276,9 +277,8 @@ impl WriteQueue {
         let done = caller::block(|| self.write(&mut group, Duration::ZERO).is_ok());
         let [append] = group;
         if done == Some(true) {
-            // The append releases its slot and sets its outcome before the lead ends. Therefore the
-            // slot is free and the outcome is set when a barrier that waits for the append is
-            // resolved.
+            // The append releases its entry in the queue and sets its outcome before the lead ends.
+            // A barrier that waits for the append is therefore resolved only afterwards.
             let ticket = append.done();
             drop(lead);
             return ticket;
@@ -288,8 +288,8 @@ impl WriteQueue {
         ticket
     }
 
-    /// Executes a group of submissions, counts its commits and writes, and reports them to the
-    /// telemetry. A panic outside of the statements of one submission fails the whole group. If
+    /// Executes a group of submissions, counts its commits and writes, and reports both numbers to
+    /// the telemetry. A panic outside of the statements of one submission fails the whole group. If
     /// another process has the lock on the file, waits up to `lock_timeout`. Returns [`Busy`] only
     /// if `lock_timeout` is zero.
     fn write<W>(&self, group: &mut [Submission<W>], lock_timeout: Duration) -> Result<(), Busy>

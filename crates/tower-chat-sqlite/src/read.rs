@@ -13,9 +13,9 @@ use crate::{
     checksum, conversation, pending_approvals::pending_approvals, removal::NOT_DELETED, row_key,
 };
 
-/// The SQL expression for the sequence number up to which the messages of a conversation are
-/// visible. If no run is open, the expression is the largest possible sequence number. The table
-/// `conversations` has the alias `c`.
+/// The SQL expression for the sequence number of the last visible message. A run that is not yet
+/// committed (an open run) has messages after it. If no run is open, the expression is the largest
+/// possible sequence number. The table `conversations` has the alias `c`.
 pub(crate) const VISIBLE: &str =
     "ifnull((SELECT visible FROM open_runs WHERE number = c.id), 4294967295)";
 
@@ -34,7 +34,7 @@ impl From<rusqlite::Error> for NotRead {
     }
 }
 
-/// Reads the head of a conversation.
+/// Reads the head of a conversation: everything about it except its messages.
 pub(crate) fn head(connection: &Connection, key: &ConversationKey) -> Result<Head, NotRead> {
     // All statements read the same snapshot.
     let snapshot = connection.unchecked_transaction()?;
@@ -46,8 +46,8 @@ pub(crate) fn head(connection: &Connection, key: &ConversationKey) -> Result<Hea
 }
 
 /// Returns a conversation with its visible messages, read from one snapshot, and the number of
-/// bytes of these messages in stored form. If the conversation contains the value `from`, only the
-/// messages that the value selects are read.
+/// bytes of these messages in stored form. `from` selects the messages to read, if the row of the
+/// conversation contains the same value. Otherwise all visible messages are read.
 pub(crate) fn history(
     connection: &Connection,
     key: &ConversationKey,

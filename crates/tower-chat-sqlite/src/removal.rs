@@ -18,13 +18,12 @@ pub(crate) const STEP: u64 = 1 << 20;
 /// The maximum number of rows that one step deletes.
 const ROWS: usize = 1000;
 
-/// The SQL condition that excludes conversations whose deletion has begun. The table
-/// `conversations` has the alias `c`. A store writes the incarnation 0 only when it begins a
-/// deletion.
+/// The SQL condition that excludes conversations whose deletion has begun. Their incarnation, the
+/// random number of a conversation, is 0. The table `conversations` has the alias `c`.
 pub(crate) const NOT_DELETED: &str = "c.incarnation <> 0";
 
-/// Returns whether one step can delete all messages of a conversation, and a second step all its
-/// tool rows. The caller then deletes both in one transaction.
+/// Returns whether one step can delete all messages of a conversation, and a second step all rows
+/// of its tool calls. The caller then executes both steps in one transaction.
 pub(crate) fn is_one_step(connection: &Connection, number: i64) -> rusqlite::Result<bool> {
     let (_, last) = row_key::range(number);
     let first_of = |table| end_of_step(connection, table, number, STEP);
@@ -32,8 +31,9 @@ pub(crate) fn is_one_step(connection: &Connection, number: i64) -> rusqlite::Res
         && first_of(Table::Tools)?.is_none_or(|end| end == last))
 }
 
-/// Begins a deletion: gives the conversation a random name in the empty scope, so that it is
-/// invisible to readers, and deletes its open run, its summaries and its description.
+/// Begins a deletion: moves the conversation to the empty scope under a random name, so that
+/// readers do not find it. Also deletes its open run (the run that is not yet committed), its
+/// summaries and its description.
 pub(crate) fn begin(connection: &Connection, number: i64) -> rusqlite::Result<()> {
     connection
         .prepare_cached(

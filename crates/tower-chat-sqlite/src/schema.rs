@@ -34,17 +34,20 @@ const MESSAGES: &str = "
     ) STRICT;
 ";
 
-/// The record of tool calls: one B-tree (`WITHOUT ROWID`) without further indexes.
+/// The record of tool calls, which has one row for each call: one B-tree (`WITHOUT ROWID`) without
+/// further indexes.
 ///
-/// If every append records one call, and the next append records its outcome, the record adds 1.3
-/// to 1.6 pages to the log per append. A table with row ids and a unique index would add 2.2 to 3.2
-/// pages, and each further index, by tool, status or time, would add one to two pages (measured). A
-/// query reads all rows of the conversation that it names, or all rows of its scope. The rows of a
-/// conversation are adjacent. The rows are short, because they do not copy the content of messages.
+/// An append usually records one call, and the next append records the outcome of that call. The
+/// record then adds 1.3 to 1.6 pages to the log per append. A table with row ids and a unique index
+/// would add 2.2 to 3.2 pages, and each further index, by tool, status or time, would add one to
+/// two pages (measured). A query reads all rows of the conversation that it names, or all rows of
+/// its scope. The rows of a conversation are adjacent. The rows are short, because they do not copy
+/// the content of messages.
 ///
-/// A process of an older release may have the file open during the migration. Such a process
-/// deletes a conversation without deleting its rows in this table, and a later conversation may get
-/// the same number. Therefore a trigger deletes the rows of a deleted conversation.
+/// A process of an older release may have the file open during the migration. When such a process
+/// deletes a conversation, it does not delete the conversation's rows in this table, and a later
+/// conversation may get the same number. Therefore a trigger deletes the rows of a deleted
+/// conversation.
 const TOOL_INVOCATIONS: &str = "
     CREATE TABLE tool_invocations (
         place INTEGER NOT NULL, -- of the message that holds the call
@@ -67,12 +70,13 @@ const TOOL_INVOCATIONS: &str = "
     END;
 ";
 
-/// The open runs, at most one per conversation.
+/// The open runs, at most one per conversation. A run is open until its messages are committed to
+/// the history or discarded.
 ///
-/// Staged messages are in the table of messages, at their final positions. While a run is open,
-/// readers of its conversation read only up to the message number in the column `visible`. The
-/// commit or the discard of a run deletes its row in this table. An append in a mode without open
-/// runs reads this table, and writes nothing to it.
+/// The messages of an open run are in the table of messages, at their final positions. While a run
+/// is open, readers of its conversation read only up to the sequence number in the column
+/// `visible`. The commit or the discard of a run deletes its row in this table. An append in a mode
+/// without open runs reads this table, and writes nothing to it.
 ///
 /// The partial index contains only the rows of calls that wait for approval, so that the cost of
 /// reading a conversation's pending approvals does not depend on the length of its record.
@@ -103,8 +107,9 @@ const PRUNED: &str = "
     ALTER TABLE conversations ADD COLUMN pruned INTEGER NOT NULL DEFAULT 0;
 ";
 
-/// The directory of conversations and their runs. `crate::directory` documents why the last
-/// activity of a conversation is in two tables, and why the index contains only the hour.
+/// The directory: the descriptions, times, counts and usage of conversations and their runs.
+/// `crate::directory` documents why the last activity of a conversation is in two tables, and why
+/// the index contains only the hour.
 ///
 /// A process of an older release that has the file open during the migration writes nothing to
 /// these columns and tables. The directory does not count the writes of such a process.
@@ -146,7 +151,7 @@ const DIRECTORY: &str = "
 /// checksum.
 ///
 /// A process of an older release that has the file open during the migration changes the body of a
-/// message without its checksum; a trigger then deletes the checksum. In such a process, copying a
+/// message without its checksum. A trigger then deletes the checksum. In that process, copying a
 /// conversation fails.
 const CHECKSUMS: &str = "
     ALTER TABLE messages ADD COLUMN checksum INTEGER;
@@ -156,12 +161,12 @@ const CHECKSUMS: &str = "
     END;
 ";
 
-/// The table `store_marks` has one row with the properties of the whole file: whether the file
-/// contains sealed data ([`crate::seal_mark`]). The new columns contain the parent of a
-/// conversation that is a branch, the number of rewrites of its messages, and the part of the
-/// conversation that the next run needs to load. The partial index
-/// contains only branches, which few conversations are. The table `history_summaries` contains the
-/// summaries of conversations ([`crate::history_summary`]).
+/// The table `store_marks` has one row with a property of the whole file: whether the file contains
+/// sealed (encrypted) data ([`crate::seal_mark`]). The new columns of a conversation contain its
+/// parent if the conversation is a branch (a copy), the number of rewrites of its messages, and the
+/// part of the conversation that the next run needs to load. The partial index contains only
+/// branches, which few conversations are. The table `history_summaries` contains the summaries of
+/// conversations ([`crate::history_summary`]).
 const MARKS: &str = "
     ALTER TABLE conversations ADD COLUMN parent_scope TEXT;
     ALTER TABLE conversations ADD COLUMN parent_conversation TEXT;

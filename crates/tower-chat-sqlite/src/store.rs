@@ -1,4 +1,4 @@
-//! The store.
+//! [`SqliteStore`], the store in one file.
 
 mod maintenance;
 mod writing;
@@ -42,12 +42,12 @@ use crate::{
 #[derive(Debug, Clone)]
 pub struct SqliteStore(Arc<Shared>);
 
-/// The number of commits and writes of a store since it was opened.
+/// The numbers of commits and writes of a store since the store was opened.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Statistics {
     /// The number of committed transactions. Under load, one transaction contains the writes of
-    /// many submissions.
+    /// many callers.
     pub commits: u64,
     /// The number of acknowledged writes.
     pub writes: u64,
@@ -62,8 +62,8 @@ struct Shared {
 }
 
 impl SqliteStore {
-    /// Opens the store at a path with the default options, and creates it if it does not exist.
-    /// Must be called on a tokio runtime.
+    /// Opens the store at a path with the default options, and creates the file if it does not
+    /// exist. Must be called on a tokio runtime.
     ///
     /// # Errors
     ///
@@ -138,8 +138,8 @@ impl SqliteStore {
         self.0.writing.as_ref().ok_or(StoreError::ReadOnly)
     }
 
-    /// Executes `work`, which uses a separate connection, after all earlier submissions and before
-    /// all later submissions.
+    /// Executes `work`, which uses a separate connection, after all earlier submissions (writes and
+    /// other changes in the queue) and before all later ones.
     pub(crate) async fn run_exclusively<T: Send + 'static>(
         &self,
         action: &'static str,

@@ -1,5 +1,6 @@
 //! Submissions: units of work that a caller executes on its own thread, or puts into the queue of
-//! the writer thread.
+//! the writer thread. A submission has a slot, which is a reserved entry of the queue, and a
+//! ticket, with which the caller waits for the outcome.
 
 mod append;
 mod changes;
@@ -42,9 +43,9 @@ pub(crate) struct Submission<W = Queued> {
 
 /// The execution of a submission in transactions.
 pub(crate) trait Work {
-    /// Executes the next write inside a transaction. A refusal ends the submission and is not an
-    /// error. After an error the caller must roll the transaction back, and then call either
-    /// [`start_over`](Self::start_over) or [`fail`](Self::fail).
+    /// Executes the next write inside a transaction. If the write is refused, the submission ends
+    /// without an error. After an error the caller must roll the transaction back, and then call
+    /// either [`start_over`](Self::start_over) or [`fail`](Self::fail).
     fn step(&mut self, connection: &Connection, heads: &mut HeadCache) -> rusqlite::Result<Next>;
 
     /// Resets the submission to its first write, after a rollback.
@@ -272,7 +273,8 @@ impl Work for Queued {
                 )?;
                 Ok(Next::Done)
             }
-            // The cached heads remain valid, because a head does not contain the description.
+            // A cached head (the row of a conversation) remains valid, because it does not contain
+            // the description.
             Self::Describe(Describe { key, description, expected_version, outcome, .. }) => {
                 let described = heads.admit(connection, description.is_sealed()).and_then(|()| {
                     directory::describe(connection, key, description, *expected_version)

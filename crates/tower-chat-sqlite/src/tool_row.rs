@@ -1,4 +1,4 @@
-//! Writing and reading rows of the record of tool calls.
+//! Writing and reading rows of the record of tool calls, which has one row for each call.
 
 use rusqlite::{Connection, Row, params, types::FromSql};
 use tower_chat_core::store::author::{ToolColumns, ToolRecord};

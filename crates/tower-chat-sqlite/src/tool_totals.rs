@@ -1,4 +1,4 @@
-//! Totals of the record of tool calls.
+//! Counts of tool calls, from the record, which has one row for each call.
 
 use std::time::Duration;
 
@@ -34,7 +34,8 @@ pub(crate) fn tool_totals(
          {sql} GROUP BY t.name, day, taken ORDER BY t.name",
         error = ToolStatus::Error,
         open = open.join(", "),
-        // The column `finished` of a call in progress contains the expiry of its lease instead.
+        // While a claimed call runs, the column `finished` contains the time until which no other process
+        // may start the call.
         finished = format_args!(
             "CASE WHEN t.status = '{}' AND coalesce(t.result_sequence, t.result) IS NULL THEN NULL \
              ELSE t.finished END",

@@ -22,10 +22,10 @@ const FRAME_HEADER: u64 = 24;
 ///
 /// SQLite does not detect that the log was truncated: SQLite writes the next frames after the old
 /// end of the log, and a process that opens the file later reads only the frames before the gap.
-/// Therefore the check compares sizes. If no other connection has committed since the previous
-/// transaction, the log and the file must have at least their previous sizes. SQLite's data version
-/// shows whether another connection has committed. A checkpoint that truncates the log also changes
-/// the data version.
+/// The check detects a truncation by comparing sizes. If no other connection has committed since
+/// the previous transaction, the log and the file must have at least their previous sizes. SQLite's
+/// data version shows whether another connection has committed. A checkpoint that truncates the log
+/// also changes the data version.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     /// SQLite's data version after the previous transaction.
@@ -87,9 +87,9 @@ impl Watched {
                 let pages = self.pages(file, connection)?;
                 // After a vacuum the file is longer than the database that it contains. A later
                 // checkpoint truncates the file to the size of the database right after the vacuum.
-                // This function does not know that size. Therefore it retains the previous minimum,
-                // which is at most that size, because pages that were added after the vacuum are
-                // still in the log.
+                // This function does not know that size, and retains the previous minimum. The
+                // previous minimum is small enough, because pages that were added after the vacuum
+                // are still in the log.
                 let is_cut_later = found.file > pages;
                 least.filter(|_| is_cut_later).map_or(found.file.min(pages), |least| least.file)
             }

@@ -23,7 +23,7 @@ pub(crate) struct Writer {
     /// `None` after a failed rollback, and after a call of [`release`](Self::release), until the
     /// next transaction opens another connection.
     connection: Option<Connection>,
-    /// The cache of heads, which is valid for this connection only.
+    /// The cache of heads (the rows of conversations), which is valid for this connection only.
     heads: HeadCache,
     /// Detects whether the files were truncated since the previous transaction.
     watched: Watched,
@@ -33,8 +33,8 @@ pub(crate) struct Writer {
     commits: u64,
 }
 
-/// The group was not executed, because another process has the lock on the file, or may acquire it
-/// between two transactions of the group. Nothing was stored.
+/// The group was not executed and nothing was stored. Another process has the lock on the file, or
+/// could acquire it between two transactions of the group.
 #[derive(Debug)]
 pub(crate) struct Busy;
 
@@ -109,8 +109,9 @@ impl Writer {
         self.heads.forget();
     }
 
-    /// Fails a group after a panic outside of its statements. The writer cannot know whether the
-    /// group was committed. A caller that repeats its write learns whether the write is stored.
+    /// Fails a group after a panic outside of its statements. The writer does not know whether the
+    /// group was committed. A caller that repeats its write learns whether the first write is
+    /// stored.
     pub(crate) fn panicked<W: Work>(&mut self, group: &mut [W], panic: WritePanicked) {
         self.release();
         let failure = self.file.panicked(panic);
@@ -168,8 +169,8 @@ impl Writer {
                 for submission in &mut *group {
                     submission.start_over();
                 }
-                // Executing several transactions may mean waiting for other processes between them,
-                // and a caller with a timeout of zero must not wait.
+                // The writer may have to wait for other processes between several transactions, and
+                // a caller with a timeout of zero must not wait.
                 if lock_timeout.is_zero() {
                     return Err(Busy);
                 }

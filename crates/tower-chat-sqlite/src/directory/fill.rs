@@ -1,4 +1,5 @@
-//! The migration that creates the directory of conversations which older releases have written.
+//! The migration that creates the directory (description, times, counts and usage of each
+//! conversation) for conversations that older releases have written.
 
 use std::time::SystemTime;
 
@@ -8,10 +9,9 @@ use tower_chat_core::{RunId, store::author::milliseconds};
 use super::HOUR;
 use crate::row_key;
 
-/// Fills the directory of a file that an older release has written, inside the transaction that has
-/// created the tables of the directory. The function derives the times from the ids of the
-/// runs, and the counts from the messages and the record of tool calls. The function reads the row
-/// key and the run of every message once.
+/// Fills the directory, inside the transaction that has created its tables. The function derives
+/// the times from the ids of the runs, and the counts from the messages and from the record of tool
+/// calls (one row for each call). The function reads the row key and the run of every message once.
 pub(crate) fn fill(connection: &Connection) -> rusqlite::Result<()> {
     let now = milliseconds::of(SystemTime::now());
     let mut statement = connection.prepare("SELECT place, run FROM messages ORDER BY place")?;

@@ -1,5 +1,6 @@
-//! Queries of the directory: the summary of a conversation, pages of conversations, and messages of
-//! a conversation in descending pages.
+//! Queries of the directory, which contains the description, times, counts and usage of
+//! conversations: the summary of one conversation, pages of conversations, and the messages of a
+//! conversation in descending pages.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -57,8 +58,8 @@ pub(crate) fn conversations(
     let (sql, values) = statement(query);
     let mut statement = snapshot.prepare_cached(&sql)?;
     let mut rows = statement.query(rusqlite::params_from_iter(values))?;
-    // The state of a conversation is compared last, because reading it needs queries of other
-    // tables.
+    // The state of a conversation (for example, whether it waits for approval) is compared last,
+    // because reading the state needs queries of other tables.
     let mut of_any_state = query.clone();
     of_any_state.state = None;
     let mut page = ConversationPage::default();
@@ -157,7 +158,7 @@ impl Entry {
         summary.description_version = row.get::<_, i64>(8)?.cast_unsigned();
         summary.runs = row.get::<_, i64>(4)?.cast_unsigned();
         let mode: Option<String> = row.get(5)?;
-        // A mode that only a newer release knows is ignored.
+        // A mode that only a newer release knows becomes `None`.
         summary.last_mode = mode.and_then(|mode| mode.parse::<PersistenceMode>().ok());
         let parent: (Option<Arc<str>>, Option<Arc<str>>) = (row.get(9)?, row.get(10)?);
         if let (Some(scope), Some(id)) = parent {
@@ -174,7 +175,7 @@ impl Entry {
         summary.usage = total(connection, number)?;
         let found = match conversation::find(connection, &summary.key) {
             Ok(Some(found)) => found,
-            // The head of the conversation cannot be read, because a number is out of range or an
+            // The row of the conversation cannot be read, because a number is out of range or an
             // index is damaged.
             Ok(None) | Err(NotRead::Damaged(_)) => {
                 summary.state = ConversationState::Damaged;

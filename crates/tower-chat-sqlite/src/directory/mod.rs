@@ -1,11 +1,11 @@
 //! The directory: the descriptions and the activity of conversations, and the usage of their runs.
 //!
 //! An append writes one row of `run_usage`, for its run and its model. This row is usually in the
-//! same leaf page as the row of the previous append. An append writes the row of the conversation
-//! only when the run, the mode or the hour of the last activity changes. Therefore the column
-//! `last_active` of this row may be up to an hour too early, and readers take the exact time from
-//! the rows of the last run in `run_usage`. The index for lists of conversations contains only the
-//! hour, so that it changes at most once an hour.
+//! same leaf page as the row of the previous append. The row of the conversation is written only
+//! when the run, the mode or the hour of the last activity changes. Therefore the column
+//! `last_active` of this row may be up to an hour too early. Readers take the exact time from the
+//! rows of the last run in `run_usage`. The index for lists of conversations contains only the
+//! hour, so that the index changes at most once an hour.
 //!
 //! The directory adds one page per append to the log. The case `directory` of the benches compares
 //! appends with and without these rows.
@@ -48,8 +48,8 @@ pub(crate) struct Activity {
     pub(crate) runs: RunCount,
     /// The persistence mode of the last write that names a mode.
     pub(crate) mode: Option<PersistenceMode>,
-    /// The value of `runs` before the open run began. A discard of the open run restores this
-    /// value. While no run is open, this value is not used.
+    /// The value of `runs` before the open run (the run that is not yet committed) began. A discard
+    /// of the open run restores this value. While no run is open, this value is not used.
     pub(crate) without_open_run: RunCount,
 }
 
@@ -68,8 +68,8 @@ impl Activity {
         Self { last_active: milliseconds::of(at), runs, mode: None, without_open_run }
     }
 
-    /// Returns the activity after a write. `was_open` tells whether a run was open before the
-    /// write.
+    /// Returns the activity after a write. `was_open` is true if a run was open before the write:
+    /// its messages were stored, but not yet committed to the history.
     #[must_use]
     pub(crate) fn after(mut self, write: &Write, was_open: bool) -> Self {
         if write.as_staged().is_some() && !was_open {

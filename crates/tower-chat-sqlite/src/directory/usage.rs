@@ -1,4 +1,4 @@
-//! Queries of the usage of runs.
+//! Queries of the usage of runs: service calls, tool calls, tokens and cost.
 
 use std::sync::Arc;
 

@@ -127,8 +127,8 @@ impl StoreFile {
 
     fn try_open_current_writer(&self, flags: OpenFlags) -> Result<Connection, OpenError> {
         let failed = |error| self.failure(error).open_error();
-        // The folder exists, and the file exists or may be created. Therefore `CannotOpen` means
-        // that the process has no permission to write.
+        // The folder exists, and the file exists or may be created. The error `CannotOpen`
+        // therefore means that the process has no permission to write.
         let failed_to_write = |error: rusqlite::Error| match error.sqlite_error_code() {
             Some(ErrorCode::CannotOpen) => OpenError::ReadOnly { path: self.path_buf() },
             _ => failed(error),

@@ -89,8 +89,8 @@ impl SqliteStore {
         self.0.readers.read("look for stray rows", maintenance::stray).await
     }
 
-    /// Deletes rows of the record of tool calls that belong to no conversation, and returns their
-    /// number.
+    /// Deletes the rows of recorded tool calls that belong to no conversation, and returns the
+    /// number of deleted rows.
     ///
     /// # Errors
     ///

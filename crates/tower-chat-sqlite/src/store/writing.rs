@@ -62,7 +62,7 @@ impl Writing {
         Ok(Self { queue, slots, budget, checkpoints, threads: Mutex::new(Some(threads)) })
     }
 
-    /// Returns a blocking function that ends the threads, and waits until all submissions are
+    /// Returns a blocking function that ends the threads, and waits until all submitted writes are
     /// finished and durable. Only the function of the first call waits. A function of a later call
     /// closes the queue and returns immediately.
     pub(super) fn retire(&self) -> impl FnOnce() -> Result<(), NotSynced> + Send + 'static {

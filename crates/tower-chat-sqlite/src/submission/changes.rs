@@ -121,8 +121,8 @@ impl Submission {
         (Self::without_writes(slot, Queued::Rewrite(rewrite)), outcome)
     }
 
-    /// Creates the addition of a summary. The addition needs no slot of the queue, because all
-    /// slots may be reserved by runs that wait for this addition.
+    /// Creates the addition of a summary. The addition needs no slot (reserved entry of the queue),
+    /// because all slots may be reserved by runs that wait for this addition.
     pub(crate) fn add_summary(
         key: ConversationKey,
         summary: HistorySummary,
@@ -135,7 +135,7 @@ impl Submission {
         (Self::without_writes(Slot::unbounded(), Queued::AddSummary(add)), outcome)
     }
 
-    /// Creates the removal of a summary, which needs no slot of the queue either.
+    /// Creates the removal of a summary, which needs no slot either.
     pub(crate) fn remove_summary(
         key: ConversationKey,
         id: u64,

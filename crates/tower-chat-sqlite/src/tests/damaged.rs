@@ -303,8 +303,8 @@ async fn a_fork_of_a_conversation_with_missing_messages_fails_and_creates_no_con
 #[tokio::test]
 async fn a_discard_deletes_no_message_of_another_run() {
     let (fixture, at) = fixture(true).await;
-    // The number of visible messages is in range, but smaller than when the run began, so that a
-    // discard would delete messages of another run.
+    // The number of visible messages is in range, but smaller than when the run began. A discard of
+    // the run would therefore delete messages of another run.
     fixture.other().execute_batch("UPDATE open_runs SET visible = 2").unwrap();
     let id = tower_chat_core::MessageId { run: run(4), index: 9 };
     let close = Some(Close::Discard { visible: 2 });

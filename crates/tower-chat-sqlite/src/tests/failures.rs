@@ -135,10 +135,10 @@ async fn a_failed_commit_acknowledges_no_write_of_its_group() {
     let one = first("a", &["one"]);
     let rival = write("a", run(9), Revision::ABSENT, &["rival"]);
     let held = hold_the_lead(store).await;
-    // In one transaction, the second submission would conflict with a write of the first
-    // submission. When the transaction of the group fails, each write is executed in its own
-    // transaction. These transactions fail too, so that the write of the first submission is not
-    // stored, and the second submission must not report a conflict.
+    // In one transaction, the second submission would conflict with a write of the first one. When
+    // the transaction of the group fails, each write is executed in its own transaction. These
+    // transactions fail too. The first write is therefore not stored, and the second submission
+    // must not report a conflict.
     let tickets = [vec![one.clone(), first("b", &["b"])], vec![rival]]
         .map(|writes| store.append(unbounded(), writes));
     drop(held);

@@ -1,4 +1,5 @@
-//! Tests of which thread reads a head: the calling thread, or a thread of the blocking pool.
+//! Tests of which thread reads the head (the row) of a conversation: the calling thread, or a
+//! thread of the blocking pool.
 
 use std::{pin::pin, sync::mpsc, thread};
 

@@ -204,8 +204,8 @@ async fn a_write_that_its_caller_returns_to_the_queue_stays_before_later_writes(
         tokio::task::yield_now().await;
     }
     let later = fixture.store.append(unbounded(), vec![two]);
-    // The leader finds the file locked and returns its write to the queue. The writer thread then
-    // executes the write, and waits for the file lock.
+    // The leader, which is the thread of the caller, finds the file locked and returns its write to
+    // the queue. The writer thread then executes the write, and waits for the file lock.
     drop(held);
     while threads.lock().unwrap().len() < 2 {
         tokio::task::yield_now().await;

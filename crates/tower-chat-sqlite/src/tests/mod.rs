@@ -1,5 +1,5 @@
 //! Tests that use internals of the crate: hooks on the writer's connection, and the leader of the
-//! queue.
+//! queue, which is the thread that executes the next group of writes.
 
 mod checkpoints;
 mod crash;

@@ -53,8 +53,8 @@ async fn the_queue_is_bounded_in_bytes() {
     let mut third = store.reserve();
     assert!((&mut third).now_or_never().is_none(), "12,000 bytes wait");
     assert!(store.try_reserve().is_none());
-    // The store accepts a submission with a reserved slot even above the limit, because a
-    // submission does not wait.
+    // The store accepts the writes of a caller with a reserved slot even above the limit, because
+    // these writes must not wait.
     let reserved = store.append(early, vec![first("c", &[&large])]);
     drop(held);
     let third = store.append(third.await.unwrap().without_blocking(), vec![first("d", &["small"])]);

@@ -1,5 +1,5 @@
-//! Tests of the record of tool calls in the file: damaged rows, the statements of a query, and the
-//! cost of rows.
+//! Tests of the record of tool calls (one row for each call) in the file: damaged rows, the
+//! statements of a query, and the cost of rows.
 
 use std::{
     fs,

@@ -1,5 +1,5 @@
-//! Tests that loads wait for earlier writes, that callers wait for free slots, and that the drop of
-//! the last handle waits for the writer.
+//! Tests that a load waits for earlier writes, that a caller waits for a free slot (an entry of the
+//! queue), and that dropping the last handle waits for the writer.
 
 use std::{
     sync::Arc,
