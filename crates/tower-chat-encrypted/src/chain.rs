@@ -1,10 +1,15 @@
 //! The chain of a conversation's messages: a digest that binds each message to the messages before
 //! it.
 //!
-//! Each sealed message contains the digest of the previous message, which covers all earlier
-//! messages. A message therefore [opens](crate#what-is-encrypted) only after the same messages as
-//! when it was written. Messages of two states of a conversation, or of two
-//! [lives](crate::seal::Life) of a conversation, cannot be combined.
+//! To *seal* a value means to encrypt and authenticate it, and to *open* a value means to verify
+//! and decrypt it. Each sealed message contains the digest of the previous message, which covers
+//! all earlier messages. A message therefore opens only after the same messages as when it was
+//! written. Messages of two states of a conversation cannot be combined. Neither can messages of a
+//! conversation and of a deleted one with the same key, which have different
+//! [lives](crate::seal::Life).
+//!
+//! A run is the service calls and tool calls for one request. The messages of a run are staged
+//! (stored, but not visible to readers) until the run is committed.
 
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
@@ -12,8 +17,8 @@ use tower_chat_core::{MessageId, RunId};
 
 use crate::digests::Digests;
 
-/// The digest of a message and of all messages before it, which is stored only as a part of
-/// encrypted values.
+/// The digest of a message and of all messages before it. A digest is stored only inside encrypted
+/// values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Digest([u8; 16]);
 
@@ -71,7 +76,7 @@ pub(crate) enum Kind {
     /// The message was staged, and becomes visible when its run is committed.
     Staged,
     /// The message was written by the write that committed its run. Such a message shows that the
-    /// staged messages before it are committed.
+    /// staged messages directly before it are committed.
     Committed,
 }
 
@@ -119,7 +124,7 @@ pub(crate) struct Linked {
 pub(crate) struct Chain {
     /// The digest of the previous message; `None` if it is unknown.
     at: Option<Digest>,
-    /// Messages up to this sequence number have a former format, which has no digests.
+    /// Messages up to this sequence number have a former format, without digests.
     unchained: u64,
     /// The run of the last message that was checked, if that message was staged.
     staged: Option<RunId>,
@@ -132,7 +137,7 @@ pub(crate) const NOT_COMMITTED: &str = "it was staged, and its run was never com
 
 impl Chain {
     /// Creates the chain of messages from the sequence number `first` on. Messages up to the
-    /// sequence number `unchained` have a former format, which has no digests.
+    /// sequence number `unchained` have a former format, without digests.
     pub(crate) fn from(first: u64, unchained: u64) -> Self {
         let at = (first <= unchained.saturating_add(1)).then_some(Digest::START);
         Self { at, unchained, staged: None, digests: Digests::default() }
@@ -150,7 +155,7 @@ impl Chain {
     }
 
     /// Checks that the next message contains the digest of the previous message. The check accepts
-    /// every message of a former format, and every message for which the digest of the previous
+    /// every message of a former format. It also accepts a message if the digest of the previous
     /// message is unknown.
     pub(crate) fn follow(
         &mut self,
@@ -192,9 +197,9 @@ impl Chain {
         &self.digests
     }
 
-    /// Checks that a visible conversation does not end with a staged message. The only exception is
-    /// the message with the digest `committed`: it is the final staged message of a run that was
-    /// committed by a write without messages.
+    /// Checks that a visible conversation does not end with a staged message. There is one
+    /// exception: the final message of a run that was committed by a write without messages.
+    /// `committed` is the digest of this message.
     pub(crate) fn check_end(&self, committed: Option<Digest>) -> Result<(), &'static str> {
         let is_committed = committed.is_some() && committed == self.at;
         if self.staged.is_some() && !is_committed { Err(NOT_COMMITTED) } else { Ok(()) }

@@ -1,10 +1,11 @@
-//! The digests of some messages of a conversation, from which a later
-//! [range](crate::range::SealedRange) begins.
+//! The digests of some messages of a conversation. A digest covers a message and all messages
+//! before it. A later [range](crate::range::SealedRange), which is the part of a conversation that
+//! the next run loads, begins after one of these messages.
 
 use crate::chain::Digest;
 
-/// All digests of messages up to this sequence number are kept, because the leading messages of a
-/// range end with one of these messages.
+/// All digests of messages up to this sequence number are kept, because the leading messages (the
+/// first messages of a conversation, which a range also contains) end with one of these messages.
 const FIRST: u64 = 16;
 
 /// The maximum number of digests of later messages. If there are more, every second one is removed.
@@ -17,8 +18,8 @@ pub(crate) struct Digests {
     /// `2^exponent`.
     spaced: Vec<(u64, Digest)>,
     exponent: u32,
-    /// The digests of the last leading message and of the last skipped message of the range that
-    /// was loaded.
+    /// The digests at both ends of the gap in the range that was loaded: those of the last leading
+    /// message and of the last message that was not loaded.
     ends: Vec<(u64, Digest)>,
 }
 

@@ -1,10 +1,13 @@
-//! Seals messages, and opens them. The inner store stores a sealed message like any other message.
-//! A sealed message contains only those data in plaintext that the inner store needs.
+//! Seals messages, and opens them. To *seal* a value means to encrypt and authenticate it, and to
+//! *open* a value means to verify and decrypt it. The inner store stores a sealed message like any
+//! other message. A sealed message contains only those data in plaintext that the inner store
+//! needs.
 //!
 //! The first part of a sealed message is the body: one sealed value with the content of all parts
-//! that are neither calls nor results. The body is followed by one part for each call and each
-//! result, whose content is sealed separately. The order of the calls, and that of the results, is
-//! preserved, because the record of tool calls refers to a call or a result by its index.
+//! that are neither calls nor results. After the body, the message has one part for each call and
+//! each result, whose content is sealed separately. The calls remain in their order, and the
+//! results in theirs, because the record of tool calls (one row for each call) refers to a call or
+//! a result by its index.
 
 use serde::{Serialize, de::DeserializeOwned};
 use tower_chat_core::{
@@ -20,9 +23,9 @@ use crate::{
 
 pub(crate) const BODY: &str = "body";
 const CALL: &str = "call";
-/// The index of the first call that the provider executed itself. The record does not contain the
-/// calls that the provider executed. All other calls of a message are numbered from 0, so that they
-/// have the same indices as in the record.
+/// The index of the first call that the provider executed itself. The record does not contain such
+/// calls. All other calls of a message are numbered from 0, so that each has the same index as in
+/// the record.
 const PROVIDER_CALLS: u64 = 1 << 32;
 pub(crate) const RESULT: &str = "result";
 
@@ -94,9 +97,9 @@ impl Sealer {
                     rest.push(marker.into());
                 }
                 Part::ApprovalRequest(request) => {
-                    // The whole request is sealed, not only its call. When the request is opened,
-                    // the id in the sealed request is compared with the plaintext id, by which an
-                    // approval refers to the request.
+                    // The whole request is sealed, not only its call. The id of the request is also
+                    // in plaintext, because an approval refers to the request by this id. When the
+                    // request is opened, the sealed id is compared with the plaintext id.
                     let text = json(request);
                     let call = self.call(at, message.id, &request.call, &text)?;
                     texts.push(text);
@@ -127,7 +130,8 @@ impl Sealer {
         Ok((envelope, link.before.after(message.id, &texts)))
     }
 
-    /// Returns the placeholder of a call. Its field `arguments` contains the sealed value.
+    /// Returns the placeholder of a call: a call without content that the inner store stores. Its
+    /// field `arguments` contains the sealed call.
     fn call(
         &self,
         at: Position,
@@ -173,8 +177,9 @@ impl Sealer {
 }
 
 impl Opener<'_> {
-    /// Opens a message. Also returns its link to the previous message, which is `None` for a
-    /// message in a former format, because those formats have no links.
+    /// Opens a message. Also returns its link (the digest of the previous message, and how the
+    /// message was stored). The link is `None` for a message in a former format, because those
+    /// formats have no links.
     pub(crate) async fn message(
         &mut self,
         sequence: u64,

@@ -6,8 +6,9 @@ use tower_chat_core::{ConversationKey, SharedError, store::StoreError};
 
 use crate::KeyError;
 
-/// A value cannot be sealed or opened. This error is the source of a [`StoreError::Unreadable`] or
-/// a [`StoreError::Backend`]; [`in_store_error`](Self::in_store_error) finds it in a store's error.
+/// A value cannot be sealed (encrypted and authenticated) or opened (verified and decrypted). This
+/// error is the source of a [`StoreError::Unreadable`] or a [`StoreError::Backend`];
+/// [`in_store_error`](Self::in_store_error) finds this error in a store's error.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum EncryptionError {
@@ -66,7 +67,8 @@ pub enum EncryptionError {
         /// The conversation.
         key: ConversationKey,
     },
-    /// A conversation was written before its head was read.
+    /// A conversation was written before its head (its revision and service id, without messages)
+    /// was read.
     #[error(
         "the head of conversation {key} is unknown: read it before writing, because the writes are sealed for this \
          incarnation of the conversation"
@@ -88,14 +90,15 @@ pub enum EncryptionError {
         /// The number of pruned messages.
         pruned: u64,
     },
-    /// The open run has another id than the run that has staged its messages.
+    /// The open run (the run that is not committed yet) has another id than the run that has
+    /// written its messages.
     #[error("the open run of conversation {key} was changed: its messages belong to another run")]
     RunChanged {
         /// The conversation.
         key: ConversationKey,
     },
-    /// A value has a former format, or the conversation has no sealed head, and this store is
-    /// configured to refuse the former formats.
+    /// A value has a format of an older release, or the conversation has no sealed head. This store
+    /// is configured to refuse both.
     #[error("conversation {key} has values of the former format, or its sealed head was removed")]
     FormerValues {
         /// The conversation.
@@ -141,9 +144,9 @@ impl EncryptionError {
     }
 }
 
-/// Converts an error of opening a conversation into an error of the store. An error after which a
-/// retry may succeed, for example because the keys are currently not available, is not converted
-/// into [`StoreError::Unreadable`].
+/// Converts an error of opening a conversation into an error of the store. If a retry may succeed,
+/// for example because the keys are currently not available, the result is not
+/// [`StoreError::Unreadable`].
 pub(crate) fn unopened(
     key: &ConversationKey,
     action: &'static str,

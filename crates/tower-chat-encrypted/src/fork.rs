@@ -1,4 +1,5 @@
-//! Builds the writes that copy a conversation. The copy is sealed for its new key.
+//! Builds the writes that copy a conversation. The values of the copy are sealed (encrypted) for
+//! the key of the copy. A turn, the unit of a copy, consists of the messages of one run.
 
 use std::{collections::HashMap, sync::Arc, time::SystemTime};
 
@@ -21,9 +22,10 @@ pub(crate) struct CopiedTurns {
 }
 
 /// Returns the writes that make a copy of these turns. The first write creates the conversation,
-/// with a new incarnation. All messages of a write belong to one run, so that their ids can be
-/// preserved: each sequence of messages of one run is a separate write. The final write contains
-/// the rows of the record. The sequence numbers begin with 1, even if the beginning of the original
+/// with a new incarnation (the random number of a conversation). All messages of a write belong to
+/// one run, because a write derives the ids of its messages from one id. The final write contains
+/// the rows of the record, one row for each tool call. The sequence numbers begin with 1, even if
+/// the beginning of the original was pruned.
 /// was pruned.
 pub(crate) fn writes(
     to: &ConversationKey,

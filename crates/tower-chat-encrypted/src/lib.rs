@@ -26,32 +26,39 @@
 //!
 //! # What is encrypted
 //!
-//! The content of every message (texts, reasoning, media, provider items, authors, metadata); the
-//! arguments of tool calls; their results and errors, in messages and in the record; the ids under
-//! which services store conversations; the text of unfinished answers; the texts of summaries; and
-//! the titles and metadata of conversations. Each value is sealed separately with
-//! XChaCha20-Poly1305 under a random nonce, and contains the id of its key. In this documentation,
-//! to *seal* a value means to encrypt and authenticate it, and to *open* a value means to verify
-//! and decrypt it.
+//! Encrypted are: the content of every message (texts, reasoning, media, provider items, authors,
+//! metadata); the arguments of tool calls; their results and errors, both in messages and in the
+//! record, which has one row for each call; the ids under which services store conversations
+//! (service ids); the text of unfinished answers; the texts of summaries; and the titles and
+//! metadata of conversations. In this documentation, to *seal* a value means to encrypt and
+//! authenticate it, and to *open* a value means to verify and decrypt it. Each value is sealed
+//! separately with XChaCha20-Poly1305 under a random nonce, and contains the id of its key.
 //!
 //! The following data are authenticated with each value: scope, conversation, sequence number of
 //! the message, id of the message (its run and index), position of the call or result, column, and
 //! the *life* of the conversation. The life is a random value that distinguishes a conversation
 //! from a deleted one with the same key. A row of the record is authenticated as a whole: call,
-//! tool, status, times, error, and the location of its result. The
-//! [part](tower_chat_core::store::HistoryStore::load_from) of a conversation that the next run loads
-//! is authenticated with the digests of the last leading message and of the last skipped message.
+//! tool, status, times, error, and the location of its result.
+//!
+//! The next run may load only a [part](tower_chat_core::store::HistoryStore::load_from) of a
+//! conversation: leading messages, and the messages after a gap. This part is authenticated with
+//! the digests of the last message before the gap and of the last message inside it.
+//!
 //! Instead of the service id, the inner store contains a sealed head. The sealed head contains the
-//! life, the number of pruned messages, the service id, and the digest of the final message of the
-//! newest run that was committed by a write without messages. A description is authenticated with its conversation and its version,
-//! but not with the life. The text of a summary is authenticated with its conversation, its range,
-//! its id, and the id of the last message that it covers, but not with the life. A value that was
-//! moved to another position does not open. Neither does a value of another life, except a
-//! description or a summary.
+//! life, the number of pruned messages, and the service id. It also contains a digest of a message:
+//! the final message of the newest run that was committed by a write without messages.
+//!
+//! A description is authenticated with its conversation and its version, but not with the life. The
+//! text of a summary is authenticated with its conversation, its range, its id, and the id of the
+//! last message that it covers, but not with the life. A value that was moved to another position
+//! does not open. A value of another life does not open either, unless it is a description or a
+//! summary.
 //!
 //! Each message also contains a digest of the messages before it, and states whether it was staged.
-//! A message therefore opens only after the same messages as when it was written. Staged messages
-//! are accepted as visible messages only if the conversation also contains the commit of their run.
+//! The messages of a run are staged while the run is open: they are stored, but not visible to
+//! readers until the run is committed. A message opens only after the same messages as when it was
+//! written. Staged messages are accepted as visible messages only if the conversation also contains
+//! the commit of their run.
 //!
 //! # What is stored in plaintext
 //!
@@ -92,24 +99,29 @@
 //!
 //! # Update logs
 //!
-//! The updates of detached runs are stored in a log of their own. With the feature `delivery`,
-//! `EncryptedUpdateLog` encrypts the updates of any such log with the keys of their conversations.
+//! A detached run continues without its client, and its updates are stored in a separate log. With
+//! the feature `delivery`, `EncryptedUpdateLog` encrypts the updates of any such log with the keys
+//! of their conversations.
 //!
 //! # The former formats
 //!
 //! Values that begin with `tower-chat-1:` or `tower-chat-2:` still open. Messages of both formats
-//! contain no digest of the messages before them, so that two states of a conversation can be mixed
-//! message by message. In the second format, the life is the id of the run that created the
-//! conversation. In the first format, values are bound to neither a life nor a message id, and only
-//! the results and errors of rows are authenticated. A conversation that is entirely in the first
-//! format has no sealed head. Therefore an attacker can remove the first messages of such a
-//! conversation, change its service id, its run ids, and the statuses and results in the record,
-//! and combine two lives. The next write gives such a conversation a sealed head of the current
-//! format, and later messages are accepted only in that format. An attacker can remove the head
-//! together with all messages and rows of the current format. An attacker can also replace the head
-//! with a plaintext service id while no process loads the conversation. A store with
-//! [`EncryptedStore::without_former_values`] accepts no former format, and prevents all of these
-//! changes. Releases before the current format cannot read values of the current format.
+//! contain no digest of the messages before them, so that an attacker can mix two states of a
+//! conversation message by message. In the second format, the life is the id of the run that
+//! created the conversation. In the first format, values are bound to neither a life nor a message
+//! id, and only the results and errors of rows are authenticated.
+//!
+//! A conversation that is entirely in the first format has no sealed head. Therefore an attacker
+//! can remove the first messages of such a conversation, change its service id, its run ids, and
+//! the statuses and results in the record, and combine two lives. The next write gives the
+//! conversation a sealed head of the current format, and later messages are accepted only in that
+//! format. Even then, an attacker can remove the head together with all messages and rows of the
+//! current format. An attacker can also replace the head with a plaintext service id while no
+//! process loads the conversation.
+//!
+//! A store with [`EncryptedStore::without_former_values`] accepts no former format, and prevents
+//! all of these changes. Releases before the current format cannot read values of the current
+//! format.
 //!
 //! # Keys
 //!

@@ -1,5 +1,9 @@
-//! Caches the data of conversations that sealing a write needs: their sealed heads, and the digests
-//! of their newest messages.
+//! Caches the data that sealing a write needs: the sealed heads of conversations, and the digests
+//! of their newest messages. To *seal* means to encrypt and authenticate. A digest covers a message
+//! and all messages before it. An incarnation is a random number that changes when a conversation
+//! is created again, pruned or rewritten, and when another attempt takes over its run. An open run
+//! is a run whose messages are stored, but not yet committed. A life is a random value that
+//! distinguishes a conversation from a deleted one with the same key.
 
 use std::{
     collections::HashMap,
@@ -27,9 +31,10 @@ use crate::{
     seal::{Expected, ExpectedLife, Life, new_life},
 };
 
-/// The sealed head of a conversation. The inner store contains the sealed head in place of the
-/// service id, because the inner store changes the service id in the same transaction as the
-/// messages of a write.
+/// The sealed head of a conversation: its life, and the values that only this crate reads. The
+/// inner store contains the sealed head in place of the service id (the id under which the model's
+/// service has the history). In the inner store, a write changes the service id and adds its
+/// messages in one transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SealedHead {
     pub(crate) life: Life,
@@ -42,7 +47,7 @@ pub(crate) struct HeadContent {
     /// format](crate#the-former-formats).
     pub(crate) former: u64,
     /// The sequence number of the last message that may have one of the former formats, which have
-    /// no digests; `None` if all messages may have such a format.
+    /// no digests. `None` if all messages may have such a format.
     #[serde(default)]
     pub(crate) unchained: Option<u64>,
     /// The minimum and the maximum number of pruned messages. The two differ while a prune is in
@@ -52,14 +57,14 @@ pub(crate) struct HeadContent {
     /// Whether the service id changes with the commit of the open run.
     pub(crate) is_change: bool,
     /// The digest of the final message of the newest run that was committed by a write without
-    /// messages. No message shows that this run is committed: the link of the final message marks
-    /// that message as staged.
+    /// messages. This field is the only proof of the commit, because the message itself is marked
+    /// as staged.
     #[serde(default)]
     pub(crate) committed: Option<Digest>,
 }
 
 impl SealedHead {
-    /// Returns the requirements on messages and rows of the conversation.
+    /// Returns the life and the formats that messages and rows of the conversation must have.
     pub(crate) fn expected(head: Option<&Self>) -> Expected {
         match head {
             Some(head) => Expected::Life(ExpectedLife {
@@ -80,8 +85,8 @@ impl SealedHead {
         self.content.is_change.then_some(change)
     }
 
-    /// Creates the sealed head of a conversation with this life. The conversation was read, and did
-    /// not have a sealed head.
+    /// Creates the sealed head of a conversation that has none yet. `head` was read from the inner
+    /// store.
     pub(crate) fn begun(life: Life, head: &Head) -> Self {
         let content = HeadContent {
             former: head.revision.sequence,
@@ -116,7 +121,7 @@ impl SealedHead {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known {
     head: Option<SealedHead>,
-    /// Whether the head was read from the inner store. Until the head was read, each write stores
+    /// Whether the head was read from the inner store. Until the head was read, each write contains
     /// the head again, because the write that first contained the head may have failed.
     is_confirmed: bool,
     /// The head that becomes the sealed head when the open run is committed.
@@ -139,13 +144,13 @@ pub(crate) struct Known {
 struct Tip {
     sequence: u64,
     digest: Digest,
-    /// Whether the message is known to be stored. As long as the write has no outcome, the inner
-    /// store may contain another message at this position.
+    /// Whether the message is known to be stored. Before the write has an outcome, the inner store
+    /// may contain another message at this position.
     is_stored: Arc<AtomicBool>,
 }
 
-/// The maximum number of digests per incarnation. More than one digest is needed, because a
-/// repeated write follows an earlier message than the newest one.
+/// The maximum number of digests per incarnation. More than one digest is needed, because a write
+/// that is repeated may follow an earlier message than the newest one.
 const TIPS: usize = 16;
 
 /// The data that are needed to seal a write.
@@ -253,9 +258,9 @@ impl Known {
         }
     }
 
-    /// Returns the digest of the final staged message of the run that a write commits, if the write
-    /// itself contains no message. The head stores this digest, because no message shows that the
-    /// run is committed.
+    /// Returns the digest of the final staged message of the run that a write commits. Returns
+    /// `None` if the write itself contains a message, because that message shows that the run is
+    /// committed. Otherwise only the head can show the commit, and stores this digest.
     fn committed_by(
         &self,
         write: &Write,
@@ -310,13 +315,13 @@ struct Conversation {
     /// last.
     known: Vec<(u64, Known)>,
     /// The number of writes of the conversation that are sealed and not yet submitted to the inner
-    /// store. Reads of the inner store do not include these writes.
+    /// store. A read does not return these writes.
     sealed: usize,
     /// The number of the submission with the newest write of the conversation.
     submitted: u64,
 }
 
-/// The moment at which a read began, expressed as the number of earlier submissions.
+/// The moment at which a read began: the number of submissions before it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Moment(u64);
 
@@ -354,8 +359,8 @@ impl Submission {
 impl Lives {
     /// Returns the known state of the conversation before a write; `None` if its head was not read.
     ///
-    /// A write that creates its conversation begins a new life. A repetition of such a write uses
-    /// the life that the first execution has begun.
+    /// A write that creates its conversation begins a new life. If the write is repeated, the
+    /// repetition gets the life that the first execution has begun.
     pub(crate) fn before(&self, write: &Write) -> Option<Known> {
         let mut lives = self.lock();
         if write.expected() != Revision::ABSENT {
@@ -428,8 +433,8 @@ impl Lives {
             return;
         }
         self.change(key, head.revision, since, |known| {
-            // The conversation has another life: another process has deleted it, and the same run
-            // has created it again.
+            // The conversation has another life. Another process has deleted the conversation, and
+            // the same run has created it again.
             if known
                 .head
                 .as_ref()
@@ -485,7 +490,7 @@ impl Lives {
         self.change(key, revision, since, |known| known.digests = digests);
     }
 
-    /// Records the part of the conversation that the next run loads.
+    /// Records which part of the conversation the next run loads.
     pub(crate) fn learn_range(
         &self,
         key: &ConversationKey,
@@ -498,7 +503,7 @@ impl Lives {
         }
     }
 
-    /// Returns the part of the conversation that the next run loads, if it is known.
+    /// Returns which part of the conversation the next run loads, if this part is known.
     pub(crate) fn range(&self, key: &ConversationKey) -> Option<SealedRange> {
         let mut lives = self.lock();
         let (_, newest) = lives.find(key)?.known.last()?;

@@ -14,9 +14,9 @@ use crate::{EncryptionError, KeyError, KeyProvider, SecretKey, seal::check_name}
 
 /// Derives the key of each conversation from a master key, with HKDF-SHA256 (RFC 5869).
 ///
-/// A provider has any number of master keys, each with an id. New values are sealed with the key
-/// from the last call of [`rotate`](Self::rotate), or, before the first such call, with the key
-/// from [`new`](Self::new). All of the keys open older values.
+/// A provider has any number of master keys, each with an id. New values are sealed (encrypted)
+/// with the key from the last call of [`rotate`](Self::rotate), or, before the first such call,
+/// with the key from [`new`](Self::new). Every key of the provider opens (decrypts) older values.
 ///
 /// ```
 /// use tower_chat_encrypted::{MasterKeys, SecretKey};
@@ -49,7 +49,7 @@ impl MasterKeys {
     }
 
     /// Adds a key that opens values, but does not seal new ones. If several processes share a
-    /// store, each of them must have a key before the first process seals a value with the key.
+    /// store, add a key in all of them before one of them calls [`rotate`](Self::rotate) with it.
     /// Adding a key again has no effect.
     ///
     /// # Errors

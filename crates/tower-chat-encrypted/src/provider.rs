@@ -9,11 +9,11 @@ use crate::SecretKey;
 
 /// Returns the keys of conversations.
 ///
-/// The submission of a write cannot wait for a key, because the submission is not async. Therefore,
-/// once [`writing_key`](Self::writing_key) has returned the key of a conversation, later calls for
-/// the same conversation must be ready immediately. A provider that fetches keys over a network has
-/// to cache these keys for a while. The store also calls this method each time the head of a
-/// conversation is read, and every run begins with such a read.
+/// Once [`writing_key`](Self::writing_key) has returned the key of a conversation, later calls for
+/// the same conversation must be ready immediately. The reason is that a store cannot wait for a
+/// key when a write is submitted, because the submission is not async. A provider that fetches keys
+/// over a network has to cache these keys for a while. The store also calls this method each time
+/// the head of a conversation is read. Every run begins with such a read.
 ///
 /// The example has one key for all conversations of a scope, from a table:
 ///

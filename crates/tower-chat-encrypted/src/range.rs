@@ -1,9 +1,11 @@
-//! Seals and opens the part of a conversation that the next run needs to load.
+//! Encrypts (seals) and decrypts (opens) the value that states which part of a conversation the
+//! next run loads. The part consists of the leading messages and the messages after a gap.
 //!
-//! The inner store contains positions in plaintext, and the sealed value in place of
-//! [`LoadFrom::applies_to`]. The sealed value contains the digests of the last leading message and
-//! of the last skipped message. The messages of the part therefore open only in the state of the
-//! conversation in which the value was written, like the messages of the whole conversation.
+//! The inner store contains the positions of the part in plaintext, and the sealed value in place
+//! of [`LoadFrom::applies_to`]. The sealed value contains the digests of the last leading message
+//! and of the last skipped message. A digest covers a message and all messages before it. The
+//! messages of the part therefore open only in the state of the conversation in which the value was
+//! written.
 
 use std::sync::Arc;
 
@@ -30,13 +32,13 @@ pub(crate) struct SealedRange {
     pub(crate) ends: Option<Ends>,
 }
 
-/// The digests of the messages at the ends of the gap between the leading messages and the messages
-/// after it.
+/// The digests of the messages at both ends of the gap between the leading messages and the
+/// messages after them.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Ends {
     /// The digest of the last leading message; `None` if there are no leading messages.
     pub(crate) leading: Option<Digest>,
-    /// The digest of the last skipped message.
+    /// The digest of the last skipped message, which is the last message of the gap.
     pub(crate) after: Digest,
 }
 
@@ -53,8 +55,8 @@ fn position(leading: u64, after: u64) -> Position {
 
 impl Sealer {
     /// Seals a value for the inner store. If the digest of the last skipped message is unknown, the
-    /// range begins after an earlier message. If no such digest is known, or the digest of the last
-    /// leading message is unknown, the range is the whole conversation.
+    /// gap ends with an earlier message whose digest is known. If there is no such message, or the
+    /// digest of the last leading message is unknown, the part is the whole conversation.
     pub(crate) fn range(
         &self,
         opened: &Arc<LoadFrom>,

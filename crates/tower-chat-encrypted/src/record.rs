@@ -1,4 +1,6 @@
-//! Seals and opens rows of the record of tool calls, open runs, heads and whole writes.
+//! Seals (encrypts) and opens (decrypts) rows of the record of tool calls, which has one row for
+//! each call. Also seals and opens open runs (runs that are not committed yet), heads and whole
+//! writes. The sealed head of a conversation is stored in place of its service id.
 
 use std::sync::Arc;
 
@@ -135,7 +137,7 @@ impl Sealer {
         Ok(sealed)
     }
 
-    /// Returns the change of the service id that stores a sealed head.
+    /// Returns the change of the service id that stores a sealed head instead.
     pub(crate) fn head(&self, head: &SealedHead) -> Result<ServiceIdChange, EncryptionError> {
         let sealed = self.seal(NOWHERE, None, HEAD, &json(&head.content))?;
         Ok(ServiceIdChange::Set(sealed.into()))
@@ -165,7 +167,8 @@ impl Sealer {
 }
 
 impl Opener<'_> {
-    /// Opens the next message of a chain, and checks its link to the previous message.
+    /// Opens the next message of a chain, and checks that the message contains the digest of the
+    /// previous one.
     pub(crate) async fn next_message(
         &mut self,
         chain: &mut Chain,
@@ -297,8 +300,8 @@ impl Opener<'_> {
         let call =
             SequencePosition { sequence: invocation.sequence, index: invocation.sequence_index };
         let found = Found::from(at(call));
-        // In the first format, calls and results were numbered together. The index is therefore
-        // checked further below, and only for later formats.
+        // In the first format, calls and results were numbered together. For later formats, the
+        // code below also checks the index.
         let in_message = Found::in_message(call.sequence);
         let (asked, opened) =
             self.call(in_message, invocation.message, &invocation.arguments).await?;

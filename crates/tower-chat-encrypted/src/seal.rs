@@ -1,4 +1,4 @@
-//! Seals and opens single values.
+//! Encrypts and authenticates (seals) single values, and verifies and decrypts (opens) them.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -97,11 +97,11 @@ pub(crate) struct Opened {
 /// The life and the formats that opened values must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// Nothing is known yet. The first value that is opened may have any life, and all later values
-    /// must have the same life.
+    /// Nothing is known yet. The first value that is opened may have any life. All later values
+    /// must have the same life as the first one.
     Any,
     Life(ExpectedLife),
-    /// The conversation has no life yet: every value must have the first format.
+    /// The conversation has no life yet. Every value must have the first format, which has no life.
     First,
 }
 
@@ -111,11 +111,12 @@ pub(crate) struct ExpectedLife {
     pub(crate) life: Life,
     /// Messages up to this sequence number may have the first format.
     pub(crate) first_format: u64,
-    /// Messages up to this sequence number may have the second format. If this is `None`, all
+    /// Messages up to this sequence number may have the second format. `None` means that all
     /// messages may have the second format, and none may have the third.
     pub(crate) second_format: Option<u64>,
     /// The digest of the final message of the newest run that was committed by a write without
-    /// messages.
+    /// messages. The message itself is marked as staged, which means that its run was not committed
+    /// yet.
     pub(crate) committed: Option<Digest>,
 }
 
@@ -144,8 +145,8 @@ impl Sealer {
         Ok(text)
     }
 
-    /// Returns the error for a value that is too large. Values above 256 GiB are the only ones that
-    /// cannot be sealed.
+    /// Returns the error for a value that is too large. Only a value above 256 GiB cannot be
+    /// sealed.
     fn not_sealed(&self, at: Position, column: &str) -> EncryptionError {
         EncryptionError::NotSealed {
             key: self.conversation.clone(),
@@ -362,8 +363,8 @@ impl<'a> Sealed<'a> {
     }
 }
 
-/// Returns the data that are authenticated together with a value. If two values differ in their
-/// position, life, message id, conversation, key id, format or column, their data are different.
+/// Returns the data that are authenticated together with a value. Two values have the same data
+/// only if they have the same position, life, message id, conversation, key id, format and column.
 fn authenticated(
     conversation: &ConversationKey,
     id: &str,

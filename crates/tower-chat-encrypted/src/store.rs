@@ -37,9 +37,9 @@ use crate::{
 
 /// Encrypts the data of another store; see [the crate](crate).
 ///
-/// The [`handle`](HistoryStore::handle) is that of the inner store. If a value cannot be opened,
-/// the error is [`StoreError::Unreadable`]. If a value cannot be sealed, the error is
-/// [`StoreError::Backend`]. The source of both is an [`EncryptionError`].
+/// The [`handle`](HistoryStore::handle) is that of the inner store. If a value cannot be opened
+/// (verified and decrypted), the error is [`StoreError::Unreadable`]. If a value cannot be sealed
+/// (encrypted), the error is [`StoreError::Backend`]. The source of both is an [`EncryptionError`].
 #[derive(Clone)]
 pub struct EncryptedStore<S> {
     inner: Arc<S>,
@@ -81,8 +81,9 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Opener::new(key, &*self.keys, expected).accepting_former(self.accepts_former)
     }
 
-    /// Opens a head. Also returns the life and the formats that visible values must have, and those
-    /// that values of the open run must have. If `is_lenient`, removes values of the open run that
+    /// Opens a head. Also returns the life (the random value of a conversation) and the formats
+    /// that visible values must have, and those that values of the open run must have. The open run
+    /// is the run that is not committed yet. If `is_lenient`, removes values of the open run that
     /// do not open, because a process can end the run without them.
     async fn opened_head(
         &self,
@@ -137,8 +138,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
     }
 
     /// Checks that the number of missing messages at the beginning is in the range that the sealed
-    /// head allows, and that a conversation has no former format if this store refuses those
-    /// formats.
+    /// head allows. If this store refuses former formats, also checks that the conversation has
+    /// none.
     fn check_head(
         &self,
         key: &ConversationKey,
@@ -205,7 +206,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
     }
 
     /// Reads and returns the digest of the last visible message, which the next message must
-    /// contain; `None` if no visible message exists, or if the last one does not have the current
+    /// contain. Returns `None` if no visible message exists, or if the last one has a former
     /// format.
     async fn tip(
         &self,
@@ -273,8 +274,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         }
         head.open_run = Some(open.clone());
         let mut opener = self.opener(key, staged);
-        // After messages of a former format, the first message of the run begins a chain of
-        // digests.
+        // After messages of a former format, the digests begin with the first message of the run.
         let mut chain = Chain::behind(tip.or(Some(Digest::START)));
         let (mut opened, mut links) = (Vec::with_capacity(messages.len()), Vec::new());
         for (sequence, envelope) in (open.visible.saturating_add(1)..).zip(messages) {
@@ -310,8 +310,9 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(invocations)
     }
 
-    /// Seals the writes before the first one that cannot be sealed, and returns them with the error
-    /// for that write. This method is not async, because the submission of writes is not async.
+    /// Seals writes until one of them cannot be sealed, and returns the sealed writes with the
+    /// error for that write. This method is not async, because the submission of writes is not
+    /// async.
     fn sealed(&self, writes: &[Write]) -> (Vec<Write>, Submission, Option<EncryptionError>) {
         let mut sealed = Vec::with_capacity(writes.len());
         let mut submission = Submission::default();
@@ -407,7 +408,7 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
     }
 
     /// Returns the head, and fetches the key for the next write. If the key is not available, the
-    /// run therefore fails before it makes a paid service call.
+    /// run fails at this point, before it makes a paid service call.
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
         let fetched: Result<_, KeyError> = self.keys.writing_key(key).await;
         fetched.map_err(EncryptionError::from).map_err(reported(SEAL))?;
@@ -574,11 +575,12 @@ impl<S: HistoryStore> Journal for EncryptedStore<S> {
 
 impl<S: HistoryStore> EncryptedStore<S> {
     /// Returns the turns that end before the message `before`, or all turns if `before` is `None`.
-    /// Returns `None` if the conversation has no visible data.
+    /// A turn consists of the messages of one run. Returns `None` if the conversation has no
+    /// visible data.
     ///
-    /// The end is computed from the record of the inner store, which has the positions of
-    /// results in plaintext. The record and the messages are read separately, and read again if the
-    /// conversation was written in between.
+    /// The end is computed from the inner store's record of tool calls, which has the positions of
+    /// results in plaintext. The record and the messages are read separately. If the conversation
+    /// was written in between, both are read again.
     async fn turns(
         &self,
         from: &ConversationKey,
@@ -652,9 +654,9 @@ impl<S: HistoryStore> Maintenance for EncryptedStore<S> {
 
     /// Prunes a conversation by three writes. The first write records in the sealed head that
     /// messages are about to be deleted, the second deletes them, and the third records their
-    /// number. If the process crashes, only the first write, or the first two, may be stored. Until
-    /// the next prune, this store then cannot detect whether an attacker has deleted more messages
-    /// from the beginning, out of those that existed before the prune.
+    /// number. If the process crashes, the later writes may be missing. Until the next prune, this
+    /// store then cannot detect whether an attacker has deleted further messages from the
+    /// beginning. Only messages that existed when the prune began can be deleted in this way.
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
         let head = self.inner().head(key).await?;
         if let Some(open) = head.open_run {

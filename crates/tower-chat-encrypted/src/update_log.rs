@@ -1,4 +1,5 @@
-//! [`EncryptedUpdateLog`], the update log that encrypts the data of another log.
+//! [`EncryptedUpdateLog`], the update log that encrypts the data of another log. An update log
+//! stores the updates of detached runs, which continue without their clients.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -24,11 +25,13 @@ const UNREADABLE: &str = "the error of the run cannot be decrypted";
 
 /// Encrypts the updates of another update log, and the errors with which runs end.
 ///
-/// Each value is sealed for its run and its position, so that a value that was moved to another
-/// position does not open. Keys, scopes, ids, states, and the number and sizes of updates stay in
-/// plaintext. Once the key of a conversation is erased, its updates cannot be read.
+/// Each value is sealed (encrypted and authenticated) for its run and its position. A value that
+/// was moved to another position therefore cannot be decrypted. Keys, scopes, ids, states, and the
+/// number and sizes of updates are stored in plaintext. After the key of a conversation was erased,
+/// its updates cannot be read.
 ///
-/// The inner log must be empty, or have been written through this type: plaintext is refused.
+/// The inner log must be empty, or have been written through this type, because this type refuses
+/// plaintext.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {
@@ -235,7 +238,7 @@ fn index_of(position: UpdatePosition) -> u64 {
 }
 
 /// Converts the error of a value that does not open. If a retry may succeed, for example because
-/// the keys are currently not available, the update is not reported as unreadable.
+/// the keys are currently not available, the result does not report the update as unreadable.
 fn not_opened(
     run: &RunKey,
     position: UpdatePosition,

@@ -1,4 +1,5 @@
-//! Seals and opens the descriptions in the directory.
+//! Encrypts (seals) and decrypts (opens) the descriptions in the directory, which contains the data
+//! of conversations besides their messages.
 
 use serde_json::{Map, Value};
 use tower_chat_core::{
@@ -23,7 +24,7 @@ const SEALED: &str = "sealed";
 const COLUMN: &str = "description";
 
 /// Returns the position of a description. The position contains the version of the description, so
-/// that a description that was replaced with an earlier version is detected.
+/// that a replacement with an earlier version is detected.
 fn position(version: u64) -> Position {
     Position { sequence: 0, index: version }
 }
@@ -41,8 +42,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let failed = |error: EncryptionError| reported(SEAL)(error);
         let fetched = self.keys.writing_key(key).await;
         let (id, secret) = fetched.map_err(EncryptionError::from).map_err(failed)?;
-        // The same life is used for all descriptions, because a description may be set before the
-        // life of its conversation begins.
+        // All descriptions are sealed for the same life (the random value of a conversation),
+        // because a description may be set before the life of its conversation begins.
         let life = RunId::from_bytes([0; 16]);
         let sealer = crate::seal::Sealer { conversation: key.clone(), id, key: secret, life };
         let sealed = sealer.seal(position(version), None, COLUMN, &json(description));

@@ -1,4 +1,5 @@
-//! Opens the rows of a conversation, and seals rewrites.
+//! Decrypts (opens) the rows of a conversation, and encrypts (seals) rewrites, which change stored
+//! messages.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -33,7 +34,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let mut chain = chain_from(visible, first);
         let mut next = first;
         for (sequence, envelope) in sealed.messages {
-            // The link of a message cannot be checked if the message before it is missing.
+            // The digest of the previous message in this message cannot be checked if the previous
+            // message is missing.
             if sequence != next {
                 chain.lose();
             }
@@ -98,7 +100,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let since = self.lives.now();
         self.lives.learn(key, &after, Some(&head), None, since);
         // The next write needs the digest of the last message. If that message is unreadable, its
-        // digest is not recorded, and a writer has to read the head first.
+        // digest is not recorded, and a writer has to read the head before the next write.
         if let Ok(Some(digest)) = self.tip(key, &after, SealedHead::expected(Some(&head))).await {
             self.lives.learn_tip(key, revision, revision.sequence, digest, since);
         }
@@ -123,8 +125,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
     }
 
     /// Returns the sealed messages of a rewrite: the changed messages, and all messages after a
-    /// changed one, because their links contain digests of the messages before them. Messages after
-    /// one that cannot be opened are not sealed again.
+    /// changed one, because each of them contains a digest of the messages before it. Messages
+    /// after one that cannot be opened are not sealed again.
     async fn resealed(
         &self,
         rewrite: &Rewrite,
@@ -168,9 +170,9 @@ impl<S: HistoryStore> EncryptedStore<S> {
                 None => found.map_or(Digest::START, |found| found.link.before),
             };
             let was = found.map(|found| found.digest);
-            // The head contains the digest of this message, which was staged and is committed. The
-            // head does not contain the digest of the new message. Instead, the link of the new
-            // message marks the message as committed.
+            // The head contains the digest of this message, because only the head shows that the
+            // message, which was staged, is committed. The head does not contain the digest of the
+            // new message. Instead, the new message itself is marked as committed.
             let is_committed = was.is_some() && was == head.content.committed;
             let kind = found.map_or(Kind::Visible, |found| found.link.kind);
             let kind = if is_committed { Kind::Committed } else { kind };

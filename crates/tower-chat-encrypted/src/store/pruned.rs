@@ -1,4 +1,5 @@
-//! Stores the number of messages that may be missing at the beginning of a conversation.
+//! Stores, in the sealed (encrypted) head of a conversation, the number of messages that may be
+//! missing at the beginning.
 
 use tower_chat_core::{
     ConversationKey, MessageId, RunId,

@@ -1,4 +1,4 @@
-//! Loads a part of a conversation.
+//! Loads the part of a conversation that the next run needs, and decrypts (opens) its messages.
 
 use std::sync::Arc;
 
@@ -18,10 +18,9 @@ use crate::{
 };
 
 impl<S: HistoryStore> EncryptedStore<S> {
-    /// Loads the part of a conversation that `from` selects, or the whole conversation if the
-    /// sealed form of the value is unknown. If the part does not open, loads the whole
-    /// conversation, because the value may belong to an earlier state: a rewrite does not change
-    /// the value.
+    /// Loads the part of a conversation that `from` selects. Loads the whole conversation if the
+    /// sealed form of `from` is unknown, or if the part does not open. A part does not open, for
+    /// example, after a rewrite, which changes messages but not the stored value.
     pub(super) async fn opened_range(
         &self,
         key: &ConversationKey,
@@ -44,8 +43,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
     }
 
     /// Opens a part of a conversation. Returns `None` if the inner store has loaded other messages
-    /// than those of the part, or if no message follows the skipped ones, because only the last
-    /// message shows whether its run was committed.
+    /// than those of the part. Also returns `None` if no message follows the skipped ones, because
+    /// only the last message shows whether its run was committed.
     async fn opened_part(
         &self,
         key: &ConversationKey,

@@ -1,8 +1,9 @@
-//! Seals and opens the texts of summaries.
+//! Encrypts (seals) and decrypts (opens) the texts of summaries. A summary replaces the first
+//! messages of a conversation for the model.
 //!
 //! A text is authenticated with its conversation, with the range and the id of the summary, and
-//! with the id of the last message that it covers. A text that was moved to another row, or to
-//! a conversation whose message at this position has another id, therefore does not open.
+//! with the id of the last message that it covers. A text that was moved to another row does not
+//! open. A text also does not open if the last covered message has another id.
 
 use tower_chat_core::{
     ConversationKey, RunId,
@@ -31,7 +32,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
     ) -> Result<HistorySummary, StoreError> {
         let fetched = self.keys.writing_key(key).await;
         let (id, secret) = fetched.map_err(EncryptionError::from).map_err(reported(SEAL))?;
-        // Like a description, a summary is not bound to the life of its conversation.
+        // Like a description, a summary is sealed for a fixed life instead of the life (the random
+        // value) of its conversation.
         let life = RunId::from_bytes([0; 16]);
         let sealer = Sealer { conversation: key.clone(), id, key: secret, life };
         let text = sealer.seal(position(summary), Some(summary.last), COLUMN, &summary.text);
