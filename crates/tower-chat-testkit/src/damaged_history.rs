@@ -1,4 +1,5 @@
-//! Generates histories with many kinds of damage, and checks their replay.
+//! Generates histories with many kinds of damage, and checks their replay: the form in which a
+//! history is sent to a model.
 
 use tower_chat_core::{
     ApprovalRequest, Message, MessageId, Messages, Part, Reasoning, Role, RunId, ToolCall,
@@ -7,7 +8,7 @@ use tower_chat_core::{
 
 /// Generates a stored history with damage, such as calls without results, results without calls,
 /// repeated call ids, and several turns in one message. The same seed results in the same history.
-/// Either no message has a message id, or every message except the system message has a message id.
+/// Either no message has an id, or every message has one except the system message.
 ///
 /// ```
 /// use tower_chat_testkit::damaged_history;

@@ -26,12 +26,14 @@ pub trait FaultInjector: Send + Sync + 'static {
     /// Called before an operation. Returns the fault and the delays to inject.
     fn before(&self, operation: Operation) -> Injection;
 
-    /// Called when writes are submitted, before the call of [`before`](Self::before).
+    /// Called with the writes of each call of `append`, before the call of
+    /// [`before`](Self::before).
     fn submitted(&self, writes: &[Write]) {
         let _ = writes;
     }
 
-    /// Called when the inner store has stored a write, or has acknowledged a repeated write.
+    /// Called when the inner store has stored a write, or has reported that a repeated write is
+    /// already stored.
     fn stored(&self, write: &Write) {
         let _ = write;
     }
@@ -96,7 +98,7 @@ pub struct Injection {
 pub enum StoreFault {
     /// The operation fails with this error and has no effect.
     Before(StoreError),
-    /// A submission fails with this error after this number of its writes were stored. Any other
+    /// An append fails with this error after this number of its writes were stored. Any other
     /// operation fails without an effect.
     Midway(usize, StoreError),
     /// The operation takes effect, but returns this error.

@@ -1,4 +1,7 @@
-//! [`FaultyStore`], whose operations fail or wait when a test requires it.
+//! [`FaultyStore`], whose operations fail or wait when a test requires it. A submission is the
+//! writes of one call of `append`, and its ticket is the future with which the caller waits for the
+//! outcome. A head is the revision and the open run of a conversation, without its messages. An
+//! open run is a run that is not committed yet.
 
 mod injector;
 mod operation;
@@ -35,9 +38,10 @@ use crate::Gate;
 /// which selects the fault of each operation. An operation without a fault is forwarded to the
 /// inner store.
 ///
-/// The store uses the [`handle`](HistoryStore::handle) of the inner store. However, a store has its
-/// own handle if it has an injector or simulates [another process](Self::in_another_process) or
-/// [one of several processes](Self::shared_by_processes). Clones share faults and counts.
+/// The store uses the [`handle`](HistoryStore::handle) of the inner store, which contains the runs
+/// in progress of a process. A store has its own handle, however, if it has an injector or
+/// simulates [another process](Self::in_another_process) or [one of several
+/// processes](Self::shared_by_processes). Clones share faults and counts.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -117,11 +121,11 @@ impl<S: HistoryStore> FaultyStore<S> {
     /// represents the store of one process. To simulate two processes, wrap two clones of the same
     /// inner store.
     ///
-    /// An operation blocks the calling thread until the inner store has completed it. The order and
-    /// the effects of operations therefore depend only on the injector, even if the inner store has
-    /// threads. Each operation waits until all earlier submissions were passed to the inner store.
-    /// A task passes delayed submissions to the inner store, in their order. In a store with an
-    /// injector, [`hold_appends`](Self::hold_appends) has no effect.
+    /// An operation blocks the calling thread until the inner store has completed the operation.
+    /// The order and the effects of operations therefore depend only on the injector, even if the
+    /// inner store has threads. Each operation waits until all earlier submissions were passed to
+    /// the inner store. A task passes delayed submissions to the inner store, in their order. In a
+    /// store with an injector, [`hold_appends`](Self::hold_appends) has no effect.
     pub fn with_injector(inner: S, injector: impl FaultInjector) -> Self {
         Self {
             handle: Some(StoreHandle::new()),
@@ -130,8 +134,9 @@ impl<S: HistoryStore> FaultyStore<S> {
         }
     }
 
-    /// Sets the number of slots that can be [reserved](HistoryStore::reserve) at the same time.
-    /// Further reservations wait until a slot is released.
+    /// Sets the number of slots (entries of the queue) that can be
+    /// [reserved](HistoryStore::reserve) at the same time. Further reservations wait until a slot
+    /// is released.
     #[must_use]
     pub fn with_queue_capacity(mut self, permits: usize) -> Self {
         self.permits = Some(Arc::new(Semaphore::new(permits)));
@@ -146,17 +151,17 @@ impl<S: HistoryStore> FaultyStore<S> {
         self
     }
 
-    /// Makes the store behave as if several processes used it, whether or not the inner store does.
-    /// The store receives its own handle, which is not [exclusive](StoreHandle::exclusive).
-    /// Journaled runs therefore have leases.
+    /// Makes the store behave as if several processes used it. The store gets its own handle, which
+    /// is not [exclusive](StoreHandle::exclusive). Journaled runs therefore have leases: a time
+    /// until which no other process may take over the run.
     #[must_use]
     pub fn shared_by_processes(mut self) -> Self {
         self.handle = Some(StoreHandle::new());
         self
     }
 
-    /// Returns the same store, as another process would open it: the returned store has its own
-    /// handle, which has no information about the runs in progress of this store. Both stores share
+    /// Returns the same store, as another process would open it. The returned store has its own
+    /// handle, which does not know the runs that are in progress in this store. Both stores share
     /// faults and counts.
     #[must_use]
     pub fn in_another_process(&self) -> Self {

@@ -1,4 +1,6 @@
-//! Executes one operation with its fault, which a test has prepared or an injector has selected.
+//! Executes one operation with its fault, which a test has prepared or an injector has selected. A
+//! submission is the writes of one call of `append`, and its ticket is the future with which the
+//! caller waits for the outcome.
 
 use std::{
     pin::pin,
@@ -50,8 +52,8 @@ impl<S: HistoryStore> FaultyStore<S> {
         yield_times(yields_before).await;
         let is_waited_for = |key: &ConversationKey| self.injector.is_some() || concerns(key);
         let is_released = |unreleased: &Unreleased| !unreleased.keys.iter().any(&is_waited_for);
-        // Waiting on a channel consumes the task's cooperative budget in tokio. Without delayed
-        // writes, an operation must not consume budget that the inner store would not consume.
+        // Waiting on a channel consumes the task's cooperative budget in tokio. If no writes are
+        // delayed, an operation must not consume more budget than in the inner store.
         if !is_released(&self.shared.unreleased.borrow()) {
             let _ = self.shared.unreleased.subscribe().wait_for(is_released).await;
         }
@@ -134,9 +136,8 @@ impl<S: HistoryStore> FaultyStore<S> {
         true
     }
 
-    /// Waits until all earlier submissions were released and then yields `yields` times, before it
-    /// releases the submission with this number, from 0. Does nothing if the store simulates a dead
-    /// process.
+    /// Waits until all earlier submissions were released. Then yields `yields` times, and releases
+    /// the submission with this number, from 0. Does nothing if the store simulates a dead process.
     pub(super) async fn release_in_turn(self, number: usize, yields: usize) {
         let is_first = |unreleased: &Unreleased| unreleased.released == number;
         let _ = self.shared.unreleased.subscribe().wait_for(is_first).await;

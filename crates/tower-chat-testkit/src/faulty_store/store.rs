@@ -36,7 +36,7 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
         self.perform(Operation::Load, |held| held == key, self.inner.load(key)).await
     }
 
-    /// Returns only the selected messages, also if the inner store returns all messages.
+    /// Returns only the selected messages, even if the inner store returns all messages.
     async fn load_from(
         &self,
         key: &ConversationKey,
@@ -97,9 +97,9 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
         let (ticket, receiver) = oneshot::channel::<Ticket>();
         state.held.push_back(Held { slot, writes, fault, ticket });
         self.shared.unreleased.send_modify(|unreleased| unreleased.keys.extend(keys));
-        // With an injector, a submission on a thread without a runtime can occur only at the end of
-        // the simulated process. No task passes this submission to the inner store, so the
-        // submission is lost.
+        // A store with an injector receives a submission on a thread without a runtime only at the
+        // end of the simulated process. No task can pass this submission to the inner store. The
+        // submission is therefore lost.
         if self.injector.is_some()
             && !is_dead
             && let Ok(runtime) = tokio::runtime::Handle::try_current()
@@ -317,7 +317,8 @@ impl<S: HistoryStore> ToolCallQueries for FaultyStore<S> {
     }
 }
 
-/// Returns a slot that consists of a slot of the inner store and a permit of this store.
+/// Returns a slot (a reserved entry of the queue) that consists of a slot of the inner store and a
+/// permit of this store.
 fn with_permit(permit: Option<OwnedSemaphorePermit>, slot: Slot) -> Slot {
     match permit {
         Some(permit) => Slot::guarded((permit, slot)),

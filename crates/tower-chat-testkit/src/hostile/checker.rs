@@ -164,8 +164,9 @@ impl Found<'_> {
         self.check(is_fine, || format!("the id {id:?}"));
     }
 
-    /// Checks a result. The id of the result must be the id of a call without a result. The token
-    /// in the result must have the same number as the token in the arguments of this call. `open`
+    /// Checks a result. The id of the result must be the id of a call without a result. A token is
+    /// a short text, such as `r1.`, by which a test recognises a call and its result. The token in
+    /// the result must have the same number as the token in the arguments of the call. `open`
     /// contains the arguments of the calls without results, by call id.
     fn answer(&mut self, open: &mut HashMap<String, String>, id: &str, result: &Value) {
         let Some(arguments) = open.remove(id) else {
@@ -333,10 +334,10 @@ impl Found<'_> {
         self.check(is_read && !is_audio, || format!("the part {part}"));
     }
 
-    /// Checks a request that enables thinking and ends with results of tools: the assistant's
-    /// answer, of which these results are a part, must begin with a thinking block. Otherwise
-    /// Claude returns the error *When `thinking` is enabled, a final `assistant` message must start
-    /// with a thinking block*.
+    /// Checks a request that enables thinking and ends with results of tools. The answer of the
+    /// assistant with the calls of these results must begin with a thinking block. Otherwise Claude
+    /// returns the error *When `thinking` is enabled, a final `assistant` message must start with a
+    /// thinking block*.
     fn thinking(&mut self, body: &Value) {
         let fields = match self.service.wire {
             "anthropic" if self.service.name != "deepseek" => body,
@@ -353,8 +354,8 @@ impl Found<'_> {
             matches!(text(block, "type"), "thinking" | "redacted_thinking")
                 || block["reasoningContent"].is_object()
         };
-        // The blocks after the most recent block of the user that is not a result, each with the
-        // role of its message.
+        // The blocks after the last content of the user that is not a result, each with the role of
+        // its message.
         let mut answer: Vec<(&str, &Value)> = Vec::new();
         for message in list(&body["messages"]) {
             let role = text(message, "role");
@@ -376,9 +377,9 @@ impl Found<'_> {
         }
     }
 
-    /// Checks that the roles of the messages alternate up to the message at this index. The first
-    /// message must be one of the user if the service requires it. Returns whether the message at
-    /// the index is one of the user.
+    /// Checks that the roles of the messages alternate up to the message at this index. If the
+    /// service requires it, also checks that the first message is one of the user. Returns whether
+    /// the message at the index is one of the user.
     fn turn(&mut self, messages: &[Value], index: usize) -> bool {
         let is_user = |message: &Value| text(message, "role") == "user";
         let first = self.service.requires_user_first || messages.first().is_some_and(is_user);

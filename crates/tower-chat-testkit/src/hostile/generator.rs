@@ -74,7 +74,8 @@ const MEDIA: [&str; 16] = [
     "text/plain; charset=utf-8",
 ];
 
-/// The services whose native items occur in histories, for each wire.
+/// For each wire (JSON format of a provider), the services whose native items (items in their own
+/// format) occur in histories.
 const ISSUERS: [(&str, &[Option<&str>]); 7] = [
     (
         "openai-chat",
@@ -231,7 +232,7 @@ impl Making<'_> {
         self.by_somebody(Message::new(Role::Assistant, parts))
     }
 
-    /// Adds an answer with calls, and the results of these calls.
+    /// Adds a round: an answer with calls, and the results of these calls.
     fn round(&mut self, messages: &mut Vec<Message>) {
         let mut parts = if self.rng.one_in(2) { self.items() } else { Vec::new() };
         if self.rng.one_in(3) {

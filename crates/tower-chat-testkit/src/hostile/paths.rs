@@ -1,4 +1,4 @@
-//! Finds the calls and texts in a request body of any wire.
+//! Finds the calls and texts in a request body of any wire (JSON format of a provider).
 
 use serde_json::Value;
 

@@ -4,11 +4,11 @@
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Service<'s> {
-    /// The name of the wire that the service uses: `openai-chat`, `openai-responses`, `anthropic`,
-    /// `gemini`, `bedrock`, `cohere`, `ollama`.
+    /// The name of the wire (the JSON format) that the service uses: `openai-chat`,
+    /// `openai-responses`, `anthropic`, `gemini`, `bedrock`, `cohere`, `ollama`.
     pub wire: &'s str,
-    /// The name of the service, such as `deepseek`. For a name that is not in the rules of this
-    /// module, the rules of an unknown service apply.
+    /// The name of the service, such as `deepseek`. A service whose name is not in the rules of
+    /// this module has the rules of an unknown service.
     pub name: &'s str,
     /// Whether the model refuses calls without a thought signature.
     pub requires_signatures: bool,
@@ -61,7 +61,8 @@ impl<'s> Service<'s> {
         }
     }
 
-    /// Returns whether the service refuses a call id that occurs in two answers.
+    /// Returns whether the service refuses a conversation in which two answers contain the same
+    /// call id.
     pub(super) fn requires_unique_ids(&self) -> bool {
         match self.wire {
             "openai-chat" => !matches!(self.name, "vllm" | "llama.cpp" | "ollama" | "unknown"),

@@ -34,7 +34,7 @@ pub struct Recordings {
     folders: Vec<PathBuf>,
 }
 
-/// A recorded request body, which its provider accepted or refused.
+/// A recorded request body, and whether its provider accepted it.
 #[derive(Debug, Clone)]
 pub struct OracleRequest {
     /// The id of the entry.

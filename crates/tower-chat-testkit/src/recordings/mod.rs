@@ -13,7 +13,7 @@
 //!
 //! No recording is skipped. A file, a body or a URL that cannot be parsed causes a
 //! [`RecordingError`], which names the file and the exchange. The parsers share no code with the
-//! model clients, so that a test can compare both.
+//! model clients. A test can therefore compare the results of both.
 //!
 //! ```
 //! use tower_chat_testkit::recordings::{Api, Cassette};

@@ -21,9 +21,11 @@ use crate::Gate;
 /// request.
 ///
 /// Clones share the script and the recorded requests. A call fails with [`ScriptError::Exhausted`]
-/// if the script has no more steps. As in a real model client, a call also fails if the request has
-/// the sentinel [`HistoryOwner::Local`](tower_chat_core::HistoryOwner::Local), or if `poll_ready`
-/// was not awaited on this clone. These two failures use no step.
+/// if the script has no more steps.
+///
+/// As in a real model client, a call also fails if `poll_ready` was not awaited on this clone, or
+/// if the request contains [`HistoryOwner::Local`](tower_chat_core::HistoryOwner::Local), which a
+/// layer should have replaced with the history. These two failures use no step.
 ///
 /// The options of the request determine whether an answer is whole or a stream. A step can override
 /// this choice. An interrupted answer is always a stream. A stream contains the deltas of each

@@ -85,9 +85,9 @@ impl Step {
         Self::new(Reply::Hang)
     }
 
-    /// Computes the step from the request. If the computed step does not set whether to stream,
-    /// where to wait, or where to interrupt the answer, the setting of the step that this function
-    /// returns is used.
+    /// Computes the step from the request. The step that this function returns may itself set
+    /// whether to stream, where to wait, and where to interrupt the answer. These settings apply if
+    /// the computed step does not contain them.
     pub fn respond(decide: impl FnOnce(&ChatRequest) -> Step + Send + 'static) -> Self {
         Self::new(Reply::Respond(Box::new(decide)))
     }

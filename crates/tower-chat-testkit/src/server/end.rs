@@ -6,8 +6,8 @@ use std::{
 };
 
 /// Runs a shell script when this value is dropped, or when this process has ended for any reason. A
-/// separate shell reads from a pipe whose other end only this process has open, and runs the script
-/// when the pipe is closed.
+/// separate shell waits at a pipe that only this process has open for writing. When the pipe is
+/// closed, the shell runs the script.
 #[derive(Debug)]
 pub struct AtTheEnd(Child);
 

@@ -20,9 +20,9 @@ const BETWEEN_OUTAGES: usize = 120;
 /// Writes to `store` from several tasks, each to its own conversation, during a sequence of
 /// outages. Then checks that every write was stored once and in order.
 ///
-/// Each outage is a function that stops and restarts the server. The tasks write until they have
-/// stored further writes after the last outage. The store must retry a write for a longer time than
-/// any outage.
+/// Each outage is a function that stops and restarts the server. After the last outage, the tasks
+/// store a few more writes and then stop. The store must retry a write for a longer time than any
+/// outage.
 ///
 /// # Panics
 ///

@@ -37,9 +37,9 @@ pub enum PoolMode {
 
 /// A temporary PgBouncer, which pools connections to a [`PostgresServer`].
 ///
-/// The pooler ignores the startup parameter `options`. The configuration of the pooler does not
-/// contain `max_prepared_statements`: in the pool mode `transaction`, versions before 1.21 do not
-/// support prepared statements, and later versions use their default.
+/// The pooler ignores the startup parameter `options`. The option `max_prepared_statements` is not
+/// set. In the pool mode `transaction`, versions before 1.21 do not support prepared statements,
+/// and later versions use their default.
 ///
 /// ```no_run
 /// use tower_chat_testkit::server::{PgBouncer, PoolMode, PostgresServer, required};

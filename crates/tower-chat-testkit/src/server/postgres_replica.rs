@@ -32,7 +32,7 @@ impl PostgresServer {
     }
 
     /// Restarts a stopped server as a replica of another server. If this server has transactions
-    /// that the other server does not have, this server cannot replicate, but still refuses writes.
+    /// that the other server lacks, it cannot replicate, but refuses writes nevertheless.
     ///
     /// # Panics
     ///

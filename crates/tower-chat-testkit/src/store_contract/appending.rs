@@ -1,4 +1,7 @@
-//! The rules that determine which writes are stored.
+//! The rules that determine which writes are stored. A write states the revision of its
+//! conversation that it expects: the number of the last message, and the incarnation (a random
+//! number that changes when the conversation is created again). A submission is the writes of one
+//! call of `append`.
 
 use std::{str::FromStr, sync::Arc};
 
@@ -129,7 +132,7 @@ pub async fn a_write_at_another_revision_is_a_conflict_and_stores_nothing(store:
     assert_listed(&store, "scope", &[key]).await;
 }
 
-/// If a stored write is submitted again, the store acknowledges the write and changes nothing. The
+/// If a stored write is submitted again, the store reports success and changes nothing. The
 /// repetition may be the next submission or a later one.
 pub async fn a_repeated_write_stores_nothing_twice(store: Store) {
     let key = key("repeat");
@@ -172,7 +175,8 @@ pub async fn a_submission_stops_at_the_first_write_that_fails(store: Store) {
     assert_eq!(revision(&store, &other).await, Revision::ABSENT);
 }
 
-/// The service id changes only if a write sets or clears it.
+/// The service id (the id under which the model's service has the history) changes only if a write
+/// sets or clears it.
 pub async fn a_service_id_is_set_kept_and_cleared(store: Store) {
     let key = key("service id");
     let service_id = async || store.head(&key).await.expect("the head is read").service_id;
@@ -224,8 +228,8 @@ pub async fn large_messages_and_writes_are_stored(store: Store) {
     assert_eq!(loaded[1..], numbers);
 }
 
-/// Messages are returned in the order of the writes, even if the clock from which ids are generated
-/// is set back between two writes, and even if a tool has ended before its start.
+/// Messages are returned in the order of the writes, even if the clock is set back between two
+/// writes, and ids are therefore out of order. A tool may end before its start for the same reason.
 pub async fn messages_keep_their_order_when_clocks_are_set_back(store: Store) {
     let key = key("clocks");
     let mut at = Revision::ABSENT;

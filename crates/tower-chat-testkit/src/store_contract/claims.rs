@@ -1,4 +1,7 @@
-//! The rules for [claims](Claim) of tool calls, and for calls that wait for approval.
+//! The rules for [claims](Claim) of tool calls, and for calls that wait for approval. A process
+//! claims an approved call with the write that starts the call, so that no other process starts it.
+//! The record has one row for each call. Staged messages belong to an open run, which is a run that
+//! is not committed yet.
 
 use tower_chat_core::{
     ApprovalRequest, Message, Part, Role, ToolCall, ToolResult, ToolStatus,
@@ -42,7 +45,7 @@ fn claim(call: SequencePosition, started: Option<u64>) -> Claim {
     Claim { call, started_at: started.map(at) }
 }
 
-/// Submits a write whose claim must be refused, checks that nothing was stored, and returns the
+/// Submits a write whose claim must be refused, and checks that nothing was stored. Returns the
 /// call that the error names.
 async fn claimed(store: &Store, write: Write) -> SequencePosition {
     let before = revision(store, write.key()).await;
@@ -58,8 +61,8 @@ async fn claimed(store: &Store, write: Write) -> SequencePosition {
     }
 }
 
-/// If two writes claim a call that was not started, only the first write is stored. A later claim
-/// is accepted only if it names the start time that is stored for the call.
+/// If two writes claim a call that was not started, only the first write is stored. After that, a
+/// claim is accepted only if it names the start time that is stored for the call.
 pub async fn of_two_claims_to_a_call_one_holds(store: Store) {
     let key = key("claimed");
     let first = write_messages(&key, Revision::ABSENT, [requesting(["r1", "r2"])])
@@ -134,8 +137,9 @@ pub async fn an_open_run_claims_calls_that_are_seen(store: Store) {
     stored(&store, late.with_claims(again(Some(10)))).await;
 }
 
-/// The head contains the approval requests that have no result, in their order and grouped by
-/// answer. An answer may consist of several messages. Staged requests are not included.
+/// The head (everything about a conversation except its messages) contains the approval requests
+/// that have no result. They are in their order and grouped by answer. An answer may consist of
+/// several messages. Staged requests are not included.
 pub async fn calls_that_wait_for_approval_come_with_the_head(store: Store) {
     let (key, other) = (key("waiting"), key("waiting too"));
     let pending = async || {

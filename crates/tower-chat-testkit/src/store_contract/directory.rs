@@ -1,5 +1,6 @@
-//! The rules for the [directory](Directory) of conversations and for their
-//! [descriptions](Description).
+//! The rules for the [directory](Directory) of conversations, which has their times, counts and
+//! usage, and for their [descriptions](Description). A staged write belongs to an open run, which
+//! is later committed or discarded.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -153,7 +154,7 @@ pub async fn the_directory_has_a_conversation_from_its_first_write_on(store: Sto
     assert_eq!(summary(&store, &key).await.runs, 3, "another run was written in between");
 }
 
-/// For a write without a [`RunActivity`], the directory uses the current time, and counts the tool
+/// If a write has no [`RunActivity`], the directory uses the current time, and counts the tool
 /// calls in the messages as usage. A write that has no messages and belongs to no run does not
 /// change the entry.
 pub async fn a_write_tells_when_it_was_made_and_which_tools_it_asks_for(store: Store) {
@@ -206,8 +207,8 @@ pub async fn usage_is_added_up_once(store: Store) {
     assert_eq!(summary(&store, &key).await, now, "a refused write adds nothing");
 }
 
-/// A count that would exceed the largest number that every store can represent remains at this
-/// number.
+/// A count has a largest value, which every store can represent. A sum that would exceed this value
+/// is stored as this value.
 pub async fn usage_stops_at_the_largest_count(store: Store) {
     let key = key("much usage");
     let tokens = Usage::new(u64::MAX, u64::MAX);
@@ -272,8 +273,8 @@ pub async fn staged_runs_are_in_the_directory_at_once(store: Store) {
 }
 
 /// The number of runs does not include a discarded run. A run with visible messages is counted
-/// once, even if it continues after the discard of another run, or if later messages of the same
-/// run are discarded.
+/// once. This also applies if the run continues after the discard of another run, or if later
+/// messages of the run are discarded.
 pub async fn a_discarded_run_is_taken_off_the_count(store: Store) {
     if lacks(&store, &[Capability::Journal]) {
         return;
@@ -448,8 +449,8 @@ pub async fn the_directory_tells_what_continues(store: Store) {
     assert_eq!(summary(&store, &waiting).await.state, ConversationState::Idle);
 }
 
-/// A description is set only if its version is the expected one. The rest of the entry does not
-/// change.
+/// A description is set only if the stored version is the one that the caller expects. The rest of
+/// the entry does not change.
 pub async fn a_description_is_set_by_who_knows_its_version(store: Store) {
     if lacks(&store, &[Capability::Journal]) {
         return;

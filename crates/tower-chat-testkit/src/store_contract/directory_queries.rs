@@ -1,4 +1,5 @@
-//! The rules for queries of the directory.
+//! The rules for queries of the directory, which has the times, counts and usage of conversations
+//! and runs.
 
 use serde_json::json;
 use tower_chat_core::{
@@ -209,8 +210,8 @@ pub async fn usage_is_grouped_as_a_query_asks(store: Store) {
             everything(UsageGrouping::Scope).since(at(2 * DAY)).before(at(3 * DAY)),
             vec![(UsageGroup::Scope(a.into()), 1, vec![n])],
         ),
-        // The directory adds the whole usage of a model in a run to one day, which is the day of
-        // the first write of the run with usage of this model.
+        // The usage of a model in one run belongs to one day: the day of the run's first write with
+        // usage of this model.
         (
             everything(UsageGrouping::Model).since(at(DAY)).before(at(2 * DAY)),
             vec![(model("x"), 1, vec![x, &x2]), (model("y"), 1, vec![y])],
@@ -268,8 +269,8 @@ pub async fn runs_are_listed_newest_first(store: Store) {
     assert_eq!(store.runs(&key, None, 0).await.expect("the runs are read"), []);
 }
 
-/// The entry of a branch contains its parent and the position of the fork. A query finds the
-/// branches of a conversation, even after the conversation was deleted.
+/// The entry of a branch (a copy of a conversation) contains its parent and the position of the
+/// fork. A query finds the branches of a conversation, even after the conversation was deleted.
 pub async fn branches_are_found_by_their_parent(store: Store) {
     if lacks(&store, &[Capability::Maintenance]) {
         return;

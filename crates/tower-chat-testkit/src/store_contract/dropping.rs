@@ -1,5 +1,6 @@
 //! The rules for futures that are dropped before they complete. Each test drops a future at each of
-//! its awaits.
+//! its awaits. A prune deletes the oldest runs of a conversation, and a rewrite changes stored
+//! messages.
 
 use std::{future::poll_fn, pin::pin, task::Poll};
 
@@ -121,7 +122,7 @@ pub async fn readings_dropped_at_any_await_change_nothing(store: Store) {
     assert_can_continue(&store, &key).await;
 }
 
-/// A write is stored even if its ticket is dropped.
+/// A write is stored even if its ticket, the future with its outcome, is dropped.
 pub async fn a_ticket_dropped_at_any_await_cancels_nothing(store: Store) {
     for times in 0..MAX_POLLS {
         let key = key(&format!("ticket {times}"));

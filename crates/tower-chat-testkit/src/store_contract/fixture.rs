@@ -1,4 +1,6 @@
-//! Functions that the tests of the contract share.
+//! Functions that the tests of the contract share. The record has one row for each tool call.
+//! Staged messages belong to an open run: they are stored, but readers do not see them until the
+//! run is committed.
 
 use std::{
     sync::Arc,
@@ -76,7 +78,7 @@ pub(super) async fn texts(store: &Store, key: &ConversationKey) -> Vec<String> {
 }
 
 /// Returns the revision of a conversation. Checks that `head` and `load` return the same head,
-/// apart from the pending approvals, which a load need not contain.
+/// except for the pending approvals, which `load` may omit.
 pub(super) async fn revision(store: &Store, key: &ConversationKey) -> Revision {
     let head = store.head(key).await.expect("the head is read");
     let loaded = store.load(key).await.expect("the history is loaded").head;
@@ -219,7 +221,8 @@ impl StagedRun {
     }
 }
 
-/// Returns the lease of an attempt. Each attempt has another holder.
+/// Returns the lease of an attempt, which is one execution of a run. Each attempt has another
+/// holder.
 pub(super) fn lease(attempt: u32) -> Lease {
     let renewed_at = at(1_750_000_000_123 + u64::from(attempt));
     let until = LeaseEnd::At(renewed_at + Duration::from_secs(30));
@@ -243,8 +246,8 @@ pub(super) fn set(id: &str) -> Option<ServiceIdChange> {
     Some(ServiceIdChange::Set(id.into()))
 }
 
-/// Submits a write, which the store must either store, or acknowledge with the same revision if the
-/// write was stored before.
+/// Submits a write. If the write was not stored before, the store must store it. Otherwise the
+/// store must return the revision that it has returned before.
 pub(super) async fn acknowledged(store: &Store, write: &Write) {
     stored(store, write.clone()).await;
 }

@@ -1,4 +1,6 @@
-//! The rules for copies of conversations.
+//! The rules for copies of conversations. A copy consists of whole turns: the messages of a run,
+//! from its input to its answer. The record has one row for each tool call. Staged messages belong
+//! to an open run, which is a run that is not committed yet.
 
 use std::time::{Duration, SystemTime};
 
@@ -207,8 +209,8 @@ pub async fn a_fork_ends_between_turns(store: Store) {
     assert_eq!((revision(&store, &from).await, texts(&store, &from).await), (at, all));
 }
 
-/// A call and its result are copied together: the run that answers a call of an earlier run belongs
-/// to the turn of the call.
+/// A call and its result are copied together. If a later run answers a call, its messages and those
+/// of the run with the call are one turn.
 pub async fn a_fork_keeps_calls_with_their_results(store: Store) {
     let from = key("original");
     let at = stored(&store, write(&from, Revision::ABSENT, &["one"])).await;
@@ -270,8 +272,8 @@ pub async fn a_fork_of_a_pruned_conversation_ends_between_turns(store: Store) {
     }
 }
 
-/// A copy contains neither an open run nor its messages, even if the caller names one of these
-/// messages.
+/// A copy contains neither an open run nor the messages of such a run, even if the caller names one
+/// of these messages.
 pub async fn a_fork_ends_before_an_open_run(store: Store) {
     if lacks(&store, &[Capability::Journal]) {
         return;

@@ -1,4 +1,5 @@
-//! Compares the store with a [`MemoryStore`] after generated writes.
+//! Compares the store with a [`MemoryStore`] after generated writes. Staged writes belong to an
+//! open run, which is a run that is not committed yet. An attempt is one execution of a run.
 
 use std::{env, sync::Arc};
 
@@ -70,8 +71,8 @@ async fn state(store: &Store, write: &Write) -> String {
     let key = write.key();
     let head = store.head(key).await.expect("a head");
     let texts = texts(store, key).await;
-    // A generated row may refer to a call that its message does not contain. Such a row is
-    // unreadable, which both stores must report.
+    // A generated row of the record (one row for each tool call) may refer to a call that its
+    // message does not contain. Both stores must report such a row as unreadable.
     let calls = store.calls(key, &CallSelection::All).await.expect("an answer");
     let open = match store.journal() {
         Some(journal) => journal.open_run(key).await.expect("an open run"),

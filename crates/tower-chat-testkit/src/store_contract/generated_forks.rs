@@ -21,9 +21,9 @@ const CASES: u64 = 3;
 /// The number of runs of a conversation.
 const RUNS: usize = 6;
 
-/// A copy of a generated conversation, up to any message, is the same as in a [`MemoryStore`]. The
-/// same applies to a copy of this copy. A copy of the original contains all messages or no message
-/// of each run.
+/// A copy of a generated conversation, up to any message, is the same as in a [`MemoryStore`]. A
+/// copy of this copy is the same too. For each run of the original, a copy contains all messages of
+/// the run or none.
 pub async fn generated_forks_end_as_in_memory(store: Store) {
     let cases = env::var("TOWER_CHAT_CASES").ok().and_then(|cases| cases.parse().ok());
     for case in 0..cases.unwrap_or(CASES) {
@@ -67,8 +67,8 @@ async fn copied(
     (fork.position, texts(store, to).await, recorded(store, to).await)
 }
 
-/// Checks that a copy up to this position ends before the message `before`, and contains all
-/// messages or no message of each run of the original.
+/// Checks that a copy up to this position ends before the message `before`. Also checks that it
+/// contains, for each run of the original, all messages or none.
 async fn check(store: &Store, from: &ConversationKey, before: Option<u64>, position: u64) {
     assert!(before.is_none_or(|before| position < before.max(1)));
     let history = store.load(from).await.expect("the history is loaded");
@@ -87,8 +87,8 @@ struct Generator {
 }
 
 impl Generator {
-    /// Returns the write of a run. The run may answer calls of earlier runs, and leave its own call
-    /// without a result.
+    /// Returns the write of a run. The run may answer calls of earlier runs. Its own call may
+    /// remain without a result.
     fn run(&mut self, key: &ConversationKey, at: Revision) -> Write {
         let mut messages = Vec::new();
         let mut rows = Vec::new();

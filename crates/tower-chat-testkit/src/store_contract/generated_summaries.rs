@@ -1,4 +1,5 @@
-//! Generated changes of a conversation with summaries.
+//! Generated changes of a conversation with summaries, which replace its first messages for the
+//! model.
 
 use std::{env, sync::Arc};
 
@@ -48,7 +49,8 @@ pub async fn generated_summaries_are_decided_as_in_memory(store: Store) {
 
 type Seen = (Vec<HistorySummary>, Option<SummaryInForce>, u64, u64, Vec<String>);
 
-/// Returns the summaries, the parts of the head that concern them, and the texts of the messages.
+/// Returns the summaries, the fields of the head that concern them, and the texts of the messages.
+/// The head is everything about a conversation except its messages.
 async fn seen(store: &Store, key: &ConversationKey) -> Seen {
     let summaries = store.history_summaries(key).await.expect("the summaries are read");
     let head = store.head(key).await.expect("the head is read");

@@ -1,5 +1,6 @@
 //! The rules for the [leases](tower_chat_core::store::Lease) of open runs, and for lists of open
-//! runs.
+//! runs. An open run is not committed yet. Its lease is the time until which no other attempt, that
+//! is another execution of the run, may take over the run.
 
 use std::sync::Arc;
 
@@ -40,8 +41,8 @@ pub async fn an_open_run_knows_its_lease(store: Store) {
     assert_eq!(open_run(&store, &key).await.as_ref(), Some(&expected));
 }
 
-/// A later attempt resumes an open run. The store then refuses new writes of the earlier attempt,
-/// but acknowledges repetitions of its stored writes.
+/// A later attempt resumes an open run. The store then refuses new writes of the earlier attempt.
+/// If the earlier attempt repeats a stored write, the store reports success.
 pub async fn a_later_attempt_fences_off_those_before_it(store: Store) {
     let key = key("taken over");
     let mut first =
@@ -126,8 +127,8 @@ pub async fn the_first_write_of_an_attempt_is_its_own(store: Store) {
     }
 }
 
-/// A write that opens and commits a run, and another write with the same id, may expect the same
-/// revision. The store stores the first of the two writes and refuses the other one.
+/// Two writes with the same id may each open and commit a run, and expect the same revision. The
+/// store stores the first of the two writes and refuses the other one.
 pub async fn a_run_in_one_write_is_its_own(store: Store) {
     for is_new in [true, false] {
         for is_fenced_first in [true, false] {
@@ -166,8 +167,8 @@ pub async fn a_run_in_one_write_is_its_own(store: Store) {
 }
 
 /// Several attempts may each open and commit the same run in one write, which may have no messages.
-/// Each of these writes follows the write of the attempt before. The store then refuses further
-/// writes of the earlier attempts.
+/// If each attempt expects the revision after the previous attempt, the store accepts them all. The
+/// store then refuses further writes of the earlier attempts.
 pub async fn attempts_in_one_write_follow_each_other(store: Store) {
     for is_new in [true, false] {
         let key = key(&format!("one write each {is_new}"));

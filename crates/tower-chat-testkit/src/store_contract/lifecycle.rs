@@ -1,5 +1,6 @@
-//! The rules for submissions whose [ticket](tower_chat_core::store::author::Ticket) is not awaited,
-//! and for closing a store.
+//! The rules for submissions (calls of `append`) whose
+//! [ticket](tower_chat_core::store::author::Ticket), the future with the outcome, is not awaited.
+//! Also the rules for closing a store, and for slots, which are reserved entries of the queue.
 
 use futures_util::FutureExt;
 use tower_chat_core::store::{
@@ -141,7 +142,7 @@ pub async fn reads_that_are_dropped_leave_no_trace(store: Store) {
 }
 
 /// A deletion removes all data of a conversation. A new conversation with the same key has another
-/// incarnation.
+/// incarnation, which is a random number.
 pub async fn a_deleted_conversation_is_gone_and_its_key_can_be_used_again(store: Store) {
     let (key, other) = (key("deleted"), key("kept"));
     let old = write(&key, Revision::ABSENT, &["old", "older"])

@@ -1,4 +1,5 @@
-//! The rules for the record of tool calls of a pruned conversation.
+//! The rules for the record of tool calls (one row for each call) of a conversation whose oldest
+//! runs were pruned, that is deleted.
 
 use tower_chat_core::{
     ApprovalRequest, Message, Part, Role, ToolCall, ToolResult, ToolStatus,
@@ -104,8 +105,8 @@ pub async fn a_call_is_not_pruned_without_its_result(store: Store) {
     );
 }
 
-/// A prune deletes neither a call that waits for approval or for a result of the caller, nor any
-/// later message. The call can still receive a result.
+/// A call may wait for approval or for a result of the caller. A prune deletes neither such a call
+/// nor any later message. The call can still receive a result.
 pub async fn calls_that_wait_are_not_pruned(store: Store) {
     let key = key("waiting");
     let request = ApprovalRequest::new("r", ToolCall::new("", "tool", "{}"), true);

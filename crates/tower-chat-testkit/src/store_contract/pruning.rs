@@ -1,4 +1,6 @@
-//! The rules for pruning conversations.
+//! The rules for pruning conversations. A prune deletes the oldest runs of a conversation. An open
+//! run is not committed yet. The incarnation is a random number, by which a write from before the
+//! prune is recognised.
 
 use std::time::{Duration, SystemTime};
 
@@ -19,8 +21,8 @@ use super::{
     forks::forked,
 };
 
-/// Prunes a conversation, and returns the numbers of deleted runs and messages. Checks that no
-/// waiting call has prevented a deletion.
+/// Prunes a conversation, and returns the numbers of deleted runs and messages. Checks that no call
+/// that waits for a result has prevented a deletion.
 async fn pruned(store: &Store, key: &ConversationKey, keep: Keep) -> (u64, u64) {
     let Pruned { runs, messages, held_back_by, .. } =
         store.prune(key, keep).await.expect("the conversation is pruned");
@@ -123,8 +125,8 @@ pub async fn runs_are_pruned_by_the_time_at_which_they_were_made(store: Store) {
     assert_eq!(texts(&store, &key).await, ["50"]);
 }
 
-/// If a run has written before and after another run, a prune deletes either both runs or neither
-/// of them.
+/// If a run has written both before and after another run, a prune deletes either both runs or
+/// neither of them.
 pub async fn a_run_that_was_continued_is_pruned_whole(store: Store) {
     let key = key("gone on with");
     let run = RunId::new();
@@ -155,8 +157,8 @@ pub async fn a_revision_from_before_a_prune_conflicts(store: Store) {
     assert_eq!(texts(&store, &key).await, ["2"]);
 }
 
-/// A prune fails and deletes nothing if the conversation has an open run, if a run of the
-/// conversation is in progress in this process, or if this process has unsaved writes of a run.
+/// A prune fails and deletes nothing in three cases: the conversation has an open run, this process
+/// is executing a run of the conversation, or this process has unsaved writes of a run.
 pub async fn a_run_that_is_open_or_under_way_is_in_the_way(store: Store) {
     if lacks(&store, &[Capability::Journal]) {
         return;

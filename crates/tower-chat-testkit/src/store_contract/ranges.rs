@@ -1,4 +1,6 @@
-//! The rules for loading a part of a conversation.
+//! The rules for loading a part of a conversation, which is called a range. A [`LoadFrom`] value in
+//! the head of the conversation selects the messages that the next run needs: leading messages, and
+//! the messages after a gap. A staged message belongs to a run that is not committed yet.
 
 use std::sync::Arc;
 
@@ -36,9 +38,9 @@ async fn six(store: &Store, key: &ConversationKey, from: &Arc<LoadFrom>) -> Revi
     written(store, key, at, &["4", "5", "6"], from).await
 }
 
-/// Checks that the head has the value, or that the store does not keep the value. Checks that the
-/// load of the selected messages returns the end of the whole history, with all messages that the
-/// value selects. Returns the number of skipped messages.
+/// Loads the selected messages, and compares them with the whole history. They must be its end,
+/// after the skipped messages, and the leading messages that the value selects. If the head has a
+/// value, it must be this one. Returns the number of skipped messages.
 async fn assert_range(store: &Store, key: &ConversationKey, from: &Arc<LoadFrom>) -> u64 {
     let head = store.head(key).await.expect("the head is read");
     if let Some(found) = &head.load_from {
@@ -64,7 +66,7 @@ async fn assert_range(store: &Store, key: &ConversationKey, from: &Arc<LoadFrom>
     part.skipped()
 }
 
-/// Checks that all messages are loaded with a value that the conversation does not have.
+/// Checks that all messages are loaded if the conversation does not have this value.
 async fn assert_whole(store: &Store, key: &ConversationKey, from: &LoadFrom) {
     let head = store.head(key).await.expect("the head is read");
     assert_ne!(head.load_from.as_deref(), Some(from));
@@ -83,8 +85,8 @@ pub async fn loads_ranges(store: &Store) -> bool {
     assert_range(store, &key, &from).await == 4
 }
 
-/// A range is the end of the whole history, with the first messages besides, and grows with the
-/// conversation.
+/// A range consists of the leading messages and the end of the whole history. The range grows with
+/// the conversation.
 pub async fn a_range_is_the_end_of_the_history(store: Store) {
     for (leading, after) in [(0, 0), (0, 1), (1, 4), (2, 6), (6, 6)] {
         let key = key(&format!("{leading} and after {after}"));
@@ -96,8 +98,9 @@ pub async fn a_range_is_the_end_of_the_history(store: Store) {
     }
 }
 
-/// All messages are loaded if the conversation does not exist, has no value, has another value, or
-/// was deleted and created again. A copy of a conversation has no value.
+/// All messages are loaded if the conversation does not exist, has no value, or has another value.
+/// The same applies if the conversation was deleted and created again. A copy of a conversation has
+/// no value.
 pub async fn another_value_loads_the_whole_history(store: Store) {
     let (key, copy) = (key("another"), super::fixture::key("copy"));
     let (first, second) = (range(0, 3), range(1, 5));
@@ -117,8 +120,8 @@ pub async fn another_value_loads_the_whole_history(store: Store) {
     assert_whole(&store, &key, &second).await;
 }
 
-/// A write without messages changes the value. A write that is refused or acknowledged again does
-/// not.
+/// A write without messages changes the value. A write that is refused does not change the value,
+/// and neither does the repetition of a stored write.
 pub async fn a_write_sets_the_range_once(store: Store) {
     let key = key("once");
     let (first, second, third) = (range(0, 2), range(0, 4), range(0, 5));
@@ -137,7 +140,8 @@ pub async fn a_write_sets_the_range_once(store: Store) {
     assert_range(&store, &key, &third).await;
 }
 
-/// A staged write sets the value at once. A range does not contain staged messages.
+/// A staged write sets the value before its run is committed. A range does not contain staged
+/// messages.
 pub async fn a_range_has_only_visible_messages(store: Store) {
     if lacks(&store, &[Capability::Journal]) {
         return;

@@ -1,5 +1,6 @@
-//! The rules for the record of tool calls, which has one
-//! [row](tower_chat_core::store::author::ToolRecord) for each call.
+//! The rules for the record of tool calls. The record has one
+//! [row](tower_chat_core::store::author::ToolRecord) for each call, with its status, times and
+//! result.
 
 use std::{str::FromStr, time::Duration};
 
@@ -30,7 +31,8 @@ pub async fn a_tool_call_is_recorded_with_the_write_of_its_message(store: Store)
             row = with_times(row, 1_750_000_000_123, 1_750_000_004_567);
         }
         if status == ToolStatus::PendingApproval {
-            // The call has not finished, and the row contains the end of a lease.
+            // The call has not finished. Its row contains the end of a lease: the time until which
+            // no other process may start the call.
             row.held_until = row.finished_at.take();
         }
         row
@@ -228,8 +230,8 @@ pub async fn rows_can_be_written_without_messages(store: Store) {
     assert_eq!(recorded(&store, &key).await, found);
 }
 
-/// A row is ignored if, after the write, the conversation does not contain the message with the
-/// call of the row. The row remains absent even if the message is written later.
+/// The message with the call of a row must be stored at the latest by the write with the row.
+/// Otherwise the row is ignored. The row remains absent even if the message is written later.
 pub async fn rows_of_messages_that_are_not_there_are_no_rows(store: Store) {
     let key = key("no such message");
     let rows =
@@ -250,8 +252,8 @@ pub async fn rows_of_messages_that_are_not_there_are_no_rows(store: Store) {
     assert_eq!(recorded(&store, &empty).await, []);
 }
 
-/// The index of a call in its batch counts calls that wait for approval, but not calls that the
-/// provider executed.
+/// The index of a call in its batch (the calls of one answer) counts calls that wait for approval,
+/// but not calls that the provider executed.
 pub async fn calls_that_wait_for_approval_have_their_position_in_the_batch(store: Store) {
     let key = key("approvals");
     let mut executed = ToolCall::new("s", "search", "{}");
@@ -334,8 +336,8 @@ pub async fn a_deleted_conversation_takes_its_record_along(store: Store) {
     assert_eq!(recorded(&store, &other).await.len(), 2);
 }
 
-/// A query that runs at the same time as a write returns either all rows of the write or none of
-/// them.
+/// A query may run at the same time as a write. The query then returns either all rows of the write
+/// or none of them.
 pub async fn readers_see_messages_and_rows_of_a_write_together(store: Store) {
     const CALLS: usize = 5;
     const WRITES: u64 = 20;

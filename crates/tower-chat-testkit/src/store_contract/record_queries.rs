@@ -1,4 +1,4 @@
-//! The rules for queries of the record of tool calls.
+//! The rules for queries of the record of tool calls, which has one row for each call.
 
 use std::{collections::BTreeMap, time::Duration};
 

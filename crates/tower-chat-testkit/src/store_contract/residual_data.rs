@@ -1,4 +1,6 @@
-//! The rule that deleted data must not remain in a store.
+//! The rule that deleted data must not remain in a store. Data is deleted with its conversation, by
+//! a prune (a deletion of the oldest runs), or by the discard of an open run (a run that was never
+//! committed).
 
 use std::{fmt, future::Future, sync::Arc, time::SystemTime};
 

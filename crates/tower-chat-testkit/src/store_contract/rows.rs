@@ -1,5 +1,7 @@
-//! The rules for reading the [rows](ConversationRows) of a conversation, and for
-//! [rewrites](Rewrite).
+//! The rules for reading the [rows](ConversationRows) of a conversation, one by one, and for
+//! [rewrites](Rewrite), which change stored rows. The record has one row for each tool call. A
+//! staged message belongs to an open run, which is not committed yet. A prune deletes the oldest
+//! runs.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -126,8 +128,8 @@ pub async fn rows_of_a_pruned_conversation_have_their_numbers(store: Store) {
     assert_eq!(texts(&store, &key).await, ["three", "vier"]);
 }
 
-/// A rewrite replaces the rows that it contains, and gives the conversation a new incarnation. A
-/// rewrite changes no sequence numbers, no message ids, and no other conversation.
+/// A rewrite replaces the rows that it contains, and gives the conversation a new incarnation,
+/// which is a random number. Sequence numbers, message ids and other conversations do not change.
 pub async fn a_rewrite_keeps_numbers_and_ids(store: Store) {
     let key = key("rewritten");
     let other = ConversationKey::new("another scope", key.id());
@@ -327,8 +329,8 @@ pub async fn an_open_run_is_not_rewritten(store: Store) {
     assert_eq!(texts(&store, &key).await, ["one", "zwei"]);
 }
 
-/// Reads of rows and rewrites take the earlier submitted writes into account. A closed store
-/// refuses rewrites, but its rows can be read.
+/// A read of rows, and a rewrite, take the writes into account that were submitted before. A closed
+/// store refuses rewrites, but its rows can be read.
 pub async fn a_rewrite_sees_what_was_submitted_before_it(store: Store) {
     let key = key("rewritten at once");
     let mut tickets = Vec::new();

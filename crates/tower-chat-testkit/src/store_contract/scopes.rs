@@ -1,4 +1,5 @@
-//! The rules for lists of scopes.
+//! The rules for lists of scopes. A scope is the tenant or user of a conversation. A staged write
+//! is stored, but readers do not see it until its run is committed.
 
 use tower_chat_core::{
     ConversationKey,
@@ -60,8 +61,8 @@ pub async fn scopes_are_listed_in_byte_order(store: Store) {
     }
 }
 
-/// A scope is listed from the first write to it on, even if that write is staged, until its last
-/// conversation is deleted.
+/// A scope is listed from the first write to it on, until its last conversation is deleted. The
+/// first write may be staged.
 pub async fn a_scope_is_there_while_it_has_a_conversation(store: Store) {
     if lacks(&store, &[Capability::Journal]) {
         return;

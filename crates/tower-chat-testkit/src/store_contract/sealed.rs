@@ -1,4 +1,4 @@
-//! The rule that a store with sealed data refuses writes that are not sealed.
+//! The rule that a store with sealed (encrypted) data refuses writes that are not sealed.
 
 use tower_chat_core::{
     Message,
@@ -15,16 +15,16 @@ use super::{
     summaries::{add, assert_summaries, summary},
 };
 
-/// After a [sealed](Write::sealed) write, a store refuses every change that is not sealed. The rule
-/// applies to the [`Store`] through which the write was made, to a [`Store`] that another process
-/// has opened before, and to a [`Store`] that is opened later. Each call of `open` opens the same
-/// data. The store must have a directory, must be empty at first, and must keep its data after the
-/// process has ended.
+/// After a [sealed](Write::sealed) write, a store refuses every change that is not sealed. The test
+/// opens three stores with the same data, by calls of `open`. The rule applies to the [`Store`]
+/// through which the sealed write was made, to a [`Store`] that was opened before, as by another
+/// process, and to a [`Store`] that is opened later. The store must have a directory, must be empty
+/// at first, and must keep its data after the process has ended.
 pub async fn plain_changes_are_refused_once_a_sealed_write_is_stored(
     open: impl AsyncFn() -> Store,
 ) {
     let (store, other) = (open().await, open().await);
-    // The other process writes before the sealed write, and might therefore cache that the store
+    // The other process writes before the sealed write. It may therefore have cached that the store
     // contains no sealed data.
     stored(&other, write(&key("plain"), Revision::ABSENT, &["hi"])).await;
     assert!(other.delete(&key("plain")).await.expect("the conversation is deleted"));

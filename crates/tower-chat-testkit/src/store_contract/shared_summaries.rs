@@ -1,5 +1,6 @@
-//! The rules for summaries in a store that several processes share. A crate calls these functions
-//! for a store that needs a special setup.
+//! The rules for summaries in a store that several processes share. A summary replaces the first
+//! messages of a conversation for the model. A crate calls these functions for a store that needs a
+//! special setup.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -24,8 +25,8 @@ const CHANGES: usize = 25;
 /// The messages that the conversation has before the tasks begin.
 const BEFORE: u64 = 6;
 
-/// Changes of summaries need no slot of the queue. The queue of the store must have one slot, which
-/// this test holds.
+/// Changes of summaries need no slot (reserved entry) of the queue. The queue of the store must
+/// have exactly one slot, which this test reserves.
 pub async fn a_summary_waits_for_no_slot(store: Store) {
     let key = key("without a slot");
     let at = stored(&store, write(&key, Revision::ABSENT, &["1", "2"])).await;
@@ -44,9 +45,10 @@ pub async fn a_summary_waits_for_no_slot(store: Store) {
     ticket.await.expect("the write is stored");
 }
 
-/// Tasks of two processes append, summarize, undo, prune, rewrite and fork one conversation at the
-/// same time. No message is lost or doubled, and every summary covers the messages for which it was
-/// made. `open` opens the same store each time, as another process does.
+/// Tasks of two processes append to one conversation, summarize, prune, rewrite and fork it, and
+/// remove summaries, all at the same time. No message is lost or doubled, and every summary covers
+/// the messages for which it was made. `open` opens the same store each time, as another process
+/// does.
 pub async fn two_processes_summarize_one_conversation(open: impl AsyncFn() -> Store) {
     let stores = [open().await, open().await];
     let key = key("shared");

@@ -1,5 +1,6 @@
-//! The rules for [staged](tower_chat_core::store::author::Staged) writes, and for the commit or the
-//! discard of an open run.
+//! The rules for [staged](tower_chat_core::store::author::Staged) writes. The messages of a staged
+//! write are stored, but readers do not see them. The run of these writes is open until a commit
+//! makes its messages visible, or a discard deletes them.
 
 use tower_chat_core::{
     Message, ToolCall, ToolResult, ToolStatus,
@@ -142,7 +143,7 @@ pub async fn a_discarded_run_leaves_nothing(store: Store) {
     assert_eq!(texts(&store, &key).await, ["0", ""]);
 }
 
-/// If all messages of a conversation were discarded, the conversation is not listed.
+/// If all messages of a conversation were discarded, lists do not contain the conversation.
 pub async fn a_conversation_that_was_discarded_whole_is_not_listed(store: Store) {
     let key = key("discarded whole");
     let mut run = StagedRun::new(&key, Revision::ABSENT);
@@ -154,8 +155,8 @@ pub async fn a_conversation_that_was_discarded_whole_is_not_listed(store: Store)
     assert_listed(&store, "scope", &[key]).await;
 }
 
-/// A write that expects a revision from before a discard is refused, even if later writes have
-/// brought the conversation to the same length again.
+/// A write that expects a revision from before a discard is refused. The conversation may meanwhile
+/// have the same number of messages as before the discard.
 pub async fn nothing_late_matches_after_a_discard(store: Store) {
     let key = key("late");
     let before = stored(&store, write(&key, Revision::ABSENT, &["0"])).await;
@@ -278,8 +279,8 @@ pub async fn a_discard_without_an_open_run_is_a_conflict(store: Store) {
     assert_eq!(texts(&store, &key).await, ["0"]);
 }
 
-/// A staged service id takes effect when the run is committed. If several service ids were staged,
-/// the last one takes effect.
+/// A staged service id (the id under which the model's service has the history) takes effect when
+/// the run is committed. If several service ids were staged, the last one takes effect.
 pub async fn a_staged_service_id_is_set_by_the_commit(store: Store) {
     let key = key("service");
     let id = async || {
@@ -342,8 +343,8 @@ pub async fn partial_text_stays_with_the_open_run(store: Store) {
     assert_eq!(open_run(&store, &key).await.expect("the open run is read").partial_text, None);
 }
 
-/// A staged write changes the rows of visible calls immediately. A discard does not undo these
-/// changes.
+/// A staged write changes the rows of calls in visible messages immediately. A discard does not
+/// undo these changes.
 pub async fn rows_of_calls_that_are_seen_are_put_at_once(store: Store) {
     let key = key("seen");
     let first = write_messages(&key, Revision::ABSENT, [asking(&["a", "b"])])

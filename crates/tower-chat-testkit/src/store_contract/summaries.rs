@@ -1,4 +1,6 @@
-//! The rules for summaries that replace the beginning of a conversation.
+//! The rules for summaries. A summary is a text that the model receives in place of the first
+//! messages of a conversation. The summary in force is the last one. A prune deletes the oldest
+//! messages, and a rewrite changes stored messages.
 
 use futures_util::future::join;
 use tower_chat_core::{
@@ -61,7 +63,7 @@ async fn head(store: &Store, key: &ConversationKey) -> Head {
     head
 }
 
-/// Checks the summaries of a conversation, and that the head names the last one.
+/// Checks the summaries of a conversation, and that the last one is in the head.
 pub(super) async fn assert_summaries(
     store: &Store,
     key: &ConversationKey,
@@ -191,7 +193,7 @@ pub async fn a_repeated_addition_stores_nothing_twice(store: Store) {
     }
 }
 
-/// The summary in force can be removed, and the one before it is in force then.
+/// The summary in force can be removed. The summary before it is then in force.
 pub async fn the_summary_in_force_is_removed(store: Store) {
     let key = key("undone");
     let at = filled(&store, &key, &[&["1", "2", "3"]]).await;
@@ -278,7 +280,8 @@ pub async fn a_prune_leaves_the_summary_in_force(store: Store) {
     assert_eq!(texts(&store, &key).await, ["5", "6", "7"]);
     assert_eq!(add(&store, &key, &first, 0).await, AddedSummary::NoSuchMessage);
 
-    // A summary of pruned messages alone can be covered, removed, and in force again.
+    // A summary that covers only pruned messages can be followed by another one, can be removed,
+    // and can be in force again.
     let third = added(&store, &key, 5, "one to five").await;
     assert_summaries(&store, &key, &[&second, &third]).await;
     rewritten(&store, &key, 5).await;
@@ -328,8 +331,8 @@ pub async fn a_fork_has_no_summaries(store: Store) {
     assert_summaries(&store, &key, &[&summary]).await;
 }
 
-/// Staged messages are not covered. A summary of visible messages is added while a run is open, and
-/// the run continues.
+/// A summary cannot cover staged messages, which are those of a run that is not committed yet. A
+/// summary of visible messages can be added while a run is open, and the run continues.
 pub async fn staged_messages_are_not_covered(store: Store) {
     if lacks(&store, &[Capability::Journal]) {
         return;
@@ -354,8 +357,8 @@ pub async fn staged_messages_are_not_covered(store: Store) {
     assert_eq!(texts(&store, &key).await, ["1", "2", "3", "4"]);
 }
 
-/// Writes and summaries of one conversation that happen at the same time do not make each other
-/// fail, and a held slot delays no summary.
+/// If writes and summaries of one conversation happen at the same time, neither makes the other
+/// fail. A reserved slot (entry of the queue) delays no summary.
 pub async fn writes_and_summaries_do_not_disturb_each_other(store: Store) {
     const ROUNDS: u64 = 20;
     let key = key("busy");
@@ -393,8 +396,8 @@ pub async fn writes_and_summaries_do_not_disturb_each_other(store: Store) {
     assert_summaries(&store, &key, &all.iter().collect::<Vec<_>>()).await;
 }
 
-/// Of several summaries that are added at the same time, each is stored or superseded, and the one
-/// that covers most is in force.
+/// If several summaries are added at the same time, each is stored or superseded. The one that
+/// covers most messages is in force.
 pub async fn of_concurrent_summaries_the_longest_is_in_force(store: Store) {
     let key = key("raced for");
     filled(&store, &key, &[&["1", "2", "3", "4", "5", "6", "7", "8"]]).await;
@@ -420,7 +423,7 @@ pub async fn of_concurrent_summaries_the_longest_is_in_force(store: Store) {
 }
 
 /// A summary takes the writes into account that were submitted before it. A closed store refuses
-/// changes of summaries, and they can be read.
+/// changes of summaries, but its summaries can be read.
 pub async fn a_summary_sees_what_was_submitted_before_it(store: Store) {
     let key = key("submitted");
     let first = write(&key, Revision::ABSENT, &["1"]);

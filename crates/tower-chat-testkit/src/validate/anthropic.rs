@@ -152,8 +152,8 @@ struct Conversation<'a> {
     server_calls: HashSet<&'a str>,
     /// Whether the current turn of the user contains content other than results.
     user_spoke: bool,
-    /// If the most recent block of the assistant's turn is a thinking block, the index of its
-    /// message.
+    /// The index of the message with the assistant's most recent block, if this block is a thinking
+    /// block.
     ends_thinking: Option<usize>,
     /// The index of the first message of the assistant's current answer to the user, and whether
     /// the answer begins with a thinking block.

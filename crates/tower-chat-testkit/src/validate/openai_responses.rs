@@ -1,7 +1,7 @@
 //! Validates the conversation of a request to OpenAI's Responses API.
 //!
-//! The input is a flat list of items. The outputs of a round follow the calls of the round, and no
-//! message may be between a call and its output.
+//! The input is a flat list of items. A round consists of the calls of one answer and their
+//! outputs. The outputs follow the calls, and no message may be between a call and its output.
 
 use std::collections::HashMap;
 
@@ -116,8 +116,8 @@ struct Input<'a> {
     reasoning: Option<usize>,
     /// The index of the previous item, if the previous item is reasoning with an id of OpenAI.
     link: Option<usize>,
-    /// Whether the service possibly stores items of the conversation. An output may then answer a call
-    /// that the input does not contain.
+    /// Whether the service may have stored items of the conversation. An output may then answer a
+    /// call that the input does not contain.
     service_holds_items: bool,
 }
 

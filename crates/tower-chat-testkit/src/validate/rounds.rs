@@ -1,10 +1,12 @@
-//! Matches results with calls in each round, and reports mismatches.
+//! Matches results with calls in each round, and reports mismatches. A round consists of the calls
+//! of one answer and their results.
 
 use tower_chat_core::pairing::{Answers, Candidate, Ids, Matcher, Target};
 
 use super::{Citation, report::Report};
 
-/// The rules of a wire for calls and results, which are cited in reports.
+/// The rules of a wire (JSON format of a provider) for calls and results. A report cites the rule
+/// that is broken.
 #[derive(Debug)]
 pub(super) struct RoundRules {
     pub(super) answered: &'static Citation,

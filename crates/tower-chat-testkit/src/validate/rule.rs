@@ -6,8 +6,8 @@ use super::Wire;
 
 /// A rule of one or more providers for a conversation.
 ///
-/// Most rules apply to some wires only, and each provider states a rule in other words.
-/// [`Wire::rules`] returns the rules of a wire.
+/// Most rules apply only to some wires (JSON formats of providers), and each provider states a rule
+/// in other words. [`Wire::rules`] returns the rules of a wire.
 ///
 /// ```
 /// use tower_chat_testkit::validate::{Rule, Wire};
@@ -51,10 +51,10 @@ pub enum Rule {
     ResultAnswersCall,
     /// No call has two results.
     OneResultPerCall,
-    /// The item that reasoning belongs to follows the reasoning.
+    /// Reasoning is followed by the item to which it belongs.
     ReasoningKeepsItem,
-    /// If the conversation ends with tool results, the turn of the model with the calls of these
-    /// results begins with reasoning.
+    /// If the conversation ends with tool results, the turn of the model that contains their calls
+    /// begins with reasoning.
     ReasoningFirst,
     /// Reasoning has the signature that the provider has added to it.
     ReasoningSigned,
