@@ -29,10 +29,11 @@ pub struct ApprovalRequest {
     /// The calls of one answer run together. If the tool of one call needs approval, all calls of
     /// the answer wait. `true` means that a person has to decide on the call; `false` means that
     /// the call only waits for the decisions on the others. A program may approve a call with
-    /// `false` without asking a person: the calls run only when every request of the answer has a
-    /// response, including the requests with `true`. There is one exception: if the caller executes
-    /// some of the calls itself, requests with `false` need no response, and their calls run with
-    /// the approved ones unless the caller rejects them.
+    /// `false` without asking a person.
+    ///
+    /// The calls run when every request of the answer has a response. There is one exception: if
+    /// the caller executes some of the calls itself, a request with `false` needs no response. Its
+    /// call runs with the approved ones unless the caller rejects the call.
     pub required: bool,
 }
 
@@ -56,8 +57,8 @@ impl ApprovalRequest {
     /// text. The stored call is unchanged and contains the arguments of the model. The result of
     /// the tool reports the other arguments to the model.
     ///
-    /// The arguments are stored with the decision. The tool's `persist` hook does not change these
-    /// arguments.
+    /// The arguments are stored with the decision, and the tool's `persist` hook (`Tool::persist`,
+    /// which redacts what is stored) does not change them.
     pub fn approve_with(&self, arguments: impl Into<String>) -> ApprovalResponse {
         ApprovalResponse { arguments: Some(arguments.into()), ..self.approve() }
     }

@@ -1,6 +1,6 @@
-//! Forks a conversation, and builds the request that asks an edited question, or the same question
-//! again, in the branch. A turn consists of the messages from the input of a run to its final
-//! answer.
+//! Forks a conversation, that is copies its turns into a new conversation, the branch. Then builds
+//! the request that asks an edited question, or the same question again, in the branch. A turn
+//! consists of the messages of a run, from its input to its final answer.
 
 use std::sync::Arc;
 
@@ -11,8 +11,9 @@ use crate::{
 };
 
 /// The error of [`ChatRequest::edit`] and [`ChatRequest::regenerate`]. After an error, the branch
-/// does not exist: it was not created, or it was deleted again. After a [`Store`](Self::Store)
-/// error, the branch may exist, for example because the store failed to delete it.
+/// does not exist: it was either not created, or deleted again. The only exception is a
+/// [`Store`](Self::Store) error. After that error the branch may exist, for example because the
+/// store failed to delete it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
 pub enum BranchError {
@@ -25,9 +26,9 @@ pub enum BranchError {
         /// The conversation.
         key: ConversationKey,
     },
-    /// The message to edit is not part of the question of its turn, or the turn has no question. If the
-    /// input of a turn contains messages of the assistant, such as examples, its question begins after
-    /// the last of them.
+    /// The message to edit is not part of the question of its turn, or the turn has no question. If
+    /// the input of a turn contains messages of the assistant, such as examples, the question
+    /// consists of the input messages after the last of them.
     #[error(
         "conversation {key} was not branched, because message {sequence} does not belong to the \
          question of its turn: name the last message of a user before the answer, or fork the \
@@ -39,8 +40,9 @@ pub enum BranchError {
         /// The sequence number of the message.
         sequence: u64,
     },
-    /// The input of the turn cannot be determined: a message after calls or their results belongs
-    /// either to the input, or to the messages that were added while the question was answered.
+    /// The input of the turn cannot be determined, because a message follows calls or their
+    /// results. This message may belong to the input, or may have been added while the question was
+    /// answered.
     #[error(
         "conversation {key} was not branched, because message {sequence} after a tool call may or may \
          not belong to the question: fork the conversation, and send the question in the branch"
@@ -65,8 +67,9 @@ pub enum BranchError {
         /// The last position before the message at which a fork can end.
         position: u64,
     },
-    /// The conversation was pruned, rewritten, or deleted while it was branched, or an attempt at a run
-    /// was begun or ended. The request can be repeated ([`is_retryable`](crate::is_retryable)).
+    /// While the conversation was branched, it was pruned, rewritten or deleted, or an attempt (an
+    /// execution of a run) was begun or ended. The request can be repeated
+    /// ([`is_retryable`](crate::is_retryable)).
     #[error(
         "conversation {key} was not branched, because it was changed at the same time: try again"
     )]
@@ -126,11 +129,12 @@ impl ChatRequest {
 
     /// Forks a conversation before the turn of an answer, and returns the request that asks the
     /// question of this turn again in the branch. `answer` may be the id of any message of the
-    /// turn. `None` selects the last turn of the conversation. The input of a turn ends with the
-    /// last message of a user in its run, even if messages of the assistant precede this message.
+    /// turn. `None` selects the last turn of the conversation. The input of the turn is everything
+    /// up to the last message of a user in the run, including messages of the assistant before that
+    /// message.
     ///
-    /// The original keeps its answer. The question of a turn that waits for an approval can also be
-    /// asked again.
+    /// The original keeps its answer. This function also works for a turn that waits for an
+    /// approval.
     ///
     /// ```
     /// # futures_util::FutureExt::now_or_never(async {
@@ -230,7 +234,8 @@ fn input(
     let (mut question, mut end, mut after_answer) = (0, 0, false);
     for (index, (number, message)) in of_run.enumerate() {
         if is_input(message) {
-            // A run ends with its answer. An answer before this message is therefore an input too.
+            // A run ends with its answer. If an answer is before this message, that answer is
+            // therefore part of the input.
             if after_answer {
                 question = index;
             } else if index != end {

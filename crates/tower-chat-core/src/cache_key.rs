@@ -328,7 +328,7 @@ impl Canonical {
         self.optional(native, |hash, Native { wire, issuer, item }| {
             hash.text(wire);
             // An item without an issuer continues with the tag of its JSON, which is less than 4.
-            // The tag 4 therefore cannot be mistaken for that tag.
+            // The tag 4 therefore shows that the item has an issuer.
             if let Some(issuer) = issuer {
                 hash.tag(4);
                 hash.text(issuer);

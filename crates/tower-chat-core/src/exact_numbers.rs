@@ -1,4 +1,4 @@
-//! Integers that a `serde_json::Value` rounds, with all of their digits.
+//! Integers that a `serde_json::Value` would round. This module stores all of their digits.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::RawJson;
 
 /// The integers of a JSON document that need more than 64 bits, each with its path in the document.
 ///
-/// A [`Value`] rounds such an integer to a float. A reader that parses a document into values also
+/// A [`Value`] rounds such an integer to a float. Code that parses a document into values also
 /// collects these integers from the text. When the values are written again, the writer replaces
 /// each rounded number with the digits of the integer that had the same path. A number that was
 /// changed or moved in between is not replaced.

@@ -2,8 +2,8 @@
 
 use std::error::Error;
 
-/// The service no longer has the response or the conversation that the request names by its service
-/// id. The response or conversation was deleted, or it has expired.
+/// The service no longer has the response or the conversation whose id the request contains,
+/// because it was deleted or has expired.
 ///
 /// Layers receive the errors of a service as [`BoxError`](crate::BoxError)s of unknown types. A
 /// model client therefore adds this error to the [`source`](Error::source) chain of its own error.

@@ -4,14 +4,15 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
-/// The owner of a conversation's history, which is a layer below or the service. If the caller
-/// itself owns the history, requests and responses have no history owner.
+/// The owner of a conversation's history: a layer below, or the service. If the caller itself owns
+/// the history, requests and responses have no `HistoryOwner`.
 ///
 /// The conversation itself is identified by a [`ConversationKey`](crate::ConversationKey).
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HistoryOwner {
-    /// The sentinel: a layer below adds the history, and a tool loop sends only new messages.
+    /// A mark (the sentinel) with which a tool loop sends only new messages, because a layer below
+    /// adds the history.
     ///
     /// The sentinel is never sent to a model or to the caller, and is never stored. If no layer
     /// adds the history, so that a model client receives the sentinel,

@@ -1,4 +1,5 @@
-//! Names of conversations, runs and messages.
+//! Names of conversations, runs and messages. A run consists of the service calls and tool calls
+//! for one request.
 
 use std::{
     fmt,
@@ -49,11 +50,10 @@ impl fmt::Display for ConversationKey {
     }
 }
 
-/// The name of one run. A run consists of the service calls and tool calls for one input, up to the
-/// final answer.
+/// The name of one run: the service calls and tool calls for one input, up to the final answer.
 ///
 /// The id is a UUID version 7 (RFC 9562). A cloned request has the same run id. A retry above the
-/// persistence layers is therefore another attempt of the same run.
+/// persistence layers is therefore another attempt (execution) of the same run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct RunId(Uuid);

@@ -17,8 +17,9 @@ use crate::{
 pub enum Role {
     /// The operator who set up the conversation.
     System,
-    /// The role that newer wires use instead of [`Role::System`]. This role is a separate variant
-    /// so that a message that was received with this role is sent with this role again.
+    /// The role that newer wires (JSON formats of providers) use instead of [`Role::System`]. This
+    /// role is a separate variant, because a message must be sent again with the role with which it
+    /// was received.
     Developer,
     /// The person, or the program that acts for the person.
     User,
@@ -37,8 +38,8 @@ pub enum Role {
 /// ```
 ///
 /// Two messages are equal if all their fields except the [`finish_reason`](Self::finish_reason) are
-/// equal. The finish reason is not compared, because the transcripts that clients send again do not
-/// contain it.
+/// equal. The finish reason is not compared, because a client that sends a conversation again does
+/// not send the finish reasons.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Message {
@@ -63,7 +64,7 @@ pub struct Message {
     /// reason. The next step of the run depends on this reason, even if another process continues
     /// the run. [`ChatResponse`](crate::ChatResponse) sets this field from
     /// [`Finish::reason`](crate::Finish::reason). Messages from older releases have no finish
-    /// reason. Models do not receive this field.
+    /// reason. This field is not sent to models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<FinishReason>,
     /// Application data that is stored with the message, and not sent to models.

@@ -96,7 +96,7 @@ impl Messages {
 
     /// Returns the number of messages from an index on which are valid for every provider: each
     /// call has a unique id and is answered once, in order, directly after its message. Only
-    /// complete rounds are counted.
+    /// complete rounds are counted. A round consists of the calls of one answer and their results.
     ///
     /// The number may be too small, but is never too large.
     ///

@@ -8,11 +8,11 @@ use serde::{
 };
 use serde_json::{Map, Value, value::RawValue};
 
-/// Deserializes metadata. Each value is deserialized separately.
+/// Deserializes metadata, each value separately.
 ///
-/// `serde_json` reads values with up to 127 levels of nesting. In the stored form the metadata is
-/// two levels deeper. Without this function, a message that contains a value of 127 levels could be
-/// stored, but could not be read again.
+/// `serde_json` reads values with up to 127 levels of nesting. In the stored form of a message, the
+/// metadata is two levels deeper. If the message were deserialized as a whole, a message with a
+/// value of 127 levels could be stored, but not read again.
 pub(crate) fn deserialize<'de, D>(deserializer: D) -> Result<Map<String, Value>, D::Error>
 where
     D: Deserializer<'de>,

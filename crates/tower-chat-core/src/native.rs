@@ -5,9 +5,9 @@ use std::{ops::Range, sync::Arc};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
 
-/// An item in a provider's own format. The item is sent unchanged, and only on the wire from which
-/// it was received. If the service that made the item is known, the item is sent only to that
-/// service.
+/// An item in a provider's own format. The item is sent unchanged, and only on the wire (the JSON
+/// format) from which it was received. If the service that made the item is known, the item is sent
+/// only to that service.
 ///
 /// Reasoning ids, encrypted reasoning, thought signatures and redacted thinking are native items.
 ///
@@ -67,9 +67,10 @@ impl Eq for Native {}
 /// One JSON value, stored as its original text, including the form of numbers, the order of keys
 /// and the white space.
 ///
-/// Two kinds of text are replaced, because a service refuses a request that contains them. Half of
-/// a surrogate pair, such as a single `\ud800`, becomes `\ufffd`. A number outside of the range of
-/// a double, such as `1e999`, becomes the double with the same sign and the largest magnitude.
+/// Two kinds of text are replaced, because a service would refuse a request that contains them.
+/// Half of a surrogate pair, such as a single `\ud800`, becomes `\ufffd`. A number outside of the
+/// range of a double, such as `1e999`, becomes the double with the same sign and the largest
+/// magnitude.
 ///
 /// Two values are equal if their texts are equal byte for byte.
 #[derive(Clone)]

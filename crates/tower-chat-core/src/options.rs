@@ -38,7 +38,7 @@ pub struct ChatOptions {
     /// returns a whole answer.
     pub stream: bool,
     /// Whether the service may generate the answer in the background. A later request then fetches
-    /// the answer with a continuation token.
+    /// the answer with a token (the continuation) that the service has returned.
     pub background: bool,
     /// The continuation token of an earlier [`Finish`](crate::Finish), to fetch a background
     /// answer.
@@ -132,9 +132,9 @@ impl ChatOptions {
         self
     }
 
-    /// Returns the integers that the JSON values of these options have rounded, with all of the
-    /// digits that were in the body from which the options were parsed. A writer of the same wire
-    /// restores these digits.
+    /// Returns the integers that the JSON values of these options have rounded, with all digits.
+    /// The digits are from the body from which the options were parsed. A writer of the same wire
+    /// (JSON format of a provider) restores these digits.
     pub fn exact_numbers(&self) -> &ExactNumbers {
         &self.exact_numbers
     }
@@ -146,8 +146,9 @@ impl ChatOptions {
         self
     }
 
-    /// Returns whether the service works on this answer in the background. A background answer is
-    /// persisted at the end of the run in every mode, and the layers add no history to its request.
+    /// Returns whether the service generates this answer in the background. A background answer is
+    /// stored at the end of the run in every persistence mode, and the layers add no history to its
+    /// request.
     pub fn is_background(&self) -> bool {
         self.background || self.continuation.is_some()
     }
@@ -181,18 +182,19 @@ pub struct ToolDefinition {
     /// Whether calls of the tool wait for approval.
     #[serde(default)]
     pub needs_approval: bool,
-    /// The item for the tool in the format of a wire, without the fields above. `None` unless the
-    /// item has other fields too, such as a grammar or a cache mark.
+    /// The provider's own JSON for the tool, without the fields above. `None` unless this JSON has
+    /// other fields too, such as a grammar or a cache mark.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
-    /// Whether a call may run again if it is unknown whether it has run. A tool should set this if
-    /// it only reads, or if it recognises a repeated call by its idempotency key.
+    /// Whether a call may run again if it is unknown whether the call has run. Set this for a tool
+    /// that only reads, or that recognises a repeated call by its idempotency key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub safe_to_retry: bool,
     /// Whether the tool can run with the arguments that its `persist` hook has stored instead of
-    /// the arguments of the model. The stored arguments, such as a token, must mean the same to the
-    /// tool. Without this setting, a run that is resumed from the store never runs a call whose
-    /// arguments the hook has changed.
+    /// the arguments of the model. The hook (`Tool::persist`) may replace secrets before a call is
+    /// stored. The stored arguments, such as a token, must mean the same to the tool. Without this
+    /// setting, a run that is resumed from the store never runs a call whose arguments the hook has
+    /// changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub accepts_stored_arguments: bool,
     /// Whether the provider enforces the schema on the model, if it supports this. Strict modes accept a

@@ -227,22 +227,22 @@ pub struct ToolResult {
     /// Whether the tool failed. The content then describes the failure.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub is_error: bool,
-    /// The stored call that the result answers. May be `None` if the order of the messages and the
-    /// call id determine the call. This field takes precedence over `call_id` and is never sent to
-    /// a provider.
+    /// The stored call that the result answers. `None` if the call is determined by its id and the
+    /// order of the messages. This field takes precedence over `call_id` and is never sent to a
+    /// provider.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub call: Option<CallPosition>,
     /// The provider's item for the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
     /// Whether the run ended with this result, so that no service call has sent the result to the
-    /// model. This field shows that the run is complete, whether the result is in a message or in
-    /// the record of tool calls.
+    /// model. This field shows that the run is complete. The result is in a message, or in the
+    /// record (the stored row) of its tool call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ends_run: bool,
-    /// The messages that the tool has queued for the next service call. While the result is only in
-    /// the record of tool calls, the record also contains these messages. When a message with the
-    /// result is stored, these messages are stored after that message.
+    /// The messages that the tool has queued for the next service call. They are stored after the
+    /// message with the result. Before the message with the result is stored, the row of the tool
+    /// call contains the result and these messages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queued: Vec<Message>,
 }
@@ -293,8 +293,8 @@ impl ToolResult {
     /// regardless of call ids.
     ///
     /// A tool call that is returned to the caller is in a stored message, which has an id. A later
-    /// run may return another call with the same provider id. If the result contains the position
-    /// of its call, it cannot be matched with the wrong call.
+    /// run may return another call with the same provider id. The position of the call in a result
+    /// shows which of the two calls the result answers.
     ///
     /// ```
     /// use tower_chat_core::{CallPosition, MessageId, RunId, ToolResult};

@@ -1,4 +1,5 @@
-//! The persistence modes: when the messages of a run become durable.
+//! The persistence modes: when the messages of a run become durable. A run is the service calls and
+//! tool calls for one request.
 
 use std::{fmt, str::FromStr};
 
@@ -35,10 +36,10 @@ pub enum PersistenceMode {
     /// the end of the response.
     PerServiceCall,
     /// Every message and the start and outcome of every tool are made durable immediately. Until
-    /// the end of the run, the run is open: a later attempt can resume it, and an operator can
-    /// commit it in its current state or discard it (module `recovery` of `tower-chat`). A commit
-    /// makes all messages of the run part of the history, and a discard deletes all of them. If a
-    /// write fails, the run fails.
+    /// its end, the run is open, and readers do not see its messages. A later attempt (execution)
+    /// can resume an open run. An operator can end an open run (module `recovery` of `tower-chat`):
+    /// a commit makes all messages of the run part of the history, and a discard deletes all of
+    /// them. If a write fails, the run fails.
     Journaled,
 }
 

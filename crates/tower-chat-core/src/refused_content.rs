@@ -1,4 +1,5 @@
-//! Content of stored messages that a service refuses to receive.
+//! Content of stored messages that a service refuses to receive, and the marks for such content in
+//! stored messages.
 
 use std::{error::Error, sync::Arc};
 
@@ -85,8 +86,8 @@ impl ContentKind {
 }
 
 /// The error of a service that refuses a request permanently (status 400, 413 or 422), possibly
-/// because of the content of its messages. The reason for the refusal is not an unknown model, an
-/// option, or the schema of a tool.
+/// because of the content of its messages. A model client does not use this error if the reason is
+/// an unknown model, an option, or the schema of a tool.
 ///
 /// Layers receive the errors of a service as [`BoxError`](crate::BoxError)s of unknown types. A
 /// model client therefore adds this error to the [`source`](Error::source) chain of its own error.
@@ -149,9 +150,9 @@ pub fn content_refused<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e Conte
 /// A mark for content of a stored message that a service refuses. Later requests to that service
 /// contain a sentence instead of the content.
 ///
-/// The run that has encountered the refusal stores the mark in the metadata of one of its messages,
-/// which may be the marked message itself or a later one. Every store, copy, export and encryption
-/// therefore includes the mark with the messages.
+/// The run to which the service has returned the refusal stores the mark in the metadata of one of
+/// its messages. This may be the marked message itself or a later one. Because the mark is part of
+/// a message, every store, copy, export and encryption includes the mark.
 ///
 /// ```
 /// use tower_chat_core::{ContentKind, Message, MessageId, RefusalMark, RunId};

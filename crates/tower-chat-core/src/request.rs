@@ -8,9 +8,9 @@ use crate::{
 
 /// A request to a chat model, which passes through every layer above the model client.
 ///
-/// The messages are an immutable history, followed by the request's own messages. The cost of
-/// cloning a request does not depend on the length of the history. The cost of prepending a history
-/// grows only with the logarithm of its length.
+/// The messages are an immutable history, followed by the request's own messages. Cloning a request
+/// takes the same time for every length of the history. Putting a history before the messages takes
+/// time in proportion to the logarithm of its length.
 ///
 /// ```
 /// use tower_chat_core::{ChatRequest, ConversationKey};
@@ -184,9 +184,10 @@ impl ChatRequest {
     ///
     /// # Errors
     ///
-    /// Returns an error if the request has the sentinel [`HistoryOwner::Local`]: the tool loop
-    /// expected a layer below that adds the history, but no layer between the tool loop and the
-    /// model client has added it. Every model client calls this method before it sends a request.
+    /// Returns an error if the request has the mark (sentinel) [`HistoryOwner::Local`]: the tool
+    /// loop expected a layer below that adds the history, but no layer between the tool loop and
+    /// the model client has added the history. Every model client calls this method before it sends
+    /// a request.
     pub fn service_id(&self) -> Result<Option<&Arc<str>>, SentinelAtClient> {
         match &self.history_owner {
             None => Ok(None),
@@ -208,7 +209,8 @@ impl Default for ChatRequest {
     }
 }
 
-/// The error of a request that reached a model client with the sentinel.
+/// The error of a request that reached a model client with [`HistoryOwner::Local`], so that its
+/// history is missing.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error(
     "the request has the mark of a local history, and no layer added that history: add \

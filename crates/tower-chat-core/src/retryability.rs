@@ -85,9 +85,9 @@ impl Retryability {
     }
 }
 
-/// The cause of an error together with a [`Retryability`]. Use this type for a cause without a
-/// `Retryability` in its source chain, or for a cause whose `Retryability` does not apply to the
-/// new error.
+/// The cause of an error together with a [`Retryability`]. Use this type for a cause that has no
+/// `Retryability` in its source chain. Also use it if the `Retryability` of the cause does not
+/// apply to the new error.
 ///
 /// The text of this error is the text of the cause, and the source of this error is the cause.
 ///

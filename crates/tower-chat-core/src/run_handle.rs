@@ -1,4 +1,5 @@
-//! The handle that queues messages for a run in progress, and stops the run.
+//! The handle that queues messages for a run in progress, and stops the run. A run is the service
+//! calls and tool calls for one request.
 
 use std::{
     collections::VecDeque,

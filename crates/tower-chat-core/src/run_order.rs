@@ -6,8 +6,9 @@ use crate::{Message, Messages, RunId};
 
 /// Tracks whether the run ids of a history ascend, message by message.
 ///
-/// A run id begins with its creation time. Run ids therefore ascend, unless a clock went back or
-/// two processes wrote at the same time. If all ids ascend, a run is found by binary search.
+/// A run id begins with its creation time. Run ids therefore ascend, unless a clock was set back or
+/// two processes wrote at the same time. If all ids ascend, the messages of a run are found by
+/// binary search.
 #[derive(Debug, Clone)]
 pub(crate) struct RunOrder {
     /// The run of the previous message.

@@ -4,10 +4,11 @@ use std::{fmt, str::FromStr, time::SystemTime};
 
 use crate::{MessageId, ToolResult};
 
-/// The record of one tool call.
+/// The record of one tool call: its status, times and result.
 ///
-/// The record contains every call. In contrast, a replay may omit a call without a result, and a
-/// result that was never sent to the model or that is stale.
+/// Every call has a record. In contrast, a replay (the history as it is sent to a model) may omit a
+/// call without a result, and a result that was never sent to the model or that is stale, that is
+/// too old for its tool.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ToolInvocation {
@@ -15,7 +16,8 @@ pub struct ToolInvocation {
     pub message: MessageId,
     /// The sequence number of that message in its conversation, from 1.
     pub sequence: u64,
-    /// The index of the call's round in its run, from 0.
+    /// The index of the call's round in its run, from 0. A round consists of the calls of one
+    /// answer and their results.
     pub round_index: u32,
     /// The index of the call among the [asked calls](crate::Message::asked_calls) of the message,
     /// from 0.
@@ -24,7 +26,8 @@ pub struct ToolInvocation {
     pub call_id: String,
     /// The tool's name.
     pub name: String,
-    /// The text of the arguments, byte for byte, unless the tool's hook redacted them.
+    /// The text of the arguments, byte for byte, unless the tool's hook (`Tool::persist`) redacted
+    /// them.
     pub arguments: String,
     /// The status of the call.
     pub status: ToolStatus,
@@ -36,8 +39,8 @@ pub struct ToolInvocation {
     pub started_at: Option<SystemTime>,
     /// The time at which the tool finished.
     pub finished_at: Option<SystemTime>,
-    /// The time at which the lease on the call expires. Only an approved call that a run is
-    /// executing has a lease.
+    /// The time until which no other process may start the call (the lease). `None` unless a run is
+    /// executing the call after its approval.
     pub held_until: Option<SystemTime>,
 }
 

@@ -13,9 +13,9 @@ use std::fmt::Write as _;
 /// - characters without a glyph: zero-width spaces and joiners, soft hyphens, fillers, variation
 ///   selectors, tags, interlinear annotations, and code points that are not characters.
 ///
-/// A joiner or a variation selector is not escaped where it only changes the shape of its
-/// neighbours: between letters of the scripts that need joiners (Arabic to Myanmar, Khmer and
-/// Mongolian), and in an emoji.
+/// A joiner or a variation selector is not escaped where it only changes the shape of the
+/// characters next to it: between letters of the scripts that need joiners (Arabic to Myanmar,
+/// Khmer and Mongolian), and in an emoji.
 ///
 /// ```
 /// use tower_chat_core::visible_text;
@@ -113,7 +113,7 @@ impl<'k> VisiblePieces<'k> {
 pub fn visible_json(json: &str) -> String {
     let mut visible = String::with_capacity(json.len());
     for character in json.chars() {
-        // Outside of strings, the only such characters in JSON are white space, which need not be
+        // Outside of strings, only white space in JSON is invisible, and white space need not be
         // escaped.
         if matches!(character, '\n' | '\r' | '\t') || !is_unseen(character) {
             visible.push(character);

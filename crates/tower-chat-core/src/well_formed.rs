@@ -8,9 +8,10 @@ use crate::{
     pairing::{InOrder, asked_call, have_distinct_ids},
 };
 
-/// Counts the messages at the beginning of a history that replay leaves unchanged: every call has a
-/// unique id and is answered once, in order, directly after its message. The messages are added one
-/// by one.
+/// Counts the messages at the beginning of a history that can be sent to every provider without
+/// changes: every call has a unique id and is answered once, in order, directly after its message.
+/// The messages are added one by one. A round consists of the calls of one answer and their
+/// results.
 ///
 /// The count may be too small, but is never too large.
 #[derive(Debug, Clone, Default)]
@@ -45,7 +46,8 @@ impl WellFormedPrefix {
         if self.has_ended {
             return;
         }
-        // Replay replaces content for which a message contains a refusal mark.
+        // A refusal mark names content that a service has refused. That content is replaced before
+        // the message is sent.
         let has_marks = RefusalMark::is_stored_in(message);
         let is_well_formed = !has_marks
             && match message.role {
@@ -96,7 +98,7 @@ impl WellFormedPrefix {
     }
 }
 
-/// Returns whether replay leaves a part unchanged regardless of the position of the part.
+/// Returns whether a part can be sent without changes at every position.
 fn is_plain(part: &Part) -> bool {
     match part {
         Part::Text(_) | Part::Reasoning(_) | Part::Media(_) | Part::Error(_) | Part::Native(_) => {

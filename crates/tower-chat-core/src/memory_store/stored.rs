@@ -1,4 +1,7 @@
-//! One conversation in memory, and the queries of the record of its tool calls.
+//! One conversation in memory, and the queries of the record of its tool calls, which has one row
+//! for each call. Staged messages and rows belong to the open run (the run that is not committed
+//! yet), and readers do not see them. The head is everything about a conversation except its
+//! messages.
 
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -64,8 +67,9 @@ impl Stored {
         self.directory.summary(key.clone(), &self.head())
     }
 
-    /// Returns a copy of the visible turns that end before a message, or of all turns. Also returns
-    /// the position in this conversation at which the copy ends.
+    /// Returns a copy of the visible turns that end before a message, or of all turns. A turn
+    /// consists of the messages of one run. Also returns the position in this conversation at which
+    /// the copy ends.
     pub(super) fn fork(&self, key: &ConversationKey, before: Option<u64>) -> (Self, u64) {
         let mut forking = Forking::new(&self.history.head, before);
         for (sequence, message) in self.history.numbered() {
@@ -113,8 +117,8 @@ impl Stored {
             return Ok(cut.pruned);
         }
         let gone = usize::try_from(cut.pruned.messages).unwrap_or(usize::MAX);
-        // The well-formed prefix of the old history includes deleted messages, so it is computed
-        // again.
+        // The old history has already counted the messages that every provider accepts, including
+        // deleted ones. The new history counts them again.
         let mut left = History::empty();
         left.extend(self.history.messages.iter_from(gone).cloned());
         left.head = self.history.head.clone().with_pruned(cut.last_sequence);
@@ -130,7 +134,7 @@ impl Stored {
         Ok(cut.pruned)
     }
 
-    /// Returns the visible part, row by row.
+    /// Returns the visible messages and their rows, one by one.
     pub(super) fn rows(&self) -> ConversationRows {
         let messages = self.history.numbered().map(|(number, it)| (number, Ok(it.clone())));
         let tools = self.tools.values().map(|row| (row.call, Ok(row.clone())));
@@ -150,8 +154,8 @@ impl Stored {
             other.id = message.id;
             *message = Arc::new(other);
         }
-        // The well-formed prefix of the old history includes changed messages, so it is computed
-        // again.
+        // The old history has already counted the messages that every provider accepts, including
+        // changed ones. The new history counts them again.
         let mut rewritten = History::empty();
         rewritten.extend(messages);
         rewritten.head = Head { revision, ..self.history.head.clone() };
@@ -209,7 +213,7 @@ impl Stored {
         self.history.head.pruned.saturating_add(self.history.messages.len() as u64)
     }
 
-    /// Stores a write, or acknowledges a write that is already stored.
+    /// Stores a write. If the write is already stored, returns the revision that it resulted in.
     pub(super) fn store(&mut self, write: &Write) -> Result<Revision, StoreError> {
         let Ok(decision) = decide(&self.history.head, write, LAST_SEQUENCE, &mut &*self);
         match decision {

@@ -13,12 +13,12 @@ pub fn is_marked_ended(message: &Message) -> bool {
     message.metadata.get(RUN_ENDED) == Some(&Value::Bool(true))
 }
 
-/// A key that is equal for consecutive messages of the model that may belong to one answer. The
-/// same run has added such messages, and all or none of them have the mark [`RUN_ENDED`].
+/// A key that is equal for consecutive messages of the model that may belong to one answer. Such
+/// messages were added by the same run, and all or none of them have the mark [`RUN_ENDED`].
 ///
 /// A run that was interrupted and sent again may store its next answer directly after an answer
-/// whose calls have no results. The keys of the two answers differ only if one of them has the
-/// mark. If the keys are equal, [`RoundMatcher`](super::RoundMatcher) matches results with the
+/// whose calls have no results. The keys of the two answers are then equal, unless one of them has
+/// the mark. If the keys are equal, [`RoundMatcher`](super::RoundMatcher) matches results with the
 /// calls of the second answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct AnswerKey {
@@ -34,8 +34,8 @@ impl AnswerKey {
         (message.role == Role::Assistant).then_some(Self { run, ends_run })
     }
 
-    /// Returns the key of a piece of a model message that also contains results. Only the first
-    /// piece has the id of the message.
+    /// Returns the key of a piece of a model message that also contains results. Such a message is
+    /// split at the results, and only the first piece has the id of the message.
     pub(super) fn of_stretch(message: &Message, is_first: bool) -> Self {
         Self { run: message.id.filter(|_| is_first).map(|id| id.run), ends_run: false }
     }
@@ -68,7 +68,7 @@ impl AnswerKey {
 /// ```
 #[derive(Debug, Clone, Default)]
 pub struct PendingBatches {
-    /// The key of the answer with the newest batch.
+    /// The key of the answer that contains the newest requests.
     answer: Option<AnswerKey>,
     batches: Vec<Vec<ApprovalRequest>>,
 }
@@ -86,7 +86,7 @@ impl PendingBatches {
         self.answer = answer;
     }
 
-    /// Returns the batches, in order.
+    /// Returns the groups of requests (batches), in order.
     pub fn finish(self) -> Vec<Vec<ApprovalRequest>> {
         self.batches
     }

@@ -1,4 +1,5 @@
-//! The log of calls: the calls of consecutive messages, and their results.
+//! The log of calls: the calls of consecutive messages, and their results. A round consists of the
+//! calls of one answer and their results. The last round is open, because more results may follow.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -202,7 +203,7 @@ impl CallLog {
         };
         let before = open.results.len();
         if !open.extend(&results) {
-            // Because of these results, earlier results now match other calls.
+            // After these results, earlier results match other calls than before.
             let calls = open.first..self.calls.len();
             let mut answered = vec![None; calls.len()];
             for (answers, result) in open.matched_from(0) {
@@ -238,9 +239,9 @@ impl CallLog {
     }
 
     /// Adds the position of a call to a target, if the result answers a call that the rules of the
-    /// open round do not find. Such a call was approved or rejected directly before the result, or
-    /// belongs to an earlier round and has the id of the result. For any other result, returns the
-    /// target unchanged.
+    /// open round do not find. There are two kinds of such calls: a call that was approved or
+    /// rejected directly before the result, and a call of an earlier round with the id of the
+    /// result. For any other result, returns the target unchanged.
     fn named<'t>(
         &self,
         mut target: Target<'t>,
@@ -270,8 +271,8 @@ impl CallLog {
         target
     }
 
-    /// Adds a result that answers no call of the open round, but may answer a call of an earlier
-    /// round.
+    /// Adds a late result: a result that answers no call of the open round, but perhaps a call of
+    /// an earlier round.
     fn push_late(&mut self, target: Target<'_>, result: LoggedResult) {
         let Some((round, earlier)) = self.unanswered.find(target) else { return };
         if let Some(call) = self.calls.get(earlier) {

@@ -28,9 +28,9 @@ impl InOrder {
         self.next_call(asking);
     }
 
-    /// Returns whether the order is broken: a result answered no call, a result answered another
-    /// call than the next one, a result refers to its call by position, a call waits for approval,
-    /// or [`set_broken`](Self::set_broken) was called.
+    /// Returns whether the order is broken. The order is broken if a result answered no call,
+    /// answered another call than the next one, or refers to its call by position. The order is
+    /// also broken if a call waits for approval, or if [`set_broken`](Self::set_broken) was called.
     pub fn is_broken(&self) -> bool {
         self.is_broken
     }

@@ -1,5 +1,5 @@
-//! An index of the tool calls that a matcher knows. The matcher uses it to find the call of a
-//! result if the results are not in the order of the calls.
+//! An index of the tool calls that a matcher knows. The matcher searches the index for the call of
+//! a result if the results are not in the order of the calls.
 
 use std::{
     borrow::Borrow,
@@ -10,15 +10,14 @@ use std::{
 use super::{Answers, Candidate, Ids, Target};
 use crate::CallPosition;
 
-/// The calls of a [`Matcher`](super::Matcher) by position, by id and in order. A matcher uses this
-/// lookup structure to find the call of a result.
+/// The calls of a [`Matcher`](super::Matcher) by position, by id and in order.
 #[derive(Debug, Clone)]
 pub(super) struct Index<K> {
     /// The first call at each position.
     by_position: HashMap<CallPosition, usize>,
     by_id: HashMap<K, OfId>,
-    /// The calls in order. This part of the index is built for the first result whose id no call
-    /// has.
+    /// The calls in order. This part of the index is built when the first result arrives whose id
+    /// no call has.
     in_order: Option<InOrder<K>>,
 }
 

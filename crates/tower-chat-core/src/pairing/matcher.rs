@@ -1,4 +1,4 @@
-//! The matcher of results with a list of calls.
+//! The matcher, which finds the call of each result in a list of calls.
 
 use std::{borrow::Borrow, hash::Hash};
 
@@ -98,8 +98,8 @@ pub struct Matcher<K> {
     ids: Ids,
     /// A position in `calls`. Every call before this position is answered or hidden.
     first_open: usize,
-    /// A lookup structure that finds calls by position and by id. The matcher builds it for the
-    /// first result that does not have the id of the first open call.
+    /// A lookup structure that finds calls by position and by id. The matcher builds the structure
+    /// when the first result arrives whose id differs from that of the first open call.
     index: Option<Box<Index<K>>>,
 }
 

@@ -1,4 +1,5 @@
-//! The open round of a call log, which is the last round. More results of this round may follow.
+//! The open round of a call log. A round consists of the calls of one answer and their results.
+//! More results of the last round may follow.
 
 use super::{AnswerIds, Answers, LoggedCall, LoggedResult, RoundMatcher, Target};
 

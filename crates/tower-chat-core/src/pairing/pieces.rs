@@ -1,5 +1,5 @@
-//! Splits a message that contains results among other parts into the messages of a regular history, in
-//! which results of the client's tools are in separate messages.
+//! Splits a message that contains results among other parts. The pieces are the messages of a
+//! regular history, in which the results of the client's tools are in separate messages.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
@@ -8,7 +8,7 @@ use std::{
 
 use crate::{Message, Part, Role};
 
-/// A range of a message's parts that is a separate message in a regular history.
+/// A range of a message's parts that becomes a separate message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Piece {
     /// The role of the separate message: the role of the split message, or [`Role::Tool`].
@@ -17,8 +17,8 @@ pub struct Piece {
     pub parts: Range<usize>,
 }
 
-/// Returns the pieces of a message, in the order of a regular history. A message that need not be
-/// split is one piece.
+/// Returns the pieces of a message, in the order of a regular history. A message that is regular
+/// already is one piece.
 pub fn pieces(message: &Message) -> Vec<Piece> {
     let role = message.role;
     if !has_foreign_results(message) {
@@ -66,14 +66,12 @@ pub fn foreign_results(message: &Message) -> BTreeSet<usize> {
     foreign.map(|(index, _)| index).collect()
 }
 
-/// Returns the indices of the results that are moved out of a message: the
-/// [foreign results](foreign_results), and each result that another moved result separates from the
-/// call that it answers.
+/// Returns the indices of the results that are moved out of a message. These are the [foreign
+/// results](foreign_results), and each result that another moved result separates from its call.
 ///
-/// If a result is moved out, the parts before and after this result are in different pieces. A
-/// result in one of these two pieces may answer a call in the other piece. Therefore the function
-/// checks only the results in the shorter piece, and the results that answer calls in the shorter
-/// piece.
+/// If a result is moved out, the parts before and after this result are in two pieces. A result in
+/// one of these pieces may then be separated from its call in the other piece. It suffices to check
+/// the results in the shorter piece, and the results that answer calls in the shorter piece.
 fn leaving_results(message: &Message) -> BTreeSet<usize> {
     let mut leaving = foreign_results(message);
     if message.role != Role::Assistant {

@@ -9,10 +9,11 @@ use crate::CallPosition;
 /// Matches the results of a round with the calls of the round.
 ///
 /// Results with the position of their call are matched first. The other results answer the calls of
-/// the last message, if all of these results match calls of that message. The reason for this rule
-/// is a run that was interrupted before its tools ran, and was then sent again: the calls of the
-/// earlier message have no results. If not all of the other results match calls of the last
-/// message, the other results answer the calls of all messages in order.
+/// the last message, if all of these results match calls of that message. Otherwise they answer the
+/// calls of all messages in order.
+///
+/// The reason for this rule is a run that was interrupted before its tools ran, and was then sent
+/// again. The calls of the earlier message then have no results.
 #[derive(Debug, Clone)]
 pub struct RoundMatcher<K> {
     calls: Vec<Candidate<K>>,

@@ -11,8 +11,8 @@ use crate::CallPosition;
 /// is in the same round or a later one.
 pub type CallNumber = (usize, usize);
 
-/// Calls without a result, by id and by position, which late results may answer. A clone shares its
-/// data with the original.
+/// Calls without a result, by id and by position. A late result, which is stored after the round of
+/// its call has ended, may answer them. A clone shares its data with the original.
 #[derive(Debug, Clone, Default)]
 pub struct UnansweredCalls {
     by_id: OrdSet<(Arc<str>, CallNumber)>,

@@ -56,9 +56,10 @@ impl Answer {
             .unwrap_or_default()
     }
 
-    /// Iterates over the tool calls that the caller has to answer, in order: if a tool loop ran,
-    /// the calls of tools that are only declared; otherwise, all calls. Calls that the run has
-    /// answered, and calls that wait for [approval](Self::approval_requests), are not included.
+    /// Iterates over the tool calls that the caller has to answer, in order. If a tool loop ran,
+    /// these are the calls of tools that are declared without code to run. Otherwise these are all
+    /// calls. Calls that the run has answered, and calls that wait for
+    /// [approval](Self::approval_requests), are not included.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
         let log = CallLog::of(self.messages.iter().map(|message| &**message));
         let is_open = |call: &&LoggedCall| call.result.is_none() && !call.needs_approval;
@@ -80,7 +81,7 @@ impl Answer {
 }
 
 /// Marks the last answer of the model among these messages with its finish reason, and marks the
-/// calls that were cut off. If the answer already has a finish reason, it is not changed, because
+/// calls that were cut off. A finish reason that the answer already has is not changed, because
 /// `finish` may belong to a whole run instead of this answer.
 pub(super) fn note_end(messages: &mut [Arc<Message>], finish: &Finish) {
     let Some(reason) = &finish.reason else { return };

@@ -40,16 +40,17 @@ pub struct Finish {
     pub model: Option<String>,
     /// The number of messages that were stored; `None` if no layer stores them.
     pub saved: Option<Saved>,
-    /// The copy of the conversation in which this run took place, because another run was in
-    /// progress on the original.
+    /// The branch (copy of the conversation) in which this run took place, because another run was
+    /// in progress on the original.
     pub branch: Option<ConversationKey>,
-    /// The open run that was resumed and completed before the run of this answer began.
+    /// The open run (a run that was interrupted before its end) that was resumed and completed
+    /// before the run of this answer began.
     pub recovered: Option<Box<RecoveredRun>>,
     /// The cause of the run's end, if it is not the model's final answer.
     pub ended_by: Option<EndedBy>,
-    /// The differences between the stored messages and the messages in the request. The differences
-    /// exist if the service does not accept the stored form. For a run, these are the differences
-    /// of its final service call.
+    /// The differences between the stored messages and the messages in the request. The service
+    /// does not accept the stored form of these messages. For a run, these are the differences of
+    /// its final service call.
     pub changes: Vec<Change>,
     /// Further data of the provider about the answer as a whole.
     pub metadata: Map<String, Value>,
@@ -67,9 +68,9 @@ impl Finish {
         Self::new(FinishReason::Stop)
     }
 
-    /// Returns the integers that the JSON values of `metadata` have rounded. The digits are from
-    /// the body of the answer. For a streamed answer, no digits are collected. A writer of the same
-    /// wire restores all of these digits.
+    /// Returns the integers that the JSON values of `metadata` have rounded, with all digits. The
+    /// digits are from the body of the answer. For a streamed answer, no digits are collected. A
+    /// writer of the same wire (JSON format of a provider) restores these digits.
     pub fn exact_numbers(&self) -> &ExactNumbers {
         &self.exact_numbers
     }
@@ -96,13 +97,13 @@ impl Finish {
     }
 }
 
-/// An open run of the conversation that a later request resumed and completed before its own run
-/// began.
+/// An open run of the conversation, which was interrupted before its end. A later request resumed
+/// and completed it before its own run began.
 ///
-/// The [`usage`](Finish::usage) in [`answer`](Self::answer) is the usage of the resumed attempt,
-/// and is not part of the usage of the later run. If several runs were resumed, this is the newest
-/// of them. [`Finish::recovered`] of each recovered answer contains the run that was resumed
-/// before.
+/// The [`usage`](Finish::usage) in [`answer`](Self::answer) is the usage of the resumed attempt
+/// (execution), and is not part of the usage of the later run. If several runs were resumed, this
+/// is the newest of them. [`Finish::recovered`] of each recovered answer contains the run that was
+/// resumed before.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct RecoveredRun {
@@ -140,9 +141,10 @@ pub enum FinishReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EndedBy {
-    /// The limit of rounds was reached: the last service call was made without tools. The answer to
-    /// this call may be empty, and may contain tool calls although the request had no tools. Such
-    /// tool calls are returned to the caller and not run.
+    /// The limit of rounds (an answer with calls, and their results) was reached: the last service
+    /// call was made without tools. The answer to this call may be empty, and may contain tool
+    /// calls although the request had no tools. Such tool calls are returned to the caller and not
+    /// run.
     RoundLimit,
     /// A tool ended the run. No service call has received the results of the last round.
     Tool,
@@ -199,8 +201,9 @@ impl std::ops::AddAssign for Usage {
 pub struct Saved {
     /// The number of messages of the run that are durable.
     pub messages: usize,
-    /// The number of messages in the store's outbox. There are such messages if a write has failed,
-    /// and the policy is to continue the run.
+    /// The number of messages in the store's outbox, which contains writes that failed and are
+    /// submitted again later. There are such messages only if the policy is to continue the run
+    /// after a failed write.
     pub unsaved: usize,
 }
 

@@ -29,8 +29,8 @@ use crate::{BoxError, Message};
 /// A model's answer: a stream of [`ChatUpdate`]s that ends with [`ChatUpdate::Finish`].
 ///
 /// Whole and streamed answers have the same type, like HTTP bodies. Every response has the same
-/// shape: first, for each message, the deltas of the message and then the complete
-/// [`Message`](ChatUpdate::Message); then one `Finish`; then the end of the stream. If a model
+/// shape. First, for each message, the deltas of the message and then the complete
+/// [`Message`](ChatUpdate::Message). Then one `Finish`, and then the end of the stream. If a model
 /// client's stream ends without `Finish`, the last item is [`TruncatedStream`]: a cut-off answer is
 /// an error, never a short answer.
 ///
@@ -77,8 +77,8 @@ impl ChatResponse {
         Self(Body::Stream(Box::pin(Assembled::new(updates))))
     }
 
-    /// Creates a response from a stream that a layer has derived from another response and that
-    /// already has the documented shape.
+    /// Creates a response from the stream of a layer that has changed another response. The stream
+    /// must have the documented shape.
     ///
     /// Unlike [`stream`](Self::stream), this method adds no work for each update, because it does
     /// not check the shape. If the shape of the stream is different, the layers above do not work

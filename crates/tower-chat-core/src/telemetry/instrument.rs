@@ -65,7 +65,7 @@ static IS_DESCRIBED: AtomicBool = AtomicBool::new(false);
 ///
 /// The `metrics` facade has no such function. This function therefore checks the size of the
 /// recorder: the no-op recorder of the facade has no fields, and most other recorders have some. A
-/// recorder without fields, which forwards to a static variable, is recognised only after
+/// recorder that has no fields, because it forwards to a static variable, is recognised only after
 /// [`describe`] was called.
 pub fn is_recorded() -> bool {
     with_recorder(|recorder| mem::size_of_val(recorder) > 0) || IS_DESCRIBED.load(Ordering::Relaxed)

@@ -9,8 +9,8 @@
 //! project.
 //!
 //! Each label has a small number of values: an operation, a kind of store, a model, a tool or a
-//! type of error, but never a conversation. If the conventions have an attribute for a label, the
-//! label has the name of that attribute ([`label`]).
+//! type of error. A conversation is never a label. If the conventions have an attribute for a
+//! label, the label has the name of that attribute ([`label`]).
 
 use super::instrument::{Counter, Gauge, Histogram, Instrument, Metric, Unit};
 

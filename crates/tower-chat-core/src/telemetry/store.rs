@@ -1,4 +1,5 @@
-//! Telemetry of a store: its queue, its transactions and its server.
+//! Telemetry of a store: its queue, its transactions and its server. A submission is the writes of
+//! one call of `append`, or another change, in the queue of a store.
 
 use std::time::{Duration, Instant};
 
@@ -100,7 +101,8 @@ impl StoreTelemetry {
         event!(system = self.system, conversation = %key, messages, bytes, "messages were read");
     }
 
-    /// Records that a write was refused with a conflict. Other errors are not recorded.
+    /// Records that a write was refused because its conversation has changed. Other errors are not
+    /// recorded.
     pub fn refused(self, error: &StoreError) {
         if let StoreError::Conflict(conflict) = error {
             self.conflict(conflict);

@@ -24,10 +24,10 @@ use crate::{
 /// A store that wraps another store and creates a span for each operation. The span contains the number of
 /// messages that were read or written, and the outcome.
 ///
-/// The span of an `append` ends when the [ticket](crate::store::author::Ticket) has an outcome. If
-/// the ticket is dropped before, the outcome in the span is `dropped`, although the store still
-/// executes the writes. The span of a `reserve` contains the time of the wait for a slot in the
-/// queue of the store.
+/// The span of an `append` ends when its [ticket](crate::store::author::Ticket), the future with
+/// the outcome, has completed. If the ticket is dropped before, the outcome in the span is
+/// `dropped`, although the store still executes the writes. The span of a `reserve` contains the
+/// time of the wait for an entry (slot) in the queue of the store.
 #[derive(Debug, Clone)]
 pub struct TracedStore<S> {
     inner: S,

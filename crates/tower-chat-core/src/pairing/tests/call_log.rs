@@ -111,8 +111,8 @@ fn answer_of(calls: &[ToolCall], is_split: bool) -> Vec<Message> {
     }
 }
 
-/// If all calls of a round have their results, the number of messages with the calls makes no
-/// difference.
+/// If all calls of a round have their results, these results are matched with the same calls,
+/// whether the calls are in one message or in several.
 #[test]
 fn a_complete_round_is_matched_the_same_if_its_calls_are_in_one_or_several_messages() {
     for seed in 0..4000 {
