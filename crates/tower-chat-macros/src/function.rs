@@ -27,7 +27,7 @@ struct Parameter {
 enum Kind {
     /// The tool context: `&ToolContext`.
     Context,
-    /// A reference to this type. The application passes the value, which is called a state, when it
+    /// A reference to this type. The application passes the value (a state of the tool) when it
     /// creates the tool.
     State(Box<Type>),
     /// An argument that the model writes.
@@ -78,9 +78,9 @@ impl ToolFunction {
         });
         // Where possible, the type of a field of `__Arguments` is a type parameter. The closure
         // below uses `__Arguments` with the types of the tool's arguments. If an argument's type
-        // lacks a required trait, the compiler therefore reports one error at the closure. Without
-        // the type parameter, the compiler would report one error for each line that the derives
-        // generate.
+        // lacks a required trait, the compiler therefore reports one error, at the closure. Without
+        // the type parameter, the compiler would report one error for each line of the generated
+        // impls.
         let (mut names, mut arguments, mut fields) = (Vec::new(), Vec::new(), Vec::new());
         let (mut parameters, mut types) = (Vec::new(), Vec::new());
         for Parameter { name, variable, kind } in &self.parameters {
@@ -195,8 +195,8 @@ fn parameter(input: &mut FnArg, function: &Ident) -> syn::Result<Parameter> {
         }
         _ => Kind::Argument { attributes, of_type: typed.ty.clone() },
     };
-    // The generated function has a parameter for each state. Users see the name of this parameter
-    // in the documentation, so it is the name of the state. If the tool's function has the same
+    // The generated function has a parameter for each state. The parameter has the name of the
+    // state, because users see this name in the documentation. If the tool's function has the same
     // name, the parameter gets another name.
     let variable = match &kind {
         Kind::State(_) if name != *function => name.clone(),
@@ -207,9 +207,9 @@ fn parameter(input: &mut FnArg, function: &Ident) -> syn::Result<Parameter> {
     Ok(Parameter { name, variable, kind })
 }
 
-/// Returns whether a parameter has attributes of serde or schemars. Such attributes can make a type
-/// deserializable that does not implement the traits of these crates. A type parameter would
-/// require the traits, so the type of a field with such attributes is the argument's own type.
+/// Returns whether a parameter has attributes of serde or schemars. With such attributes, an
+/// argument's type need not implement the traits of these crates. A type parameter would require
+/// the traits. Therefore the type of a field with such attributes is the argument's own type.
 fn has_derive_attributes(attributes: &[Attribute]) -> bool {
     let is_of_derive = |attribute: &Attribute| {
         attribute.path().is_ident("serde") || attribute.path().is_ident("schemars")

@@ -4,8 +4,8 @@
 //! The expansion refers to items of `tower-chat`, so this crate cannot be used alone. The
 //! documentation of `tower_chat::tool` has the rules for parameters, results and settings, with
 //! examples. This crate has no example, because an example needs `tower-chat` as a dependency.
-//! Cargo builds the dependencies of a procedural macro for the host, and would therefore build
-//! `tower-chat` a second time.
+//! Cargo would then build `tower-chat` a second time, because the dependencies of a procedural
+//! macro are built for the host.
 
 mod function;
 mod settings;
