@@ -27,9 +27,9 @@ impl Misfit {
     }
 }
 
-/// Finds one of two kinds of values: an array where the schema has an object, because serde would
-/// read the elements of the array as the fields of the object; and a number that serde would read
-/// as an infinite `f32`.
+/// Finds one of two kinds of values. The first kind is an array where the schema has an object:
+/// serde would read the elements of the array as the fields of the object. The second kind is a
+/// number that serde would read as an infinite `f32`.
 ///
 /// If the schema has alternatives, only the alternative that fits best is searched, so that the
 /// time is linear in the size of the value.

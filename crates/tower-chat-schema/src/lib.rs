@@ -27,11 +27,12 @@
 //! schema. In this form, an object accepts only the listed properties and requires all of them; a
 //! property that is optional in the type may be `null`. Alternatives are written as `anyOf`. Limits
 //! of numbers, strings and arrays are written into the descriptions, and not as separate keywords.
-//! If the values of a type are not JSON objects, as those of an enum or a list, the portable form
-//! describes an object that contains the value in the field `value`. For `()`, it describes an
-//! object without properties, and for a map an object with any keys.
 //!
-//! Deserialization is stricter than that of serde, and returns an error for an object that has the
+//! The portable form always describes a JSON object. For a type with other values, such as an enum
+//! or a list, the object contains the value in the field `value`. For `()`, the object has no
+//! properties, and for a map, the object has any keys.
+//!
+//! Deserialization is stricter than that of serde. It returns an error for an object that has the
 //! same key twice, for an array where the schema has an object, and for a number that an `f32`
 //! cannot represent.
 //!

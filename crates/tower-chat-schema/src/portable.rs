@@ -21,9 +21,8 @@ const LIMITS: [&str; 15] = [
     "uniqueItems",
 ];
 
-/// The string formats that every provider with support for formats accepts. This list does not
-/// contain the formats of numbers, such as `uint8`, because schemars names these formats after Rust
-/// types.
+/// The string formats that every provider with support for formats accepts. The formats of numbers,
+/// such as `uint8`, are not in this list, because schemars names them after Rust types.
 const FORMATS: [&str; 9] =
     ["date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid"];
 
