@@ -1,5 +1,6 @@
 //! Runs that continue after their caller has disconnected, and the update log for readers that
-//! reconnect.
+//! reconnect. A run is the work for one request: the calls of the model and of tools, up to the
+//! final answer.
 //!
 //! [`DetachedRunsLayer`] is a layer that executes each run in a separate task. The run continues if
 //! its caller disconnects. Other readers can attach to the run, and any process can stop it. The

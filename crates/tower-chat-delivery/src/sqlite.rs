@@ -1,4 +1,7 @@
 //! An update log in a SQLite file.
+//!
+//! The table `runs` contains the state of each run as JSON (its *record*). The table `updates`
+//! contains the updates that the runs have sent to their readers.
 
 use std::{
     io::ErrorKind,

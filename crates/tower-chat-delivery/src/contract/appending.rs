@@ -1,4 +1,8 @@
 //! Tests of appends, and of the beginning of attempts.
+//!
+//! An *attempt* is one execution of a run. If the run has failed or its process died, its request
+//! can be sent again, which begins the next attempt. Each update has a position: the number of its
+//! attempt, from 1, and its index in the attempt, from 0.
 
 use super::{LEASE, MAX_BYTES, MAX_RUNS, MAX_UPDATES, Subject, at, expected, run_in, stored};
 use crate::{RunEnd, RunState, StoredUpdate, UpdateLogError};

@@ -1,4 +1,9 @@
 //! Tests of the end of a run, of leases, of requests to stop, and of expired runs.
+//!
+//! An *attempt* is one execution of a run. If the run has failed or its process died, its request
+//! can be sent again, which begins the next attempt. The process of an attempt *owns* the run: only
+//! this process may append updates to the log. The process must renew its *lease*, a time limit. If
+//! the lease has expired, a reader may close the run, which stores the end of the run in the log.
 
 use std::time::Duration;
 

@@ -1,4 +1,7 @@
 //! Tests of the erasure of runs.
+//!
+//! A conversation has an id in a *scope*, which is a group of conversations, such as those of one
+//! user.
 
 use tower_chat_layers::{
     HistoryStore, MemoryStore, Message, MessageId,

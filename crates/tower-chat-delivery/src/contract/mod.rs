@@ -82,7 +82,8 @@ impl std::fmt::Debug for Subject {
     }
 }
 
-/// The retention time of the log under test.
+/// The retention time of the log under test: how long updates can be read after the end of their
+/// run.
 pub const RETENTION: Duration = Duration::from_secs(3600);
 /// The maximum number of runs in the log under test.
 pub const MAX_RUNS: u64 = 20;
@@ -91,7 +92,8 @@ pub const MAX_UPDATES: u64 = 50;
 /// The maximum size of all updates of a run in the log under test, in bytes.
 pub const MAX_BYTES: u64 = 10_000;
 
-/// The duration of each lease in the tests.
+/// The duration of each lease in the tests. A process that does not renew its lease in this time
+/// loses its run.
 const LEASE: Duration = Duration::from_secs(15);
 
 /// Executes one test with a log that `open` opens.

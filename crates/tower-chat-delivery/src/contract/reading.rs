@@ -1,4 +1,6 @@
 //! Tests of reads, and of readers that wait.
+//!
+//! A *page* is the result of one read: some updates of a run, and the state of the run.
 
 use std::time::Duration;
 

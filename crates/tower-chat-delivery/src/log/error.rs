@@ -1,4 +1,7 @@
 //! The errors of update logs.
+//!
+//! An *attempt* is one execution of a run. If the run has failed or its process died, its request
+//! can be sent again, which begins the next attempt.
 
 use tower_chat_layers::{BoxError, SharedError};
 

@@ -105,8 +105,9 @@ impl MemoryUpdateLog {
 }
 
 impl State {
-    /// Erases a run if it has expired. Also erases all other expired runs if the log is full, or if
-    /// the most recent erasure of all expired runs was at least [`SWEEP_INTERVAL`] ago.
+    /// Erases a run if it has expired, which means that the retention time after its end has
+    /// passed. Also erases all other expired runs if the log is full, or if the most recent erasure
+    /// of all expired runs was at least [`SWEEP_INTERVAL`] ago.
     fn sweep(&mut self, run: &RunKey, options: &UpdateLogOptions) {
         let now = options.now();
         let expired_at = options.expired_at();

@@ -25,8 +25,9 @@ pub use self::{
 /// A log of the updates that runs have sent to their readers, for readers that reconnect.
 ///
 /// An update log is not a history: its updates expire. The log contains the updates of all attempts
-/// at a run. One process at a time owns an attempt and writes its updates, and renews the lease of
-/// the attempt. If the process dies, the lease expires.
+/// at a run. An *attempt* is one execution of the run. One process owns the attempt: this process
+/// writes the updates, and renews the *lease* of the attempt, which is a time limit. If the process
+/// dies, the lease expires, and another process may begin the next attempt.
 ///
 /// The documentation of the [crate](crate) has an example. `update_log_contract!` of the feature
 /// `contract` tests an implementation.
@@ -122,8 +123,8 @@ pub trait UpdateLog: Send + Sync + 'static {
     async fn interrupt(&self, run: &RunKey) -> Result<RunState, UpdateLogError>;
 
     /// Records a request to stop a run, and returns the state of the run. The owner receives the
-    /// request with its next [`renew`](Self::renew). A repeated request has no effect, and neither
-    /// has a request to stop a run that has ended.
+    /// request with its next [`renew`](Self::renew). A repeated request has no effect. A request to
+    /// stop a run that has ended has no effect either.
     ///
     /// # Errors
     ///

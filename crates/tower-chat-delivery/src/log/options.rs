@@ -30,7 +30,8 @@ pub struct UpdateLogOptions {
 
 impl UpdateLogOptions {
     /// Sets the time for which updates can be read after the end of their run, 1 hour by default.
-    /// If the process of a run died, the time begins when the lease of the run expires.
+    /// If the process of a run died before the end of the run, the retention time begins when the
+    /// lease of the run expires.
     #[must_use]
     pub fn with_retention(mut self, retention: Duration) -> Self {
         self.retention = retention;
@@ -58,8 +59,9 @@ impl UpdateLogOptions {
         self
     }
 
-    /// Sets the clock of leases and of the retention time. The clocks of all processes that share a
-    /// log must have approximately the same time.
+    /// Sets the clock of the retention time and of leases. A lease is the time for which a process
+    /// owns a run without a renewal. The clocks of all processes that share a log must have
+    /// approximately the same time.
     #[must_use]
     pub fn with_clock(mut self, clock: Clock) -> Self {
         self.clock = clock;

@@ -3,7 +3,8 @@
 use std::{fmt, str::FromStr};
 
 /// The position of one update: the number of the attempt that has sent the update, and the index of
-/// the update in that attempt.
+/// the update in that attempt. An attempt is one execution of the run; a run whose process died can
+/// be executed again.
 ///
 /// Positions are ordered by attempt and then by index. Therefore every update of a later attempt is
 /// after all updates of an earlier attempt, including updates that a killed process had sent and

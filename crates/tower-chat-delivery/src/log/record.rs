@@ -1,4 +1,9 @@
 //! The state of one run in an update log, and the effect of every operation on it.
+//!
+//! An *attempt* is one execution of a run. If the run has failed or its process died, its request
+//! can be sent again, which begins the next attempt. An attempt owns the run until the run is
+//! closed or a later attempt begins. The process of the attempt must renew the *lease* of the run,
+//! a time limit, or a reader may close the run.
 
 use std::time::{Duration, SystemTime};
 

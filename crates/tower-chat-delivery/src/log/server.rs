@@ -13,9 +13,9 @@ use super::{
 /// The requests that an update log sends to a server that several processes use. The trait
 /// [`UpdateLog`] is implemented for every type that implements this trait.
 ///
-/// The server stores the record of each run as a text, and the updates of the run. A write replaces
-/// the record only if the record has not changed since the process has read it. Therefore no
-/// process overwrites a change by another process.
+/// The server stores the record of each run, which is a [`RunRecord`] as JSON text, and the updates
+/// of the run. A write replaces the record only if the record has not changed since the process has
+/// read it. Therefore no process overwrites a change by another process.
 #[async_trait]
 pub trait ServerLog: Send + Sync + 'static {
     /// Returns the limits and the clock of the log.

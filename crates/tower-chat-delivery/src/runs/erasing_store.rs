@@ -1,4 +1,7 @@
 //! A store whose deletions also erase updates.
+//!
+//! A run sends updates to its readers: deltas and messages. The update log stores these updates
+//! separately from the history.
 
 use async_trait::async_trait;
 use tower_chat_layers::{

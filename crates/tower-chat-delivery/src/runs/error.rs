@@ -35,7 +35,7 @@ pub enum DeliveryError {
         run: RunKey,
     },
     /// The layer is below `PerRunPersistence` or the pipeline. In this position, the layer would
-    /// detach single service calls instead of runs.
+    /// execute each service call (request to the model), instead of each run, in a separate task.
     #[error("DetachedRunsLayer is below the persistence of {run}: put it above PerRunPersistence")]
     BelowPersistence {
         /// The run.
@@ -43,7 +43,8 @@ pub enum DeliveryError {
         /// States that a repeated request fails again.
         source: Retryability,
     },
-    /// The run is in progress in this process with another input.
+    /// The run is in progress in this process, and its request has other messages than this
+    /// request.
     #[error("{run} is in progress with another input: send this request with a new run id")]
     OtherInput {
         /// The run.
@@ -67,7 +68,8 @@ pub enum DeliveryError {
         /// The error of the run.
         source: SharedError,
     },
-    /// The process of the run died, or lost the lease of the run, before the end of the run.
+    /// The process of the run died, or did not renew its claim on the run (the lease) in time,
+    /// before the end of the run.
     #[error("{run} was interrupted: send the request of the run again to continue it")]
     Interrupted {
         /// The run.

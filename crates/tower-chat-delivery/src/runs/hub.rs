@@ -1,5 +1,9 @@
 //! The hub of a run in progress, through which the task of the run sends updates to the readers in
 //! the same process.
+//!
+//! An *attempt* is one execution of a run. If the run has failed or its process died, its request
+//! can be sent again, which begins the next attempt. *The log* is the update log, from which
+//! readers in other processes receive the updates.
 
 use std::{
     collections::VecDeque,
@@ -183,7 +187,8 @@ impl Hub {
         Batch { first, updates: unstored.map(|entry| entry.stored.clone()).collect() }
     }
 
-    /// Returns whether updates must be appended before the end of the batch interval.
+    /// Returns whether the updates that are not stored yet must be appended now, instead of at the
+    /// end of the batch interval.
     pub(crate) fn is_append_due(&self, max_bytes: usize) -> bool {
         let state = self.state();
         !state.is_unlogged && (!state.gates.is_empty() || state.unstored_bytes >= max_bytes)
@@ -213,8 +218,8 @@ impl Hub {
         self.show(state);
     }
 
-    /// Records that an append has failed. Unless delivery is durable, readers may now receive the
-    /// updates that were not stored.
+    /// Records that an append has failed. Readers may now receive the updates that were not stored,
+    /// unless `is_durable_first` is set.
     pub(crate) fn append_failed(&self) {
         let mut state = self.state();
         if !self.is_durable_first {
@@ -272,8 +277,8 @@ impl Hub {
         HubReader { changed: self.changed.subscribe(), hub: self.clone() }
     }
 
-    /// Returns the time since which the run has had no reader in this process; `None` if it has a
-    /// reader.
+    /// Returns the time since which the run has had no reader in this process; `None` if the run
+    /// has a reader.
     pub(crate) fn unread_since(&self) -> Option<Instant> {
         self.state().unread_since
     }

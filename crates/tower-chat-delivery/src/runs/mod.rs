@@ -1,8 +1,9 @@
 //! A layer that executes each run in a separate task.
 //!
 //! [`DetachedRunsLayer`] belongs above `PerRunPersistence` and the pipeline. Below these layers,
-//! `DetachedRunsLayer` would detach single service calls. Therefore `DetachedRunsLayer` refuses
-//! requests that come from `PerRunPersistence`.
+//! `DetachedRunsLayer` would execute each service call (request to the model), instead of each run,
+//! in a separate task. Therefore `DetachedRunsLayer` refuses requests that come from
+//! `PerRunPersistence`.
 //!
 //! If a layer above `DetachedRunsLayer`, such as a timeout, drops a response, the delivery to the
 //! caller ends, but the run continues. Therefore a deadline that must end the run belongs below
@@ -103,19 +104,20 @@ const STATE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// delay the run.
 ///
 /// If the process dies, the log lacks at most the deltas since the last batch, which belong to an
-/// unfinished message. Readers may have received these deltas. A later attempt sends this message
-/// again from its beginning ([`RunEvent::Restarted`]). With
-/// [`durable_delivery`](Self::durable_delivery), readers receive only updates that the log
-/// contains.
+/// unfinished message. Readers may have received these deltas. If the request is sent again, the
+/// next execution of the run (the next *attempt*) sends this message again from its beginning
+/// ([`RunEvent::Restarted`]). With [`durable_delivery`](Self::durable_delivery), readers receive
+/// only updates that the log contains.
 ///
 /// If the log fails, readers in the process that executes the run still receive all updates. After
 /// a transient failure, the task of the run repeats the append. If the log refuses the updates of a
 /// run, for example because of a limit, the run continues, and readers in other processes receive
 /// [`RunEnd::Truncated`](crate::RunEnd::Truncated) at its end.
 ///
-/// Each run has a lease. If the process that executes the run does not renew the lease in time, any
-/// process may begin the next attempt. When the former owner learns from the log that it has lost
-/// the run, the former owner stops its attempt, and its readers follow the log from then on.
+/// Each run has a lease in the log: the time for which its process owns the run without a renewal.
+/// If the process that executes the run does not renew the lease in time, any process may begin the
+/// next attempt. When the former owner learns from the log that it has lost the run, the former
+/// owner stops its attempt, and its readers follow the log from then on.
 ///
 /// # The same request again
 ///
@@ -125,16 +127,16 @@ const STATE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// with [`DeliveryError::OtherInput`]. If the run has failed or its process died, the request begins
 /// the next attempt: the layers below return the stored answer, or resume the run.
 ///
-/// A request without messages only resumes a run, such as the requests of `recovery::recover`. If
+/// A request without messages, such as a request of `recovery::recover`, only resumes a run. If
 /// another process executes the run, the layer waits until the run has ended or its lease has
 /// expired. If the run is still in progress after the duration of a lease, the other process is
 /// alive, and the caller receives the response of the run in progress.
 ///
 /// If an earlier attempt has sent the complete response of the run, only the caller receives the
 /// stored answer, and the log does not change. If the store does not contain the run, for example
-/// because the process died while the answer was in the outbox, the layers below execute the run
-/// again for the caller. A run that was stopped is complete. If the run was stopped before its
-/// first answer, the caller receives a response without messages.
+/// because the process died before a failed write of the answer was repeated, the layers below
+/// execute the run again for the caller. A run that was stopped is complete. If the run was stopped
+/// before its first answer, the caller receives a response without messages.
 ///
 /// # Stop
 ///
@@ -222,8 +224,9 @@ impl DetachedRunsLayer {
     }
 
     /// Sets the time after which a run is stopped if it has no reader in its process, 1 hour by
-    /// default. `None` removes the limit. The number of readers is checked when the lease is renewed,
-    /// so that the run may be stopped later by a third of the duration of the lease.
+    /// default. `None` removes the limit. The task of the run checks the number of readers when it
+    /// renews the lease. Therefore the run may be stopped later, by up to a third of the duration
+    /// of the lease.
     #[must_use]
     pub fn with_max_time_without_reader(mut self, max: Option<Duration>) -> Self {
         self.settings.max_time_without_reader = max;
@@ -401,8 +404,9 @@ impl Shared {
         }
     }
 
-    /// Waits while another process executes the run, for at most the duration of a lease. If the run
-    /// is still in progress then, its process is alive, because it has renewed the lease.
+    /// Waits while another process executes the run, for at most the duration of a lease. If the
+    /// run is still in progress after this time, the other process is alive, because that process
+    /// has renewed the lease.
     async fn wait_for_other_process(&self, run: &RunKey) -> Result<(), DeliveryError> {
         let deadline = Instant::now() + self.settings.lease + STATE_POLL_INTERVAL;
         while self.hub(run).is_none() && Instant::now() < deadline {

@@ -1,4 +1,9 @@
 //! Readers of a run, in any process.
+//!
+//! An *attempt* is one execution of a run. If the run has failed or its process died, its request
+//! can be sent again, which begins the next attempt. The process of an attempt must renew the
+//! *lease* of the run, a time limit. In the process of the run, readers receive updates through the
+//! *hub* of the run; in other processes, readers read the update log (*the log*).
 
 use std::{collections::VecDeque, sync::Arc};
 
@@ -53,11 +58,12 @@ pub enum RunEvent {
     /// sent again. If the attempt sends the deltas of a complete message again, this event is sent
     /// after these deltas, so that the reader discards these deltas too.
     ///
-    /// In per-run mode, the messages of a run are stored at its end, so that a later attempt
-    /// repeats the whole run. Each message of the new attempt replaces the messages of earlier
-    /// attempts with the same or a later index. If the new attempt sends fewer messages, for
-    /// example because it is stopped, the reader has received messages that the history does not
-    /// contain. Therefore a reader of such a run should load the history after the end of the run.
+    /// In per-run mode, the messages of a run are stored at the end of the run. Therefore a later
+    /// attempt repeats the whole run. Each message of the new attempt replaces the messages of
+    /// earlier attempts with the same or a later index. If the new attempt sends fewer messages,
+    /// for example because it is stopped, the reader has received messages that the history does
+    /// not contain. Therefore a reader of such a run should load the history after the end of the
+    /// run.
     Restarted {
         /// The position.
         position: UpdatePosition,

@@ -97,11 +97,11 @@ where
     follow(shared, run, reader).await
 }
 
-/// Returns the response of the current attempt, when the service has responded. If the attempt has
-/// already ended, this function waits for the first item of the response. If this item is an error,
-/// it may be the error of the service call, and becomes the error of this call. Otherwise, or if
-/// another process executes the run, the function does not wait for the first item, because this
-/// wait may take long.
+/// Returns the response of the current attempt (the current execution of the run), when the service
+/// has responded. If the attempt has already ended, this function waits for the first item of the
+/// response. If this item is an error, the error may be that of the call of the service, and this
+/// function returns the error. If the attempt has not ended, or another process executes the run,
+/// this function does not wait for the first item, because this wait may take long.
 async fn follow(
     shared: Arc<Shared>,
     run: RunKey,

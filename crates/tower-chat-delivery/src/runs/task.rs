@@ -1,4 +1,11 @@
 //! The task that executes a run, sends its updates to readers and appends them to the log.
+//!
+//! An *attempt* is one execution of a run. If the run has failed or its process died, its request
+//! can be sent again, which begins the next attempt. The task sends the updates of an attempt to
+//! the *hub*, from which readers in this process receive the updates, and appends the updates to
+//! the update log (*the log*), which other processes read. While the run is in progress, the task
+//! renews the *lease* of the run in the log, a time limit that shows other processes that this
+//! process is alive.
 
 use std::{
     collections::HashMap, error::Error, future::pending, pin::Pin, sync::Arc, time::Duration,
@@ -149,7 +156,8 @@ impl RunTask {
         }
     }
 
-    /// Returns whether a stop ended the run, as its last finish in the log says.
+    /// Returns whether a stop ended the run. The log contains this information in the last
+    /// [`Finish`](tower_chat_layers::Finish) of the run.
     async fn was_stopped(&self) -> Result<bool, UpdateLogError> {
         let mut is_stopped = false;
         let mut after = UpdatePosition::START;
@@ -276,8 +284,8 @@ struct Progress<'t> {
     /// The end of the run, if it has ended. The append of the last updates closes the run in the
     /// log with this end.
     end: Option<(RunEnd, Option<SharedError>)>,
-    /// Whether the task no longer reads the response, because it has returned its last item or was
-    /// dropped.
+    /// Whether the task no longer reads the response, because the response has returned its last
+    /// item or was dropped.
     has_ended: bool,
     /// Whether the log contains the end of the run.
     is_closed: bool,
@@ -295,8 +303,8 @@ struct Progress<'t> {
     check_at: Instant,
     /// Whether the task has noticed that the run was stopped.
     is_stopped: bool,
-    /// The time at which the task drops the response, if the response has not ended although the
-    /// run was stopped or has ended.
+    /// The time at which the task drops the response if the response has not ended. The time is set
+    /// when the run was stopped or has ended.
     dropped_at: Option<Instant>,
     /// The time at which the task stops the run, if the run has no reader until then.
     unread_until: Option<Instant>,

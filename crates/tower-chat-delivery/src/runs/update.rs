@@ -55,7 +55,8 @@ struct StoredFinish {
     usage: Usage,
     model: Option<String>,
     continuation: Option<String>,
-    /// The number of stored messages, and the number of messages in the outbox.
+    /// The number of stored messages, and the number of messages that wait in memory because their
+    /// write failed.
     saved: Option<(usize, usize)>,
     /// The scope and the id of the conversation.
     branch: Option<(String, String)>,
