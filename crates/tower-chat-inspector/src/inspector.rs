@@ -49,7 +49,8 @@ pub struct Inspector {
     pub(crate) page_permits: Arc<Semaphore>,
 }
 
-/// The scopes that a reader can see.
+/// The scopes that a reader can see. A *scope* is a group of conversations, such as those of one
+/// user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Scopes {
     /// Every scope. The first page lists the scopes, and each other page shows data of one scope.
@@ -125,8 +126,9 @@ impl Inspector {
         self
     }
 
-    /// Sets whether readers can end open runs in the pages. If an [agent](Self::with_agent) is set,
-    /// readers can then also approve and reject calls. The default is `false`.
+    /// Sets whether readers can end open runs in the pages. The messages of an open run are stored,
+    /// but are not part of the history yet. If an [agent](Self::with_agent) is set, readers can
+    /// then also approve and reject calls. The default is `false`.
     #[must_use]
     pub fn with_writes(mut self, allowed: bool) -> Self {
         self.allows_writes = allowed;
@@ -148,9 +150,10 @@ impl Inspector {
         self
     }
 
-    /// Sets the layer that detaches the runs of the application, or another layer with the same
-    /// update log. The page of a conversation then shows the answer of the open run while the model
-    /// generates it. The inspector only reads the update log.
+    /// Sets the layer that executes the runs of the application in separate tasks, or another layer
+    /// with the same update log. The update log contains the deltas of the answers. The page of a
+    /// conversation then shows the answer of the open run while the model generates it. The
+    /// inspector only reads the update log.
     #[must_use]
     pub fn with_runs(mut self, runs: DetachedRunsLayer) -> Self {
         self.runs = Some(runs);
@@ -166,8 +169,9 @@ impl Inspector {
     }
 
     /// Adds a replay policy with a name, for the page that shows the messages of the next request
-    /// to the model. Removes an earlier policy with the name `default`, such as the one that
-    /// [`new`](Self::new) adds.
+    /// to the model. The policy determines in which form the request contains the stored messages.
+    /// Removes an earlier policy with the name `default`, such as the one that [`new`](Self::new)
+    /// adds.
     #[must_use]
     pub fn with_policy(mut self, name: impl Into<String>, policy: ReplayPolicy) -> Self {
         self.policies.retain(|(name, _)| name != "default");

@@ -1,10 +1,11 @@
 //! Web pages that show the content of a tower-chat store, for the operation and the debugging of an
 //! agent.
 //!
-//! The pages list the conversations, the most recently active first, and the open runs. The page of
-//! a conversation is a timeline of its runs, with a chart of parallel tool calls. Another page
-//! shows, for each stored message, the form in which the next request to the model contains it, and
-//! the reasons for every difference. Two pages show the statistics of tools and of usage.
+//! The pages list the conversations, the most recently active first, and the open runs, whose
+//! messages are stored but are not part of the history yet. The page of a conversation is a
+//! timeline of its runs, with a chart of parallel tool calls. Another page shows, for each stored
+//! message, the form in which the next request to the model contains it, and the reasons for every
+//! difference. Two pages show the statistics of tools and of usage.
 //!
 //! The pages work without JavaScript. With JavaScript, the page of a conversation updates itself
 //! during a run. If [`Inspector::with_runs`] is set, that page also shows the answer while the
@@ -60,9 +61,9 @@
 //! - A reader can approve a call only on a page that shows the arguments of the call completely.
 //!   The approval applies only to the call that this page showed, and not to another call with the
 //!   same id.
-//! - A page shows data of one scope. With [`Inspector::with_all_scopes`], one page lists the
-//!   conversations of all scopes. With [`Inspector::in_one_scope`], requests for other scopes are
-//!   refused.
+//! - A page shows data of one scope, which is a group of conversations, such as those of one user.
+//!   With [`Inspector::with_all_scopes`], one page lists the conversations of all scopes. With
+//!   [`Inspector::in_one_scope`], requests for other scopes are refused.
 //!
 //! The pages escape every stored text as HTML, and show invisible characters as escape sequences.
 //! The content security policy allows only the inspector's own script and style sheet.
@@ -73,7 +74,7 @@
 //! each of them. Links lead to the remaining data. The store computes the statistics of tools and
 //! of usage. Some pages read more: the page of a single message reads the whole message, the page
 //! of the next request reads the whole conversation, and a page that shows an open run reads all
-//! staged messages of the run.
+//! messages of this run.
 //!
 //! At most 64 pages receive live updates at the same time, and at most 16 from one network address.
 //! If an application serves the router, the address is that of axum's `ConnectInfo`. Behind a

@@ -34,8 +34,8 @@ use crate::{
     pages::{Asked, Failure},
 };
 
-/// The interval between two reads of the conversation's head, which a store reads without reading
-/// messages.
+/// The interval between two reads of the head of the conversation, which contains the number of
+/// messages and the open run. A store reads the head without reading messages.
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// The maximum number of event streams at the same time.
@@ -74,9 +74,9 @@ fn is_absent(head: &Head) -> bool {
 }
 
 /// Returns a string that identifies the state of a conversation. The string changes when messages
-/// are added or deleted, when an attempt at a run begins, when a run ends, and when the number of
-/// batches that wait for approval changes. The string does not change when a write only changes the
-/// record of tool calls.
+/// are added or deleted, when the execution of a run begins or ends, and when the number of answers
+/// with calls that wait for approval changes. The string does not change when a write only changes
+/// the record of tool calls (one row for each call).
 pub(crate) fn state_of(head: &Head) -> String {
     let Revision { incarnation, sequence, .. } = head.revision;
     let open = head.open_run.as_ref();

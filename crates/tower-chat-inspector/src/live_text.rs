@@ -1,4 +1,7 @@
 //! The text of an answer while the model generates it.
+//!
+//! An application may execute its runs in separate tasks, with an update log that contains the
+//! deltas of the answers. The text is read from this log. An *attempt* is one execution of a run.
 
 use std::{future::pending, time::Duration};
 

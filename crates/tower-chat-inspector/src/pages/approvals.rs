@@ -30,8 +30,9 @@ use crate::{
 /// continues.
 const ERROR_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The maximum size, in bytes, of a batch for which a page has a form. The page shows the calls of
-/// such a batch completely, because the reader must see everything that a decision applies to.
+/// The maximum size, in bytes, of a batch for which a page has a form. A batch is the calls of one
+/// answer. The page shows the calls of such a batch completely, because the reader must see
+/// everything that a decision applies to.
 const LARGEST: usize = 256 << 10;
 
 /// The number of calls that a page shows of a batch that is larger than [`LARGEST`]. The page shows
@@ -112,7 +113,8 @@ fn field_of(request: &ApprovalRequest) -> String {
     digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Calls the agent with the decisions that a form contains about a batch.
+/// Calls the agent, which is the tower stack of the application, with the decisions that a form
+/// contains about a batch.
 pub(crate) async fn decide(
     inspector: State,
     Query(asked): Query<Asked>,

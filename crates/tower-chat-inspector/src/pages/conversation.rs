@@ -1,4 +1,7 @@
 //! The page of a conversation, which shows a timeline of the conversation's runs.
+//!
+//! The messages of an *open run* are *staged*: the store contains these messages, but they are not
+//! part of the history until the run is committed. All other messages are *visible*.
 
 use std::sync::Arc;
 
@@ -79,8 +82,9 @@ pub(crate) async fn conversation(
     let store = &inspector.store;
     let summary = store.summary(&key).await?;
     let summary = summary.ok_or_else(|| Failure::missing("There is no such conversation."))?;
-    // The head is read before the messages. If a write happens between these reads, the event
-    // stream reports another state than that of the page, and the page is loaded again.
+    // The head (number of messages and open run) is read before the messages. If a write happens
+    // between these reads, the event stream reports another state than that of the page, and the
+    // page is loaded again.
     let head = store.head(&key).await?;
     let state = live::state_of(&head);
     let is_latest = before.is_none() && only.is_none();
@@ -131,7 +135,7 @@ struct PageMessages {
     /// The number of the first staged message, if the page may contain staged messages.
     staged_from: Option<u64>,
     /// If the conversation has earlier messages, the value of [`Wanted::before`] for the page that
-    /// shows them.
+    /// shows these messages.
     earlier: Option<u64>,
     partial_text: Option<Excerpt>,
     /// The error because of which the staged messages cannot be shown.
@@ -238,7 +242,7 @@ fn size_of_content(part: &Part) -> usize {
     }
 }
 
-/// Returns the entries that the directory has for the runs of these messages.
+/// Returns the times, modes and usage that the store has recorded for the runs of these messages.
 async fn runs_of(
     inspector: &Inspector,
     key: &ConversationKey,

@@ -46,8 +46,8 @@ struct Frame {
     /// The path under which the pages are nested.
     path: String,
     title: String,
-    /// The scope of the data in the page. `None` if the page lists scopes, or shows data of several
-    /// scopes.
+    /// The scope (group of conversations, such as those of one user) of the data in the page.
+    /// `None` if the page lists scopes, or shows data of several scopes.
     scope: Option<String>,
     /// Whether the page links to the list of scopes.
     has_scopes: bool,

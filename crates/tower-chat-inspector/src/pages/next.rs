@@ -45,9 +45,9 @@ struct Next {
     conversation: Link,
 }
 
-/// The summary in force.
+/// The text that the request contains instead of the oldest messages.
 struct Summary {
-    /// Which messages the summary covers, and who has written it.
+    /// The messages that the summary replaces, and the model that has written the summary.
     covers: String,
     text: Excerpt,
 }

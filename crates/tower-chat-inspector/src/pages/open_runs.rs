@@ -1,4 +1,8 @@
 //! The page that lists open runs, and calls that wait for approval.
+//!
+//! The messages of an *open run* are *staged*: the store contains these messages, but they are not
+//! part of the history until the run is committed. A reader can end an open run: to *commit* the
+//! run adds its messages to the history, and to *discard* the run deletes its messages.
 
 use std::time::SystemTime;
 
@@ -65,7 +69,7 @@ struct Runs {
 /// The calls that wait for approval, in the order of their conversations.
 struct Waiting {
     batches: Vec<Batch>,
-    /// One line for each unreadable entry of the directory, with the error.
+    /// One line for each conversation whose entry in the list cannot be read, with the error.
     unreadable: Vec<String>,
     /// The link to the page with further conversations, if there are any.
     more: Option<Link>,

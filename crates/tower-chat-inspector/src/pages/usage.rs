@@ -1,4 +1,5 @@
-//! The page of usage: the sums for each model, and for each day and model.
+//! The page of usage: the numbers of calls and tokens, and the cost, for each model, and for each
+//! day and model.
 
 use std::time::SystemTime;
 

@@ -1,5 +1,9 @@
 //! Converts the messages of a page to a timeline with one band for each run.
 //!
+//! The record of tool calls contains a row for each call that the provider did not execute, with
+//! its status, times and result. The messages of an *open run* are *staged*: the store contains
+//! these messages, but they are not part of the history until the run is committed.
+//!
 //! ```text
 //! messages, records of their calls, runs ─▶ bands ─▶ rows: a message, or an answer with its calls
 //! ```
