@@ -1,6 +1,8 @@
-//! Explains the changes that the fold makes to stored messages, and the content that a hook removed
-//! before the messages were stored. The fold is the part of a replay that every policy executes: it
-//! pairs calls with results, and omits content that no provider accepts.
+//! Explains the changes that the fold makes to stored messages, and the content that a hook
+//! ([`Tool::persist`](tower_chat_layers::Tool::persist)) removed before the messages were stored. A
+//! replay converts the stored messages to those of a request. The fold is the part of a replay that
+//! every policy executes: the fold pairs calls with results, and omits content that no provider
+//! accepts.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -16,8 +18,8 @@ use crate::{
     tags::{Sent, tag, tagged_parts},
 };
 
-/// A fold of messages with marks. With these marks, the stored message of each output message can
-/// be found.
+/// A fold of messages, each of which has a mark with its stored position. By the mark of an output
+/// message, its stored message can be found.
 pub(crate) struct Folded {
     pub(crate) replay: Replay,
 }
@@ -35,7 +37,7 @@ impl Folded {
         self.replay.push_marked(&marked, |piece| tag(piece, position));
     }
 
-    /// Adds a message with results from the record of tool calls.
+    /// Adds a message with results from the record of tool calls, which has a row for each call.
     pub(crate) fn push_from_record(&mut self, message: &Arc<Message>) {
         self.replay.push(message);
     }

@@ -1,9 +1,10 @@
 //! Explains in which form the model receives each stored message, and why this form differs from
 //! the stored one.
 //!
-//! [`explain`] explains a list of messages, and [`explain_stored`] a conversation in a store. Both
-//! functions execute the same replay as a run, with marked messages, and compare the messages
-//! before and after each step. Therefore an explanation agrees with the messages that a run sends.
+//! [`explain`] explains a list of messages, and [`explain_stored`] a conversation in a store. A run
+//! executes a replay, which converts the stored messages to those of a request. Both functions
+//! execute the same replay, with a mark on each message, and compare the messages before and after
+//! each step. Therefore an explanation agrees with the messages that a run sends.
 
 #![warn(clippy::too_many_lines)]
 
@@ -27,9 +28,9 @@ pub use self::{
 /// text.
 ///
 /// If a replay adds an id to a call, or a name to a result, the message still counts as unchanged.
-/// If the policy completes calls with results from the record of tool calls, this function reports
-/// these calls as interrupted, because it cannot read the record. [`explain_stored`] reads the
-/// record.
+/// A store also has a record of tool calls, with a row for each call. If the policy adds results
+/// from this record, this function reports the calls of these results as interrupted, because the
+/// function cannot read the record. [`explain_stored`] reads the record.
 ///
 /// ```
 /// use std::time::SystemTime;

@@ -78,7 +78,8 @@ pub enum ReasonKind {
     Dangling,
     /// A call has no result, and is sent with a generated result, which reports an interruption.
     Interrupted,
-    /// A call is sent with a result that is in the record of tool calls and in no message.
+    /// A call is sent with a result that no message contains. The result is in the record of tool
+    /// calls, which has a row for each call.
     FromRecord,
     /// A call waits for approval, and is not sent until it has a result.
     AwaitingApproval,
@@ -94,7 +95,7 @@ pub enum ReasonKind {
     Moved,
     /// The message contains nothing that can be sent to a model.
     Empty,
-    /// The summary in force covers the message. The model receives the summary instead
+    /// The model receives a summary of the history instead of this message
     /// ([`ReplaySummary`](tower_chat_layers::replay::ReplaySummary)).
     Summarized,
     /// Calls and results are not replayed

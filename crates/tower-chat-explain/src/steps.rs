@@ -1,4 +1,9 @@
 //! Explains the changes that the steps of a policy make to the output of the fold.
+//!
+//! A replay converts the stored messages to those of a request. The *fold* is its first part; the
+//! policy determines the steps after the fold. Each message has a *mark*, by which this module
+//! finds the message in the output of a step. The mark of a part replaces its *native item*, the
+//! part in the provider's own format.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -49,8 +54,8 @@ struct Steps<'a, 'r> {
 }
 
 impl Steps<'_, '_> {
-    /// Applies the step of the summary in force, and adds a reason for each message that is no longer
-    /// sent. Later steps leave the message of the summary in its place.
+    /// Applies the step that replaces the oldest messages by a summary, and adds a reason for each
+    /// message that is no longer sent. Later steps leave the message of the summary in its place.
     fn summarize(&mut self) {
         ReplayPolicy::default().edit(self.replay, self.context);
         self.find_left_out(ReasonKind::Summarized);

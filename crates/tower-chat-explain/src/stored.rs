@@ -17,9 +17,10 @@ use crate::{Explained, explain_folded, folded::Folded};
 /// conversation. The explanation describes how the model would receive the message if the next
 /// request added only text.
 ///
-/// The function reads the same data as a run. If the policy needs them, it reads results from the
-/// record of tool calls. The function also reads the summary in force, and the finish times of tools,
-/// unless the context contains them.
+/// The function reads the same data as a run. If the policy needs results from the record of tool
+/// calls, which has a row for each call, the function reads these results. The function also reads
+/// the summary that replaces the oldest messages, and the times at which the tools finished, unless
+/// the context contains this summary and these times.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -60,8 +61,8 @@ pub async fn explain_stored(
     Ok(history.numbered().map(|(number, _)| number).zip(explained).collect())
 }
 
-/// Adds results from the record of tool calls to a history, if the policy requires this, and folds
-/// the history.
+/// Adds results from the record of tool calls to a history, if the policy requires these results,
+/// and folds the history. The fold pairs calls with results.
 async fn completed(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,

@@ -10,8 +10,8 @@ use serde_json::Value;
 use tower_chat_core::{Message, Messages, Native, Part, RawJson, Role, pairing::asked_call};
 use tower_chat_layers::replay::INTERRUPTED;
 
-/// The key of a message's mark in its metadata. Also the wire of a native item that is the mark of
-/// a part.
+/// The key of a message's mark in its metadata. Also the name of the format of a native item that
+/// is the mark of a part. A native item is a part in the provider's own format.
 const TAG: &str = "tower-chat.explained";
 
 /// The index of a message in the stored messages, and the index of a part in the message.
