@@ -1,4 +1,7 @@
 //! Compares the directory entry of a conversation with its messages.
+//!
+//! The *directory* is the part of a store that contains descriptions, times, counts and usage of
+//! conversations and runs. To *prune* a conversation is to delete its oldest runs.
 
 use std::collections::HashMap;
 
@@ -154,11 +157,12 @@ fn counted_calls(run: &RunSummary) -> u64 {
 
 /// Returns whether the number of tool calls in the directory contradicts the messages of a run. The
 /// messages contain `calls` calls in `answers` answers of the model. If the directory has counted
-/// fewer service calls than `answers`, its number of tool calls may be too low.
+/// fewer service calls (requests to the model) than `answers`, the number of tool calls in the
+/// directory may be too low.
 fn has_other_calls(run: &RunSummary, calls: u64, answers: u64) -> bool {
     match run.usage.iter().map(|usage| usage.sum.service_calls).sum::<u64>() {
-        // The store has recorded no service call for this run. In this case a store counts the
-        // calls in the messages that it writes. The two numbers must therefore be equal.
+        // The store has recorded no service call for this run, and has therefore counted the calls
+        // in the messages of the run. The two numbers must be equal.
         0 => counted_calls(run) != calls,
         asked => asked >= answers && counted_calls(run) < calls,
     }

@@ -12,7 +12,8 @@ pub enum RepairError {
     /// The store failed to list its scopes.
     #[error("the scopes of the store cannot be listed")]
     Scopes(#[source] StoreError),
-    /// The store failed to list the conversations or the open runs of a scope.
+    /// The store failed to list the conversations of a scope, or the open runs, whose messages are
+    /// not part of the history yet. A scope is a group of conversations, such as those of one user.
     #[error("the conversations of scope {scope:?} cannot be listed")]
     List {
         /// The scope.

@@ -1,4 +1,9 @@
 //! Derives the record of tool calls from messages.
+//!
+//! A store has one row for each call: status, times, result, and the position of the call and of
+//! its result. A *round* is the calls of one answer of the model, and their results. A *turn* is
+//! the messages from a message of the user to the final answer. A *replay* converts stored messages
+//! to the messages of a request to the model.
 
 use tower_chat_core::{
     Message, Messages, ToolStatus,

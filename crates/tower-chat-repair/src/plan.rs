@@ -1,4 +1,7 @@
 //! Plans the repair of a conversation.
+//!
+//! The *record of tool calls* is a part of a store: one row for each call, with its status, times
+//! and result.
 
 use std::collections::{HashMap, HashSet};
 
@@ -16,7 +19,8 @@ use crate::{
     repaired, repaired_records,
 };
 
-/// The rewrite that repairs a conversation, and a description of each repair.
+/// The changes of messages and rows that repair a conversation (a [`Rewrite`]), and a description
+/// of each repair.
 pub(super) struct Plan {
     pub(super) rewrite: Rewrite,
     pub(super) repairs: Vec<Problem>,

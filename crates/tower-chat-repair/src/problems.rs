@@ -1,4 +1,9 @@
 //! Finds the problems of a conversation.
+//!
+//! The *record of tool calls* is a part of a store: one row for each call, with its status, times
+//! and result. The messages of an *open run* are *staged*: the store contains these messages, but
+//! they are not part of the history yet. A *replay* converts stored messages to the messages of a
+//! request to the model. To *prune* a conversation is to delete its oldest runs.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -106,7 +111,7 @@ pub(crate) fn readable(rows: &ConversationRows, sequence: u64) -> Option<Arc<Mes
 }
 
 /// Returns whether the result of a call is stored in the record of tool calls instead of a message.
-/// A run stores a result in the record until a service call has sent the result to the model.
+/// A run stores a result in the record until a request to the model has contained the result.
 pub(crate) fn is_in_record(rows: &ConversationRows, call: SequencePosition) -> bool {
     let records = rows.tools.iter().filter_map(|(_, record)| record.as_ref().ok());
     let mut of_call = records.filter(|record| record.call == call);

@@ -1,4 +1,8 @@
 //! Repairs a store.
+//!
+//! The *record of tool calls* is a part of a store: one row for each call, with its status, times
+//! and result. The *directory* is the part of a store that contains descriptions, times, counts and
+//! usage of conversations and runs. The messages of an *open run* are not part of the history yet.
 
 use tower_chat_core::{
     ConversationKey,
@@ -140,7 +144,7 @@ async fn repair_conversation(
         let Plan { rewrite, repairs: planned } = Plan::new(key, &rows);
         if let Some(open) = rows.head.open_run.as_ref().filter(|_| !rewrite.is_empty()) {
             // Another process may be executing the run with these messages in memory. The repair
-            // therefore does not change them.
+            // therefore does not change the messages.
             let what = format!("not repaired while run {} is open", open.run);
             repairs.problems_left(key, &problems(&rows));
             repairs.left(Finding::of_conversation(key, what));
@@ -167,9 +171,9 @@ async fn repair_conversation(
     }
 }
 
-/// Repairs the directory entry of a conversation. An unreadable description is removed, because it
-/// cannot be computed from the messages. The counts are set to those of the messages, unless the
-/// conversation has an open run or an unreadable message.
+/// Repairs the directory entry of a conversation. An unreadable description (title and metadata) is
+/// removed, because a description cannot be computed from the messages. The counts are set to those
+/// of the messages, unless the conversation has an open run or an unreadable message.
 async fn repair_directory(
     target: &Target,
     key: &ConversationKey,
@@ -190,8 +194,8 @@ async fn repair_directory(
     if matches!(found, DirectoryProblem::Unreadable(_)) {
         remove_description(target, key).await?;
     }
-    // If the counts were unreadable, the first rewrite only makes them readable. The second attempt
-    // then corrects a count of tool calls that differs from the messages.
+    // If the counts were unreadable, the first rewrite only makes the counts readable. The second
+    // rewrite then corrects a count of tool calls that differs from the messages.
     for _attempt in 0..2 {
         let left = directory_problem(target, key, &rows).await?;
         let (Some(left), Some(counts)) = (left, &counts) else { break };
@@ -238,8 +242,9 @@ enum Accepted {
     Done,
 }
 
-/// Marks the missing first messages of an encrypted conversation as pruned. Such a conversation is
-/// unreadable if a process without the encryption keys has removed its first messages.
+/// Marks the missing first messages of an encrypted conversation as pruned (deleted on purpose).
+/// Such a conversation is unreadable if a process without the encryption keys has removed its first
+/// messages.
 async fn accept_missing_beginning(
     target: &Target,
     key: &ConversationKey,

@@ -1,5 +1,9 @@
 //! Reads the rows of a store for a check. The functions return damage as a [`Finding`], and any
 //! other failure of the store as an error.
+//!
+//! The messages of an *open run* are *staged*: the store contains these messages, but they are not
+//! part of the history yet. The *record of tool calls* is a part of a store: one row for each call,
+//! with its status, times and result.
 
 use tower_chat_core::{
     ConversationKey,

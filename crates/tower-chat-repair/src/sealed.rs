@@ -1,5 +1,5 @@
-//! Detects conversations that are still encrypted, and marks the missing beginning of an encrypted
-//! conversation as pruned.
+//! Detects conversations that were read without their encryption keys, and marks the missing
+//! beginning of an encrypted conversation as pruned (deleted on purpose).
 
 use tower_chat_core::store::{ConversationRows, StoreError};
 

@@ -84,8 +84,8 @@ pub(crate) trait StoreFile: Send + Sync {
     async fn remove_stray_tools(&self) -> Result<(), StoreError>;
 }
 
-/// An encrypting store that can mark missing first messages of a conversation as pruned. The
-/// messages are missing if a process without the encryption keys has removed them.
+/// An encrypting store that can mark missing first messages of a conversation as pruned (deleted on
+/// purpose). The messages are missing if a process without the encryption keys has removed them.
 #[async_trait]
 pub(crate) trait SealedBeginning: Send + Sync {
     /// Returns the number of missing first messages. Returns `None` if the conversation is

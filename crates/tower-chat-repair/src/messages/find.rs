@@ -1,4 +1,7 @@
 //! Finds calls without a result, and results without a call.
+//!
+//! A *replay* converts stored messages to the messages of a request to the model. A *round* is the
+//! calls of one answer of the model, and their results.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -75,10 +78,10 @@ pub fn mismatches(messages: &Messages, first: u64) -> Vec<Mismatch> {
     mismatches_of_readable((first..).zip(messages.iter().map(Some)))
 }
 
-/// Returns the mismatches of a conversation of which some messages are unreadable. Each item of
-/// `messages` is the number of a message, together with the message, or with `None` if the message
-/// is unreadable. A call is not reported if an unreadable message may contain its result, and a
-/// result is not reported if an unreadable message may contain its call.
+/// Returns the mismatches of a conversation with unreadable messages. Each item of `messages` is
+/// the number of a message, together with the message, or with `None` if the message is unreadable.
+/// A call is not reported if an unreadable message may contain its result, and a result is not
+/// reported if an unreadable message may contain its call.
 pub fn mismatches_of_readable<'a>(
     messages: impl IntoIterator<Item = (u64, Option<&'a Arc<Message>>)>,
 ) -> Vec<Mismatch> {
@@ -147,8 +150,8 @@ struct Uncertain {
     calls: HashSet<u64>,
     /// The numbers of messages with results whose calls may be in an unreadable message.
     results: HashSet<u64>,
-    /// The number of the message whose calls began the current round. `None` if no later result can
-    /// belong to that round.
+    /// The number of the message that began the current round. `None` if no later result can belong
+    /// to that round.
     open: Option<u64>,
     /// Whether all messages after the most recent unreadable message have the role `Tool`.
     after_unreadable: bool,

@@ -1,10 +1,11 @@
 //! Repairs messages.
 //!
-//! - A dangling call receives the result that the record of tool calls assigns to the call, if a
-//!   message contains this result. If only the record contains the result, the call is not
-//!   repaired, because a run will add the result to the messages. If there is no result, the call
-//!   receives a result with the text [`INTERRUPTED`]. A call that was stored as a request for
-//!   approval is not dangling, even after its approval, because a run may still execute it.
+//! - A *dangling call*, which has no result, receives the result that the record of tool calls (one
+//!   row for each call) assigns to the call, if a message contains this result. If only the record
+//!   contains the result, the call is not repaired, because a run will add the result to the
+//!   messages. If there is no result, the call receives a result with the text [`INTERRUPTED`]. A
+//!   call that was stored as a request for approval is not dangling, even after its approval,
+//!   because a run may still execute it.
 //! - A result that answers no call, or that answers a call which already has a result, is moved
 //!   from the parts of its message to the metadata of the message, under the key
 //!   [`REMOVED_RESULTS`].
@@ -43,7 +44,8 @@ pub enum Filling {
     /// Adds a result with the text [`INTERRUPTED`].
     Interrupted,
     /// Adds no result. Return this variant for a call whose result is in the record of tool calls,
-    /// because a run adds such a result to the messages when a service call has sent the result.
+    /// because a run adds such a result to the messages when a request to the model has contained
+    /// the result.
     Leave,
 }
 
