@@ -8,7 +8,11 @@
 //! - *Stage*: to store messages durably for an open run. Readers do not see these messages until
 //!   the run is committed. If the run is discarded, the store deletes the messages, but the
 //!   directory still contains the usage of the run.
-//! - *Visible*: all messages except the staged ones; readers see only these.
+//! - *Visible*: all messages except the staged ones; readers see only visible messages.
+//! - *Record*: the rows of a store about tool calls, one row for each call.
+//! - *Revision*: the state of a conversation that a write expects. The store refuses a write that
+//!   expects another state.
+//! - *Service id*: the id under which the provider's service stores the history.
 //! - *Attempt*: one execution of a run. Resuming an open run begins a new attempt with a higher
 //!   number. From then on the store refuses writes of the previous attempt.
 
@@ -60,7 +64,7 @@ pub(crate) struct Appender<'a> {
     last_run: Option<RunId>,
     /// The messages of the next write.
     segment: Option<Segment>,
-    /// The rows of the next write.
+    /// The rows of the record for the next write.
     rows: Vec<ToolRecord>,
     /// The added writes that are not submitted yet.
     writes: Vec<Write>,

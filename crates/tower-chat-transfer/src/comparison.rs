@@ -1,5 +1,9 @@
 //! The comparison of a conversation of the source with the conversation of the target that has the
 //! same key.
+//!
+//! The record of tool calls has one *row* for each call. The messages of an *open run* are
+//! *staged*: the store contains these messages, but they are not part of the history yet. All other
+//! messages are *visible*.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -22,9 +26,9 @@ use crate::{
 pub(crate) struct Comparison<'a> {
     /// `None` if the target does not have the conversation.
     reader: Option<Reader<'a>>,
-    /// Whether the target was read to its end.
+    /// Whether the conversation of the target was read to its end.
     is_read: bool,
-    /// A record that was read too early. The next read returns it.
+    /// A record (message, row or run) that was read too early. The next read returns this record.
     peeked: Option<Record>,
     /// The rows of the target that were read and have not matched a row of the source yet.
     rows: HashMap<SequencePosition, ToolRecord>,
@@ -127,7 +131,7 @@ impl<'a> Comparison<'a> {
 
     /// Compares a row of the source with the row of the target for the same call. The target must
     /// have the message that contains the call. If the row of the target differs or was not read
-    /// yet, [`missing_rows`](Self::missing_rows) compares the row again.
+    /// yet, [`missing_rows`](Self::missing_rows) repeats the comparison.
     pub(crate) fn row(&mut self, row: ToolRecord) {
         if self.rows.get(&row.call) == Some(&row) {
             self.rows.remove(&row.call);

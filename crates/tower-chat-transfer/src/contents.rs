@@ -1,4 +1,8 @@
 //! Reading and checking a file.
+//!
+//! The lines of a conversation may end with a line `abandoned`, which an import ignores together
+//! with all lines of the conversation. The messages of an open run (*staged* messages) follow the
+//! other, *visible* messages.
 
 use tokio::io::{AsyncBufRead, AsyncBufReadExt};
 use tower_chat_core::{

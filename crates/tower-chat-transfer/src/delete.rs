@@ -13,11 +13,13 @@ use crate::{
     TransferStep, progress::report,
 };
 
-/// The maximum number of conversations on a page of a list, or on a page of the directory.
+/// The maximum number of conversations that one query returns. The directory is the part of a store
+/// that contains descriptions, times and counts of conversations.
 const PAGE: usize = 100;
 
-/// Deletes all conversations of a scope, one after the other. Conversations that have no visible
-/// messages, because their messages are staged or were discarded, are deleted too.
+/// Deletes all conversations of a scope, one after the other. Conversations without visible
+/// messages are deleted too. In such a conversation, all messages belong to a run that is still
+/// open, or were discarded with their run.
 ///
 /// If the deletion fails, or if its future is dropped before it completes, call the function again
 /// to continue the deletion. Before each deletion, [`Event::Begins`] reports the counts of the
@@ -103,8 +105,8 @@ pub async fn delete_conversation(
     Ok(receipt.end())
 }
 
-/// Returns `None` instead of an error if the directory data are damaged, because the deletion does
-/// not need them.
+/// Returns `None` instead of an error if the data in the directory are damaged, because the
+/// deletion does not need these data.
 fn if_readable(
     summary: Result<Option<ConversationSummary>, StoreError>,
 ) -> Result<Option<ConversationSummary>, StoreError> {
@@ -137,8 +139,8 @@ async fn delete(
     Ok(step)
 }
 
-/// Returns the number of calls in the record of a conversation. This function also supports stores
-/// without queries of tool calls.
+/// Returns the number of rows in the record of tool calls of a conversation, which has one row for
+/// each call. This function also supports stores without queries of tool calls.
 async fn count_calls(store: &dyn HistoryStore, key: &ConversationKey) -> Result<u64, StoreError> {
     match store.tool_calls() {
         Some(queries) => {

@@ -33,7 +33,7 @@ pub struct ExportFile<W> {
     buffer: Vec<u8>,
     /// The digest of all lines.
     sum: Sum,
-    /// The digest of the lines of the current conversation.
+    /// The digest of the lines of the conversation that is being written.
     section: Sum,
     /// The number of complete conversations in the file.
     conversations: u64,

@@ -36,22 +36,25 @@
 //! # What is preserved
 //!
 //! An import and a copy preserve the following data of a conversation: its messages with their ids,
-//! the record of tool calls, its description, times, service id and number of runs, and the times,
-//! mode and usage of every run, including pruned and discarded runs. An open run is also open at
-//! the target, with all its staged messages and with an expired lease. Resume such a run in only
-//! one of the two stores, because otherwise its tools run twice.
+//! the record of tool calls (one row for each call), its description, times, service id (the id
+//! under which the provider's service stores the history) and number of runs, and the times, mode
+//! and usage of every run, including pruned and discarded runs. A run that is open, because its
+//! messages are staged and not part of the history yet, is also open at the target, with all its
+//! staged messages. Its lease is expired, so that any process may continue the run. Continue the
+//! run in only one of the two stores, because otherwise its tools run twice.
 //!
 //! The following data are not preserved. The [step](TransferStep::differences) of each affected
 //! conversation reports the difference:
 //!
 //! - the sequence numbers of a conversation whose oldest messages were pruned, because the target
 //!   numbers the messages from 1;
-//! - the runs of a conversation that [`fork_at`] has created. The directory of the source has no
-//!   rows for the copied runs. The target gets a row for each of these runs, without usage and with
-//!   the time of the copy;
+//! - the runs of a conversation that [`fork_at`] has created. The directory (descriptions, times
+//!   and counts of conversations and runs) of the source has no rows for the copied runs. The
+//!   target gets a row for each of these runs, without usage and with the time of the copy;
 //! - the mode of the last run, if no row of a run contains it.
 //!
-//! The version of the description, the incarnation of the conversation and the
+//! The version of the description, the incarnation of the conversation (a random number with which
+//! stores detect that a conversation was replaced) and the
 //! [summaries](tower_chat_core::store::Summaries) of its history are never preserved. A
 //! conversation that has neither visible messages nor an open run, because all its runs were
 //! discarded, is not copied. [`delete_scope`] deletes such a conversation too.

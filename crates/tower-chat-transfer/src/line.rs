@@ -69,9 +69,10 @@ pub(crate) struct ConversationLine {
     last_mode: Option<PersistenceMode>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     service_id: Option<Arc<str>>,
-    /// The number of pruned messages.
+    /// The number of pruned messages, which were deleted with the oldest runs.
     pub(crate) pruned: u64,
-    /// The sequence number of the last visible message.
+    /// The sequence number of the last visible message. The messages of an open run follow, and are
+    /// not visible.
     pub(crate) last_message: u64,
     #[serde(default, skip_serializing_if = "Description::is_empty")]
     description: Description,
@@ -112,7 +113,8 @@ pub(crate) struct ToolLine {
     message: u64,
     /// The index of the call among the calls of the message, from 0.
     index: u32,
-    /// The index of the call's round in its turn, from 0.
+    /// The index of the call's round in its turn, from 0. A round is the calls of one answer; a
+    /// turn is the messages from a message of the user to the final answer.
     round: u32,
     call_id: String,
     name: String,

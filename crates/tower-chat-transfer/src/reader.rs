@@ -1,4 +1,7 @@
 //! Reading one conversation from a store.
+//!
+//! A conversation is read as [`Record`]s: runs, messages, rows of the record of tool calls, and the
+//! open run, whose messages are not part of the history yet.
 
 use std::{collections::VecDeque, mem, sync::Arc};
 

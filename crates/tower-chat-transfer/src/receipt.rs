@@ -1,4 +1,8 @@
 //! The receipt of a transfer.
+//!
+//! The messages of an *open run* (*staged* messages) are not part of the history yet; all other
+//! messages are *visible*. To *prune* a conversation is to delete its oldest runs. The *mode* of a
+//! run determines when its messages become durable.
 
 use std::{collections::BTreeMap, fmt, ops::AddAssign, time::SystemTime};
 
@@ -140,10 +144,10 @@ pub struct Counts {
     pub conversations: u64,
     /// The number of messages, including staged messages. A deletion counts only visible messages.
     pub messages: u64,
-    /// The number of rows of the record of tool calls.
+    /// The number of rows of the record of tool calls, which has one row for each call.
     pub tool_calls: u64,
-    /// The number of runs in the directory, including pruned and discarded runs. A deletion does
-    /// not count discarded runs.
+    /// The number of runs, including pruned and discarded runs, as the store has counted them. A
+    /// deletion does not count discarded runs.
     pub runs: u64,
     /// The size of the messages in stored form, in bytes; 0 in a deletion, because it does not read
     /// the messages.
@@ -342,7 +346,7 @@ pub enum Difference {
     /// The number of runs, or the mode of the last run.
     #[error("the number of runs, or the last mode, differs")]
     RunCount,
-    /// The directory data of the runs.
+    /// The times, modes or usage of the runs.
     #[error("the directory data of its runs differ")]
     Runs,
     /// The descriptions differ. A transfer sets the description only if the target never had one.

@@ -1,4 +1,7 @@
-//! The records of a conversation.
+//! The records of a conversation, which a transfer reads from the source one after the other. A row
+//! of the record of tool calls, which a store has for each call, is also one of these records. The
+//! messages of an open run (*staged* messages) are not part of the history yet; all other messages
+//! are *visible*.
 
 use std::{sync::Arc, time::SystemTime};
 

@@ -1,5 +1,8 @@
 //! The directory data of the runs of one conversation, and the part of these data that is missing
 //! at the target.
+//!
+//! The *directory* of a store contains the times, mode and usage of each run, besides the messages.
+//! The *activity* of a write is its change of the directory.
 
 use std::{collections::HashMap, time::SystemTime};
 

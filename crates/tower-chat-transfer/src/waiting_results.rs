@@ -1,4 +1,7 @@
 //! The search for the messages that contain the results of tool calls.
+//!
+//! The *record of tool calls* is a part of a store: one row for each call, with its status, times
+//! and result.
 
 use std::collections::HashMap;
 

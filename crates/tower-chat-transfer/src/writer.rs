@@ -1,4 +1,9 @@
 //! Writes one conversation to the target.
+//!
+//! The messages of an *open run* are *staged*: the store contains these messages, but they are not
+//! part of the history yet. All other messages are *visible*. The *head* of a conversation is its
+//! number of messages, service id and open run, which a store reads without the messages. The
+//! *lease* of an open run is the time until which no other process may continue the run.
 
 use std::{collections::VecDeque, mem, sync::Arc};
 
@@ -34,7 +39,7 @@ pub(crate) struct Writer<'a> {
     appender: Appender<'a>,
     counts: Counts,
     refusal: Option<TransferRefusal>,
-    /// Whether the target was read to its end.
+    /// Whether the conversation of the target was read to its end.
     is_compared: bool,
     /// The sequence number, at the target, of the last message that was found equal. If no message
     /// was found equal, this is the number of pruned messages at the target.
