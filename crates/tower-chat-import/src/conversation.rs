@@ -1,4 +1,6 @@
 //! [`ImportedConversation`]: a conversation of another system, converted to messages of tower-chat.
+//!
+//! A *replay* converts stored messages to the messages of a request to a model.
 
 use std::{fmt, time::SystemTime};
 
@@ -102,7 +104,7 @@ pub struct Loss {
 pub enum Effect {
     /// The content is not stored.
     NotStored,
-    /// The content is stored, but replay does not send it to models.
+    /// The content is stored, but a replay does not send the content to models.
     NotSent,
     /// The content is a call without a result. The call is stored, and models receive it with a
     /// result that reports an interruption.

@@ -72,11 +72,12 @@ pub enum ImportError {
 /// conversation was continued. If a message differs, the function writes nothing and returns
 /// [`ImportError::Differs`]. The function can therefore be called again for the same conversation.
 ///
-/// Each turn of the user becomes a run. The run begins at the time of its first message, and was
-/// last written at the time of its last message that has a time. If the times are missing in the
-/// first run, the time at which the conversation began is used. Tool calls are added to the record
-/// of tool calls. If the conversation is new, its title is stored in the description after the
-/// messages were stored.
+/// Consecutive messages of the user become a run, together with all messages up to the next message
+/// of the user. The run begins at the time of its first message, and was last written at the time
+/// of its last message that has a time. If the times are missing in the first run, the time at
+/// which the conversation began is used. Tool calls are added to the record of tool calls, which
+/// has one row for each call. If the conversation is new, its title is stored after the messages
+/// were stored.
 ///
 /// # Errors
 ///
@@ -167,7 +168,7 @@ async fn compared(
 }
 
 /// Sets the title of the conversation's description. A title that is too long for a description is
-/// shortened. Does nothing if the store has no directory.
+/// shortened. Does nothing if the store does not support descriptions.
 async fn describe(
     history: &dyn HistoryStore,
     key: &ConversationKey,
@@ -199,7 +200,8 @@ fn is_same(one: &Message, other: &Message) -> bool {
 }
 
 /// Returns the writes for all messages after the first `from` messages. Each write contains one
-/// run. `expected` is the revision of the stored conversation.
+/// run. `expected` is the revision of the stored conversation. If another process has changed the
+/// conversation, the store refuses a write that expects this revision.
 fn writes(
     key: &ConversationKey,
     conversation: &ImportedConversation,

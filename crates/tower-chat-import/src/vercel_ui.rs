@@ -1,8 +1,9 @@
 //! Reads the messages that Vercel's AI SDK displays and stores. One message contains, as its parts,
 //! all answers of the model and all tool calls of a turn.
 //!
-//! A message is split in the same way as by the SDK's `convertToModelMessages`: each step of a turn
-//! becomes an assistant message, and a message with the results of the step's calls.
+//! A message is split in the same way as by the SDK's `convertToModelMessages`: each step of a
+//! turn, which is one answer of the model with its calls, becomes an assistant message, and a
+//! message with the results of the step's calls.
 
 use serde_json::Value;
 use tower_chat_core::{Message, Part, Role, ToolCall, ToolResult};

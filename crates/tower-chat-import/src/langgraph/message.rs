@@ -17,8 +17,9 @@ use crate::{
 /// a tool returned to the program but not to the model.
 const ARTIFACT: &str = "langgraph.artifact";
 
-/// The messages of a channel, merged as by LangGraph's `add_messages`: if two messages have the
-/// same id, the later message replaces the earlier one at its position.
+/// The messages of a channel (a named value in the state of a graph), merged as by LangGraph's
+/// `add_messages`: if two messages have the same id, the later message replaces the earlier one at
+/// its position.
 pub(super) struct Messages {
     pub(super) conversation: ImportedConversation,
     /// The messages in their order, with `None` at the position of a removed message.

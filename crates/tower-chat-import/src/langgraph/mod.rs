@@ -1,5 +1,7 @@
 //! Reads the threads of LangGraph from the file of a `SqliteSaver`, which stores the state of a
-//! graph in checkpoints. The channel `messages` of the state contains the conversation.
+//! graph in checkpoints. A thread is one conversation. A channel is a named value in the state; the
+//! channel `messages` contains the conversation. The *writes* of a checkpoint are the changes of
+//! channels after this checkpoint.
 
 mod message;
 mod msgpack;

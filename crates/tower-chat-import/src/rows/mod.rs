@@ -1,10 +1,11 @@
-//! Converts the history of a system that stores one row for each turn.
+//! Converts the history of a system that stores one row for each turn. A turn is a message of the
+//! user, or all texts, calls and results up to the final answer to this message.
 //!
 //! A row contains the text of a turn, the calls of the turn, and their results. The conversion
 //! creates three messages from a row: an assistant message with the calls, a tool message with the
-//! results, and an assistant message with the text. If the row contains steps, each step becomes an
-//! assistant message with the text and the calls of the step, and a tool message with their
-//! results.
+//! results, and an assistant message with the text. If the row contains steps, one for each answer
+//! of the model in the turn, each step becomes an assistant message with the text and the calls of
+//! the step, and a tool message with their results.
 
 mod json;
 mod read;
@@ -49,8 +50,8 @@ pub enum RowsError {
 
 /// Converts rows to messages that contain all content of the rows.
 ///
-/// The messages include calls without results and results without calls, because replay repairs
-/// both.
+/// The messages include calls without results and results without calls, because a replay (the
+/// conversion to the messages of a request) repairs both.
 ///
 /// A result follows the call that it answers, even if a later row contains the result.
 ///

@@ -35,13 +35,14 @@ pub struct AggregateRow {
     /// The reasoning that the model generated before the calls.
     #[serde(default, deserialize_with = "reasoning")]
     pub reasoning: Vec<Reasoning>,
-    /// The calls of the turn, which are imported as one round.
+    /// The calls of the turn, which are imported as the calls of one answer.
     #[serde(default, alias = "tool_calls", deserialize_with = "list")]
     pub calls: Vec<AggregateCall>,
     /// The results of these calls, or of calls in an earlier row.
     #[serde(default, alias = "tool_results", deserialize_with = "list")]
     pub results: Vec<AggregateResult>,
-    /// The rounds of the turn, if the system stored them separately.
+    /// The steps of the turn, one for each answer of the model, if the system stored the answers
+    /// separately.
     #[serde(default, deserialize_with = "list")]
     pub steps: Vec<AggregateStep>,
 }
@@ -93,7 +94,7 @@ impl AggregateRow {
     }
 }
 
-/// One service call of a turn: its text, its tool calls, and their results.
+/// One answer of the model in a turn: its text, its tool calls, and the results of the calls.
 #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
 #[non_exhaustive]
 pub struct AggregateStep {

@@ -1,4 +1,7 @@
 //! An index of the calls of one row, which is used to match results with calls.
+//!
+//! An *entry* is a message with the results that follow the message. A row becomes one or more
+//! entries.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap, HashSet},
