@@ -145,8 +145,9 @@ async fn refuse_sealed(
     Ok(())
 }
 
-/// Completes the receipt of an earlier attempt. If that attempt has begun to delete a conversation,
-/// and the conversation no longer exists, records the deletion.
+/// Completes the receipt, a file that lists the deleted conversations, of an earlier attempt. If
+/// that attempt has begun to delete a conversation, and the conversation no longer exists, records
+/// the deletion.
 async fn settle(store: &OpenedStore, report: &mut Report) -> Result<(), CliError> {
     let Some(log) = report.log() else { return Ok(()) };
     let Some(begun) = log.begun().cloned() else { return Ok(()) };

@@ -1,4 +1,6 @@
 //! Formats usage for people and for programs.
+//!
+//! *Usage* is the number of calls of models and tools, the number of tokens, and the cost.
 
 use serde::Serialize;
 use tower_chat::store::UsageSum;

@@ -174,8 +174,8 @@ async fn planned(
     if let Some(open) = rows.head.open_run {
         return Err(StoreError::UnderWay { key: key.clone(), run: open.run });
     }
-    // An unreadable message cannot be assigned to a run. If the conversation contains such a
-    // message, `load` fails, and the command skips the conversation.
+    // `load` fails if a message is unreadable, and the command then skips the conversation, because
+    // the run of this message is unknown.
     let history = store.load(key).await?;
     let mut pruning = Pruning::new(key, &history.head, keep);
     for (sequence, message) in history.numbered() {

@@ -1,4 +1,8 @@
 //! `tower-chat recover`.
+//!
+//! The messages of an *open run* are *staged*: the store contains these messages, but they are not
+//! part of the history yet. The *lease* of an open run is the time until which no other process may
+//! continue or end the run.
 
 use std::{process::ExitCode, time::SystemTime};
 

@@ -89,7 +89,8 @@ impl Token {
     }
 }
 
-/// A replay policy and its name.
+/// A replay policy and its name. The policy determines in which form a request to a model contains
+/// the stored messages.
 #[derive(Debug, Clone)]
 pub(crate) struct NamedPolicy {
     name: String,

@@ -75,7 +75,7 @@ impl Grouping {
     }
 }
 
-/// Prints the sums of the usage of runs.
+/// Prints the sums of the usage of runs: calls of models and tools, tokens and cost.
 pub(crate) async fn usage(arguments: UsageArguments) -> Result<ExitCode, CliError> {
     let store = arguments.store.open_to_read("list").await?;
     let mut query = UsageQuery::in_all_scopes(arguments.by.of_store());

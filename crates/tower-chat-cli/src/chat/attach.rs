@@ -1,4 +1,7 @@
 //! Implements `--attach`: follows a run that another process executes.
+//!
+//! The other process writes the deltas and messages of the run to an update log, which this command
+//! reads. An *attempt* is one execution of the run.
 
 use std::process::ExitCode;
 
@@ -18,7 +21,7 @@ use super::{
 };
 use crate::error::CliError;
 
-/// Prints the updates of a run until it ends.
+/// Prints the updates of a run until the run ends.
 pub(super) async fn attach(
     arguments: &ChatArguments,
     run: RunId,

@@ -46,8 +46,9 @@ use crate::{
     store::StoreLocation,
 };
 
-/// The duration of the lease on a run of a chat. After a crash, the user must wait until this lease
-/// has expired. The duration is therefore shorter than the default of 15 seconds.
+/// The duration of the lease on a run of a chat, during which no other process may continue the
+/// run. After a crash, the user must wait until this lease has expired. The duration is therefore
+/// shorter than the default of 15 seconds.
 const LEASE: Duration = Duration::from_secs(5);
 
 /// The maximum time to wait until the lease of another process has expired. The value exceeds the
@@ -203,8 +204,9 @@ fn pipeline(
         // An interrupted run is committed immediately, because the user, who is present, decides
         // how to continue.
         .on_disconnect(OnDisconnect::Commit)
-        // A run that has failed remains open. When the user sends the next message, this run is
-        // committed, and the message follows the messages of this run.
+        // A run that has failed remains open: its messages are stored, but are not part of the
+        // history yet. When the user sends the next message, this run is committed, and the message
+        // follows the messages of this run.
         .on_open_run(OnOpenRun::Commit);
     let policy = PersistencePolicy::default()
         .on_store_failure(StoreFailure::FailCall)

@@ -112,8 +112,8 @@ impl Session {
         Ok(code)
     }
 
-    /// Prints the last messages of the conversation, continues an open run, and asks the user about
-    /// calls that wait for approval.
+    /// Prints the last messages of the conversation, continues an open run (a run that was
+    /// interrupted), and asks the user about calls that wait for approval.
     async fn begin(&mut self) -> Result<Step, ChatError> {
         let history = self.store.load(&self.settings.key).await;
         let history = history.map_err(|source| self.not_read(source))?;

@@ -32,7 +32,7 @@ pub(crate) enum ToolOutcome {
 /// A tool that wraps another tool, and sends an event at the beginning and at the end of each call.
 ///
 /// The chat cannot take these events from the stream of an answer. The stream contains the results
-/// of a batch only after all calls of the batch have ended, and contains no times.
+/// only after all calls of the answer have ended, and contains no times.
 #[derive(Debug)]
 pub(crate) struct ReportingTool<T> {
     tool: T,

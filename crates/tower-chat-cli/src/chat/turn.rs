@@ -53,8 +53,8 @@ impl Printer {
         Self { has_tools: false, ..Self::new(screen, events) }
     }
 
-    /// Ends the line of an unfinished message, because another attempt of the run will generate the
-    /// message again.
+    /// Ends the line of an unfinished message, because another attempt (execution of the run) will
+    /// generate the message again.
     pub(super) fn restart(&mut self) {
         self.screen.end_line();
         self.has_streamed = false;
@@ -112,7 +112,7 @@ impl Printer {
         }
     }
 
-    /// Prints an update other than the finish.
+    /// Prints an update other than the [`Finish`], which ends an answer.
     pub(super) fn print_update(&mut self, update: ChatUpdate) {
         match update {
             ChatUpdate::TextDelta(text) => {

@@ -1,5 +1,8 @@
 //! Checks the stored conversations: whether the keys decrypt the conversations, whether there are
 //! open runs that no process executes, and whether calls wait for approval.
+//!
+//! The *directory* is the part of a store that contains titles, times, counts and usage of
+//! conversations and runs.
 
 use std::{env, time::SystemTime};
 

@@ -1,5 +1,8 @@
 //! Implements `export --format tower-chat`: writes all stored data to a file that `import` can
 //! read.
+//!
+//! The *receipt* is a file with a line for each finished conversation. If the command is repeated
+//! after an interruption, the new attempt continues the receipt.
 
 use std::{
     fs::{self, OpenOptions},

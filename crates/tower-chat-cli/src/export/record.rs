@@ -10,7 +10,7 @@ use tower_chat_wire::openai_chat::{Audience, WIRE, render_message};
 
 /// The field that contains the parts of a message which the OpenAI chat format cannot express:
 /// approval requests and responses, calls and results of tools that a provider ran, errors, and
-/// native items of other wires.
+/// items in the formats of other providers.
 const PARTS: &str = "x_parts";
 
 /// Converts stored messages to the OpenAI chat format. The field `x_parts` of a message contains,

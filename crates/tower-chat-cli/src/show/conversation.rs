@@ -1,4 +1,9 @@
 //! Reads the data of the conversation to print.
+//!
+//! The messages of an *open run* are *staged*: the store contains these messages, but they are not
+//! part of the history yet. The *directory* is the part of a store that contains titles, times,
+//! counts and usage of conversations and runs. The *record of tool calls* is a part of a store: one
+//! row for each call, with its status, times and result.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -35,7 +40,7 @@ pub(super) struct Page {
 pub(super) struct StoredConversation {
     pub(super) summary: ConversationSummary,
     pub(super) head: Head,
-    /// The summary in force.
+    /// The summary that a model receives instead of the oldest messages.
     pub(super) in_force: Option<HistorySummary>,
     /// The messages of the page, the oldest first. Staged messages are at the end.
     pub(super) messages: Vec<StoredMessage>,

@@ -45,7 +45,8 @@ struct CallLine<'a> {
     duration_ms: Option<u64>,
     /// The number of the message that contains the result.
     result_message: Option<u64>,
-    /// The result, if it is only in the record of tool calls.
+    /// The result, if no message contains it. The result is then in the record of tool calls, which
+    /// has one row for each call.
     recorded_result: Option<&'a [Part]>,
 }
 

@@ -1,4 +1,7 @@
 //! Prints a conversation for people.
+//!
+//! The messages of an *open run* are *staged*: the store contains these messages, but they are not
+//! part of the history yet.
 
 use std::time::SystemTime;
 

@@ -31,8 +31,8 @@ pub(crate) async fn scopes(
     }
 }
 
-/// Returns the keys of the conversations with visible messages, ordered by id and then by scope.
-/// `scope` and `id` restrict the list.
+/// Returns the keys of the conversations with messages that are part of the history, ordered by id
+/// and then by scope. `scope` and `id` restrict the list.
 pub(crate) async fn keys(
     store: &OpenedStore,
     scope: Option<String>,

@@ -1,4 +1,5 @@
-//! Opens the update logs of detached runs.
+//! Opens the update logs of applications that execute each run in a separate task. An update log
+//! contains the deltas and messages of runs, for readers that reconnect.
 
 use std::{fs, sync::Arc};
 

@@ -18,7 +18,8 @@ pub(super) struct ListedCall {
     conversation: String,
     /// The number of the message that contains the call, from 1.
     message: u64,
-    /// The index, within the turn, of the round of the call, from 0.
+    /// The index of the call's round, from 0. A round is the calls of one answer of the model. The
+    /// index counts the rounds since the last message of the user.
     round: u32,
     /// The index of the call among the calls of the message, from 0.
     index: u32,

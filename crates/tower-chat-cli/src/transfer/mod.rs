@@ -1,5 +1,8 @@
 //! The output of the commands that export, import, copy or delete whole conversations: a progress
 //! bar, lines, a receipt, and a message after an interruption.
+//!
+//! The *receipt* is a file with a line for each finished conversation. If the command is repeated
+//! after an interruption, the new attempt continues the receipt.
 
 mod options;
 
