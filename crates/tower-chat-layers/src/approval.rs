@@ -1,4 +1,5 @@
-//! Replaces tool calls by approval requests, and finds requests, decisions and results.
+//! Replaces tool calls by approval requests, which the caller approves or rejects in a later
+//! request. Finds approval requests, the caller's decisions, and the results of approved calls.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -10,7 +11,7 @@ use tower_chat_core::{
 use crate::replay::ended_by;
 
 /// Returns the messages of one response. If one of the called tools needs approval, approval
-/// requests replace all calls except those whose results the response contains. Otherwise, the
+/// requests replace all calls, except calls whose results the response contains. Otherwise, the
 /// messages are returned unchanged.
 ///
 /// All calls of the response wait for the decision, because the results of all calls are sent
@@ -86,10 +87,10 @@ pub(crate) fn decisions_by_request<'m>(
     decisions.collect()
 }
 
-/// Returns the result of an approved call, if no answer of the model follows the result. The run
-/// that executed the call is then incomplete. Returns `None` if the run that executed the call was
-/// stopped, because a stopped run is complete. `call` is the position of the call, if the message
-/// of the call has an id. `messages` are in reverse order.
+/// Returns the result of an approved call if no answer of the model follows the result. In this
+/// case, the run that executed the call is incomplete. Returns `None` if the run that executed the
+/// call was stopped, because a stopped run is complete. `call` is the position of the call, if the
+/// message of the call has an id. `messages` are in reverse order.
 pub(crate) fn trailing_result_of<'m>(
     messages: impl Iterator<Item = &'m Arc<Message>>,
     call: Option<CallPosition>,

@@ -1,5 +1,5 @@
-//! Calls a persistence layer at the end of each response, whole or streamed, and delays messages
-//! until the caller may receive them.
+//! Calls a handler of a persistence layer at the end of each response, whole or streamed, and
+//! delays messages until the caller may receive them.
 
 use std::{collections::VecDeque, future::Future, sync::Arc};
 
@@ -15,9 +15,9 @@ pub(crate) trait Ending: Send + 'static {
     ///
     /// If `false`, the caller receives the messages at the end of the answer, after they are
     /// durable. If `true`, the caller receives a message when the next update arrives, or as soon
-    /// as the response is pending. A message that may be the final one is delayed until the next
-    /// update even if the response is pending. Otherwise, a caller that drops the response after
-    /// the final message would prevent the call of [`complete`](Self::complete).
+    /// as the response is pending. If the message may be the final one, the caller receives it only
+    /// when the next update arrives. Otherwise, a caller that drops the response after the final
+    /// message would prevent the call of [`complete`](Self::complete).
     fn passes_messages_early(&self) -> bool;
 
     /// Handles an update of the answer.

@@ -1,4 +1,5 @@
-//! The errors of the persistence layers.
+//! The errors of the persistence layers. An open run is a journaled run that was neither committed
+//! nor discarded. Its lease is the time until which no other process may take over the run.
 
 use std::{error::Error, fmt, sync::Arc, time::SystemTime};
 
@@ -61,8 +62,8 @@ pub enum PersistenceError {
         service_id: Arc<str>,
         /// The answer of the service, which is not stored. In per-run mode, the answer begins with
         /// the earlier messages of the run, including the results of tools, because nothing of the
-        /// run is stored. In the other modes, the history or the record of tool calls contains the
-        /// earlier messages.
+        /// run is stored. In the other modes, the earlier messages are stored: in the history, or
+        /// as results in the record of tool calls.
         answer: Box<Answer>,
     },
     /// The service id in the request differs from the stored service id.
@@ -82,8 +83,8 @@ pub enum PersistenceError {
         service_id: Arc<str>,
         /// The answer of the service, which is not stored. In per-run mode, the answer begins with
         /// the earlier messages of the run, including the results of tools, because nothing of the
-        /// run is stored. In the other modes, the history or the record of tool calls contains the
-        /// earlier messages.
+        /// run is stored. In the other modes, the earlier messages are stored: in the history, or
+        /// as results in the record of tool calls.
         answer: Box<Answer>,
     },
     /// The service has lost the history to which the stored service id refers, and the stored
@@ -484,8 +485,7 @@ impl Error for PersistenceError {
     }
 }
 
-/// Wraps the error of a service in an error that is permanent, whatever the retryability of the
-/// service's error is.
+/// Wraps the error of a service in an error that is never retryable.
 pub(crate) fn as_permanent(source: BoxError) -> BoxError {
     match is_retryable(&*source) {
         Some(false) => source,
@@ -504,9 +504,9 @@ pub struct NotStored {
     pub key: ConversationKey,
     /// The error of the store.
     pub source: StoreError,
-    /// The messages that neither the store nor its outbox contains. The list contains the messages
-    /// of the failed write. After a conflict, the list also contains the messages that were in the
-    /// outbox before the write.
+    /// The messages of the failed write. Neither the store nor its outbox, which contains failed
+    /// writes that are submitted again, contains these messages. After a conflict, the list also
+    /// contains the messages that were in the outbox before the write.
     pub unsaved: Vec<Arc<Message>>,
     /// The answer of the model, if the model had answered.
     pub answer: Option<Answer>,

@@ -1,4 +1,5 @@
-//! A wait that does not occupy the permit of a ready service.
+//! A wait that does not occupy the permit of a ready service, such as the permit of a concurrency
+//! limit.
 
 use std::{future::poll_fn, pin::Pin, task::Poll};
 

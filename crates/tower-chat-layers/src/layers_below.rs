@@ -48,8 +48,8 @@ pub(crate) fn report_readiness_poll(layer: LayerKind) {
 /// service calls `poll_ready` of its inner service on the same thread. Each service of this crate
 /// counts its own polls. A service above compares the counts before and after it polls its inner
 /// service: if the count of a kind has changed, a layer of this kind is below. Services of other
-/// crates need no support for this. A service that does not poll its inner service in the same
-/// call, such as tower's `Buffer`, hides the layers below it.
+/// crates need no code for this purpose. A service that does not poll its inner service in the same
+/// call, such as tower's `Buffer`, hides the layers below.
 #[derive(Debug, Default)]
 pub(crate) struct LayersBelow {
     per_run: AtomicBool,

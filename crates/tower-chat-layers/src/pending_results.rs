@@ -1,4 +1,5 @@
-//! Finds results that are in the record of tool calls but not in the history.
+//! Finds results that are in the record of tool calls (one row for each call) but not in the
+//! history.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -14,11 +15,11 @@ use tower_chat_core::{
 
 use crate::replay::{DanglingCalls, Replay, mark_ended};
 
-/// Returns the results of stored calls that are in the record of tool calls but not in the history,
-/// as one message for the input of the next run. Returns `None` if there are no such results.
+/// Returns one message, for the input of the next run, with the results that are in the record of
+/// tool calls but not in the history. Returns `None` if there are no such results.
 ///
-/// If a tool ends a run, no service call sends the results of the last round. Only the record then
-/// contains these results.
+/// If a tool ends a run, no service call sends the results of the last answer's calls. Only the
+/// record then contains these results.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -45,9 +46,10 @@ pub async fn pending_results(
     Ok((!results.is_empty()).then(|| Message::tool_results(results)))
 }
 
-/// Returns the messages of a history, with the results that only the record of tool calls contains.
-/// The policy decides which results are added. Each added result follows the answer that contains
-/// its call. Returns `None` if no message changes and no result is added.
+/// Returns the messages of a history with results from the record of tool calls. The policy for
+/// dangling calls, which are stored calls without a stored result, decides which results are added.
+/// Each added result follows the answer that contains its call. Returns `None` if no message
+/// changes and no result is added.
 ///
 /// # Errors
 ///
@@ -99,7 +101,7 @@ pub(crate) async fn completed_from_record(
     let completes_all = policy == DanglingCalls::FromRecord;
     let mut completed = Messages::new();
     // The results are added after the last message of the answer, because a result between the
-    // messages of the answer would divide the answer into two rounds.
+    // messages of the answer would divide the answer into two answers.
     let mut results: Vec<ToolResult> = Vec::new();
     let mut before: Option<&Arc<Message>> = None;
     for message in history.messages.iter() {
@@ -186,7 +188,8 @@ pub(crate) async fn results_of_ended_run(
 }
 
 /// Returns the rows of these calls in the record of tool calls, with the position of the call as
-/// the key. Includes the rows in writes of the outbox.
+/// the key. Includes the rows in the outbox, which contains the writes that failed and are
+/// submitted again.
 pub(crate) async fn recorded_calls(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -201,7 +204,8 @@ pub(crate) async fn recorded_calls(
 }
 
 /// Returns the rows of all calls in these messages from the record of tool calls, with the position
-/// of the call as the key. Includes the rows in writes of the outbox.
+/// of the call as the key. Includes the rows in the outbox, which contains the writes that failed
+/// and are submitted again.
 async fn recorded_rows(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,

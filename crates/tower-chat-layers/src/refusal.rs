@@ -33,8 +33,8 @@ fn is_refusal(error: &(dyn Error + 'static)) -> Option<bool> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(error) = error.downcast_ref::<ToolLoopError>() {
-            // A run with unknown calls waits for a decision of the application, so the failure is
-            // not permanent.
+            // A run with calls whose outcome is unknown waits for a decision of the application, so
+            // the failure is not permanent.
             let is_undecided = matches!(error, ToolLoopError::UnknownCalls { .. });
             return Some(!is_undecided && !error.is_retryable());
         }

@@ -9,10 +9,10 @@ use super::Adapt;
 /// Converts a client with other request and response types into a model client, by a
 /// [`ClientCodec`](super::ClientCodec).
 ///
-/// Like every model client, the created service refuses a request with the sentinel
-/// [`HistoryOwner::Local`](tower_chat_core::HistoryOwner::Local), because such a request does not
-/// contain the history. Layers between the created service and the wrapped client receive requests
-/// of the client's own type.
+/// The history owner [`HistoryOwner::Local`](tower_chat_core::HistoryOwner::Local) in a request
+/// means that a layer below adds the history. Like every model client, the created service refuses
+/// such a request, because no layer is below the service. Layers between the created service and
+/// the wrapped client receive requests of the client's own type.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

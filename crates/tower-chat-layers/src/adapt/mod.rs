@@ -17,8 +17,8 @@
 //!
 //! The adapted client receives the history and the tools in its own request type. The layers of
 //! this crate add data about the run to [`ChatRequest::extensions`](crate::ChatRequest). If the
-//! request type of the client also has extensions, the codec should copy them, so that the layers
-//! of the client can read this data.
+//! request type of the client also has extensions, the codec should copy this data, so that the
+//! layers of the client can read it.
 
 mod codec;
 mod expose;

@@ -37,8 +37,8 @@ pub fn as_one_message(answer: &Answer) -> Message {
     let Some((last, earlier)) = last_answer.split_last() else {
         return Message::new(Role::Assistant, Vec::new());
     };
-    // The log contains only the last answer, because an earlier answer may contain an answered call
-    // with the same id.
+    // The log finds the calls that have results. It contains only the last answer, because an
+    // earlier answer may contain an answered call with the same id.
     let log = CallLog::of(last_answer.iter().chain(results).map(|message| &**message));
     let mut calls = log.calls().iter();
     let mut earlier_calls = Vec::new();
@@ -69,8 +69,7 @@ fn is_pending(call: &ToolCall) -> bool {
 }
 
 /// Returns the parts of a message of the last answer, except the calls that have a result or wait
-/// for approval. In each returned call, the id is the one to which the result of the call must
-/// refer.
+/// for approval. The id of each returned call is the id to which the result of the call must refer.
 fn open_parts<'l>(
     message: &Message,
     logged: &mut impl Iterator<Item = &'l LoggedCall>,

@@ -1,4 +1,4 @@
-//! The service of the layer.
+//! The service of the layer that converts an existing client into a model client.
 
 use std::{
     fmt,

@@ -1,4 +1,4 @@
-//! The service of the layer.
+//! The service of the layer that limits the time without an update.
 
 use std::{
     task::{Context, Poll},

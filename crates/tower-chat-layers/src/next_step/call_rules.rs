@@ -68,8 +68,9 @@ impl CallRules<'_> {
     }
 
     /// Returns the step that follows from the calls of an answer. Limits and queued messages are
-    /// not considered. Calls for which `settled` returns `true` already have their results. Such
-    /// calls need no approval and are not returned to the caller, whatever the current tools are.
+    /// not considered. Calls for which `settled` returns `true` already have their results. These
+    /// calls need no approval and are not returned to the caller, even if the current tools would
+    /// require it.
     pub(crate) fn step_after(
         &self,
         answer: &[Arc<Message>],

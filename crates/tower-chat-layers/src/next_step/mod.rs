@@ -1,6 +1,6 @@
 //! Decides the next step after an answer of the model. The layer that stores the answer makes this
-//! decision, so that the write with the answer also contains the start of the first tools or the
-//! end of the run. If no such layer is below the tool loop, the tool loop makes the decision.
+//! decision. The write of the answer can then also contain the start of the first tools, or the end
+//! of the run. If no such layer is below the tool loop, the tool loop makes the decision.
 
 mod call_rules;
 mod pending_calls;
@@ -63,8 +63,8 @@ pub(crate) struct LoopPolicy {
     /// The caller's options. The options may declare tools that the caller executes.
     pub(crate) options: Arc<ChatOptions>,
     pub(crate) unknown_tools: UnknownTools,
-    /// Whether this is the last service call that the limit of rounds allows. The request of such a
-    /// call contains no tools.
+    /// Whether this is the last service call of the run, because the run has reached its maximum
+    /// number of rounds (answers with tool calls). The request of such a call contains no tools.
     pub(crate) is_last_call: bool,
     /// Whether the calls of an answer run concurrently.
     pub(crate) concurrent: bool,

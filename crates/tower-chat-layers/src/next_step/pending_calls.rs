@@ -49,8 +49,8 @@ mod tests {
         let mut asking = calls(&["", ""]);
         asking.id = Some(MessageId { run, index: 1 });
         let position = CallPosition { message: MessageId { run, index: 1 }, index: 1 };
-        // The id in this result was generated when the message contained a third call before these
-        // two calls. A hook has removed the third call since.
+        // The id in this result was generated when the message contained another call before these
+        // two calls. A hook has removed that call since.
         let of_other = ToolResult::new("call_1_2", "found").answering(position);
         let answer = Message::tool_results([of_other]);
         let open = effective_call_ids(&asking);

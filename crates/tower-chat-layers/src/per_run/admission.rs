@@ -1,5 +1,5 @@
-//! Decides whether a run may begin although its conversation has an active run, or an open run. An
-//! open run is a journaled run that was neither committed nor discarded.
+//! Decides whether a run may begin if its conversation has an active run, or an open run. An open
+//! run is a journaled run that was neither committed nor discarded.
 
 use std::sync::Arc;
 
@@ -119,7 +119,7 @@ impl BlockingOpenRun {
     ) -> Result<Option<Self>, PersistenceError> {
         let Some(open) = &head.open_run else { return Ok(None) };
         // In this process, the run that begins now is the only active run of the conversation.
-        // Therefore only another process may still be working on the open run.
+        // Therefore only another process can still be working on the open run.
         if let Some(held) = settings.held_elsewhere(key, open) {
             return Err(held);
         }

@@ -9,7 +9,7 @@ use tower_chat_core::{
 use super::lease_wait::LeaseWaiting;
 use crate::{PersistenceError, approval::answers_approvals, run::Settings};
 
-/// Waits until other processes have finished approved calls and have stored the runs of these
+/// A wait until other processes have finished approved calls and have stored the runs of these
 /// calls. [`LeaseWaiting`] limits the time.
 #[derive(Default)]
 pub(super) struct ApprovedElsewhere {
@@ -22,12 +22,13 @@ impl ApprovedElsewhere {
     /// Waits for one interval if the request contains decisions about approval requests, and
     /// another process either is running an approved call, or has finished an approved call and has
     /// not stored the run yet. Returns whether the function has waited. After a wait, the caller
-    /// must read the head again.
+    /// must read the head of the conversation (its revision and open run) again.
     ///
-    /// After the tool has finished, the other run sends the result to the model and stores the
-    /// answer. Without the wait, this request would send the same result in another paid service
-    /// call, and the store would refuse the write of one of the two runs. The record does not show
-    /// whether the other process has crashed. The wait therefore has a limit.
+    /// After the tool has finished, the run of the other process sends the result to the model and
+    /// stores the answer. Without the wait, this request would send the same result in another paid
+    /// service call, and the store would refuse the write of one of the two runs. The record of
+    /// tool calls does not show whether the other process has crashed. The wait therefore has a
+    /// limit.
     ///
     /// # Errors
     ///

@@ -22,8 +22,8 @@ use crate::{
 ///   messages in one write, except results of tools after the last answer. A run that fails, is
 ///   cancelled or is dropped does not change the store. The layer puts the history before the
 ///   input. If [`PerServiceCallPersistence`](crate::PerServiceCallPersistence) or the tool loop of
-///   this crate is below, that layer replaces these messages by the history and the messages of the
-///   run in each service call.
+///   this crate is below, each service call contains the history and all messages of the run until
+///   then.
 /// - **per service call**: [`PerServiceCallPersistence`](crate::PerServiceCallPersistence) below
 ///   the tool loop puts the history before the messages of each service call, and stores each
 ///   answer. `PerRunPersistence` checks that `PerServiceCallPersistence` exists.
@@ -44,8 +44,9 @@ use crate::{
 pub struct PerRunPersistence {
     pub(super) settings: Settings,
     pub(super) mode: PersistenceMode,
-    /// Whether the layer has already logged the warning that the answer of the client's own tool
-    /// loop lacks rounds of tool calls. `None` if the client has no tool loop of its own.
+    /// Whether the layer has already logged the warning that tool calls and results are missing
+    /// from the answer of the client's own tool loop. `None` if the client has no tool loop of its
+    /// own.
     pub(super) own_loop: Option<Arc<AtomicBool>>,
     /// The layers of this crate that the service has found below.
     pub(super) below: Arc<LayersBelow>,
@@ -59,8 +60,8 @@ impl PerRunPersistence {
     }
 
     /// Sets whether the client below has its own tool loop. If `true`, the layer logs a warning
-    /// after the first run in which that tool loop had rounds of tool calls that no layer of this
-    /// crate has received.
+    /// after the first run in which that tool loop ran tools without reporting the calls and
+    /// results to a layer of this crate.
     pub(crate) fn over_own_loop(mut self, is_over_own_loop: bool) -> Self {
         self.own_loop = is_over_own_loop.then(Arc::default);
         self

@@ -33,8 +33,9 @@ impl LeaseWaiting {
         Self { limit, deadline: None }
     }
 
-    /// Waits for one interval if `error` reports that another process has the lease of the open run, and
-    /// if time remains. The caller must then read the head again.
+    /// Waits for one interval if `error` reports that another process has the lease of the open
+    /// run, and if time remains. The caller must then read the [head](tower_chat_core::store::Head)
+    /// of the conversation again, which contains its open run.
     ///
     /// # Errors
     ///

@@ -9,10 +9,11 @@
 //!       model
 //! ```
 //!
-//! Below the tool loop, the layer would treat every service call as a separate run. Each round
-//! would be stored as a complete run, and the rounds before a failed round would remain in the
-//! history. A retry layer may be above this layer, where a repeated request continues the same run,
-//! or below the loop. A retry layer must not be between this layer and the loop.
+//! Below the tool loop, the layer would treat every service call as a separate run. The layer would
+//! store each answer with its results as a complete run. If a later service call fails, these
+//! messages would remain in the history. A retry layer may be above this layer, where a repeated
+//! request continues the same run, or below the loop. A retry layer must not be between this layer
+//! and the loop.
 
 mod admission;
 mod approved_elsewhere;

@@ -30,14 +30,13 @@ pub(super) struct Cleared {
     pub(super) recovered: Option<Box<RecoveredRun>>,
 }
 
-/// Applies the policy to the open run of a conversation, and repeats this until no open run blocks
-/// the conversation. Then waits for approved calls that other processes run, if the policy allows
-/// it.
+/// Applies the policy to the open run of a conversation until no open run blocks the conversation.
+/// Then waits for approved calls that other processes run, if the policy allows it.
 ///
 /// # Errors
 ///
 /// Returns an error if the policy does not allow the open run to be closed, if another process has
-/// its lease, or if the open run could not be resumed, committed or discarded.
+/// the lease of the open run, or if the open run could not be resumed, committed or discarded.
 pub(super) async fn clear_open_run<S>(
     service: &mut S,
     layer: &PerRunPersistence,
@@ -101,7 +100,8 @@ where
                         answer.finish.recovered = recovered.take();
                         recovered = Some(Box::new(RecoveredRun::new(open.run, answer)));
                     }
-                    // Since the head was read, another process has ended the run or taken it over.
+                    // Since the head (with the open run) was read, another process has ended the
+                    // run or taken over the run.
                     Err(error) if is_gone(&error) || waiting.is_lost_race(&error) => continue,
                     Err(error) => end_refused(settings, key, &open, error).await?,
                 }

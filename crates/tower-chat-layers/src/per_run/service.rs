@@ -1,4 +1,4 @@
-//! The service of the layer.
+//! The service of the layer above the tool loop.
 
 use std::{
     future::poll_fn,
@@ -135,11 +135,11 @@ fn check(
     Ok(conversation)
 }
 
-/// Returns whether this layer detects a tool loop below it, but no `PerServiceCallPersistence`. If
-/// another layer, such as tower's `Buffer`, hides only the `PerServiceCallPersistence`, the
-/// application must configure the tool loop with `ToolLoopLayer::assume_persister_below`. If
-/// another layer hides both, the result is `false`. Must be called before the input of a journaled
-/// run is staged.
+/// Returns whether this layer detects a tool loop below, but no `PerServiceCallPersistence`.
+/// Another layer, such as tower's `Buffer`, may hide the `PerServiceCallPersistence`. If so, the
+/// application must configure the tool loop with `ToolLoopLayer::assume_persister_below`. If both
+/// are hidden, the result is `false`. Must be called before the input of a journaled run is staged
+/// (stored, but not yet visible in the history).
 fn lacks_persister(below: &LayersBelow) -> bool {
     below.holds(LayerKind::ToolLoop) && !below.holds(LayerKind::PerServiceCallPersistence)
 }
@@ -244,7 +244,8 @@ struct Begun {
     request: ChatRequest,
     /// The messages of the answer that an earlier attempt has stored.
     before: Vec<Arc<Message>>,
-    /// The slot for the write at the end of the run, if the run is stored at its end.
+    /// The slot (a reserved entry in the store's queue) for the write at the end of the run, if the
+    /// run is stored at its end.
     slot: Option<Result<Slot, StoreError>>,
 }
 
@@ -275,8 +276,8 @@ where
         opened.report(&mut answer);
         return Ok(Beginning::Stored(answer));
     }
-    // A run that was committed before it was complete is not gone, because the history contains its
-    // messages. This request continues such a run.
+    // The history contains the messages of a run that was committed before its final answer. This
+    // request continues such a run.
     let is_gone = opened.admission.is_none() || !run.log().has_stored();
     if request.extensions.get::<ResumesRun>().is_some() && !run.log().is_resumed() && is_gone {
         let (key, run) = (run.key().clone(), run.id());
@@ -324,8 +325,9 @@ struct RunEnding {
     /// The number of messages of the answer that an earlier attempt has added.
     before: usize,
     handle: Option<RunHandle>,
-    /// Whether the layer has already logged the warning that the answer of the client's own tool
-    /// loop lacks rounds of tool calls. `None` if the client has no tool loop of its own.
+    /// Whether the layer has already logged the warning that tool calls and results are missing
+    /// from the answer of the client's own tool loop. `None` if the client has no tool loop of its
+    /// own.
     own_loop: Option<Arc<AtomicBool>>,
     opened: Opened,
 }
@@ -335,7 +337,7 @@ struct RunEnding {
 struct Opened {
     run: Run,
     admission: Option<RunAdmission>,
-    /// The reason for the end of the attempt, which the drop of this value reports.
+    /// The reason for the end of the attempt. Dropping this value reports the reason.
     cause: LeaveCause,
 }
 
@@ -430,8 +432,8 @@ fn queued_in(run: &Run, answer: &Answer, before: usize) -> Vec<Message> {
     queued.map(without_id).collect()
 }
 
-/// Returns whether a tool loop below may have had rounds that are not in its answer and that no
-/// persistence layer below the loop has seen.
+/// Returns whether a tool loop below may have run tools whose calls and results are missing from
+/// its answer, and that no persistence layer below the loop has received.
 fn hides_rounds(run: &Run, answer: &Answer) -> bool {
     let has_rounds = answer.messages.iter().any(|message| message.role == Role::Tool);
     !has_rounds && !run.log().has_seen_rounds()

@@ -9,8 +9,9 @@ use super::PerServiceCallPersistenceService;
 use crate::{Clock, PersistencePolicy, ToolSource, run::Settings};
 
 /// Stores every service call. The layer puts the history before the request's messages, stores the
-/// new messages and the answer in one write, and sets the sentinel
-/// ([`HistoryOwner::Local`](crate::HistoryOwner::Local)) as the history owner of the response.
+/// new messages and the answer in one write, and sets
+/// [`HistoryOwner::Local`](crate::HistoryOwner::Local) (the sentinel) as the history owner of the
+/// response. A tool loop that receives the sentinel sends only new messages.
 ///
 /// The messages of a service call that are stored, for each way in which the call can end:
 ///
@@ -25,23 +26,24 @@ use crate::{Clock, PersistencePolicy, ToolSource, run::Settings};
 ///
 /// Earlier service calls of the run remain stored in every case.
 ///
-/// After the tool loop has received the sentinel, it sends only new messages. If a loop sends
-/// stored messages again, the layer recognises these messages by their ids or by their content.
+/// If a loop nevertheless sends stored messages again, the layer recognises these messages by their
+/// ids or by their content.
 ///
 /// Under [`PerRunPersistence`](crate::PerRunPersistence), the layer follows that run's mode and
 /// policy. Without that layer, each request must name a conversation, and the first service call of
 /// a [`ToolLoopLayer`](crate::ToolLoopLayer) begins one run for all service calls of the loop. The
-/// run loads the history once. The run applies the hooks of the loop's tools before it stores
-/// messages, and records the times and outcomes of tool calls. If a request is sent again, its run
-/// continues after the stored messages, and the answer contains only the messages that this attempt
-/// has added. If the run was complete, the layer returns the stored answer.
+/// run loads the history once. Before the run stores messages, it applies the
+/// [`persist`](crate::Tool::persist) hooks of the loop's tools. It also records the times and
+/// outcomes of tool calls. If a request is sent again, its run continues after the stored messages,
+/// and the answer contains only the messages that this attempt has added. If the run was complete,
+/// the layer returns the stored answer.
 ///
 /// **Under your own tool loop** with your own types, the layer compares each request with the
 /// stored messages, message by message: roles, texts, media, ids and names of calls, and the calls
 /// that results answer. The loop may send the whole conversation, the messages of its run, or only
-/// new messages. If the types of the loop do not preserve the id of the run, a request that
-/// continues the stored messages belongs to the last stored run. A request that repeats stored
-/// messages with differences fails with
+/// new messages. If the types of the loop do not preserve the id of the run, the layer assumes that
+/// a request that continues the stored messages belongs to the last stored run. A request that
+/// repeats stored messages with differences fails with
 /// [`HistorySentAgain`](crate::PersistenceError::HistorySentAgain). If the request of a complete
 /// run is sent again, the layer returns the last response of the run. Every service call loads the
 /// history. The layer cannot record when tool calls start and finish. Without

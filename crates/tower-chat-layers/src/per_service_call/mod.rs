@@ -11,11 +11,11 @@
 //! ```
 //!
 //! Above the tool loop, the layer would receive the whole run as one service call, and would lose
-//! all rounds of a run that fails. The tool loop refuses such a stack. Layers that call the model
-//! client several times (retry, hedge) belong below this layer, because failed attempts are then
-//! never stored. An [`IdleTimeoutLayer`](crate::idle_timeout::IdleTimeoutLayer) below this layer
-//! turns a stalled answer into an error of the service. tower's `Timeout` does the same for an
-//! answer that has not begun. A timeout above this layer cancels the call.
+//! all answers and results of a run that fails. The tool loop refuses such a stack. Layers that
+//! call the model client several times (retry, hedge) belong below this layer, because failed
+//! attempts are then never stored. An [`IdleTimeoutLayer`](crate::idle_timeout::IdleTimeoutLayer)
+//! below this layer turns a stalled answer into an error of the service. tower's `Timeout` does the
+//! same for an answer that has not begun. A timeout above this layer cancels the call.
 
 mod layer;
 mod service;

@@ -1,4 +1,4 @@
-//! The service of the layer.
+//! The service of the layer below the tool loop.
 
 use std::{
     future::poll_fn,
@@ -79,8 +79,8 @@ where
         None => {
             RunAncestry::check(&request)?;
             let sent = request.clone();
-            // The future is boxed, because otherwise the future of every service call would reserve
-            // memory for it.
+            // This rarely used future is boxed. Otherwise the future of every service call would
+            // reserve memory for it.
             let (run, answer) = Box::pin(lone_run(&layer, &mut request)).await?;
             if answer.is_none() {
                 summarize_before(&mut service, &layer.settings, &run, &request).await?;
@@ -138,7 +138,7 @@ where
 
 const LAYER: &str = "PerServiceCallPersistence";
 
-/// Returns the run of a service call for which no layer above the tool loop has begun a run, and
+/// Returns the run of a service call if no layer above the tool loop has begun a run. Also returns
 /// the stored answer if the run was already complete. All service calls of a tool loop of this
 /// crate have the same run, which the first of them begins. Under a tool loop of another crate,
 /// each service call begins a run of its own.

@@ -220,10 +220,10 @@ impl<S> ChatPipelineBuilder<S> {
 impl<S: ModelClient> ChatPipelineBuilder<S> {
     /// Builds the pipeline.
     ///
-    /// The client must not already contain a persister that the pipeline adds. Otherwise, the first
-    /// call fails before the model is called, with
+    /// The client must not already contain a `PerRunPersistence` or `PerServiceCallPersistence`
+    /// that the pipeline adds. Otherwise, the first call fails before the model is called, with
     /// [`PersistenceError::LayerTwice`](crate::PersistenceError), or with a
-    /// [`ToolLoopError`](crate::ToolLoopError) if a tool loop is between the two persisters.
+    /// [`ToolLoopError`](crate::ToolLoopError) if a tool loop is between the two layers.
     ///
     /// # Errors
     ///

@@ -3,7 +3,8 @@
 use tower_chat_core::{BoxError, ChatRequest, ChatResponse};
 use tower_service::Service;
 
-/// A model client, or a stack over one, that a [`ChatPipeline`](super::ChatPipeline) can call.
+/// A service that a [`ChatPipeline`](super::ChatPipeline) can call: a model client, or a stack over
+/// a model client.
 ///
 /// Every service that satisfies the bounds implements this trait. The pipeline clones the service
 /// for each run, and threads share the pipeline. A boxed service must therefore be a

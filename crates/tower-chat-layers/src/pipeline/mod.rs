@@ -95,7 +95,7 @@ impl ChatPipeline {
     ///
     /// # Errors
     ///
-    /// The errors of the layers and of the client, such as
+    /// Returns the errors of the layers and of the client, such as
     /// [`PersistenceError`](crate::PersistenceError) and [`ToolLoopError`](crate::ToolLoopError).
     /// [`is_retryable`](crate::is_retryable) returns whether the same request may succeed if it is
     /// sent again.
@@ -137,7 +137,8 @@ impl ChatPipeline {
     ///
     /// # Errors
     ///
-    /// As for [`ask`](Self::ask). An error after the beginning of the response is an item of the stream.
+    /// Returns the errors of [`ask`](Self::ask). An error after the beginning of the response is an
+    /// item of the stream.
     ///
     /// # Cancellation
     ///

@@ -1,4 +1,6 @@
-//! The policies for writing and resuming journaled runs.
+//! The policies for writing and resuming journaled runs. A journaled run stores its messages while
+//! it is active, and is open until it is committed or discarded. An attempt is one execution of a
+//! run: if the same request is sent again, another attempt continues the run.
 
 use std::{fmt, sync::Arc, time::Duration, time::SystemTime};
 
@@ -30,16 +32,17 @@ pub struct JournalPolicy {
 }
 
 impl JournalPolicy {
-    /// Sets the duration of a run's lease after its last renewal, 15 seconds by default. An active
-    /// run renews its lease automatically, three times in this period. A run that failed or was
-    /// dropped releases its lease immediately. With [`Duration::ZERO`], runs have no lease, and
-    /// another process can take over an open run immediately. Runs also have no lease if the store
-    /// is [exclusive](tower_chat_core::store::StoreHandle::exclusive), because only one process at
-    /// a time can open such a store.
+    /// Sets how long a run's lease lasts after its last renewal, 15 seconds by default. A lease is
+    /// the time until which no other process may take over the run. An active run renews its lease
+    /// automatically, three times in this period. A run that failed or was dropped releases its
+    /// lease immediately. With [`Duration::ZERO`], runs have no lease, and another process can take
+    /// over an open run immediately. Runs also have no lease if the store is
+    /// [exclusive](tower_chat_core::store::StoreHandle::exclusive), because only one process at a
+    /// time can open such a store.
     ///
-    /// A run that is not journaled has no lease. Before such a run executes an approved call, the
-    /// run stores a claim on the call. The claim prevents other runs from executing the call. The
-    /// claim has the duration of a lease, and is renewed like a lease.
+    /// A run that is not journaled has no lease. Before a run without a lease executes an approved
+    /// call, the run stores a claim on the call, which prevents other runs from executing the call.
+    /// The claim has the duration of a lease, and is renewed like a lease.
     ///
     /// After the end of the lease, another process may take over the run. That process compares the
     /// end of the lease with its own clock. Different clocks cannot damage the run, because the
@@ -268,7 +271,7 @@ impl fmt::Debug for UnknownCalls {
     }
 }
 
-/// A call that was started and whose outcome was not stored. The call may or may not have run.
+/// A call that was started, but whose outcome was not stored. The call may or may not have run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct UnknownCall {

@@ -24,12 +24,12 @@ use crate::{
 /// The policy for a conflict between two history owners: a service stores the history under a
 /// service id, although a history store is configured. The history would then be stored twice.
 ///
-/// In every mode, the tool loop and `PerServiceCallPersistence` compare the service id of each
-/// answer before its tools run and before the next service call. If a later answer of the same run
-/// has no id, the run fails with [`ServiceIdMissing`](crate::PersistenceError::ServiceIdMissing).
-/// If the tool loop belongs to another crate, and no layer of this crate is below it, per-run
-/// persistence receives only the last answer of the run. An id that only an earlier answer had is
-/// then not detected.
+/// In every mode, the tool loop and `PerServiceCallPersistence` check the service id of each answer
+/// before the tools of this answer run and before the next service call. If a later answer of the
+/// same run has no id, the run fails with
+/// [`ServiceIdMissing`](crate::PersistenceError::ServiceIdMissing). If the tool loop belongs to
+/// another crate, and no layer of this crate is below it, per-run persistence receives only the
+/// last answer of the run. The layer then does not detect an id that only an earlier answer had.
 ///
 /// There is no conflict if the request or the store contains a service id, because the service then
 /// already stores the history of the conversation. The store records the messages of such a
@@ -38,7 +38,7 @@ use crate::{
 /// ```
 /// use tower_chat::{PersistencePolicy, policy::ConflictPolicy};
 ///
-/// // The service keeps the conversation, and the store records it for people to read.
+/// // The service stores the history. The store only records the messages for people to read.
 /// let policy = PersistencePolicy::default().on_conflict(ConflictPolicy::Record);
 /// # let _ = policy;
 /// ```
@@ -57,9 +57,9 @@ pub enum ConflictPolicy {
     StopRecording,
     /// Uses the service's id, and writes all messages to the store as a record.
     ///
-    /// Runs do not read the record, and therefore do not detect that a run is already complete. If
-    /// a caller sends a request again, the service receives the request again and answers it again.
-    /// The record then contains both answers.
+    /// Runs do not read these messages, and therefore do not detect that a run is already complete.
+    /// If a caller sends a request again, the service receives the request again and answers it
+    /// again. The store then contains both answers.
     Record,
 }
 
@@ -80,7 +80,7 @@ pub enum ConflictPolicy {
 pub enum LostHistory {
     /// Sends the stored messages instead, in one more service call. If the answer contains a new
     /// service id, the service is the history owner under that id. Otherwise, the store is the
-    /// history owner. If the store contains no record of the conversation because of
+    /// history owner. If the store does not contain the messages because of
     /// [`ConflictPolicy::StopRecording`], the run fails as with [`Fail`](Self::Fail).
     #[default]
     SendRecord,
@@ -159,11 +159,12 @@ pub enum MissingPersister {
 
 /// The policy for a run that begins while another run in the same conversation is active.
 ///
-/// The policy applies if the other run belongs to this process, or is a journaled run of another
-/// process, because the store reports open journaled runs before a run begins. If the other run
-/// belongs to another process and is not journaled, the policy does not apply. If the other run
-/// writes to the conversation first, the first write of the new run fails with a
-/// [`Conflict`](crate::store::Conflict). The messages of two runs are never mixed in one history.
+/// The policy applies if the other run belongs to this process. The policy also applies if the
+/// other run is a journaled run of another process, because the store reports such a run before a
+/// new run begins. If the other run belongs to another process and is not journaled, the policy
+/// does not apply. If the other run writes to the conversation first, the first write of the new
+/// run fails with a [`Conflict`](crate::store::Conflict). The messages of two runs are never mixed
+/// in one history.
 ///
 /// ```
 /// use tower_chat::{PersistencePolicy, policy::ConcurrentRuns};
@@ -337,8 +338,7 @@ impl PersistencePolicy {
         self
     }
 
-    /// Sets the policy for a run in a stack that does not contain the layer which stores the run's
-    /// messages.
+    /// Sets the policy for a run in a stack without the layer that stores the run's messages.
     #[must_use]
     pub fn on_missing_persister(mut self, policy: MissingPersister) -> Self {
         self.missing_persister = Some(policy);

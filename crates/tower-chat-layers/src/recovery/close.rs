@@ -1,4 +1,5 @@
-//! Ends open runs without resuming them.
+//! Ends open runs without resuming them. An open run is a journaled run that was neither committed
+//! nor discarded. Its staged messages are stored, but are not yet part of the history.
 
 use std::{
     sync::Arc,

@@ -3,8 +3,8 @@
 //!
 //! A run in [`PersistenceMode::Journaled`](crate::PersistenceMode::Journaled) is durable from its
 //! beginning, and becomes part of the history at its end. The run remains open if it fails, if it
-//! is dropped, or if its process dies. [`open_run`] returns the staged messages and the states of
-//! the tool calls. An open run can be
+//! is dropped, or if its process dies. [`open_run`] returns the staged messages, which are stored
+//! but not yet part of the history, and the states of the tool calls. An open run can be
 //!
 //! - **resumed**, by sending [`OpenRunReport::resume`] or the same request through the stack.
 //!   Answered service calls are not repeated. A tool call that has finished does not run again, and

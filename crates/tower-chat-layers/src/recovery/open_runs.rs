@@ -1,4 +1,5 @@
-//! Reads the state of an open run.
+//! Reads the state of an open run: a journaled run that was neither committed nor discarded. Its
+//! staged messages are stored, but are not yet part of the history.
 
 use std::{
     sync::Arc,
@@ -46,7 +47,8 @@ use crate::PersistenceMode;
 pub struct OpenRunReport {
     /// The conversation.
     pub key: ConversationKey,
-    /// The run, its lease, and the time at which it was opened.
+    /// The run, its lease (the time until which no other process may take over the run), and the
+    /// time at which the run was opened.
     pub open: OpenRun,
     /// The staged messages of the run, from the oldest to the newest.
     pub messages: Vec<Arc<Message>>,
@@ -142,7 +144,7 @@ impl ReportedCall {
 }
 
 impl CallState {
-    /// Returns the state of a call from its row in the record.
+    /// Returns the state of a call from its row in the record of tool calls.
     pub fn of(row: &ToolRecord) -> Self {
         use tower_chat_core::ToolStatus;
         match &row.result {

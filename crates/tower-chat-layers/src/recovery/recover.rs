@@ -1,4 +1,6 @@
-//! Resumes or ends the open run of a conversation.
+//! Resumes or ends the open run of a conversation. An open run is a journaled run that was neither
+//! committed nor discarded. Its lease is the time until which no other process may take over the
+//! run.
 
 use std::{sync::Arc, time::Duration};
 
@@ -137,8 +139,9 @@ where
 
 /// Recovers the open runs of all conversations in all scopes of a store, as [`recover`] does. A
 /// service calls this function when it starts, and usually in a task of its own, because a resumed
-/// run may wait for the lease of the process that has died. At most 64 runs are recovered at the same
-/// time, including runs that other processes are still executing, whose leases are waited for.
+/// run may wait for the lease of the process that has died. At most 64 runs are recovered at the
+/// same time. This number includes runs that other processes are still executing, because the
+/// recovery waits for the leases of these runs.
 ///
 /// Returns the outcome of each run that was open when this function listed the runs, in the order in
 /// which the recoveries have ended. An error of one run does not end the recovery of the others. If

@@ -1,4 +1,7 @@
 //! Finds the unanswered calls that the results in new messages answer.
+//!
+//! A round consists of the calls of one answer of the model and their results. The open round is
+//! the last one, if results may still arrive for it.
 
 use std::sync::Arc;
 
@@ -15,8 +18,9 @@ pub(crate) struct AskedCall {
     pub(crate) call: ToolCall,
     /// Whether the call waited for approval.
     pub(crate) needed_approval: bool,
-    /// Whether the result must contain the position of the call. The id alone does not identify a
-    /// call of an earlier round, or a call in an answer with several messages that contain calls.
+    /// Whether the result must contain the position of the call, because the id is not sufficient.
+    /// This is the case for a call of an earlier round, and for a call in an answer in which
+    /// several messages contain calls.
     pub(crate) must_be_named: bool,
 }
 
@@ -83,8 +87,8 @@ impl Replay {
 
     /// Returns the calls that the results of a message answer. `round` contains the calls of the
     /// open round, and `found` contains for each result its match with these calls. A result
-    /// without a match may answer an omitted call of an earlier round. Each returned call is
-    /// removed from `round`.
+    /// without a match may answer a call of an earlier round, which the replay has omitted. Each
+    /// returned call is removed from `round`.
     pub(super) fn asked_calls(
         &self,
         message: &Message,

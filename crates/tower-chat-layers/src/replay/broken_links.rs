@@ -19,8 +19,8 @@ const WIRE: &str = "openai-responses";
 /// directly before an omitted call, no id is removed for this call. Reasoning without encrypted
 /// content is removed completely, because it has no content besides its id.
 ///
-/// `gaps` contains, for each omitted call, the number of remaining parts before the call, in ascending
-/// order.
+/// `parts` no longer contains the omitted calls. `gaps` contains the index in `parts` at which each
+/// call was, in ascending order.
 pub(super) fn unlink(parts: &mut Vec<Part>, gaps: &[usize]) {
     let mut broken = Vec::new();
     let mut last_gap = 0;

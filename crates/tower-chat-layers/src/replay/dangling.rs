@@ -1,4 +1,5 @@
-//! Finds stored calls without a stored result.
+//! Finds stored calls without a stored result. The replay is the part of the history that the model
+//! receives.
 
 use std::{error::Error, fmt, sync::Arc};
 
@@ -71,7 +72,8 @@ impl Replay {
         dangling.filter_map(|call| call.call_position).collect()
     }
 
-    /// Returns the positions of the unanswered calls that the results in `further` answer.
+    /// Returns the positions of the unanswered calls that the results in the messages `further`
+    /// answer.
     pub(crate) fn dangling_calls_answered_by(
         &self,
         further: &[Arc<Message>],
@@ -84,7 +86,7 @@ impl Replay {
     }
 
     /// Returns the calls that need no approval and have no result in the pushed messages, and
-    /// whether the view contains each of them.
+    /// whether the view, which is the output of the replay, contains each of them.
     pub(crate) fn dangling(&self) -> Vec<DanglingCall> {
         let mut ended = self.clone();
         ended.close_round();

@@ -1,4 +1,9 @@
-//! The fold: adds messages to a replay one after the other.
+//! Adds messages to a replay one after the other.
+//!
+//! A round consists of the calls of one answer of the model and their results. The open round is
+//! the last one, if results may still arrive for it. Results without call positions are matched
+//! with the calls of their round by id and order. If this match would be wrong,
+//! [`settle`](Replay::settle) adds the position of the call to the result.
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 

@@ -32,7 +32,7 @@ impl Rng {
     }
 }
 
-/// Returns the view of the fold for a history.
+/// Returns the replay of a history.
 pub(super) fn output_of(history: &Messages) -> Messages {
     let mut replay = Replay::new(DanglingCalls::Drop);
     replay.push_from(history, 0);

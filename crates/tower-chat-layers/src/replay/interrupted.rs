@@ -10,8 +10,8 @@ use tower_chat_core::{Message, MessageId, Messages, Role, pairing::asked_call};
 
 use super::round::{Unanswered, drop_trailing_reasoning, has_content, interrupted_id};
 
-/// An interrupted call for which the real result was pushed later. The call is still in the
-/// messages of the replay, and must be removed from them.
+/// An interrupted call for which the real result was pushed later. The messages of the replay still
+/// contain the call with the error result, and both must be removed.
 ///
 /// The search for a call walks over the messages. Several calls are therefore collected, and
 /// removed in one walk.
@@ -59,8 +59,8 @@ pub(super) fn first_position<'a>(
 
 /// Returns the position of each message that contains some of the interrupted calls, with the ids
 /// of these calls, in descending order of the positions. The next message after each position
-/// contains the results that report the interruption. For each call, `calls` contains the number of
-/// messages at the beginning of `output` among which the call is searched.
+/// contains the results that report the interruption. For each call, `calls` contains a number of
+/// messages: the call is one of this many first messages of `output`.
 ///
 /// The function walks over the messages once, from the last message until all calls are found.
 fn find<'a>(

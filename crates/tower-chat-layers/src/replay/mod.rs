@@ -5,27 +5,30 @@
 //!
 //! 1. **order**: a message with calls and their results is split, so that each message contains
 //!    either calls or results; calls in messages whose role is not assistant are omitted;
-//! 2. **pairing**: every call is moved directly before its result; dangling calls, orphan results
-//!    and duplicate results are repaired; calls that wait for approval are omitted until they have
-//!    a result;
-//! 3. **summary**: the turns that the summary in force covers are replaced by its text
-//!    ([`ReplaySummary`]);
+//! 2. **pairing**: every call is moved directly before its result; dangling calls (calls without a
+//!    result), orphan results (results without a call) and duplicate results are repaired; calls
+//!    that wait for approval are omitted until they have a result;
+//! 3. **summary**: if the store contains a summary of the oldest turns, its text replaces these
+//!    turns ([`ReplaySummary`]);
 //! 4. **freshness**: results that are too old are omitted with their calls ([`Freshness`]);
-//! 5. **tools**: calls of tools that are no longer registered, and calls with unreadable arguments,
-//!    are omitted ([`OutdatedCalls`]);
+//! 5. **tools**: calls of tools that are no longer registered are omitted, and calls with
+//!    unreadable arguments ([`OutdatedCalls`]);
 //! 6. **citations**: sources that a tool found, and that the model did not cite, are omitted
 //!    ([`Citations`]);
 //! 7. **media**: old pictures and documents are replaced by a sentence ([`OldMedia`]);
 //! 8. **window**: only the newest turns are sent ([`Window`]).
 //!
-//! The first two steps always run, in the fold [`Replay`]. The third step runs on the view of the
-//! fold if the store has a summary in force, and the other steps if a [`ReplayPolicy`] enables them.
+//! The first two steps always run, in the fold [`Replay`]. The third step runs on the output of the
+//! fold, which is its [`view`](Replay::view). Each of the other steps runs if a [`ReplayPolicy`]
+//! enables the step.
 //!
 //! A result that contains the position of a stored call
 //! ([`ToolResult::call`](tower_chat_core::ToolResult::call)) answers this call. Other results are
 //! paired with the calls of their round by id and by order. The id alone is not sufficient, because
 //! recorded conversations contain calls without ids, with empty ids, and with repeated ids. A round
-//! consists of all calls of one answer of the model, in one or more messages.
+//! consists of all calls of one answer of the model, in one or more messages, and their results.
+//! The open round is the last one, if results may still arrive for it. All earlier rounds are
+//! closed.
 
 mod asked;
 mod broken_links;
@@ -116,7 +119,7 @@ use crate::yielding::LARGE;
 #[derive(Debug, Clone)]
 pub struct Replay {
     strictness: Strictness,
-    /// The output for all pushed messages before the open round.
+    /// The output for all pushed messages before the open round, or for all if no round is open.
     closed: Messages,
     open: Option<Round>,
     /// The number of pushed messages.
@@ -125,7 +128,8 @@ pub struct Replay {
     position: usize,
     /// The calls of closed rounds without a result.
     omitted_calls: OmittedCalls,
-    /// Calls in `closed` that the view no longer contains.
+    /// Calls that must be removed from `closed`, because their real results have arrived later. The
+    /// view does not contain these calls.
     retracted: Vec<Retracted>,
     /// The first dangling call, for the policy [`DanglingCalls::Fail`].
     first_dangling: Option<Arc<DanglingCallError>>,
@@ -147,8 +151,8 @@ impl Replay {
     }
 
     /// Creates a replay for messages of a caller, which may refer to stored calls and results. This
-    /// replay generates missing ids and processes approvals, but does not repair dangling calls and
-    /// orphan results.
+    /// replay generates missing ids and processes approvals. Calls without results and results
+    /// without calls remain unchanged.
     pub fn lenient() -> Self {
         Self::with_strictness(Strictness::Lenient)
     }
@@ -164,7 +168,8 @@ impl Replay {
 
     /// Returns the replay of a stored history. A store that has the history in memory also caches
     /// its replay, so that only the messages after the cached replay are processed. Without a
-    /// cached replay, the well-formed prefix of the history is not processed.
+    /// cached replay, the well-formed prefix of the history is not processed, because the replay
+    /// does not change these messages.
     pub(crate) fn of_history(history: &History, dangling: DanglingCalls) -> Self {
         let mut replay = Self::known_of(history, dangling);
         if replay.pushed < history.messages.len() {
@@ -243,10 +248,11 @@ impl Replay {
         &self.closed
     }
 
-    /// Returns whether the replay of the messages from the first message of `run` on is equal to the
-    /// end of this replay. `run` must begin after the answer of an earlier run, and the run ids of
-    /// the messages must ascend. Then the messages can be replayed alone, unless they answer calls of
-    /// earlier runs, or later messages may answer such calls.
+    /// Returns whether the replay of the messages from the first message of `run` on is equal to
+    /// the end of this replay. `run` must begin after the answer of an earlier run, and the run ids
+    /// of the messages must ascend. If so, the messages from `run` on can be replayed alone. The
+    /// result is `false` if these messages answer calls of earlier runs, or if later messages may
+    /// answer calls of earlier runs.
     pub(crate) fn can_begin_with(&self, run: RunId) -> bool {
         // Results in the open round may answer calls of earlier rounds. Closing the round matches
         // these results.

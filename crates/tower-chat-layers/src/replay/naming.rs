@@ -3,7 +3,9 @@
 //!
 //! Without the position, two kinds of results could be matched with a wrong call. The result of an
 //! omitted call could be matched with a call of the open round. The result of a call that was
-//! approved or rejected could be matched with another call that has the same id.
+//! approved or rejected could be matched with another call that has the same id. A round consists
+//! of the calls of one answer of the model and their results. The open round is the last one, if
+//! results may still arrive for it.
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
@@ -14,7 +16,7 @@ use tower_chat_core::{
 
 use super::{omitted_calls::OmittedCalls, round::Unanswered};
 
-/// Adds call positions to the results in consecutive messages.
+/// Adds call positions to the results in consecutive messages, where this is necessary.
 pub(super) struct Naming<'a> {
     earlier: &'a OmittedCalls,
     /// The calls of the open round, and the results of the round until now.
@@ -133,8 +135,8 @@ impl<'a> Decided<'a> {
         decided
     }
 
-    /// Adds the results of a message to the matcher of the open round, and hides the decided calls
-    /// that now have a result from the matcher of the decided calls.
+    /// Adds the results of a message to the matcher of the open round. If a result answers a
+    /// decided call, the matcher of the decided calls does not match this call again.
     fn follow(&mut self, round: &mut RoundMatcher<&'a str>, message: &Message) {
         let before = round.answers().len();
         if !round.extend(message.results().map(Target::from)) {

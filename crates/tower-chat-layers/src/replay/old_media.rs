@@ -1,4 +1,4 @@
-//! Step 7: replaces old pictures and documents by sentences.
+//! Step 7 of the [replay](super): replaces old pictures and documents by sentences.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -16,8 +16,8 @@ use super::{
 ///
 /// The policy applies to media in messages of the user and in results of tools. Media in answers of
 /// the model, and media that are not stored yet, are always sent. When a medium is replaced for the
-/// first time, the message of this medium differs from the previous request. The prompt cache of
-/// the provider is then valid only for the messages before this message.
+/// first time, its message differs from the same message in the previous request. The prompt cache
+/// of the provider is then valid only for the messages before this message.
 ///
 /// ```
 /// use tower_chat::replay::{OldMedia, ReplayPolicy};

@@ -1,4 +1,6 @@
-//! The calls of closed rounds without a result.
+//! Stores the calls without a result of closed rounds. A round consists of the calls of one answer
+//! of the model and their results. A closed round is an earlier one, after which other messages
+//! were added.
 
 use std::sync::Arc;
 
@@ -7,9 +9,9 @@ use tower_chat_core::{ToolResult, pairing::UnansweredCalls};
 
 use super::round::Unanswered;
 
-/// The calls of closed rounds without a result. The replay omits such a call, or contains it with a
-/// result that reports the interruption. A late result identifies its call by position or id. A
-/// clone shares all data with the original.
+/// The calls without a result of closed rounds. The replay omits such a call, or contains the call
+/// with a result that reports the interruption. A late result, which arrives after its round was
+/// closed, identifies its call by position or id. A clone shares all data with the original.
 #[derive(Debug, Clone, Default)]
 pub(super) struct OmittedCalls {
     /// The calls by number. The numbers are in the order of the messages that contain the calls.

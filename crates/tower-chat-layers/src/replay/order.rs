@@ -1,12 +1,14 @@
-//! Step 1: splits messages, so that each message contains either results or other parts.
+//! Step 1 of the [replay](super): splits messages, so that each message contains either results or
+//! other parts.
 //!
 //! A message that was imported from another system may contain a whole turn: text, calls, results
 //! and the final text. Such a message is split into assistant messages with calls, tool messages
 //! with results, and an assistant message with the parts after them.
 //!
 //! Calls and approval requests in messages whose role is not assistant are omitted, because no
-//! provider accepts them. Such a call is not converted to a call of the model, because a user could
-//! then forge calls of the model. The results of the omitted calls become orphan results.
+//! provider accepts them. If the step converted these calls to calls of the model, a user could
+//! forge calls of the model. The results of the omitted calls become orphan results, which are
+//! results without a call.
 
 use std::sync::Arc;
 

@@ -7,15 +7,15 @@ use tower_chat_core::{Message, Messages};
 use super::window::{Boundary, Window};
 
 /// A message that one step passes to the next: an unchanged message of the original sequence, or a
-/// message that a step has changed. Unchanged messages are borrowed, because cloning the `Arc`
-/// would change the reference count of each message that a later step omits.
+/// message that a step has changed. Unchanged messages are borrowed, so that no `Arc` is cloned for
+/// a message that a later step omits.
 pub(super) type MessageRef<'a> = Cow<'a, Arc<Message>>;
 
 /// The output of the steps for a sequence of messages, the oldest first.
 ///
 /// A step returns at most one message for each message. All steps process a message before the next
-/// message is read. The history is therefore read once, and not once for each step: reading a long
-/// history costs more than the steps.
+/// message is read. The history is therefore read once, and not once for each step. For a long
+/// history, reading costs more than the steps.
 #[derive(Debug)]
 pub(super) struct ReplayOutput<'a> {
     original: &'a Messages,

@@ -1,4 +1,6 @@
-//! Finds the calls in a replay that wait for approval.
+//! Finds the calls in a replay that wait for approval. A batch is the calls of one answer. A round
+//! is a batch with its results, and the open round is the last one, if results may still arrive for
+//! it.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -24,10 +26,10 @@ pub(crate) struct PendingApproval {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PendingBatch {
     pub(crate) waiting: Vec<PendingApproval>,
-    /// The tool and the id of each call that needs no approval and has no result.
+    /// The tool and the id of each call that needs no approval and has no result. The caller
+    /// executes these calls.
     pub(crate) returned: Vec<(String, String)>,
-    /// Whether the answer also contains calls that need no approval, with or without a result. The
-    /// caller executes these calls.
+    /// Whether the answer also contains calls that need no approval, with or without a result.
     pub(crate) has_returned: bool,
 }
 

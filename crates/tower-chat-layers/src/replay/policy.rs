@@ -14,17 +14,16 @@
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum DanglingCalls {
-    /// Does not send the call, whether or not the run of the call was interrupted. If no call of a
-    /// round has a result, only the text of the round is sent.
+    /// Does not send the call, whether or not the run of the call was interrupted. If no call of an
+    /// answer has a result, only the text of the answer is sent.
     Drop,
     /// Like [`Interrupted`](Self::Interrupted), but also sends the calls of a run that ended
     /// intentionally, if the record of tool calls contains their results.
     FromRecord,
     /// Sends a call of an interrupted run with the result from the record of tool calls. If the
     /// record contains no result, the call is sent with an error result, which reports that the
-    /// call may or may not have run. Does not send a call of a run that ended intentionally,
-    /// because a tool ended the run, or because the run returned the call to the caller, who sent
-    /// no result.
+    /// call may or may not have run. Does not send a call of a run that ended intentionally: a tool
+    /// ended the run, or the run returned the call to the caller, who sent no result.
     ///
     /// A run that ended intentionally has stored a mark. A run without this mark is treated as
     /// interrupted, such as a run that was imported.

@@ -1,5 +1,5 @@
-//! Step 5: removes calls of tools that are no longer registered, and calls with unreadable
-//! arguments.
+//! Step 5 of the [replay](super): removes calls of tools that are no longer registered, and calls
+//! with unreadable arguments.
 
 use std::collections::BTreeSet;
 
@@ -11,8 +11,8 @@ use super::without_calls::without_calls;
 /// The policy for stored calls of tools that are no longer registered, and for stored calls with
 /// unreadable arguments. By default, all calls are replayed.
 ///
-/// An omitted call and its result are not sent, but remain in the stored history. If no call of a
-/// round remains, only the text of the round is sent.
+/// An omitted call and its result are not sent, but remain in the stored history. If no call of an
+/// answer remains, only the text of the answer is sent.
 ///
 /// ```
 /// use tower_chat::{Message, ToolCall, ToolResult, message::Messages, replay::OutdatedCalls};

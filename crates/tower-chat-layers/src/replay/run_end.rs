@@ -15,7 +15,7 @@ use tower_chat_core::{
 
 /// The metadata key for an array of call ids in a stored message of results. The calls with these
 /// ids have run, but a hook did not allow their results to be stored. The replay therefore does not
-/// report them as interrupted.
+/// report these calls as interrupted.
 const RESULTS_NOT_KEPT: &str = "results_not_kept";
 
 /// Adds the ids of calls to the metadata of a message, from which the results of these calls were
@@ -44,7 +44,7 @@ pub(crate) fn mark_ended(message: &mut Arc<Message>) {
 }
 
 /// The metadata key for the reason for which a run ended, in the last stored message of the run.
-/// The metadata contains this key only if the message does not show the reason in another way.
+/// The key is absent if the message shows the reason in another way.
 const ENDED_BY: &str = "ended_by";
 
 const STOP: &str = "stop";
@@ -72,7 +72,7 @@ pub(crate) fn ended_by(message: &Message) -> Option<EndedBy> {
     }
 }
 
-/// Returns the message without marks, as the caller of the run received it.
+/// Returns the message without marks. The caller of the run received this message.
 pub(crate) fn without_mark(message: &Arc<Message>) -> Arc<Message> {
     let mut message = message.clone();
     if is_marked_ended(&message) {

@@ -14,7 +14,7 @@ use super::{
 pub struct ReplaySettingsError(#[source] serde_json::Error);
 
 impl ReplayPolicy {
-    /// Reads a policy from JSON. The settings of missing keys are those of the default policy.
+    /// Reads a policy from JSON. For a missing key, the setting of the default policy applies.
     ///
     /// | key | value |
     /// |---|---|

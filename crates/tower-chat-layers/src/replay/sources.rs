@@ -1,4 +1,5 @@
-//! Reads the input of the replay steps besides the messages, and applies the steps.
+//! Reads the input of the [replay](super) steps besides the messages (such as the registered tools
+//! and the times at which tools finished), and applies the steps.
 
 use std::time::SystemTime;
 

@@ -12,8 +12,9 @@ use super::{
     without_calls::WithoutCalls,
 };
 
-/// The policy that decides which part of a stored history the model receives. All steps except the repair
-/// of dangling calls are off by default, and a step that is off has no cost.
+/// The policy that decides which part of a stored history the model receives. The repair of
+/// dangling calls, which are stored calls without a result, is always on. All other steps are off
+/// by default, and a step that is off has no cost.
 ///
 /// ```
 /// use tower_chat::replay::{Freshness, ReplayPolicy, Window};
@@ -54,7 +55,8 @@ pub struct ReplayContext<'a> {
     pub tools: Option<&'a [&'a str]>,
     /// The times at which tools finished. `None` if no time is known.
     pub finished: Option<&'a FinishTimes>,
-    /// The summary in force. `None` if there is none.
+    /// The summary in force: a stored text that the model receives in place of the oldest messages.
+    /// `None` if there is none.
     pub summary: Option<&'a ReplaySummary>,
 }
 
@@ -213,12 +215,12 @@ impl ReplayPolicy {
     }
 
     /// Applies the steps to a replay of a stored history, like [`apply`](Self::apply) to messages.
-    /// Calls without a result in the open round remain, because the input of the run may answer
-    /// these calls.
+    /// Calls without a result at the end of the history remain, because the input of the run may
+    /// answer these calls.
     pub fn edit(&self, replay: &mut Replay, context: &ReplayContext<'_>) {
         replay.edit_closed(|closed| self.apply(closed, context));
-        // The step for citations is not applied to the open round, because the turn of the round
-        // has no final answer yet.
+        // The step for citations is not applied to the open round, which is at the end of the
+        // history. The turn of this round has no final answer yet.
         replay.edit_open(|round| match self.tool_history {
             ToolHistory::Omit => {
                 round.retain_beside_calls(|part| !is_of_tools(part));

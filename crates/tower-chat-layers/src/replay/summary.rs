@@ -1,4 +1,5 @@
-//! Step 3: replaces the turns that the summary in force covers by the text of the summary.
+//! Step 3 of the [replay](super): replaces the oldest messages by a summary. The store may contain
+//! several summaries of a conversation. The last one is in force.
 
 use std::{collections::HashSet, sync::Arc};
 

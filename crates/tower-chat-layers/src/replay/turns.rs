@@ -1,4 +1,5 @@
-//! Finds the beginnings of turns.
+//! Finds the beginnings of turns. A turn is the messages of one run, from the input to the final
+//! answer.
 
 use tower_chat_core::{Message, Role, RunId, pairing::asked_call};
 

@@ -1,4 +1,5 @@
-//! Step 8: limits the replay to the newest turns.
+//! Step 8 of the [replay](super): limits the replay to the newest turns. A turn is the messages of
+//! one run, from the input to the final answer.
 
 use std::{collections::VecDeque, fmt, sync::Arc};
 
@@ -159,15 +160,17 @@ impl fmt::Debug for Window {
 /// The position at which the window of a conversation begins. Each added message updates the
 /// position.
 ///
-/// If the boundary is cached with a growing conversation, the cost of each added message does not
+/// The boundary can be cached with a growing conversation. The cost of each added message does not
 /// depend on the number of earlier messages.
 #[derive(Debug, Clone)]
 pub(crate) struct Boundary {
     window: Window,
     turns: Turns,
-    /// The number of messages at the beginning that are never removed.
+    /// The number of messages at the beginning that are never removed: the `pinned` ones, and
+    /// system and developer messages.
     head: usize,
-    /// The number of messages at the beginning that are never removed, whatever their role is.
+    /// The number of messages at the beginning that are never removed because the caller requires
+    /// it, whatever their role is.
     pinned: usize,
     /// The cost of the first `head` messages. All costs are in the unit of the window.
     head_cost: usize,

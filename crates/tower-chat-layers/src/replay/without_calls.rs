@@ -22,11 +22,11 @@ pub(super) fn without_calls(
     after_step(messages, |message| step.pass(message))
 }
 
-/// A step that removes some calls and their results. If no call of a round remains, only the text
-/// of the round remains.
+/// A step that removes some calls and their results. If no call of an answer remains, only the text
+/// of the answer remains.
 pub(super) struct WithoutCalls<G> {
     is_removed: G,
-    /// Which results in the next messages are removed.
+    /// The results in the next messages that the step removes.
     open: Round,
     position: usize,
     /// For each call of the current message, whether it is removed.
@@ -71,7 +71,7 @@ impl<G: FnMut(&Message, usize, &ToolCall) -> bool> WithoutCalls<G> {
     }
 }
 
-/// Which results of a round are removed.
+/// The results that the step removes from a round (the calls of one answer and their results).
 enum Round {
     /// All results are kept.
     Whole,

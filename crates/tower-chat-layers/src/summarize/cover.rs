@@ -1,4 +1,6 @@
-//! Chooses the turns that the next summary covers.
+//! Chooses the turns that the next summary covers. A turn is the messages of one run. The last
+//! stored summary of a conversation is in force: requests contain this summary in place of the
+//! turns that it covers.
 
 use tower_chat_core::Messages;
 
@@ -9,8 +11,8 @@ use crate::replay::{DanglingCalls, Replay, TokenCounter, Turns};
 pub(super) struct Limits {
     /// The number of the newest turns that are not covered. At least 1 turn is never covered.
     pub(super) turns: usize,
-    /// The number of tokens that all turns which are not covered may have. If they have more,
-    /// fewer turns remain.
+    /// The maximum number of tokens of all turns that are not covered. If the newest turns have
+    /// more tokens, the summary covers more turns.
     pub(super) kept: usize,
     /// The number of tokens that one summary may cover. If there are more, a further summary covers
     /// the rest.
@@ -33,8 +35,8 @@ struct TurnEnd {
 ///
 /// The covered messages consist of whole turns. They contain no call that waits for approval, and
 /// no call that was returned to the caller and has no result yet. Calls of interrupted runs do not
-/// prevent a summary: the model receives them with an error result, and one interrupted run would
-/// otherwise prevent all later summaries of the conversation.
+/// prevent a summary, because the model receives these calls with an error result. Otherwise, one
+/// interrupted run would prevent all later summaries of the conversation.
 pub(super) fn messages_to_cover(
     messages: &Messages,
     counter: &dyn TokenCounter,
@@ -61,7 +63,7 @@ fn turn_ends(messages: &Messages, counter: &dyn TokenCounter) -> (Vec<TurnEnd>, 
     let mut replay = Replay::new(DanglingCalls::default());
     let (mut ends, mut tokens) = (Vec::new(), 0_usize);
     for (position, message) in messages.iter().enumerate() {
-        // The input that begins the next turn closes the last round of this turn.
+        // The input that begins the next turn completes the last calls and results of this turn.
         replay.push(message);
         if turns.begins_with(message) && position > 0 {
             let is_closed = !replay.awaits_results();

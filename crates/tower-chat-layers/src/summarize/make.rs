@@ -1,4 +1,6 @@
-//! Makes summaries: requests the text from the service, and adds the summary to the store.
+//! Makes summaries: requests the text from the service, and adds the summary to the store. A
+//! summary covers the first messages of a conversation. The last stored summary is in force:
+//! requests contain this summary in place of the covered messages.
 
 use std::{pin::pin, sync::Arc};
 
@@ -29,7 +31,7 @@ pub(crate) struct Summarizable {
     /// The replay of these messages, before the steps of the replay policy.
     pub(crate) replay: Replay,
     pub(crate) summary: Option<ReplaySummary>,
-    /// The run that makes the summary, whose stored input is not covered.
+    /// The run that makes the summary. The summary does not cover the stored input of this run.
     pub(crate) run: Option<RunId>,
 }
 
@@ -133,8 +135,8 @@ impl<'a> Making<'a> {
         if size <= summarize.limit {
             return None;
         }
-        // The turns are measured by the counter, and the limit by the provider if it has reported
-        // the size.
+        // The counter measures the turns. The limit is in the provider's tokens if the provider has
+        // reported the size of the conversation.
         let by_counter = |tokens: usize| scaled(tokens, counted, size);
         let limits = Limits {
             turns: summarize.turns,
@@ -246,7 +248,7 @@ impl<'a> Making<'a> {
         });
         messages.push(Message::user(&*self.summarize.prompt));
         let mut request = ChatRequest::new(messages);
-        // The issuer of a mark omits the content that it has refused before.
+        // With these marks, the model client omits content that its service has refused before.
         let refused = self.source.replay.refused();
         if !refused.is_empty() {
             request.extensions.insert(RefusalMarks::new(refused.iter().cloned()));

@@ -1,4 +1,5 @@
-//! Summaries of long conversations: when a run makes one, and from what.
+//! Makes summaries of long conversations. The last stored summary of a conversation is in force:
+//! requests contain this summary in place of the messages that it covers.
 
 mod cover;
 mod make;
@@ -22,8 +23,8 @@ use crate::{
     with_recorded_results,
 };
 
-/// Summaries of long conversations. A model writes them, the store stores them beside the messages,
-/// and requests contain them in place of the messages that they cover.
+/// The policy for summaries of long conversations. A model writes a summary, the store stores it
+/// beside the messages, and requests contain it in place of the messages that it covers.
 ///
 /// A run makes a summary before its first service call, if the history and the input of the run
 /// have more tokens than the limit. The number of tokens is the usage of the previous service call
@@ -31,12 +32,13 @@ use crate::{
 /// a [`TokenCounter`] counts the messages. The tokens of instructions and of tool definitions are
 /// not counted then, so the limit must leave room for them.
 ///
-/// - **Covered messages.** A summary covers whole turns, from the beginning of the conversation, and
-///   the text of the summary before it. It does not cover the newest turns
-///   ([`with_kept_turns`](Self::with_kept_turns)), nor a turn with a call that waits for approval or
-///   was returned to the caller, nor later turns. If the remaining turns have more than half of the
-///   tokens of the limit, fewer turns remain, and at least one. If the covered turns have more
-///   tokens than the limit, several summaries are made, each of which covers the one before.
+/// - **Covered messages.** A summary covers whole turns, from the beginning of the conversation,
+///   and the text of the summary before it. A summary does not cover the newest turns
+///   ([`with_kept_turns`](Self::with_kept_turns)). If a turn contains a call that waits for
+///   approval or was returned to the caller, a summary covers neither this turn nor later turns. If
+///   the remaining turns have more than half of the tokens of the limit, the summary covers more
+///   turns, but never the newest one. If the covered turns have more tokens than the limit, the run
+///   makes several summaries, each of which covers the previous one.
 /// - **The request.** The service receives the turns in the form in which the model of the run
 ///   receives them, and then the prompt. The request has no instructions, no tools and no
 ///   conversation. If the provider requires definitions of the called tools, as Bedrock does, add
@@ -51,12 +53,13 @@ use crate::{
 /// - **Runs.** A run keeps the summary with which it began. Each attempt of a run uses the summary
 ///   that is in force when the attempt begins. An attempt does not make a summary if an earlier
 ///   attempt has stored an answer, or if it resumes a journaled run.
-/// - **Usage.** The usage of the service calls is part of the usage of the run, in its answer and in
-///   the directory.
+/// - **Usage.** The tokens of the service calls for summaries are part of the usage of the run, in
+///   its answer and in the directory (the store's list of conversations with their usage).
 ///
-/// The messages stay stored. [`Summaries::remove_summary`](tower_chat_core::store::Summaries) puts
-/// the summary before it, or the messages, in force again. Runs use a summary in force even if
-/// their policy makes none.
+/// The messages stay stored. After
+/// [`Summaries::remove_summary`](tower_chat_core::store::Summaries), requests contain the previous
+/// summary again, or the messages if there is none. Runs use a summary in force even if their
+/// policy makes none.
 ///
 /// ```
 /// use tower_chat::{PersistencePolicy, policy::Summarize, prelude::*};
@@ -137,9 +140,9 @@ impl Summarize {
         self
     }
 
-    /// Makes a summary of a stored conversation now, whatever the number of its tokens is. Covers
-    /// all turns that may be covered. Returns the summary that is then in force, or `None` if the
-    /// conversation has no turn that may be covered.
+    /// Makes a summary of a stored conversation now, whatever the number of its tokens is. The
+    /// summary covers all turns that may be covered. Returns the summary that is then in force, or
+    /// `None` if the conversation has no turn that may be covered.
     ///
     /// The service receives the turns in the form that the default [`ReplayPolicy`] gives them
     /// without tools, because this method does not know the policy of the runs. If that policy omits

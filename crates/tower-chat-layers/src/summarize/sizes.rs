@@ -1,4 +1,4 @@
-//! The sizes of conversations, as the provider has counted them.
+//! The sizes of conversations in tokens, as the provider has counted the tokens.
 
 use std::{
     collections::HashMap,
@@ -7,8 +7,9 @@ use std::{
 
 use tower_chat_core::{ConversationKey, RunId, Usage};
 
-/// The number of conversations whose size is known. If there are more, all sizes are forgotten, and
-/// the messages of these conversations are counted until their next service call.
+/// The maximum number of conversations whose sizes are stored. When this number is exceeded, all
+/// sizes are removed. The messages of a conversation without a size are counted until its next
+/// service call.
 const MAX: usize = 10_000;
 
 /// The number of tokens of each conversation at the end of its last service call in this process.

@@ -32,8 +32,8 @@ enum Operation {
     Tool { name: String },
 }
 
-/// The persistence mode of a run. This request extension is empty until a layer below the telemetry
-/// layer sets the mode.
+/// The persistence mode of a run. The telemetry layer adds this extension to the request. The
+/// extension is empty until a layer below sets the mode.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RunMode(Arc<OnceLock<&'static str>>);
 

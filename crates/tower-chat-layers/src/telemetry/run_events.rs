@@ -11,7 +11,8 @@ use tower_chat_core::{
 
 use crate::{replay::DanglingCall, summarize::SummaryFailure};
 
-/// Reports that an attempt has taken over an open run from the attempt with this lease.
+/// Reports that an attempt has taken over an open run (a journaled run that was neither committed
+/// nor discarded) from the attempt with this lease.
 pub(crate) fn taken_over(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -27,7 +28,8 @@ pub(crate) fn taken_over(
     );
 }
 
-/// Reports that the lease of an open run was renewed, or that the renewal failed.
+/// Reports that the lease of an open run was renewed, or that the renewal failed. A lease is the
+/// time until which no other process may take over the run.
 pub(crate) fn lease_renewed(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -92,8 +94,8 @@ pub(crate) fn summarized(key: &ConversationKey, failure: Option<&SummaryFailure>
     }
 }
 
-/// Reports that a conversation exceeds the limit above which it is summarised, but that no turn may
-/// be covered.
+/// Reports that a conversation exceeds the limit for a summary, but that a summary may cover none
+/// of its turns.
 pub(crate) fn nothing_to_summarize(key: &ConversationKey) {
     tracing::warn!(
         conversation = %key,

@@ -100,8 +100,8 @@ impl ToolContext {
         self.run.conversation()
     }
 
-    /// Returns the number of the call's batch in the run, from 0. The approved calls that a run
-    /// executes before its first service call are also a batch.
+    /// Returns the number of the call's batch in the run, from 0. A batch consists of the calls of
+    /// one answer, or of the approved calls that a run executes before its first service call.
     pub fn round_index(&self) -> usize {
         self.round_index
     }
@@ -116,7 +116,7 @@ impl ToolContext {
         &self.run.extensions
     }
 
-    /// Adds a message to the next service call of the run, after the results of the round. The
+    /// Adds a message to the next service call of the run, after the results of the tools. The
     /// message is stored together with the outcome of this tool call, even if the service call
     /// fails. If the tool ends the run, no service call follows, and the message remains in the
     /// handle of the run.

@@ -23,8 +23,8 @@ pub struct ToolOutput {
     pub content: Vec<Part>,
     /// Whether the tool failed. The model then receives the content as the description of the failure.
     pub is_error: bool,
-    /// Whether the run ends after this batch of calls. If the run ends, the caller receives the
-    /// results, and the model does not.
+    /// Whether the run ends after the calls of this answer. If the run ends, the caller receives
+    /// the results, and the model does not.
     pub terminate: bool,
     /// The provider's item for the result.
     pub native: Option<Native>,
@@ -67,7 +67,7 @@ impl ToolOutput {
         Self { rejects_arguments: true, ..Self::error(text) }
     }
 
-    /// Ends the run after this batch. If the calls of the batch run one after another, the calls
+    /// Ends the run after the calls of this answer. If the calls run one after another, the calls
     /// after this call do not run, and get no result.
     #[must_use]
     pub fn terminate(mut self) -> Self {

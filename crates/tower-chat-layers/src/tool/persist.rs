@@ -45,8 +45,8 @@ pub struct StoredCall<'a> {
 pub enum Retention {
     /// Stores the call, with the changes of the hook.
     Keep,
-    /// Stores neither the call nor its result. If hooks forget all calls of the last round, and the
-    /// run stops before the next answer, the attempt that resumes the run calls the model again.
+    /// Stores neither the call nor its result. If hooks forget all calls of an answer, and the run
+    /// is interrupted before the next answer, the run calls the model again when it is resumed.
     ///
     /// A call that waits for approval must be stored, because a later run executes the stored call.
     /// If the hook forgets such a call or fails, the run fails with

@@ -1,4 +1,5 @@
-//! The data about the outcome of a call that its result does not contain.
+//! The data about the outcome of a call that the result of the call does not contain, such as times
+//! and status.
 
 use std::time::SystemTime;
 
@@ -26,7 +27,8 @@ pub(crate) enum ResultSource {
     Tool,
     /// The tool loop, which answers a call that it does not run.
     ToolLoop,
-    /// The record of an earlier attempt. The hook has already processed the result.
+    /// The record of tool calls, which an earlier attempt at the run has written. The hook has
+    /// already processed the result.
     Record,
 }
 

@@ -1,5 +1,5 @@
 //! The numbers of the sources that tools find, for example of the hits of a search.
-//! [`Citations`](crate::replay::Citations) defines the place of the numbers in results.
+//! [`Citations`](crate::replay::Citations) defines where results contain the numbers.
 
 use std::{
     fmt,

@@ -1,4 +1,5 @@
-//! Finds the pending calls that a request decides about.
+//! Finds the pending calls that a request approves or rejects. A pending call waits for this
+//! decision of the caller. A batch is the calls of one answer of the model.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -29,17 +30,17 @@ pub(crate) fn check(run: &Run, request: &ChatRequest) -> Result<(), ToolLoopErro
 }
 
 /// Returns the pending calls that the decisions in a request approve or reject, in the order of the
-/// calls. `sent` contains the pending batches among the messages of the request. The function also
-/// considers the stored pending batches. If `rules` is `None`, no tool can run, and pending calls
-/// of the caller's tools are not detected.
+/// calls. `sent` contains the batches with pending calls among the messages of the request. The
+/// function also considers the stored batches with pending calls. If `rules` is `None`, no tool can
+/// run, and pending calls of the caller's tools are not detected.
 ///
 /// A batch without any decision remains pending. If the caller executes a part of a batch, an
-/// approval request that is not required needs no decision: its call runs with the batch, unless
-/// the caller rejects the call. The executed call is always the call of the approval request. Only
-/// the arguments of the call may come from the decision.
+/// approval request that is not required needs no decision. Its call then runs with the batch,
+/// unless the caller rejects the call. The loop always executes the call of the approval request,
+/// but with the arguments of the decision if the decision contains arguments.
 ///
-/// A decision is old if an answer or a result follows it among the request's messages. An old decision
-/// has an effect only if its call is still pending.
+/// A decision is old if an answer or a result follows the decision among the request's messages. An
+/// old decision has an effect only if its call is still pending.
 ///
 /// If a decided call already has a result and no answer of the model follows the result, the call does
 /// not run again, and the run continues by sending the result to the model.
@@ -194,8 +195,8 @@ fn is_unseen_among<'a>(messages: impl Iterator<Item = &'a Arc<Message>>, id: &st
     })
 }
 
-/// Returns a planned call whose earlier result is sent without running the tool again, because the
-/// service has not received this result.
+/// Returns a planned call with its earlier result. The loop sends this result to the service, which
+/// has not received it, and does not run the tool again.
 fn known_already((waiting, result): (PendingApproval, ToolResult)) -> PlannedCall {
     let report = ToolReport::not_run(match result.is_error {
         true => ToolStatus::Error,
@@ -248,9 +249,9 @@ fn planned(
 #[derive(Default)]
 pub(super) struct Approved {
     pub(super) calls: Vec<PlannedCall>,
-    /// The calls that cannot run with their stored arguments, and whose refusal is not recorded
-    /// yet. If this list is not empty, `calls` is empty, because no call of the batch may run
-    /// before the refusals are recorded.
+    /// The calls that cannot run with their stored arguments. The refusals of these calls are not
+    /// recorded yet. No call of the batch may run before the refusals are recorded, so `calls` is
+    /// empty if this list is not empty.
     pub(super) refused: Vec<PlannedCall>,
 }
 

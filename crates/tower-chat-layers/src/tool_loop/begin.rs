@@ -66,8 +66,8 @@ impl<S> Rounds<S> {
         let Approved { calls: approved, refused } = approved(&request, &run, &transcript, &rules)?;
         let approves = !approved.is_empty() || !refused.is_empty();
         if approves && !has_persister {
-            // Without a persister, no layer would put the history, with the calls of these results,
-            // before the results.
+            // The calls of these results are in the history. Without a persister, no layer would
+            // put the history before the results.
             return Err(PersistenceError::PersisterMissing { key: run.key().clone() }.into());
         }
         let interrupted = run.log().take_interrupted();
@@ -157,8 +157,8 @@ impl<S> Rounds<S> {
     }
 }
 
-/// Returns the first phase. If approved calls cannot run, the phase refuses them. Otherwise the
-/// phase runs the approved calls, or calls the model if no call was approved.
+/// Returns the first phase of the run. If some approved calls cannot run, the phase refuses these
+/// calls. If all can run, the phase runs them. If no call was approved, the phase calls the model.
 fn first_phase(
     approved: Vec<PlannedCall>,
     refused: Vec<PlannedCall>,
@@ -191,10 +191,11 @@ fn source_numbers(run: Run, messages: Messages) -> SourceNumbers {
     SourceNumbers::from(move || next_source_number(&run, &messages))
 }
 
-/// Returns `false` only if the run must be stored after each service call, and polling the service
-/// for readiness finds no persister below. If the run is stored at its end and polling finds no
-/// persister, makes the tool loop the persister and returns `true`. Must be called before the first
-/// paid service call, and before any tool runs, including tools of approved calls.
+/// Polls the service for readiness, because this poll finds a persister below. Returns `true` if
+/// there is one. Without a persister, returns `false` if the run must be stored after each service
+/// call. If the run is stored at its end, makes the tool loop the persister and returns `true`.
+/// Must be called before the first paid service call, and before any tool runs, including tools of
+/// approved calls.
 ///
 /// # Errors
 ///

@@ -1,4 +1,6 @@
-//! Counts the rounds, calls and failures of a run for its limits.
+//! Counts the rounds, calls and failures of a run for its limits. A round consists of the calls of
+//! one answer and their results. A batch is the calls of one round. An attempt is one execution of
+//! the run: if the same request is sent again, another attempt continues the run.
 
 use tower_chat_core::{ConversationKey, Usage};
 
@@ -69,8 +71,8 @@ impl RunCounters {
         self.tool_calls += calls.iter().filter(|call| call.is_to_run()).count();
     }
 
-    /// Adds the failures of a batch. Fails the run if a tool requires it, or if too many consecutive
-    /// rounds have failed.
+    /// Adds the failures of a batch. Returns an error if a tool requires that the run fails, or if
+    /// too many consecutive rounds have failed.
     pub(super) fn failed(
         &mut self,
         mut failures: Vec<ToolFailure>,

@@ -1,4 +1,4 @@
-//! One run of the loop: service call, tools, service call, tools, ..., answer.
+//! Executes one run of the loop: service call, tools, service call, tools, ..., answer.
 
 use std::sync::Arc;
 

@@ -1,4 +1,5 @@
-//! The errors of the tool loop.
+//! The errors of the tool loop. A round consists of the calls of one answer of the model and their
+//! results. A batch is the calls of one round.
 
 use std::{any::Any, error::Error, fmt, time::SystemTime};
 
@@ -73,13 +74,13 @@ pub enum ToolLoopError {
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// Another run is executing the call of a decided approval request, and has claimed the call. No call
-    /// was run, and the model was not called.
+    /// Another run is executing the approved call. The other run has stored a claim: a mark that it
+    /// has started the call, with an expiry time. No call was run, and the model was not called.
     ApprovalHeld {
         /// The id of the approval request.
         id: String,
-        /// The time at which the claim expires. The other run renews the claim while it executes the
-        /// call. If the claim expires, the other run has ended without a result.
+        /// The time at which the claim expires. The other run renews the claim while the tool runs.
+        /// If the claim expires, the other run has ended without a result.
         until: SystemTime,
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
@@ -103,9 +104,10 @@ pub enum ToolLoopError {
     /// arguments, so the approved arguments are not stored. No call of the batch was run, and the model
     /// was not called.
     ///
-    /// The record now contains an error result for each of these calls. If the same approvals are sent
-    /// again, the other calls of the batch run, and the model receives the error results. The error is
-    /// nevertheless not retryable, because no repetition runs the calls themselves.
+    /// The record of tool calls now contains an error result for each of these calls. If the same
+    /// approvals are sent again, the other calls of the batch run, and the model receives the error
+    /// results. The error is nevertheless not retryable, because no repetition runs the calls
+    /// themselves.
     ArgumentsNotKept {
         /// The calls that cannot be run.
         calls: Vec<CallNotRun>,
@@ -313,8 +315,8 @@ impl ToolPanicked {
 #[error("a tool loop needs at least one round: leave the loop out to run no tools")]
 pub struct ZeroRounds;
 
-/// Displays an error with its causes on one line. Omits causes that only contain the effect of a
-/// [`ToolError`] or a [`Retryability`].
+/// Displays an error with its causes on one line. Omits a cause that contains only the effect of a
+/// [`ToolError`] or a [`Retryability`], and no text.
 pub(super) struct Chain<'a>(pub(super) &'a (dyn std::error::Error + 'a));
 
 impl fmt::Display for Chain<'_> {

@@ -1,4 +1,4 @@
-//! Runs the calls of one batch.
+//! Runs the calls of one batch, which consists of the calls of one answer of the model.
 
 use std::{future::poll_fn, panic::AssertUnwindSafe, sync::Arc, task::Poll};
 

@@ -70,14 +70,15 @@ impl ToolLoopLayer {
         self.settings.source.clone()
     }
 
-    /// Sets the maximum number of rounds of a run, 40 by default. After the last round the model is
-    /// called once more without declared tools. If the model nevertheless requests tools, these
-    /// calls are returned unexecuted.
+    /// Sets the maximum number of rounds of a run, 40 by default. A round consists of the calls of
+    /// one answer and their results. After the last round, the loop calls the model once more
+    /// without declared tools. If the model nevertheless requests tools, the loop returns these
+    /// calls to the caller and does not run them.
     ///
-    /// A resumed run continues the count, unless
+    /// A run that continues after an interruption continues the count, unless
     /// [`PerServiceCallPersistence`](crate::PerServiceCallPersistence) is below the loop without
-    /// [`PerRunPersistence`](crate::PerRunPersistence) above it. In that stack each request starts a
-    /// new count. The same applies to [`max_calls`](Self::max_calls).
+    /// [`PerRunPersistence`](crate::PerRunPersistence) above it. In that stack each request starts
+    /// a new count. The same applies to [`max_calls`](Self::max_calls).
     ///
     /// # Errors
     ///
@@ -109,8 +110,8 @@ impl ToolLoopLayer {
         self.with(|settings| settings.max_calls_per_answer = calls)
     }
 
-    /// Sets whether the calls of a batch run concurrently, in the run's own task. Results are in the
-    /// order of the calls. By default, the calls run sequentially.
+    /// Sets whether the calls of one answer run concurrently, in the run's own task. Results are in
+    /// the order of the calls. By default, the calls run sequentially.
     #[must_use]
     pub fn concurrent(self, concurrent: bool) -> Self {
         self.with(|settings| settings.concurrent = concurrent)

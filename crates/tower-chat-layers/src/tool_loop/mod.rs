@@ -1,4 +1,5 @@
-//! The tool loop: calls the model, runs the tools that it requests, and calls the model again.
+//! The tool loop: calls the model, runs the tools that the model requests, and calls the model
+//! again with the results. The calls of one answer and their results are a round.
 //!
 //! # Position in a stack
 //!
@@ -15,8 +16,8 @@
 //! - `PerServiceCallPersistence` above the loop would see a whole run as one service call, and a
 //!   crash would lose the whole run. The loop refuses such a request with
 //!   [`ToolLoopError::PersisterAbove`].
-//! - `PerRunPersistence` below the loop would treat every service call as a separate run: the
-//!   results of a round would be stored as a new input, and a failed run would leave an incomplete
+//! - `PerRunPersistence` below the loop would treat every service call as a separate run: the layer
+//!   would store the results of a round as a new input, and a failed run would leave an incomplete
 //!   round in the history. The loop refuses such a request with
 //!   [`ToolLoopError::PerRunPersistenceBelow`].
 //! - Without `PerServiceCallPersistence` below, nothing would be stored in per-service-call or
@@ -41,13 +42,14 @@
 //! Without persistence below, each service call sends the whole history. After a response that
 //! contains a [`HistoryOwner`](tower_chat_core::HistoryOwner), a layer below or the service stores
 //! the history, and the next call sends only new messages: the results, and queued messages. If a
-//! later response contains no owner, the whole history is sent again. The loop sends the sentinel
-//! `HistoryOwner::Local` neither to the service below nor to its caller.
+//! later response contains no owner, the whole history is sent again. The owner
+//! `HistoryOwner::Local` means that a layer below stores the history. The loop sends this owner
+//! neither to the service below nor to its caller.
 //!
 //! # Messages that the loop returns
 //!
 //! The loop returns every message that the run has added, in order: the model's messages, the
-//! results of each batch as one message, and messages that were queued during the run. If the
+//! results of each round as one message, and messages that were queued during the run. If the
 //! service streams an answer, the loop passes its updates on immediately. The response of the loop
 //! ends with the [`Finish`](tower_chat_core::Finish) of the last service call. The usage in this
 //! `Finish` is the sum over all service calls.
@@ -55,12 +57,12 @@
 //! # Calls that wait for approval
 //!
 //! If a call of an answer needs approval, the run ends with that answer, and none of its calls is
-//! run. The calls of tools of this loop become approval requests. Requests for calls that need no
-//! approval are not [`required`](tower_chat_core::ApprovalRequest::required). Calls that the caller
-//! executes remain calls. These are the calls of declared tools, of tools in the request's options,
-//! and of unknown tools under [`UnknownTools::Return`]. The deltas of a streamed answer are passed
-//! on immediately. The messages that contain calls follow in order, with these approval requests,
-//! after the answer is complete.
+//! run. The calls of tools of this loop become approval requests. Approval requests for calls that
+//! need no approval are not [`required`](tower_chat_core::ApprovalRequest::required). Calls that
+//! the caller executes remain calls: the calls of tools that are only declared, of tools in the
+//! request's options, and of unknown tools under [`UnknownTools::Return`]. The deltas of a streamed
+//! answer are passed on immediately. The messages that contain calls follow in order, with these
+//! approval requests, after the answer is complete.
 //!
 //! A later request contains the approvals. The pending calls run after all approval requests of the
 //! answer have a decision, and all calls that the caller executes have their results. If the caller

@@ -29,7 +29,7 @@ impl CallOptions {
         &self.caller.tools
     }
 
-    /// Returns those options of the caller that apply to the next service call.
+    /// Returns the options of the caller that apply to the next service call.
     pub(super) fn callers(&self) -> Arc<ChatOptions> {
         self.caller.clone()
     }
@@ -60,8 +60,8 @@ impl CallOptions {
     }
 
     /// Removes the options that only apply to the first service call. With a required tool choice,
-    /// the model would call tools in every answer and never finish. A continuation belongs to the
-    /// first answer.
+    /// the model would call tools in every answer and never finish. A continuation token identifies
+    /// an answer in the background, and belongs to the first service call.
     pub(super) fn after_first_call(&mut self) {
         let demands_tool =
             matches!(self.caller.tool_choice, Some(ToolChoice::Required | ToolChoice::Tool(_)));

@@ -1,5 +1,4 @@
-//! The outcomes of the calls of a batch, which consists of the calls that run together in one
-//! round.
+//! The outcomes of the calls of a batch, which consists of the calls of one answer of the model.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -105,7 +104,7 @@ impl Outcomes {
         self.results.sort_by_key(|(sequence_index, ..)| *sequence_index);
         let mut reports = ToolReports::with_capacity(self.results.len());
         let mut queued = Vec::new();
-        // The list is drained and not replaced, because the next batch reuses its allocation.
+        // The list is drained and not replaced, so that the next batch reuses the allocation.
         let results = self.results.drain(..).map(|(_, mut result, report)| {
             reports.push(report);
             queued.append(&mut result.queued);

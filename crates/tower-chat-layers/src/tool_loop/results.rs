@@ -1,5 +1,5 @@
-//! Runs the tools of a round, and handles their results: stores the results, adds them to the next
-//! service call, or ends the run.
+//! Runs the tools of a round (the calls of one answer of the model and their results), and handles
+//! their results: stores the results, adds them to the next service call, or ends the run.
 
 use tower_chat_core::{
     Answer, BoxError, ChatRequest, ChatResponse, EndedBy, Finish, store::author::Slot,
@@ -72,8 +72,8 @@ where
                     complete_run(&self.run, Ok(Slot::unbounded()), answer, 0).await?;
                 }
             } else {
-                // Another run has stored these calls. Without their results, the calls would remain
-                // pending.
+                // Another run has stored these calls. Without stored results, the calls would
+                // remain pending.
                 self.submit_results();
             }
             Phase::Finishing(finish)
@@ -117,9 +117,9 @@ impl<S> Rounds<S> {
         }
     }
 
-    /// Returns whether the loop must submit results of finished tools to the persistence layer
-    /// below if no service call has sent the results. A journaled run does not need this
-    /// submission, because the journal has already stored each result.
+    /// Returns whether the loop must submit the results of finished tools to the persistence layer
+    /// below if no service call has sent these results. The result is `false` for a journaled run,
+    /// because such a run has already stored each result.
     pub(super) fn submits_results(&self) -> bool {
         self.transcript.is_kept_below() && !self.run.records_each_outcome()
     }

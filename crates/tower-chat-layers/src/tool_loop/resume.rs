@@ -1,4 +1,6 @@
-//! Decides for the calls of an earlier attempt whether their tools run again.
+//! Decides for the calls of an earlier attempt whether their tools run again. An attempt is one
+//! execution of a run. The record of tool calls (one row for each call) contains the states of
+//! these calls.
 
 use std::{collections::HashMap, time::SystemTime};
 
@@ -30,8 +32,8 @@ impl PlannedCall {
         matches!(&self.action, Action::Run(tool) if tool.definition().accepts_stored_arguments)
     }
 
-    /// Answers a call that may or may not have run: with `output`, which the application has supplied, or
-    /// with an error that reports the unknown outcome.
+    /// Answers a call that may or may not have run. The answer is `output` if the application has
+    /// supplied it. Otherwise the answer is an error that reports the unknown outcome.
     fn answer_unknown(&mut self, started_at: Option<SystemTime>, output: Option<ToolOutput>) {
         let mut report = ToolReport::not_run(ToolStatus::Interrupted);
         report.started_at = started_at;

@@ -25,7 +25,8 @@ pub(super) struct Rounds<S> {
     pub(super) settings: Arc<Settings>,
     pub(super) options: CallOptions,
     pub(super) context: Arc<RunContext>,
-    /// The run. Events have no effect before a persister has begun the run.
+    /// The run. Events that the loop reports to the run have no effect before a persister has begun
+    /// the run.
     pub(super) run: Run,
     /// The extensions of each service call.
     pub(super) extensions: http::Extensions,
@@ -36,7 +37,8 @@ pub(super) struct Rounds<S> {
     pub(super) phase: Phase,
     /// The updates that were not returned to the caller yet.
     pub(super) updates: VecDeque<ChatUpdate>,
-    /// The outcomes of the batch that is running.
+    /// The outcomes of the calls that are running. These calls are a batch: the calls of one
+    /// answer.
     pub(super) outcomes: Outcomes,
     /// The messages from the run's queue that the service call in flight sends. These messages are the
     /// last ones of that call.
@@ -65,9 +67,9 @@ pub(super) struct Reading {
     pub(super) messages: Vec<Arc<Message>>,
     /// The text that was streamed after the last of `messages`.
     pub(super) text: String,
-    /// Whether updates are returned to the caller only after the end of the response. If one call
-    /// of the response needs approval, the loop turns all calls of its own tools in the response
-    /// into approval requests.
+    /// Whether the loop returns updates to the caller only after the end of the response. If one
+    /// call of the response needs approval, the loop replaces all calls of its own tools in the
+    /// response by approval requests.
     pub(super) is_held: bool,
 }
 
@@ -81,10 +83,10 @@ impl<S> Rounds<S> {
         id
     }
 
-    /// Returns the error that ends the run. If the error contains an answer that was not stored,
-    /// and the run is stored at its end, inserts the earlier messages of the run, including results
-    /// of tools, at the beginning of this answer. Neither the store nor another error contains
-    /// these messages.
+    /// Returns the error that ends the run. If the run is stored at its end, an error may contain
+    /// an answer that was not stored. The function then inserts the earlier messages of the run,
+    /// including results of tools, at the beginning of this answer. Otherwise these messages would
+    /// be lost, because they are not stored either.
     pub(super) fn with_added(&mut self, mut error: BoxError) -> BoxError {
         let refused = error.downcast_mut().and_then(PersistenceError::answer_mut);
         if let Some(answer) = refused
@@ -99,7 +101,7 @@ impl<S> Rounds<S> {
         error
     }
 
-    /// If a persister below stores the run, makes the loop send only new messages from now on.
+    /// If a persister below stores the run, the loop sends only new messages from now on.
     pub(super) fn find_persister(&mut self) {
         if self.run.log().has_persister {
             self.transcript.keep_below();
@@ -107,9 +109,9 @@ impl<S> Rounds<S> {
     }
 
     /// Returns the queued messages of a failed service call to their queue, except those that the
-    /// run has stored. If no persister has seen the service call, submits the tool results among
-    /// its messages. The caller must drop the service call first, because the persister stores the
-    /// inputs when the service call is dropped.
+    /// run has stored. If no persister has received the service call, submits the tool results
+    /// among the messages of the call. The caller must drop the service call first. The persister
+    /// stores the inputs of the service call when the call is dropped.
     fn give_back(&mut self) {
         let in_flight = self.transcript.take_in_flight();
         let mut queued = std::mem::take(&mut self.queued_in_flight);
@@ -120,7 +122,7 @@ impl<S> Rounds<S> {
             && left.is_none()
             && self.run.policy().inputs_of_failed_call != UnansweredInputs::None
         {
-            // No persister has seen the call.
+            // No persister has received the call.
             let count = in_flight.len().saturating_sub(queued.len());
             let messages = in_flight.into_iter().take(count).collect();
             self.run.note(Event::ResultsUnsent { messages });
@@ -131,8 +133,8 @@ impl<S> Rounds<S> {
         self.context.handle.put_back(queued);
     }
 
-    /// Returns the number of messages at the end of the most recent service call that the persister has
-    /// not stored as part of the run. `None` if no persister has seen the call.
+    /// Returns the number of messages at the end of the most recent service call that the persister
+    /// has not stored as part of the run. `None` if no persister has received the call.
     pub(super) fn unsubmitted_inputs(&self) -> Option<usize> {
         let ordinal = self.counters.service_calls.checked_sub(1)?;
         self.run.log().calls.unsubmitted_inputs(ordinal)

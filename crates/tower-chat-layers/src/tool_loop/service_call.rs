@@ -172,7 +172,8 @@ impl<S> Rounds<S> {
         }
     }
 
-    /// Returns whether the run has no round left and the model must answer without tools.
+    /// Returns whether the run has reached its maximum number of rounds, so that the model must
+    /// answer without tools. A round consists of the calls of one answer and their results.
     pub(super) fn is_last_call(&self) -> bool {
         self.settings.max_rounds.is_some_and(|max| self.counters.rounds >= max.get())
     }
@@ -267,13 +268,13 @@ impl<S> Rounds<S> {
         self.run.log().answer.is_some()
     }
 
-    /// Turns the calls of a response into approval requests, and returns the new messages. Also
-    /// replaces these messages in the queue of updates.
+    /// Replaces the calls of a response by approval requests, and returns the changed messages.
+    /// Also replaces these messages in the queue of updates.
     ///
     /// # Errors
     ///
-    /// Returns an error if a hook does not allow one of the calls to be stored, because the call
-    /// could not run after its approval.
+    /// Returns an error if the `persist` hook of a tool does not allow one of the calls to be
+    /// stored. A call that is not stored could not run after its approval.
     pub(super) fn ask(
         &mut self,
         messages: Vec<Arc<Message>>,

@@ -26,8 +26,7 @@ pub(super) async fn unless_stopped<F: Future>(handle: &RunHandle, future: F) -> 
 }
 
 /// Returns the output of a future that waits for a service call. Returns `None` if the run is
-/// stopped before the call is answered. If the run is stopped after the call was answered, awaits
-/// the future to its end.
+/// stopped before the call is answered. A stop after the answer has no effect on the future.
 pub(super) async fn unless_stopped_in_call<F: Future>(
     handle: &RunHandle,
     future: F,
@@ -40,7 +39,8 @@ pub(super) async fn unless_stopped_in_call<F: Future>(
     if call.is_answered() { Some(future.await) } else { None }
 }
 
-/// The service call in flight. Reads from the run whether a layer below has stored its answer.
+/// The service call in flight. The run records whether a layer below has stored the answer of this
+/// call.
 pub(super) struct CallUnderWay {
     run: Run,
     /// The number of the service call in its run, from 0. `None` before the first call.
@@ -65,8 +65,8 @@ pub(super) fn refuse_stopped(calls: &mut [PlannedCall]) {
 }
 
 impl Outcomes {
-    /// Answers the calls of a batch that have no outcome because the run was stopped. A call whose tool
-    /// has started may or may not have run.
+    /// Adds results for the calls of a batch (the calls of one answer) that have no outcome because
+    /// the run was stopped. A call whose tool has started may or may not have run.
     pub(super) fn stop(&mut self, batch: &[PendingCall]) {
         let answered = self.answered();
         for (index, pending) in batch.iter().enumerate() {
@@ -163,7 +163,8 @@ impl<S> Rounds<S> {
         let mut finish = Finish::default();
         finish.usage = self.counters.usage;
         finish.ended_by = Some(EndedBy::Stop);
-        // Claimed calls have results, which the following write stores, so the claims are not withdrawn.
+        // A claim is a stored mark that this attempt runs an approved call. The claims are not
+        // withdrawn, because the following write stores the results of these calls.
         self.run.log().keep_claims();
         self.run.write(Event::Stopped { unsent, answer }).await?;
         finish.saved = self.run.store().map(|_| self.run.log().saved());

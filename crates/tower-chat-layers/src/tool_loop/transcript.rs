@@ -36,8 +36,8 @@ enum Reach {
     Done,
 }
 
-/// The whole history, which the loop sends in each service call unless the service or a layer below
-/// stores it.
+/// The whole history. The loop sends it in each service call, unless the service or a layer below
+/// stores the history.
 struct WholeHistory {
     /// The number of messages before the request's own messages.
     prefix: usize,
@@ -52,8 +52,8 @@ pub(super) struct Outgoing {
 }
 
 impl Transcript {
-    /// Creates the transcript of a run that sends the whole history in each service call, until an answer
-    /// names another history owner.
+    /// Creates the transcript of a run that sends the whole history in each service call, until an
+    /// answer names a history owner: the service or a layer below, which stores the history.
     pub(super) fn whole(request: &ChatRequest, run: RunId) -> Self {
         let prefix = request.history();
         let mut replay = Replay::lenient().after(&prefix);
@@ -128,8 +128,9 @@ impl Transcript {
         }
     }
 
-    /// Returns the batches that wait for approval in the request's own messages. If the loop sends
-    /// the whole history, also returns the batches that wait at the end of the history.
+    /// Returns the batches (the calls of one answer each) that wait for approval in the request's
+    /// own messages. If the loop sends the whole history, also returns those at the end of the
+    /// history.
     pub(super) fn pending_batches(&self, request: &ChatRequest) -> Vec<PendingBatch> {
         if let Some(history) = &self.history {
             return history.replay.pending_batches();
@@ -234,7 +235,8 @@ fn next_index(request: &ChatRequest, run: RunId, assigned_ids: impl FnOnce() -> 
     }
 }
 
-/// Removes the sentinel, because only the loop may receive it.
+/// Removes the sentinel `HistoryOwner::Local`, which means that a layer below stores the history.
+/// Only the loop may receive the sentinel.
 pub(super) fn without_sentinel(id: Option<HistoryOwner>) -> Option<HistoryOwner> {
     id.filter(|id| id.service_id().is_some())
 }

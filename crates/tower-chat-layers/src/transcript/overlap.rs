@@ -5,7 +5,7 @@ use std::{
     hash::Hash,
 };
 
-/// How many items at the beginning of the list `sent` repeat items of the list `known`.
+/// The number of items at the beginning of the list `sent` that repeat items of the list `known`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Overlap {
     /// The maximum number of items that are both the first items of `sent` and the last items of

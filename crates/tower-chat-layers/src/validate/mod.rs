@@ -3,7 +3,7 @@
 //!
 //! [`validate_messages`] checks the rules that all providers share. The layer
 //! [`ValidateTranscriptLayer`] applies these rules to every request. `tower-chat-wire` contains the
-//! rules of each provider's wire.
+//! rules of each provider's JSON format.
 //!
 //! # Position in a stack
 //!

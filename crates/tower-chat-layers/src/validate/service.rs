@@ -1,4 +1,4 @@
-//! The service of the layer.
+//! The service of the layer that checks requests.
 
 use std::task::{Context, Poll};
 

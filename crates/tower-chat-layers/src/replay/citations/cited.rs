@@ -1,4 +1,4 @@
-//! Citations in the model's text.
+//! Finds citations in the model's text, such as `[source0]`.
 
 use std::collections::BTreeSet;
 

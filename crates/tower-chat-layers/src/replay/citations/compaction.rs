@@ -1,4 +1,5 @@
-//! Removes the uncited sources of each turn.
+//! Removes the sources that no text of their turn cites. A turn is the messages of one run, from
+//! the input to the final answer.
 
 use std::collections::BTreeSet;
 

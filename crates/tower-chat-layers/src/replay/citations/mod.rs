@@ -1,4 +1,5 @@
-//! Step 6: removes sources that the answer did not cite.
+//! Step 6 of the [replay](super): removes the numbered sources that a tool found and that the
+//! model's text did not cite.
 
 mod cited;
 mod compaction;

@@ -2,20 +2,21 @@
 
 use std::sync::Arc;
 
-/// Removes sources from the results of tools if the answer of their turn did not cite them.
+/// Removes sources from the results of tools if the turn did not cite them. A turn is the messages
+/// of one run, from the input to the final answer.
 ///
 /// A tool that finds sources returns a JSON array of objects, each with its own number:
 /// `[{"source_number": 0, "content": "..."}, ...]`. The model cites a source as `[source0]`, in
-/// upper or lower case. `[source 0]` and `[source0, source1]` are not citations. Only a text that
-/// consists of one such array is changed. The remaining items keep their bytes and their numbers.
-/// If the turn cites sources, but no source of a result, this result becomes `[]`.
+/// upper or lower case. `[source 0]` and `[source0, source1]` are not citations. A result is
+/// changed only if its text is one such array. The remaining items keep their bytes and their
+/// numbers. A result becomes `[]` if the turn cites only sources of other results.
 ///
 /// A turn without a final answer, or with a final answer without text, is not changed. A source
 /// remains if any text of the model in the turn cites it, because the model must not receive a
 /// citation without its source.
 ///
-/// Every turn is processed separately. The output for a turn is therefore the same at the time when
-/// it is stored and at every replay. A result that was truncated before this step is not changed,
+/// Every turn is processed separately. The output for a turn is therefore the same before the turn
+/// is stored and at every replay. A result that was truncated before this step is not changed,
 /// because its text is not a complete array.
 ///
 /// ```
@@ -49,7 +50,7 @@ pub enum CompactionTime {
     #[default]
     AtReplay,
     /// Before per-run mode writes the run. The other modes store results before the model has
-    /// written the final text. The other modes therefore refuse this setting with
+    /// written the final text, and therefore refuse this setting with
     /// [`PersistenceError::CitationsAtSave`](crate::PersistenceError::CitationsAtSave).
     AtSave,
 }

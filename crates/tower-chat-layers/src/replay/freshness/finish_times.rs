@@ -7,7 +7,8 @@ use tower_chat_core::{
     store::{CallSelection, HistoryStore},
 };
 
-/// The times at which the tool calls of a conversation finished, from the record.
+/// The times at which the tool calls of a conversation finished, from the record of tool calls (one
+/// row for each call).
 ///
 /// A call is identified by its id in the replay, and not by its index, because the replay may omit
 /// other calls of the message. Calls of one message with the same id are identified by their order.

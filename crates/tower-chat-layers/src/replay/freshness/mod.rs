@@ -1,4 +1,4 @@
-//! Step 4: removes results that are too old.
+//! Step 4 of the [replay](super): removes results that are too old.
 
 mod finish_times;
 mod settings;
@@ -15,8 +15,8 @@ use tower_chat_core::{Message, Messages, ToolCall};
 pub use self::{finish_times::FinishTimes, settings::FreshnessError};
 use super::without_calls::without_calls;
 
-/// The channel of a request, such as `web`, `sms` or `voice`. A request extension of this type selects
-/// among the windows of a [`Freshness`].
+/// The channel of a request, such as `web`, `sms` or `voice`. With a request extension of this
+/// type, the windows that a [`Freshness`] has for this channel apply.
 ///
 /// ```
 /// use tower_chat::{ChatRequest, replay::Channel};
@@ -45,12 +45,12 @@ impl fmt::Display for Channel {
 
 /// The time for which the model receives the results of tools after the tool has finished.
 ///
-/// An older result and its call are not sent, but remain in the record. The model can call the tool
-/// again. If no call of a round remains, only the text of the round is sent. Text that is not a
-/// tool result is sent at any age.
+/// An older result and its call are not sent, but remain stored. The model can call the tool again.
+/// If no call of an answer remains, only the text of the answer is sent. Text that is not a tool
+/// result is sent at any age.
 ///
-/// The window of a result is the window for the request's [`Channel`] and the tool together, if it
-/// is set. Otherwise, the shorter one of the channel's window and the tool's window applies. If
+/// If a window is set for the request's [`Channel`] and the tool together, this window applies to
+/// the result. Otherwise, the shorter one of the channel's window and the tool's window applies. If
 /// neither is set, the general window applies.
 ///
 /// A result is fresh if its age is at most the window, or if its time is in the future. The age
@@ -174,8 +174,7 @@ impl Freshness {
 
     /// Returns a function that tests whether the result of a call is stale. The arguments of the
     /// function are a message, the index of the call among the calls of this message, and the call.
-    /// If the function is called in the order of the messages, it is fast, because it needs no
-    /// search.
+    /// Calls in the order of the messages are fast, because they need no search.
     pub(super) fn test<'a>(
         &'a self,
         now: SystemTime,

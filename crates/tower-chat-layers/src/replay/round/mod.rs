@@ -1,4 +1,6 @@
-//! Step 2: pairs assistant messages with the results that answer their calls.
+//! Step 2 of the [replay](super): pairs the calls of the model with the results that answer them. A
+//! round consists of the calls of one answer of the model, in one or more messages, and their
+//! results.
 
 mod close;
 mod unanswered;
@@ -37,9 +39,9 @@ struct After {
     /// answer.
     is_answered: bool,
     results: Vec<Arc<Message>>,
-    /// Messages of results to which the [naming](super::naming) has not added call positions yet.
-    /// These messages follow those in `results`. Many messages are named together, because each
-    /// naming reads all calls.
+    /// Messages of results to which [`naming`](super::naming) has not added call positions yet.
+    /// These messages follow those in `results`. Many messages are processed together, because
+    /// `naming` reads all calls each time.
     unnamed: Vec<Arc<Message>>,
     in_order: InOrder,
     following: Vec<Following>,

@@ -1,10 +1,12 @@
 //! A call of a round, with the ids by which results refer to the call.
+//!
+//! A round consists of the calls of one answer of the model and their results.
 
 use tower_chat_core::{
     ApprovalRequest, CallPosition, MessageId, Part, ToolCall, ToolResult, pairing::Candidate,
 };
 
-/// A call without a result.
+/// A call of a round. Most values are calls without a result.
 #[derive(Debug, Clone)]
 pub(in crate::replay) struct Unanswered {
     /// The position of the first message with a call in the answer. All calls of an answer have the

@@ -3,7 +3,7 @@
 
 use super::atom::{Atom, Atoms, Content};
 
-/// How many atoms at the beginning of a request repeat stored atoms.
+/// The number of atoms at the beginning of a request that repeat stored atoms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Alignment {
     /// The maximum number of atoms at the beginning of the request that repeat the final stored atoms.

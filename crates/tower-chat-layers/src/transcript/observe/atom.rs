@@ -1,4 +1,5 @@
-//! Reduces messages to the parts that a tool loop repeats, independently of the loop's message types.
+//! Reduces messages to atoms: the smallest parts that a tool loop repeats as a unit. Atoms do not
+//! depend on the loop's message types.
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
