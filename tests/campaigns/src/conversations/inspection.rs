@@ -1,4 +1,6 @@
-//! Compares a stored conversation with its model.
+//! Compares a stored conversation with its model, which contains the messages that the conversation
+//! may and must contain. A run is acknowledged when its caller receives the answer. A prune removes
+//! the oldest runs.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -23,8 +25,8 @@ use super::{
 pub(crate) enum ReadAt {
     /// The store was read just now, while no run or prune was in progress.
     Now,
-    /// The store was read at an unknown time after this run was acknowledged; `None` if no run was
-    /// acknowledged. Later runs may be absent, partial or complete.
+    /// The store was read at an unknown time after this run was acknowledged, or at any time if the
+    /// value is `None`. Later runs may be absent, partial or complete.
     Since(Option<u32>),
 }
 

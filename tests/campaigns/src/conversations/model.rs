@@ -21,8 +21,8 @@ pub(crate) struct ConversationModel {
     /// The messages that were visible at the last inspection, by their numbers.
     pub(super) seen: BTreeMap<u64, (u32, Entry)>,
     pub(super) pruned: u64,
-    /// The minimum number of messages that the last prune had to retain. `None` after the first
-    /// inspection that follows the prune.
+    /// The minimum number of messages that the last prune, which removes the oldest runs, had to
+    /// retain. `None` after the first inspection that follows the prune.
     pub(super) kept: Option<u64>,
     next_turn: u32,
     /// The number of turns that were acknowledged since the last prune.
@@ -63,7 +63,7 @@ impl ConversationModel {
         begun
     }
 
-    /// Adds an event of a run. The run may be an earlier run that a later request has resumed.
+    /// Adds an event of a run, which may be an earlier run that a later request has resumed.
     pub(crate) fn add(&mut self, turn: Turn, event: TurnEvent) -> Result<(), String> {
         match self.turns.iter_mut().find(|model| model.turn == turn) {
             Some(model) => {

@@ -1,4 +1,5 @@
-//! The runs of the conversations, and their texts.
+//! The runs of the conversations, and their texts. A round consists of the calls of one answer and
+//! their results.
 
 use serde::{Deserialize, Serialize};
 use tower_chat::{ConversationKey, PersistenceMode};

@@ -34,12 +34,13 @@ use super::{
     turn::TurnEvent,
 };
 
-/// A limit on service calls that no request reaches. A request makes the service calls of its own
-/// run. If the request first resumes an open run, it also makes the service calls of that run.
+/// A limit on the service calls of a request that no correct request reaches. The limit includes
+/// the service calls of the open run (a journaled run that was interrupted) that the request may
+/// resume first.
 const MAX_SERVICE_CALLS: usize = 40;
 
-/// The duration of the leases of journaled runs. After a process was killed, other attempts wait for up to
-/// this time.
+/// The duration of the leases of journaled runs. After a process was killed, no other process may
+/// take over its run before the lease ends.
 const LEASE: Duration = Duration::from_secs(1);
 
 /// The error of planned failures of the model client.

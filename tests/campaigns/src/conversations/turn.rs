@@ -1,4 +1,6 @@
-//! The model of one run, built from the reports of the processes that took part in it.
+//! The model of one run: the messages that may be stored, and the messages that must be stored. The
+//! model is built from the reports of the processes that took part in the run. An attempt is one
+//! execution of a run.
 
 use serde::{Deserialize, Serialize};
 use tower_chat::{PersistenceMode, run::RunId};

@@ -1,5 +1,5 @@
 //! The complete content that can be read from a store, and the comparison with the content before
-//! the damage.
+//! the damage. The record has one row for each tool call.
 
 use std::collections::BTreeMap;
 

@@ -10,8 +10,8 @@ pub(super) struct Counts {
     none: u64,
     refused: u64,
     reported: u64,
-    /// The number of flips that change the record or the directory, and how many of these flips
-    /// `verify` reports.
+    /// The number of flips that change the record (one row for each tool call) or the directory
+    /// (the list of conversations with their usage), and how many of these flips `verify` reports.
     beside: [u64; 2],
     /// The number of flips after which messages are missing, and how many of these flips `verify`
     /// reports.

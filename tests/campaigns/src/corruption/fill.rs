@@ -1,5 +1,5 @@
-//! Fills a store with conversations, tool calls, records, descriptions, usage and an open run; every text is
-//! unique.
+//! Fills a store with conversations, tool calls, records of tool calls, descriptions, usage and an
+//! open run (a journaled run that was neither committed nor discarded). Every text is unique.
 
 use std::{sync::Arc, time::Duration};
 

@@ -4,8 +4,9 @@
 //! an export. The campaign then reads, verifies, exports and writes all content. Nothing may panic
 //! or hang, and no message may be read with changed content: the rows of a store and the lines of
 //! an export have checksums, and the values of an `EncryptedStore` are authenticated. The campaign
-//! counts other effects of a flip: missing messages, changes of the record and the directory, and
-//! how many of these effects `verify` reports.
+//! counts other effects of a flip: missing messages, changes of the record of tool calls and of the
+//! directory (the list of conversations with their usage), and how many of these effects `verify`
+//! reports.
 
 mod contents;
 mod counts;
@@ -81,7 +82,8 @@ enum Kind {
 ///
 /// # Errors
 ///
-/// [`Failure::Found`] with the first broken promise; [`Failure::CannotRun`], if no store can be created.
+/// Returns [`Failure::Found`] with the first broken rule, and [`Failure::CannotRun`] if no store
+/// can be created.
 pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
     let began = Instant::now();
     let runtime =

@@ -1,4 +1,5 @@
-//! One run, with two processes and some clients.
+//! One run, with two processes and some clients. An attempt is one execution of the run. Its lease
+//! is the time until which no other process may take over the run.
 
 use std::{
     collections::BTreeMap,
@@ -198,8 +199,8 @@ impl Case {
     }
 
     /// Sends the request again, unless a process executes the run. If the run is complete, sends
-    /// the request again with a probability of one in four, as a client does that has not received
-    /// the end of the run.
+    /// the request again with a probability of one in four, like a client that has not received the
+    /// end of the run.
     async fn resume(&mut self, process: usize) -> Result<(), Failure> {
         let sends = match self.state().await? {
             RunState::Open { .. } => false,

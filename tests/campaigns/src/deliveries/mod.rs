@@ -1,5 +1,6 @@
-//! Deliveries: two processes share an update log and a store in SQLite files. One of the processes
-//! executes a run, and the campaign kills processes during the run.
+//! Deliveries: two processes share an update log (the updates that a run has sent to its clients)
+//! and a store in SQLite files. One of the processes executes a run, and the campaign kills
+//! processes during the run.
 //!
 //! The clients of the run are in the process of the campaign. The clients connect, read slowly,
 //! disconnect and reconnect after the last event that they have received. Either process may
@@ -31,8 +32,9 @@ pub use self::worker::{WorkerArguments, work};
 use self::{case::Case, planted::Fault};
 use crate::{Failure, Figures};
 
-/// The lease of a run. After a process was killed, the case waits until this time has passed. A
-/// process that cannot renew the lease for this time, for example on a busy machine, loses the run.
+/// The duration of the lease of a run. After a process was killed, the case waits until this time
+/// has passed. If a process cannot renew the lease for this time, for example on a busy machine,
+/// another process can take over its run.
 const LEASE: Duration = Duration::from_secs(3);
 
 /// Kills the processes of runs whose clients reconnect, and checks the updates that the clients
@@ -109,7 +111,8 @@ struct Counts {
 ///
 /// # Errors
 ///
-/// [`Failure::Found`] with the first broken rule; [`Failure::CannotRun`], if a process or a file cannot be used.
+/// Returns [`Failure::Found`] with the first broken rule, and [`Failure::CannotRun`] if a process
+/// or a file cannot be used.
 pub fn run(arguments: &Arguments) -> Result<Figures, Failure> {
     let began = Instant::now();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();

@@ -23,7 +23,7 @@ pub(super) struct Unexplained {
     pub(super) asked: Option<Event>,
 }
 
-/// Searches for an order of the operations that explains every answer, in which each operation takes
+/// Searches for an order of the operations that explains every answer. Each operation must take
 /// effect between its begin and its end. Events are in the order of their times.
 pub(super) fn check(events: &[Event]) -> Result<(), Box<Unexplained>> {
     if is_explained(events) {
@@ -54,9 +54,9 @@ fn is_explained(events: &[Event]) -> bool {
 
 /// Converts the events to the actions of the checker. Each step of an operation has its own process
 /// number, because the two steps of a fork overlap. A change with an unknown outcome ends after all
-/// other operations. The checker can therefore place the effect of the change at any time after its
-/// begin. If the checker places the effect after all reads, the change had no visible effect. A
-/// read with an unknown outcome does not restrict the order, and is omitted.
+/// other operations. Its effect may therefore be at any time after its begin. An effect after all
+/// reads means that the change had no visible effect. A read with an unknown outcome does not
+/// restrict the order, and is omitted.
 fn actions(events: &[Event]) -> Vec<(usize, Action<Arc<Operation>>)> {
     let mut responses = HashMap::new();
     for event in events {

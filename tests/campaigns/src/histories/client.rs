@@ -1,4 +1,5 @@
-//! A client that chooses its operations at random.
+//! A client that chooses its operations at random. A journaled run is open until it ends. Its lease
+//! is the time until which no other client may take over the run.
 
 use std::time::{Duration, SystemTime};
 
@@ -196,8 +197,8 @@ impl Client {
             1 => [MAIN, COPIES[1]],
             _ => COPIES,
         };
-        // The acknowledgement of a fork is never lost, because the answer to the fork contains the
-        // incarnation of the copy, which the checker needs.
+        // The acknowledgement of a fork is never lost. The answer to the fork contains the
+        // incarnation of the copy, a random number that the checker needs.
         let lost = match self.acknowledgement() {
             Acknowledgement::Lost { .. } => Acknowledgement::Late,
             other => other,

@@ -1,4 +1,5 @@
-//! One conversation of the specification.
+//! One conversation of the specification. A staged message is stored, but not visible before its
+//! journaled run is committed.
 
 use super::event::{
     AppendRequest, CloseSeen, HeadSeen, LeaseSeen, MessageSeen, OpenSeen, RevisionSeen,
@@ -19,8 +20,9 @@ pub(super) struct Conversation {
     pub(super) summaries: Vec<SummarySeen>,
 }
 
-/// The incarnation of a conversation. A prune may change the incarnation to any other value. The
-/// specification does not know the new value until an operation returns it.
+/// The incarnation of a conversation: a random number, which changes when the conversation is
+/// created again. A prune may change the incarnation to any other value. The specification does not
+/// know the new value until an operation returns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Incarnation {
     Known(u64),
@@ -37,8 +39,8 @@ pub(super) struct Open {
 }
 
 impl Incarnation {
-    /// Returns the number of a known incarnation, or the number that an unknown incarnation cannot
-    /// have.
+    /// Returns the number of an incarnation if the incarnation is known. Otherwise, returns the
+    /// number that the incarnation cannot have.
     pub(super) fn number(self) -> u64 {
         match self {
             Self::Known(number) | Self::Unknown { not: number } => number,

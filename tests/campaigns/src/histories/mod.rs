@@ -22,9 +22,9 @@
 //!   and appends. Most guarantees of a store concern other operations: conflicts, leases, discards
 //!   and prunes.
 //! - Porcupine is written in Go. The Rust port `porcupine-rs` depends on a benchmark harness.
-//! - `stateright` visits a state again on every path that leads to the state. If many clients
-//!   overlap, the search therefore takes exponential time. `stateright` also depends on a web
-//!   server.
+//! - `stateright` visits a state again on every path that leads to the state. If the operations of
+//!   many clients overlap, the search therefore takes exponential time. `stateright` also depends
+//!   on a web server.
 //!
 //! The checker answers yes or no. If no order explains a history, `check.rs` finds the shortest
 //! prefix that no order explains. The seed determines the operations of the clients, but not how
@@ -95,8 +95,8 @@ pub struct Arguments {
 ///
 /// # Errors
 ///
-/// [`Failure::Found`], if a history has no order; [`Failure::CannotRun`], if a server is missing, or
-/// the second process ends.
+/// Returns [`Failure::Found`] if a history has no order, and [`Failure::CannotRun`] if a server is
+/// missing or the second process ends.
 pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
     if let Some(file) = &arguments.check {
         return check_file(file);

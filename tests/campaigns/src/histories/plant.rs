@@ -22,13 +22,13 @@ use tower_chat_core::{
 /// A fault that is planted into the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Plant {
-    /// A write that conflicts with an earlier one is acknowledged, and not stored.
+    /// A write that conflicts with an earlier one is acknowledged, but not stored.
     LostUpdate,
     /// A write that is sent again is stored again.
     Duplicate,
     /// A load returns the last two messages in the wrong order.
     Reordering,
-    /// A load returns staged messages.
+    /// A load returns staged messages, which must not be visible before their run is committed.
     DirtyRead,
     /// When two attempts resume a run at the same time, both are acknowledged as holders of the
     /// lease.

@@ -107,7 +107,7 @@ impl Clients {
 ///
 /// # Errors
 ///
-/// [`Failure::CannotRun`], if the store cannot be opened, or a command cannot be read.
+/// Returns [`Failure::CannotRun`] if the store cannot be opened or a command cannot be read.
 pub fn serve(arguments: ClientArguments) -> Result<(), Failure> {
     let clients = Clients::open(&arguments, 1)?;
     let mut lines = std::io::stdout().lock();

@@ -4,6 +4,9 @@
 //! code with the stores. The state covers all conversations of a history, since a fork reads one
 //! and creates another. A fork takes effect at two moments, because its two conversations may be on
 //! different servers and then have no common transaction.
+//!
+//! A fork copies a conversation. The incarnation of a conversation is a random number, which
+//! changes when the conversation is created again.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -185,7 +188,7 @@ fn append(state: &mut Conversations, write: &AppendRequest, response: Option<&Re
 #[derive(PartialEq, Eq)]
 enum Repetition {
     Yes,
-    /// The messages are stored at the same positions, but in another incarnation. The contract
+    /// The messages are stored at the same positions, but the incarnation has changed. The contract
     /// allows the store to acknowledge or to refuse the write.
     InAnotherIncarnation,
     No,
@@ -194,9 +197,8 @@ enum Repetition {
 fn repetition(conversation: &Conversation, write: &AppendRequest) -> Repetition {
     let is_same = conversation.incarnation == Incarnation::Known(write.result.incarnation);
     if write.texts.is_empty() {
-        // The id of a write is the id of its first message. A write without messages therefore
-        // leaves no id in the store, and the store recognises its repetition only until the next
-        // write.
+        // The id of a write is the id of its first message. The store therefore has no id for a
+        // write without messages, and recognises its repetition only until the next write.
         let is_stored = is_same && conversation.sequence == write.result.sequence;
         return if is_stored { Repetition::Yes } else { Repetition::No };
     }

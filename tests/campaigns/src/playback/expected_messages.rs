@@ -1,4 +1,5 @@
-//! The expected messages of a request, computed from the recorded JSON alone.
+//! The expected messages of a request, computed from the recorded JSON alone. A round consists of
+//! the calls of one answer and their results.
 
 use std::sync::Arc;
 

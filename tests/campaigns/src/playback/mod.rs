@@ -13,12 +13,13 @@
 //! - The input of a run consists of the messages before the next assistant message. Results of
 //!   calls that were made in the same run are not part of the input. Input after the last assistant
 //!   message is not played.
-//! - The tool messages directly after an assistant message that answer its calls are the results of these
-//!   calls. The results are paired by id, or by position if an id is missing, and returned in the order
-//!   of the calls. If every call has a result and an assistant message follows, the run continues.
-//!   Otherwise the last tool of the batch ends the run, and the results are the beginning of the next
-//!   run's input, if there is a next run.
-//! - A tool whose call has no recorded result is only declared. The loop then returns the whole batch.
+//! - The tool messages directly after an assistant message that answer its calls are the results of
+//!   these calls. The results are paired by id, or by position if an id is missing, and returned in
+//!   the order of the calls. If every call has a result and an assistant message follows, the run
+//!   continues. Otherwise the last tool ends the run, and the input of the next run, if there is
+//!   one, begins with the results.
+//! - A tool whose call has no recorded result is only declared. The loop then returns all calls of
+//!   the answer to the caller.
 
 mod alignment;
 mod comparison;

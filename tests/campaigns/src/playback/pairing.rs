@@ -1,4 +1,4 @@
-//! Pairs the results of a round with its calls.
+//! Pairs the recorded results with the calls of an answer.
 
 use tower_chat::{ToolCall, ToolResult};
 use tower_chat_core::pairing::{Answers, Candidate, Ids, Matcher, Target};
@@ -14,7 +14,7 @@ pub(super) fn pair(calls: &[ToolCall], results: &[ToolResult]) -> Vec<Option<usi
     results.iter().map(answered).collect()
 }
 
-/// Returns whether there is an id that is not empty.
+/// Returns whether the id exists and is not empty.
 pub(super) fn has_text(id: &Option<String>) -> bool {
     id.as_deref().is_some_and(|id| !id.is_empty())
 }

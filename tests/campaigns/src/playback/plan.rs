@@ -80,8 +80,9 @@ impl PlannedRun {
         Some(run)
     }
 
-    /// Returns the number of recorded messages that are stored when the run has ended. Results of a batch
-    /// that ended the run, or that the loop returned, are the input of the next run.
+    /// Returns the number of recorded messages that are stored when the run has ended. If the last
+    /// answer's calls ended the run, or the loop returned these calls, their results are input of
+    /// the next run.
     pub(super) fn end(&self) -> usize {
         self.answers.last().map_or(self.input.end, |answer| answer.message + 1)
     }

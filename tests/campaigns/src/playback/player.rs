@@ -148,7 +148,7 @@ impl Player {
     ///
     /// # Errors
     ///
-    /// The error of the file, if it cannot be read or written.
+    /// Returns an error if the file cannot be read or written.
     pub(crate) fn counters_in(mut self, file: impl AsRef<Path>) -> io::Result<Self> {
         self.counters = Arc::new(Counters::in_file(file.as_ref(), self.resumes)?);
         Ok(self)
@@ -168,7 +168,7 @@ impl Player {
     ///
     /// # Errors
     ///
-    /// [`PlayError::Load`].
+    /// Returns [`PlayError::Load`] if the store cannot be read.
     pub(crate) async fn is_stored(&self, recording: &Recording) -> Result<bool, PlayError> {
         let head = self.store.head(&recording.key()).await;
         let head = head.map_err(|source| load_failed(recording, source))?;
@@ -180,7 +180,7 @@ impl Player {
     ///
     /// # Errors
     ///
-    /// [`PlayError`]. The messages that were stored before the error are not deleted.
+    /// Returns a [`PlayError`]. The messages that were stored before the error are not deleted.
     pub(crate) async fn play(&self, recording: &Recording) -> Result<(), PlayError> {
         let Some(covered) = self.covered(recording).await? else { return Ok(()) };
         let plan = Plan::new(recording.messages(), covered.messages);
@@ -286,8 +286,8 @@ impl Player {
             .unlimited_rounds()
             .unlimited_failing_rounds()
             .max_calls(None);
-        // No other process uses the store during a play, so a resumed run need not wait for a
-        // lease.
+        // No other process uses the store during a play. Without a lease, a resumed run does not
+        // wait until the lease of the earlier process ends.
         let journal = JournalPolicy::default().with_lease(Duration::ZERO);
         // Replay must not add results for calls without a result, because the recording does not
         // contain such results.
@@ -351,7 +351,8 @@ impl std::fmt::Debug for Player {
 struct Covered {
     messages: usize,
     revision: Revision,
-    /// The open run, if an earlier play was interrupted.
+    /// The open run (a journaled run that was neither committed nor discarded), if an earlier play
+    /// was interrupted.
     resume: Option<Resume>,
 }
 

@@ -1,4 +1,5 @@
-//! Reads recorded conversations from lines of JSON.
+//! Reads recorded conversations from lines of JSON. A round consists of the calls of one answer and
+//! their results.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -23,7 +24,7 @@ pub(super) struct RecordedMessage {
     /// The message as it was recorded.
     pub(super) json: Arc<Value>,
     pub(super) message: Arc<Message>,
-    /// For a result in the round of its call: the position of the call.
+    /// For a result directly after the message with its call: the position of the call.
     pub(super) answers: Option<RecordedPosition>,
 }
 
@@ -157,8 +158,8 @@ impl RecordedMessage {
         self.message.role
     }
 
-    /// For a result in the round of its call: returns the position of the call among the calls of
-    /// its message.
+    /// For a result directly after the message with its call: returns the position of the call
+    /// among the calls of this message.
     pub(super) fn call(&self) -> Option<usize> {
         self.answers.map(|answers| answers.call)
     }

@@ -38,8 +38,8 @@ impl Verification {
         answer: usize,
         sent: &Messages,
     ) -> Vec<(usize, Difference)> {
-        // All tool messages of a round are recorded before the next answer, so the rounds before
-        // this answer are complete.
+        // The results of an answer's calls are recorded before the next answer. The results for all
+        // earlier answers are therefore complete.
         self.expected.extend(recorded.get(self.recorded_count..answer).unwrap_or_default());
         self.recorded_count = answer;
         let is_same = |(message, (last, _)): &(&Arc<Message>, &(Arc<Message>, usize))| {

@@ -1,4 +1,5 @@
-//! Checks the files of a disk image after a power cut.
+//! Checks the files of a disk image after a power cut. The notes list the operations of the
+//! workload that had begun, and those that were acknowledged.
 
 use std::{collections::BTreeMap, fs, path::Path};
 

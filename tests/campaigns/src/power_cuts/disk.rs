@@ -30,7 +30,7 @@ use super::{
     recording::{Change, Entry, Pending, Recording, Step},
 };
 
-/// The disk at a step of a recording.
+/// The disk at a step of a recording, which is a change of a file or a sync.
 #[derive(Debug, Clone)]
 pub(super) struct Disk<'a> {
     recording: &'a Recording,

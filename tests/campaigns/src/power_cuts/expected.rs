@@ -1,5 +1,6 @@
-//! The content that a store may have after a cut: a plain model of conversations, built from the
-//! notes.
+//! The content that a store may have after a power cut: a plain model of conversations. The model
+//! is built from the notes, in which the workload records the begin and the acknowledgement of each
+//! operation.
 
 use std::collections::BTreeMap;
 
@@ -67,7 +68,8 @@ impl State {
 /// One change of a conversation.
 #[derive(Debug)]
 struct Change {
-    /// The lines of the trace at which the change began and was acknowledged.
+    /// The lines of the trace (the output of strace) at which the change began and was
+    /// acknowledged.
     began: usize,
     done: usize,
     after: State,
@@ -295,7 +297,7 @@ impl<'a> Candidates<'a> {
         self.counts.last().copied().unwrap_or_default()
     }
 
-    /// Returns the line at which the last change that is present began.
+    /// Returns the line at which the last present change began.
     fn last_began(&self) -> Option<usize> {
         Some(self.changes.get(self.count().checked_sub(1)?)?.began)
     }

@@ -103,8 +103,8 @@ struct Counts {
 ///
 /// # Errors
 ///
-/// [`Failure::Found`] with the first cut after which a promise is broken; [`Failure::CannotRun`], if
-/// strace is missing or a workload cannot be recorded.
+/// Returns [`Failure::Found`] with the first cut after which a rule is broken, and
+/// [`Failure::CannotRun`] if strace is missing or a workload cannot be recorded.
 pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
     let began = Instant::now();
     let mut counts = Counts::default();
@@ -246,7 +246,7 @@ fn trace_workload(
 ///
 /// # Errors
 ///
-/// [`Failure::CannotRun`] with the error of the workload.
+/// Returns [`Failure::CannotRun`] with the error of the workload.
 pub fn run_workload(arguments: &WorkloadArguments) -> Result<Figures, Failure> {
     match workload::run(arguments) {
         Ok(()) => Ok(Figures::default()),
@@ -260,7 +260,7 @@ pub fn run_workload(arguments: &WorkloadArguments) -> Result<Figures, Failure> {
 ///
 /// # Errors
 ///
-/// The reason why workloads cannot be recorded.
+/// Returns the reason why workloads cannot be recorded.
 pub fn can_record() -> io::Result<()> {
     let status = Command::new("strace")
         .args(["-f", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=fsync", "true"])

@@ -67,7 +67,7 @@ pub(super) struct WriteNote {
     pub(super) after: u64,
     /// The ids of the messages of the write, and their stored forms.
     pub(super) messages: Vec<(String, String)>,
-    /// The records of calls, each with the position of its call.
+    /// The rows of the record of tool calls, each with the position of its call.
     pub(super) record: Vec<((u64, u32), String)>,
     pub(super) staged: Staging,
 }
@@ -84,7 +84,7 @@ pub(super) fn key(key: &ConversationKey) -> Key {
     (key.scope().to_owned(), key.id().to_owned())
 }
 
-/// Returns the record of a call as text, with times in their stored precision.
+/// Returns a row of the record as text, with times in their stored precision.
 pub(super) fn described(record: &ToolRecord) -> String {
     let mut record = record.clone();
     let at = [record.started_at.take(), record.finished_at.take()];

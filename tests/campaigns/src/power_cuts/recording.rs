@@ -1,4 +1,5 @@
-//! The changes of files and names and the syncs of a workload, in the order of the trace.
+//! The changes of files and names, and the syncs, of a workload. Their order is the order of the
+//! trace, which is the output of strace.
 
 use std::{collections::HashMap, path::Path};
 

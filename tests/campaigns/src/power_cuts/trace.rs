@@ -126,10 +126,10 @@ pub(super) fn read(path: &Path) -> Result<Vec<Traced>, TraceError> {
 }
 
 impl Traced {
-    /// Returns the line by which calls are sorted. For an `open` or a seek, this is the line on
-    /// which the call returned, and for every other call the line on which it began. This order is
-    /// correct even if one thread opens a file and receives the descriptor number that another
-    /// thread closes at the same time.
+    /// Returns the line by which calls are sorted. An `open` or a seek is sorted by the line on
+    /// which the call returned, and every other call by the line on which the call began. This
+    /// order is correct even if one thread opens a file and receives the descriptor number that
+    /// another thread closes at the same time.
     fn order(&self) -> usize {
         match self.call {
             Call::Open { .. } | Call::Seek { .. } => self.end.unwrap_or(self.begin),

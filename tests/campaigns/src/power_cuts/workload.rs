@@ -213,7 +213,8 @@ struct Owner {
     plan: Arc<Plan>,
     rng: Rng,
     name: String,
-    /// The conversations. The flag is set if the last run of the conversation may still be open.
+    /// The conversations. The flag is set if the last run of the conversation may still be open,
+    /// which means that it was neither committed nor discarded.
     conversations: Vec<(ConversationKey, bool)>,
     made: usize,
     runs: usize,

@@ -10,7 +10,7 @@ use tower_chat_testkit::server::{RedisCluster, RedisServer};
 use super::{Search, Totals, Writers, check, failed, is_in_first_slots, stale::Stale, started};
 use crate::{Failure, Figures};
 
-/// The number of servers with slots; each has a replica.
+/// The number of servers with slots (Redis's partitions of the keys). Each server has a replica.
 const PRIMARIES: usize = 3;
 
 /// The number of slots of the first server.
@@ -32,7 +32,7 @@ enum Event {
     KilledCut,
     /// The primary is paused until the failover is complete, and then resumes.
     Paused,
-    /// The primary is paused, as in `Paused`, with `min-replicas-to-write 1`.
+    /// As `Paused`, with the setting `min-replicas-to-write 1`.
     PausedWithMinimum,
 }
 

@@ -52,8 +52,8 @@ impl WriterLog {
         self.longest = self.longest.max(time);
     }
 
-    /// Removes the messages that are not stored. The removed messages must be at the end of the
-    /// conversation, and must be complete writes.
+    /// Removes the acknowledged messages that are not stored. Only complete writes at the end of
+    /// the conversation may be missing.
     pub(super) fn remove_lost(&mut self, stored: &[Entry]) -> Result<(), String> {
         if !self.messages.starts_with(stored) {
             return Err(difference(&self.messages, stored));

@@ -1,10 +1,12 @@
 //! Writes to stores on several servers, while the servers change: with a connection pooler, with
-//! two servers, during failovers to replicas, and while slots are moved.
+//! two servers, during failovers to replicas, and while slots (Redis's partitions of the keys) are
+//! moved.
 //!
-//! Each writer has its own conversation, and expects the revision that its last write returned.
-//! Acknowledged writes must be stored once and in order. If replication is asynchronous, the
-//! replica may lack the last writes of a conversation after a failover. The writer of the
-//! conversation must then receive a conflict, and the campaign counts the loss.
+//! Each writer has its own conversation. Each write expects the revision that the previous write
+//! returned: the number of the last message, and the incarnation, which is a random number of the
+//! conversation. Acknowledged writes must be stored once and in order. If replication is
+//! asynchronous, the replica may lack the last writes of a conversation after a failover. The
+//! writer of the conversation must then receive a conflict, and the campaign counts the loss.
 
 mod cluster_failover;
 mod log;
@@ -117,7 +119,7 @@ impl Search {
 ///
 /// # Errors
 ///
-/// [`Failure::Found`] for a broken contract, [`Failure::CannotRun`] if a server is missing.
+/// Returns [`Failure::Found`] for a broken rule, and [`Failure::CannotRun`] if a server is missing.
 pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
     let phase = Duration::try_from_secs_f64(arguments.seconds).map_err(Failure::cannot_run)?;
     let scenarios = match &arguments.scenario {

@@ -1,5 +1,6 @@
-//! A stale writer, which holds a revision that the promoted server has lost, and a second writer,
-//! which has since appended as many messages as were lost.
+//! Tests a stale writer, which expects a revision that the promoted server has lost. A second
+//! writer has since appended as many messages as were lost. The incarnation of a conversation is a
+//! random number in each revision.
 
 use std::sync::Arc;
 

@@ -46,7 +46,7 @@ pub(super) async fn run(search: Search, figures: &mut Figures) -> Result<(), Fai
     let moved = Writers::start_with(search, of_moved, |key| stores.of(key.scope()).clone());
     moved.run_phase(search).await;
 
-    // The writers of the tenant are stopped first. The other writers continue.
+    // The writers of the moved scope are stopped first. The other writers continue.
     let moved = moved.stop().await?;
     let before = stores.of(MOVED).clone();
     let key = of_moved(0);

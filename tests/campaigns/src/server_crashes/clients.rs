@@ -50,7 +50,7 @@ struct State {
     /// Whether the server has crashed and the models still contain answers that the server may have
     /// lost.
     is_losing: bool,
-    /// The time at which each answer was received.
+    /// The time at which the caller received each answer.
     acknowledged: HashMap<Turn, Instant>,
     /// The runs whose request was sent and whose answer was not received.
     in_flight: HashSet<Turn>,
@@ -174,8 +174,8 @@ impl Clients {
         }
         let enough = 10 + self.rng.below(110) as u64;
         drop(answers);
-        // The wait also ends if every client has failed. The errors of the clients are then
-        // returned by their tasks.
+        // The wait also ends if every client has failed. The tasks of the clients then return the
+        // errors.
         drop(answered.wait_for(|count| *count >= enough).await);
         has_crashed.store(true, Ordering::SeqCst);
         let crashed = Instant::now();

@@ -1,4 +1,4 @@
-//! Crashes and power losses of the servers of the stores, while runs in all persistence modes write.
+//! Crashes and power losses of the servers of the stores, during runs in all persistence modes.
 //!
 //! A crash is `kill -9` of every process of the server. The operating system still has the written
 //! data, so a crash loses only data that the server has not written yet. To simulate a power loss,
@@ -15,7 +15,8 @@
 //! `appendfsync everysec`, the last messages of each conversation may be missing. The campaign
 //! measures the time between the acknowledgement of the lost messages and the cut. Redis documents
 //! a loss of one or two seconds. The campaign fails if a lost message was acknowledged more than
-//! ten seconds before the cut. A writer with a newer revision than the server must be refused.
+//! ten seconds before the cut. The server must refuse a write that expects a newer revision than
+//! the server has.
 
 mod clients;
 mod cut;
@@ -74,8 +75,8 @@ pub enum Plant {
 ///
 /// # Errors
 ///
-/// [`Failure::Found`], if a conversation differs from its model; [`Failure::CannotRun`], if the server or
-/// strace is missing.
+/// Returns [`Failure::Found`] if a conversation differs from its model, and [`Failure::CannotRun`]
+/// if the server or strace is missing.
 pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();

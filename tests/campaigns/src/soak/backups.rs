@@ -1,4 +1,5 @@
-//! Opens backups that were made during runs, and compares them with the models.
+//! Opens backups that were made during runs, and compares each backup with the models of its
+//! conversations.
 
 use std::{collections::HashMap, fs, path::PathBuf};
 

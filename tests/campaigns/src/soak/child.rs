@@ -47,7 +47,7 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts a process, whose tokens begin with a prefix.
+    /// Starts a process. The tokens of its texts, which are unique, begin with the prefix.
     pub(super) fn start(
         program: &Path,
         (child, prefix, seed): (usize, &str, u64),

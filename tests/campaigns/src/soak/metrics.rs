@@ -27,7 +27,8 @@ pub(super) struct Measures {
     pub(super) queue: u64,
     pub(super) appends: Durations,
     pub(super) conflicts: u64,
-    /// The number of conversations with writes in the outbox.
+    /// The number of conversations with writes in the outbox, which contains the writes that failed
+    /// and are submitted again.
     pub(super) outbox: u64,
 }
 

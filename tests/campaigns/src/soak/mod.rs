@@ -6,8 +6,8 @@
 //! conversation, and compares the store with the model between the runs and at the end. The
 //! supervisor measures memory and open files of both processes, the length of the store's log and
 //! queue, and the duration of appends, and prints these values for each tenth of the time. Memory,
-//! open files and the log must not grow. `growth.rs` bounds by how much the median of the last
-//! third may exceed the median of the first third. Durations and queue lengths depend on the
+//! open files and the log must not grow: the median of the last third may exceed the median of the
+//! first third only by the bounds in `growth.rs`. Durations and queue lengths depend on the
 //! machine, so they are printed and have no bounds.
 
 mod backups;
@@ -78,8 +78,8 @@ pub enum Plant {
 ///
 /// # Errors
 ///
-/// [`Failure::Found`], if a conversation differs from its model, or memory, open files or the log grow;
-/// [`Failure::CannotRun`], if a process or a server does not start.
+/// Returns [`Failure::Found`] if a conversation differs from its model, or if memory, open files or
+/// the log grow. Returns [`Failure::CannotRun`] if a process or a server does not start.
 pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
     let program = match &arguments.program {
         Some(program) => program.clone(),
@@ -95,7 +95,7 @@ pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
 ///
 /// # Errors
 ///
-/// [`Failure::CannotRun`], if the store cannot be opened.
+/// Returns [`Failure::CannotRun`] if the store cannot be opened.
 pub fn work(arguments: WorkerArguments) -> Result<Figures, Failure> {
     runtime()?.block_on(worker::work(arguments))
 }

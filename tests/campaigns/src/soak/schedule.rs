@@ -1,4 +1,4 @@
-//! The schedule of the chores during the runs.
+//! The schedule of the chores (prunes, backups, restarts and similar work) during the runs.
 
 use std::time::{Duration, Instant};
 

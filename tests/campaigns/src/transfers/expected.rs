@@ -212,7 +212,8 @@ fn difference(found: &[String], expected: &[String]) -> Option<String> {
     }
 }
 
-/// Returns the defect of a receipt, if any. The transfer has this many conversations.
+/// Returns the defect of a receipt, which is the file with the progress of a transfer, or `None` if
+/// the receipt is correct. `conversations` is the number of transferred conversations.
 fn wrong_receipt(text: &str, conversations: u64) -> Option<String> {
     let lines: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
     let Ok(lines) = lines else { return Some("a line of the receipt cannot be read".to_owned()) };

@@ -2,10 +2,11 @@
 //! and started again until one of them completes the transfer.
 //!
 //! A process is killed in one of two ways. Either the process aborts at an event of the transfer,
-//! before or after the event is recorded in the receipt, or the campaign kills the process at a
-//! random time. The final content must equal the content after a transfer by a single process that
-//! is not killed. The file, or the export of the store, is compared byte for byte, and the receipt
-//! must count every conversation once.
+//! before or after it records the event in the receipt, or the campaign kills the process at a
+//! random time. The receipt is a file with the progress of the transfer. The final content must
+//! equal the content after a transfer by a single process that is not killed. The file, or the
+//! export of the store, is compared byte for byte, and the receipt must count every conversation
+//! once.
 
 mod expected;
 mod work;
@@ -104,8 +105,8 @@ const TIME_LIMIT: Duration = Duration::from_secs(300);
 ///
 /// # Errors
 ///
-/// [`Failure::Found`] with the first broken rule; [`Failure::CannotRun`], if a store or a process
-/// cannot be created.
+/// Returns [`Failure::Found`] with the first broken rule, and [`Failure::CannotRun`] if a store or
+/// a process cannot be created.
 pub fn run(arguments: &Arguments) -> Result<Figures, Failure> {
     let began = Instant::now();
     let expected = Expected::make(arguments.seed)?;

@@ -20,7 +20,7 @@ pub(super) const SCOPE: &str = "alice";
 ///
 /// # Errors
 ///
-/// [`Failure::CannotRun`], if the operation fails.
+/// Returns [`Failure::CannotRun`] if the operation fails.
 pub fn work(arguments: &WorkerArguments) -> Result<(), Failure> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();

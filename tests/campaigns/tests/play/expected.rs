@@ -11,8 +11,8 @@ pub(crate) fn own_export(line: &Value) -> Option<Value> {
     Some(line.get("export").unwrap_or(&line["messages"]).clone())
 }
 
-/// Returns the recorded messages without the messages that the contract removes: input after the
-/// last answer, results at the end, and calls without a result in their round.
+/// Returns the recorded messages without those that a play does not export: input after the last
+/// answer, results at the end, and calls without a result directly after their message.
 ///
 /// This function expects recorded data in which the results directly follow the message with their
 /// calls, in the order of the calls.
