@@ -1,4 +1,7 @@
 //! Conversations with recorded answers, and the execution of their turns.
+//!
+//! A turn is one question of the user and everything up to its answer. A round consists of the
+//! calls of one answer and their results.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -57,7 +60,7 @@ impl Service {
     }
 }
 
-/// The requests of a turn, and its outcome.
+/// The requests that a turn sends to the provider, and the outcome of the turn.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Turn {
     pub(crate) sent: Vec<Received>,

@@ -14,8 +14,8 @@ pub(crate) type Model = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>
 /// A model client, and the recorded exchanges in its format.
 pub(crate) struct Provider {
     pub(crate) name: &'static str,
-    /// The wire of the provider. The requests of the model client must satisfy the rules of this
-    /// wire.
+    /// The wire (JSON format) of the provider. The requests of the model client must satisfy the
+    /// rules of this wire.
     pub(crate) wire: Wire,
     /// Returns whether an exchange from a folder is in the format of this provider.
     pub(crate) speaks: fn(&str, &Exchange) -> bool,

@@ -1,5 +1,5 @@
-//! Two scripted answers in the format of each wire, whole and streamed. The first answer contains
-//! reasoning and a tool call, and the second answer contains a text.
+//! Two scripted answers in each wire (the JSON format of a provider), whole and streamed. The first
+//! answer contains reasoning and a tool call, and the second answer contains a text.
 
 use aws_smithy_eventstream::frame::write_message_to;
 use aws_smithy_types::event_stream::{Header, HeaderValue, Message};

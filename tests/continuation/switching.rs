@@ -10,8 +10,8 @@ use crate::continuation::{
     providers::{PROVIDERS, Provider},
 };
 
-/// Returns whether a provider has the same wire as the provider in the first row of [`PROVIDERS`],
-/// but is another provider.
+/// Returns whether a provider has the same wire (JSON format) as the provider in the first row of
+/// [`PROVIDERS`], but is another provider.
 fn is_compatible(provider: &Provider) -> bool {
     provider.wire == PROVIDERS[0].wire && provider.name != PROVIDERS[0].name
 }

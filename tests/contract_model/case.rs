@@ -1,4 +1,7 @@
 //! A test case: a conversation as a list of steps. Each step is a run.
+//!
+//! An attempt sends the request of a run once. A batch is the calls of one answer. A batch is
+//! pending while one of its calls waits for approval.
 
 use std::fmt;
 
@@ -46,7 +49,7 @@ pub(crate) struct Step {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Input {
     Text,
-    /// Approvals and rejections of the approval requests of some batches.
+    /// Approvals and rejections of calls of some batches that wait for approval.
     Approvals(ApprovalInput),
     /// Results of calls that were returned to the caller.
     Results(ResultInput),
@@ -75,7 +78,7 @@ pub(crate) enum Extent {
     Whole,
     /// All but the last request of the selected batches.
     Partial,
-    /// Requests that an earlier run has answered.
+    /// Requests that an earlier run has already approved or rejected.
     Again,
 }
 

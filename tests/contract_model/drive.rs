@@ -1,4 +1,6 @@
-//! Executes a case, and compares the conversation with the model after each attempt.
+//! Executes a case, and compares the conversation with the model after each attempt. The model is
+//! the plain model of the contract in the module `model`. An attempt sends the request of a run
+//! once.
 
 use std::{
     cell::OnceCell,
@@ -62,7 +64,8 @@ struct Driver<'a> {
     world: World,
     store: MemoryStore,
     client: Client,
-    /// The approval requests that callers received, by the tokens of their calls.
+    /// The approval requests that callers received, by the tokens of their calls. The token of a
+    /// call is unique in the conversation.
     requests: HashMap<String, ApprovalRequest>,
     /// The tokens of approval requests, by their ids.
     tokens: HashMap<String, String>,
@@ -214,8 +217,9 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Creates a late result. If the id of the call is unique, the result refers to the call by
-    /// this id, and otherwise by the position of the call.
+    /// Creates a late result: a result that the caller sends in a later run than the call. If the
+    /// id of the call is unique, the result refers to the call by this id. Otherwise, the result
+    /// refers to the call by its position.
     fn late_result(&self, token: &str) -> Option<ToolResult> {
         let (id, position) = self.calls.get(token)?;
         let result = ToolResult::new(&**id, format!("late {token}"));

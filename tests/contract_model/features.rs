@@ -1,4 +1,4 @@
-//! The features of generated cases.
+//! The features of generated cases. A batch is the calls of one answer of the model.
 
 use std::env;
 

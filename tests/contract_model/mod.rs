@@ -1,13 +1,14 @@
 //! Compares generated conversations with a plain model of the contract.
 //!
-//! A [case](case) is a conversation over the public API. Cases have approvals, hooks, changing sets
-//! of tools, late results, returned calls, several messages in an answer, failing service calls,
+//! A [case](case) is a conversation over the public API. Cases have approvals, hooks (which change
+//! or drop what is stored of a call), changing sets of tools, results that arrive in a later run,
+//! calls that the run returns to the caller, several messages in an answer, failing service calls,
 //! requests that are sent again in another mode, messages that tools queue, runs that tools stop,
 //! run ids that are used again, and copies with pending approvals. Each call has a unique token in
 //! its arguments, its result and its error, so that the test detects if values of two calls are
-//! exchanged. After every attempt, four things are compared with the [model](model): the messages
-//! that the model client received, the answer for the caller, the stored messages, and the record
-//! of tool calls.
+//! exchanged. After every attempt (one execution of a request), four things are compared with the
+//! [model](model): the messages that the model client received, the answer for the caller, the
+//! stored messages, and the record of tool calls.
 //!
 //! Environment variables set the seed (`TOWER_CHAT_SEED`), the number of cases (`TOWER_CHAT_CASES`)
 //! or the duration of the test (`TOWER_CHAT_SECONDS`), the number of threads
@@ -91,8 +92,8 @@ fn the_model_of_the_contract_finds_a_planted_copied_approval() {
     is_found(Fault::CopiedApproval);
 }
 
-/// Asserts that one of the cases differs from the model when the fault is planted, although it does
-/// not differ without the fault.
+/// Asserts that the fault is detected: one of the cases agrees with the model without the fault,
+/// and differs from the model with the fault.
 fn is_found(fault: Fault) {
     let features = Features::enabled();
     let shows = |case: &Case| difference(case, Some(fault)).is_some();

@@ -1,4 +1,4 @@
-//! Converts observed messages and rows to the notation of the model.
+//! Converts observed messages, and rows of the record of tool calls, to the notation of the model.
 
 use std::collections::{HashMap, HashSet};
 
@@ -99,7 +99,7 @@ pub(crate) fn texts<'m>(
     answers.collect()
 }
 
-/// Formats a row of the record.
+/// Formats a row of the record of tool calls.
 pub(crate) fn row(row: &ToolInvocation) -> String {
     let result = row.result.as_ref().map(result_text).unwrap_or_default();
     let ran = match (row.started_at, row.finished_at) {

@@ -18,7 +18,7 @@ use tower_chat::{
 /// A fault that an earlier version of the code had during its development.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Fault {
-    /// Two results of a batch are exchanged before they are stored.
+    /// Two results of the same answer's calls are exchanged before they are stored.
     WrongCall,
     /// A hook is not called for a result.
     LostHook,
@@ -32,7 +32,7 @@ pub(crate) enum Fault {
     MissedStop,
     /// The digest of the input of a run is not stored.
     LostInput,
-    /// In a copy of a conversation, the calls that wait in the original can be approved.
+    /// In a copy of a conversation, calls that wait for approval in the original can be approved.
     CopiedApproval,
 }
 

@@ -1,4 +1,5 @@
-//! The tools of all cases, with the behaviour of each tool and its hook.
+//! The tools of all cases, with the behaviour of each tool and its hook. A hook changes or drops
+//! what is stored of a call.
 
 use std::fmt;
 

@@ -127,8 +127,8 @@ impl World {
         }));
     }
 
-    /// Drops the model and the tools. The model and the tools refer to this world, so the reference
-    /// cycles would otherwise leak the memory of every case.
+    /// Drops the model and the tools. Because both refer to this world, the reference cycles would
+    /// otherwise leak the memory of every case.
     pub(crate) fn end(&self) {
         self.state().model = None;
         self.0.tools.set(Tools::new());

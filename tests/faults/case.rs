@@ -1,4 +1,6 @@
-//! A test case: a conversation, the faults in one of its runs, and the steps after that run.
+//! A test case: a conversation, the faults in one of its runs, and the steps after that run. An
+//! attempt is one execution of a run. An open run is a journaled run that was neither committed nor
+//! discarded.
 
 use tower_chat::PersistenceMode;
 
@@ -77,7 +79,7 @@ impl Case {
             _ => PersistenceMode::Journaled,
         };
         let mut runs: Vec<_> = (0..1 + rng.below(3)).map(|_| RunScript::random(&mut rng)).collect();
-        // Increases the frequency of runs with calls that need approval.
+        // Increases the number of runs with calls that need approval.
         if rng.one_in(4) && runs.len() > 1 {
             let asking = rng.below(runs.len() - 1);
             runs[asking].rounds = vec![vec![["pay", "look"][rng.below(2)], "pay"]];

@@ -86,7 +86,8 @@ impl ChildTask {
     }
 }
 
-/// Creates a world with the trace that the child processes have written.
+/// Creates a world, which is the environment of a case, with the trace that the child processes
+/// have written.
 pub(crate) fn world(folder: &Path, run: usize, first_serial: u32) -> World {
     World::of_file(SEED, 2, &folder.join(format!("trace{run}")), first_serial)
 }

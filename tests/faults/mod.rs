@@ -1,10 +1,11 @@
 //! Tests that the history satisfies the contract after every fault, and that a tool runs more than
 //! once only if its definition allows it.
 //!
-//! A case is a conversation with faults that its seed determines: the store fails, is slow or loses
-//! an acknowledgement; the model and the tools fail, hang or stop in the middle; callers
-//! disconnect; and processes die. After every attempt, the visible history and the open run are
-//! compared with a [model](model) of the contract.
+//! A case is a conversation with faults. The seed of the case determines the faults: the store
+//! fails, is slow or loses an acknowledgement; the model and the tools fail, hang or stop in the
+//! middle; callers disconnect; and processes die. After every attempt at a run, the visible history
+//! is compared with a [model](model) of the contract. So is the open run, which is a journaled run
+//! that was neither committed nor discarded.
 //!
 //! Other tests [kill](killed) real processes at every step, and execute runs of one conversation in
 //! [two](two) processes at the same time.

@@ -1,7 +1,9 @@
 //! A model of the contract of persistence. The model computes the history that a trace requires.
 //!
 //! The model does not use writes, revisions or leases. The model reads the events of the trace, and
-//! computes the messages of each turn that must be visible.
+//! computes the messages of each run that must be visible. An attempt is one execution of a run. A
+//! batch is the calls of one answer. The staged messages of a journaled run are stored, and become
+//! visible when the run is committed.
 
 use tower_chat::PersistenceMode;
 
@@ -29,7 +31,7 @@ enum Entry {
     Finished(Vec<u32>),
 }
 
-/// Returns the visible turns of every run, or an error if the events contradict the contract.
+/// Returns the visible messages of every run, or an error if the events contradict the contract.
 pub(crate) fn history(
     mode: PersistenceMode,
     index: &TraceIndex<'_>,

@@ -1,4 +1,4 @@
-//! A process: a stack over a store, and callers that may disconnect.
+//! A simulated process: a stack over a store, and callers that may disconnect.
 
 use std::{pin::pin, sync::Arc, task::Poll, time::Duration};
 
@@ -46,7 +46,8 @@ impl<S: HistoryStore + Clone> Process<S> {
     }
 
     /// Creates a process whose clock is one hour fast. For this process, the leases of other
-    /// processes have expired.
+    /// processes have expired. A lease is the time until which no other process may take over a
+    /// run.
     pub(crate) fn ahead(inner: S, readers: Readers, world: &World, case: &Case) -> Self {
         let clock = world.clock_ahead(Duration::from_secs(3_600));
         Self::at(clock, inner, readers, world, case, OnOpenRun::Recover)

@@ -29,9 +29,10 @@ pub(crate) fn check_calls(case: &Case, index: &TraceIndex<'_>) -> Result<(), Str
     results_are_what_happened(case, index)
 }
 
-/// Checks that a finished tool call never runs again, that a tool call with an unknown outcome runs
-/// again only if allowed, and that no tool runs without a required approval. In modes that store
-/// the start of a tool, a tool must not run before its start is durable.
+/// Checks the executions of tools. A finished tool call never runs again. A tool call with an
+/// unknown outcome runs again only if the tool or the case allows it. No tool runs without a
+/// required approval. In modes that store the start of a tool, a tool runs only after its start is
+/// durable.
 fn tools_run_as_often_as_declared(case: &Case, index: &TraceIndex<'_>) -> Result<(), String> {
     let mut keys: HashMap<&str, &str> = HashMap::new();
     let mut ran: HashSet<&str> = HashSet::new();
@@ -57,8 +58,8 @@ fn tools_run_as_often_as_declared(case: &Case, index: &TraceIndex<'_>) -> Result
         let known_key = keys.entry(call).or_insert(key);
         require(*known_key == key, || format!("{token} got {key:?}, and {known_key:?} before"))?;
     }
-    // In the other modes, a run whose messages are lost starts from the beginning. Its new calls
-    // then have the same positions, and therefore the same keys, as the lost calls.
+    // In the other modes, a run whose messages are lost starts from the beginning. The new calls
+    // then have the same positions as the lost calls, and therefore the same keys.
     if case.mode != PersistenceMode::Journaled {
         return Ok(());
     }
@@ -159,8 +160,9 @@ pub(crate) fn answers_are_paid_once(case: &Case, index: &TraceIndex<'_>) -> Resu
     Ok(())
 }
 
-/// Checks that a process which lost its run to another process during a service call loses at most
-/// one answer: its write of the answer is refused, and it makes no other service call.
+/// Checks that a process loses at most one answer if another process takes over its run during a
+/// service call. The store refuses the write of this answer, and the process makes no other service
+/// call.
 pub(crate) fn one_answer_is_lost_at_most(
     case: &Case,
     run: usize,
@@ -263,7 +265,8 @@ fn nothing_is_lost_at_the_end_of(
         .map(String::as_str)
         .collect();
     let mut asked = None;
-    // If the queue of the store is full, the message goes directly into the outbox.
+    // If the queue of the store is full, the message is added directly to the outbox, which
+    // contains the writes to submit again.
     let may_wait = !attempt.had_a_working_store() && case.mode != PersistenceMode::Journaled;
     for event in attempt.events {
         match event {

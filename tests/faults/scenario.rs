@@ -1,4 +1,6 @@
-//! Executes a case, and checks it after every attempt.
+//! Executes a case, and checks it after every attempt at a run. An open run is a journaled run that
+//! was neither committed nor discarded. The outbox contains the writes that failed and are
+//! submitted again.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -34,7 +36,7 @@ pub(crate) fn failure(case: &Case) -> Option<String> {
     failure_and_counters(case, &Counters::default())
 }
 
-/// Returns the failure of a case, or `None` if it passes, and counts the events of the case.
+/// Returns the failure of a case, or `None` if the case passes. Also counts the events of the case.
 pub(crate) fn failure_and_counters(case: &Case, counters: &Counters) -> Option<String> {
     let played = catch_unwind(AssertUnwindSafe(|| play(case)));
     match played {
@@ -139,8 +141,9 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
     /// Makes an attempt without faults.
     ///
     /// Readers may still see an approval request as pending although an open run, or a run with
-    /// unsaved messages in the outbox, has answered it. If the caller answers the request again, it
-    /// receives an error, and then sends a new request with the approvals that are still pending.
+    /// unsaved messages in the outbox, has answered it. If the caller answers the approval request
+    /// again, it receives an error. It then sends a new request that answers only the approval
+    /// requests that are still pending.
     async fn attempt_without_faults(
         &self,
         run: usize,
@@ -279,8 +282,8 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
         Ok(())
     }
 
-    /// Checks that every answer of the model is stored, unless the mode or the policy allows a
-    /// loss.
+    /// Checks that every answer of the model is stored, unless the mode or the policy of the case
+    /// allows a loss.
     fn everything_paid_is_there(&self, index: &TraceIndex<'_>) -> Result<(), String> {
         if !shows_parts(self.case.mode) || self.case.fail_call {
             return Ok(());

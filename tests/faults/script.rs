@@ -1,4 +1,5 @@
-//! The script of a conversation: its runs, and the calls of the model in each run.
+//! The script of a conversation: its runs, and the calls of the model in each run. A round consists
+//! of the calls of one answer and their results.
 
 use tower_chat::{ChatRequest, Message, Role};
 use tower_chat_testkit::Rng;
@@ -86,8 +87,9 @@ pub(crate) fn input_text(run: usize) -> String {
     format!("run {run}")
 }
 
-/// Returns the run of a request and the next round of this run, derived from the messages: the text
-/// of the input contains the run, and the arguments of a call contain its run and round.
+/// Returns the run of a request and the number of its next round. The function reads both numbers
+/// from the messages: the text of the input contains the run, and the arguments of a call contain
+/// the run and the round.
 pub(crate) fn run_and_round(request: &ChatRequest) -> Option<(usize, usize)> {
     let messages: Vec<&Message> = request.messages().iter().map(|message| &**message).collect();
     let run = |message: &&Message| -> Option<usize> {

@@ -1,4 +1,4 @@
-//! An index that answers queries about a trace.
+//! An index that answers queries about a trace, which is the list of the events of a case.
 
 use std::collections::HashMap;
 

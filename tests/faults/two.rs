@@ -1,4 +1,5 @@
-//! Tests with two processes that execute runs of the same conversation at the same time.
+//! Tests with two processes that execute runs of the same conversation at the same time. A lease is
+//! the time until which no other process may take over a run.
 
 use tokio::task::yield_now;
 use tower_chat::{
@@ -93,7 +94,7 @@ async fn play(
     let mut readers = readers_of(store.clone(), case);
     let mut rng = Rng::of(case.seed, 1);
     let is_ahead = rng.one_in(2);
-    // To a process with a fast clock, the lease of the other process has expired. The process
+    // By the fast clock of this process, the lease of the other process has expired. The process
     // therefore resumes, and possibly ends, a run that the other process is still executing.
     readers.all_or_nothing &= !is_ahead;
     let left = Process::new(store.clone(), readers.clone(), world, case);

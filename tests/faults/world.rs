@@ -34,8 +34,8 @@ struct State {
     executions: HashMap<String, u32>,
 }
 
-/// The faults during one attempt at a run. Each operation of the store, the model or a tool is a
-/// step of the attempt. Steps are numbered from 1.
+/// The faults during one attempt at (execution of) a run. Each operation of the store, the model or
+/// a tool is a step of the attempt. Steps are numbered from 1.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FaultPlan {
     /// The numbers of the steps with faults, each with a number that determines the fault.

@@ -46,7 +46,7 @@ pub(crate) fn damage(rng: &mut Rng, messages: &mut Vec<Message>) {
     }
 }
 
-/// Assigns message ids as a store does. A run begins at each user message.
+/// Assigns message ids as a store does, with a new run at each user message.
 pub(crate) fn number(rng: &mut Rng, messages: &mut [Message]) {
     let mut run = RunId::from_bytes([1; 16]);
     let mut index = 0;
@@ -248,7 +248,7 @@ fn truncate_results(rng: &mut Rng, messages: &mut Vec<Message>) {
     }
 }
 
-/// Merges the messages of a round, and sometimes the text after the round, into one message.
+/// Merges calls, their results, and sometimes the text after the results, into one message.
 fn aggregate_rows(rng: &mut Rng, messages: &mut Vec<Message>) {
     let Some(position) = any_asking(rng, messages) else { return };
     let following = messages.iter().skip(position + 1);
@@ -324,7 +324,7 @@ fn empty_message(rng: &mut Rng, messages: &mut Vec<Message>) {
     }
 }
 
-/// Merges the results of a round into one message, or into the next user message.
+/// Merges the results of an answer's calls into one message, or into the next user message.
 fn merge_results(rng: &mut Rng, messages: &mut Vec<Message>) {
     let Some(position) = any_results(rng, messages) else { return };
     let Some(next) = messages.get(position + 1) else { return };

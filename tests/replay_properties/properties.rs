@@ -59,8 +59,9 @@ fn is_valid(shown: &Messages) -> Result<(), String> {
     validate(Wire::OpenAiChat, &body).map_err(|invalid| format!("{invalid} in {body}"))
 }
 
-/// Checks that a [`Replay`] has the same result if it is read before the last messages are added,
-/// and if its open part is split off with [`Replay::split_open`] and appended again.
+/// Checks that two operations do not change the result of a [`Replay`]: reading the replay before
+/// the last messages are added, and splitting off the part that may still change
+/// ([`Replay::split_open`]) and appending it again.
 fn folds_alike_in_pieces(stored: &Messages, case: &Case) -> Result<(), String> {
     let mut at_once = Replay::new(case.plan.policy.dangling_calls);
     at_once.push_from(stored, 0);

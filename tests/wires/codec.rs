@@ -1,4 +1,5 @@
-//! Functions that parse and encode the messages of a request body, for the four wires with a codec.
+//! Functions that parse and encode the messages of a request body. A wire is the JSON format of a
+//! provider. Four wires have a codec in both directions.
 
 use serde_json::{Value, json};
 use tower_chat::Message;

@@ -1,4 +1,4 @@
-//! The recorded data.
+//! The recorded request bodies.
 
 use serde_json::Value;
 use tower_chat_testkit::{recordings::Recordings, validate::Wire};
@@ -12,7 +12,7 @@ pub(crate) struct Accepted {
     pub(crate) body: Value,
 }
 
-/// Returns the accepted bodies of all wires with a codec.
+/// Returns the accepted bodies of all wires (JSON formats of providers) with a codec.
 pub(crate) fn accepted() -> Vec<Accepted> {
     let recordings = Recordings::all();
     let bodies = WIRES.into_iter().flat_map(|wire| {

@@ -1,4 +1,5 @@
-//! Tests that a conversation can continue with another provider.
+//! Tests that a conversation can continue with another provider. A wire is the JSON format of a
+//! provider.
 
 use std::collections::BTreeMap;
 

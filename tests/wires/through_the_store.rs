@@ -1,5 +1,5 @@
 //! Tests that a store returns recorded messages unchanged, in the same process and in another
-//! process.
+//! process. A wire is the JSON format of a provider.
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command, sync::Arc};
 

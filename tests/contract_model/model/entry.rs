@@ -1,4 +1,5 @@
-//! The entries of a conversation, in their original and in their stored form.
+//! The entries of a conversation, in their original and in their stored form. A hook of a tool may
+//! drop or change a call or a result before it is stored.
 
 use crate::contract_model::tools::{
     Hook, NOT_STORED, STOPPED, Tool, arguments, queued_text, stored_arguments, stored_error,
@@ -39,8 +40,8 @@ pub(crate) struct Call {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Form {
     Call,
-    /// An approval request. The flag is set if the tool of this call needs approval, and not set if
-    /// the call waits only because another call of its batch needs approval.
+    /// An approval request. The flag is set if the tool of this call needs approval. The flag is
+    /// not set if the call waits only because another call of the same answer needs approval.
     Request(bool),
 }
 

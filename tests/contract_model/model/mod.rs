@@ -2,6 +2,8 @@
 //! of each request. In all other comments of this folder, "the model" is the language model.
 //!
 //! [`Model`] identifies calls only by their tokens, and has no ids, revisions, writes or leases.
+//! The record has one row for each call. A journaled run is open until it is committed or
+//! discarded. Its staged entries are stored, but not visible.
 
 mod entry;
 mod replay;
@@ -23,7 +25,7 @@ pub(crate) struct Model<'a> {
     case: &'a Case,
     /// The visible entries, oldest first.
     history: Vec<(usize, Entry)>,
-    /// The outcomes that are in the record but in no message, by the tokens of their calls.
+    /// The outcomes that the record contains, but no message, by the tokens of their calls.
     in_record_alone: BTreeMap<String, Outcome>,
     /// The recorded outcomes of approved calls whose run has failed afterwards. No message contains
     /// these outcomes yet.
@@ -97,14 +99,14 @@ pub(crate) enum End {
     ApprovalMissing,
     /// A typed error: an earlier run has already answered one of the approval requests.
     ApprovalAnswered,
-    /// A typed error: the caller has not provided the results of those calls of a batch that the
-    /// caller must execute.
+    /// A typed error: an answer contains calls that the caller must execute, and their results are
+    /// missing.
     ResultsMissing,
     /// A typed error: an approved call cannot run, because a hook has changed its stored arguments.
     ArgumentsNotKept,
-    /// A typed error: a call needs approval, but a hook prevents that the call is stored.
+    /// A typed error: a call needs approval, but a hook does not allow the call to be stored.
     PendingCallNotKept,
-    /// A typed error: the run id is stored with another input.
+    /// A typed error: the store contains a run with the same id and another input.
     RunIdReused,
 }
 
@@ -131,7 +133,7 @@ impl<'a> Model<'a> {
         self.history.iter().flat_map(|(_, entry)| entry.texts(true)).collect()
     }
 
-    /// Returns the calls that wait for approval, by batch.
+    /// Returns the calls that wait for approval. Each inner list contains the calls of one answer.
     pub(crate) fn waiting(&self) -> Vec<Vec<Call>> {
         let answered = self.answered_or_staged();
         let batch = |entry: &Entry| {

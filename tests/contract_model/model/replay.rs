@@ -1,4 +1,5 @@
-//! The messages that the model receives.
+//! The messages that the model receives. A round consists of the calls of one answer and their
+//! results.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,7 +9,7 @@ use crate::contract_model::tools::Hook;
 /// Returns the messages that the model receives: every text, and every call with a result. The flag
 /// of each entry selects its stored form instead of its original form. A call whose result follows
 /// after other messages is moved to the position of the result. The calls in `interrupted` count as
-/// interrupted at the end of their round, even if a later message contains their result.
+/// calls without a result at the end of their round, even if a later message contains their result.
 pub(super) fn replay<'e>(
     entries: impl Iterator<Item = (&'e Entry, bool)>,
     interrupted: &BTreeSet<&str>,
@@ -92,8 +93,8 @@ impl Replay<'_> {
 
     /// Ends the round. Results must directly follow the message with their calls. If the model has
     /// sent further messages after the last message with an answered call, this function therefore
-    /// moves these messages to a position before that message. A message with an interrupted call
-    /// is not moved.
+    /// moves the further messages before the message with the call. A message with an interrupted
+    /// call is not moved.
     fn close_round(&mut self) {
         let messages = std::mem::take(&mut self.messages);
         let is_answered = |item: &Item| matches!(item, Item::Pair { result: Some(_), .. });

@@ -1,4 +1,6 @@
-//! Computes the effect of a request on the conversation.
+//! Computes the effect of a request on the conversation. A batch is the calls of one answer, and a
+//! round is a batch with its results. An attempt is one execution of a run. A journaled run is open
+//! until it is committed or discarded, and its staged entries are not visible.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,8 +18,8 @@ use crate::contract_model::{
     tools::{Hook, Tool, ToolMask},
 };
 
-/// The number of attempts after which a failure counts as permanent if the error does not say
-/// whether it is permanent.
+/// The number of attempts after which an error of unknown retryability counts as a permanent
+/// failure.
 const ATTEMPTS: u32 = 3;
 
 /// A run in progress.
@@ -43,7 +45,7 @@ struct ActiveRun {
 /// The outcome of a round.
 struct Executed {
     outcomes: Vec<Outcome>,
-    /// Why the round has ended the run. `None` if the run continues.
+    /// The cause if this round has ended the run. `None` if the run continues.
     end: Option<EndOfRound>,
 }
 
@@ -65,8 +67,8 @@ fn of_approved(entries: &mut [Entry]) -> Option<&mut Entry> {
 }
 
 impl ActiveRun {
-    /// Returns whether the last answer requests approval of a call whose hook prevents that the
-    /// call is stored.
+    /// Returns whether the last answer requests approval of a call that its hook does not allow to
+    /// be stored.
     fn is_not_kept(&self) -> bool {
         let is_dropped =
             |call: &Call| matches!(call.form, Form::Request(_)) && call.hook == Hook::Drop;
@@ -435,9 +437,10 @@ impl Model<'_> {
     }
 
     /// Returns the calls of rounds in which a tool ended the run, if a later message contains
-    /// results for all of these calls. The replay reads the record only for calls without a result,
-    /// so for these rounds the replay does not notice that the run had ended. A run in per-run mode
-    /// marks its end in the stored messages.
+    /// results for all of these calls. The replay finds the end of a run in the record of tool
+    /// calls, and reads the record only for calls without a result. Therefore the replay does not
+    /// detect the end of the run after these rounds. A run in per-run mode marks its end in the
+    /// stored messages.
     fn interrupted<'h>(&self, before: &'h [(usize, Entry)], own: &'h [Entry]) -> BTreeSet<&'h str> {
         let before = before.iter().map(|(_, entry)| entry);
         let answered: BTreeSet<&str> = outcomes(before.clone().chain(own)).collect();

@@ -1,4 +1,6 @@
-//! A generated conversation of a tool loop that belongs to the application.
+//! A generated conversation of a tool loop that belongs to the application. A turn is one question
+//! of the user and everything up to its answer. A round consists of the calls of one answer and
+//! their results. The persister is the layer below the loop, which stores each service call.
 
 use std::fmt;
 

@@ -1,4 +1,6 @@
 //! The tool loop of an application, its stack, and the comparison with the expected conversation.
+//! The persister is the layer below the loop, which stores each service call. A turn is one
+//! question of the user and everything up to its answer.
 
 use std::{
     cell::OnceCell,

@@ -1,5 +1,6 @@
-//! Planted faults between a tool loop of the application and the persister, one for each way in which
-//! the loop sends its messages.
+//! Planted faults between a tool loop of the application and the persister, which is the layer
+//! below the loop that stores each service call. Each fault affects one way in which the loop sends
+//! its messages.
 
 use std::sync::Arc;
 
@@ -15,11 +16,11 @@ use crate::contract_model::planted;
 pub(super) enum Fault {
     /// The last message of a request is lost.
     LastLost,
-    /// If the loop sends all messages, they are stored again with each request.
+    /// If the loop sends all messages, each request stores all of them again.
     AllRepeated,
     /// If the loop sends only new messages, the model receives only these messages.
     HistoryLost,
-    /// If the loop sends messages without ids, they are stored again.
+    /// If the loop sends stored messages again without their ids, these messages are stored again.
     UnnamedRepeated,
     /// The model does not receive reasoning that the types of the loop lose.
     ReasoningLost,
