@@ -2,8 +2,8 @@
 //! thread.
 //!
 //! The file has the same tables, indexes and rows as the file of the store, and the connection sets
-//! the same pragmas. An append uses prepared statements and already encoded messages, and does not
-//! check the revision.
+//! the same pragmas. An append uses prepared statements and already encoded messages. Unlike the
+//! store, the append does not check whether the conversation was changed by another writer.
 
 use std::path::Path;
 
@@ -60,7 +60,8 @@ impl Bare {
         Ok(BareConversation { key: key.clone(), run, number, last_sequence, run_index: 0 })
     }
 
-    /// Executes a transaction with one row for each body and each record.
+    /// Executes a transaction with one row for each encoded message and for each row of the record
+    /// of tool calls.
     pub(crate) fn append(
         &self,
         to: &mut BareConversation,

@@ -1,5 +1,5 @@
 //! `cold_range`: the first request of a process in a long conversation, of which the model receives
-//! 50 turns. The store is opened again for each request, or the cache over it is new.
+//! 50 turns. The store is opened again for each request, with an empty cache if it has one.
 //!
 //! Floor: the same request in a conversation with 100 messages. The two conversations alternate.
 //! Bound: at most twice the floor.
@@ -66,7 +66,8 @@ async fn measure_store<S: HistoryStore>(
         let store = open().await?;
         fill(&store, key, messages).await?;
         store.close().await?;
-        // The first run loads all messages, and determines the range of the next one.
+        // The first run loads all messages. Its result determines which messages the next run
+        // loads.
         ask(open().await?, key).await?;
     }
     let (mut ours, mut floor) = (Samples::default(), Samples::default());

@@ -1,5 +1,5 @@
-//! `detached`: detached runs, each in its own task. The updates of all runs are appended to one
-//! SQLite file.
+//! `detached`: detached runs, each in its own task. The updates of all runs are appended to an
+//! update log in one SQLite file, from which clients read the updates.
 //!
 //! 64 runs receive 50 tokens a second each. The lines of this case have the fields `mode`, `value`,
 //! `unit` and `bound`:

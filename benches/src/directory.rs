@@ -1,6 +1,6 @@
 //! `directory`: one append of a run with tools, for each store. The append contains the result of
-//! the last call, the next call, a record of each call, and the usage of the service call for the
-//! directory.
+//! the last call, the next call, a row for each call in the record of tool calls, and the usage of
+//! the service call. The directory is the store's list of conversations with their usage.
 //!
 //! Floor: the same append without usage, to another conversation of the same store. The two
 //! measurements alternate, so that the load of the machine affects both equally. The field
@@ -154,8 +154,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// Returns the records of an append: the call of the previous append is finished, and a new
-    /// call is pending.
+    /// Returns the rows of the record of tool calls in an append: the call of the previous append
+    /// is finished, and a new call is pending.
     fn records(&self) -> Vec<ToolRecord> {
         let of = |sequence, round| {
             let call = SequencePosition { sequence, index: 0 };

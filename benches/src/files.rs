@@ -1,4 +1,5 @@
-//! SQLite stores, each with a second copy of its file for the floor.
+//! SQLite stores, each with a second copy of its file for the floor: the same writes over a bare
+//! connection, with which the time of the store is compared.
 
 use std::{
     path::PathBuf,

@@ -1,11 +1,11 @@
-//! Replay, import and wires, for a conversation with many tool calls.
+//! Replay, import and wires (JSON formats of providers), for a conversation with many tool calls.
 //!
 //! - the field `mode` is the measured operation:
 //!   - `late_results`: one answer has all calls, and the replay has already marked them as
 //!     interrupted. Then the results arrive, each in its own message. In `late_rounds`, each answer
 //!     has one call, and all calls have the same id.
-//!   - `split_open`: the history of `late_rounds` without the results is split at the calls that
-//!     may still receive a result.
+//!   - `split_open`: the history of `late_rounds`, without the results, is replayed. Then the part
+//!     with calls that may still receive a result is split off.
 //!   - `provider_results`: a message contains calls that the provider has executed. Results of
 //!     other calls are between the results of these calls.
 //!   - `imported_steps`: a row with one call in each step, and a separate list of results. In

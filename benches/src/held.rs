@@ -33,9 +33,9 @@ const SIZES: [usize; 2] = [1000, 16_000];
 /// The maximum ratio of the memory for each byte of a large input to the memory for each byte of a
 /// small input.
 const GROWTH: f64 = 1.5;
-/// The levels of a nested piece. The limit is 120 levels. The constant is smaller because each
-/// level is parsed one more time than the level that contains it, so that 120 levels would take
-/// long in a debug build.
+/// The levels of a nested piece. The limit is 120 levels. The constant is smaller, because each
+/// level is parsed once more than the level around it. A debug build would need much time for 120
+/// levels.
 const LEVELS: usize = 20;
 /// The number of bytes in each chunk from the network.
 const CHUNK: usize = 16 * 1024;

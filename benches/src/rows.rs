@@ -1,4 +1,6 @@
-//! The rows of a run, in the encoded form in which a floor writes them.
+//! The rows of a run, in the encoded form in which a floor writes them. The floor of a benchmark is
+//! a simpler operation with which its time is compared. The record of tool calls has one row for
+//! each call.
 
 use tower_chat::{Message, store::format};
 

@@ -8,9 +8,9 @@
 //!   call, or to the end of the run. This time includes the tool loop, persistence and the durable
 //!   appends. The time of the first service call also includes the beginning of the run. Floor: a
 //!   bare connection executes one transaction for each service call, while the model is called. The
-//!   transaction writes the rows of per-service-call mode: two messages, and records of the
-//!   finished call and of the new call. A journaled run makes two durable appends for each service
-//!   call: one for the answer, and one for the outcome of the tool.
+//!   transaction writes the rows of per-service-call mode: two messages, and the rows of the record
+//!   of tool calls for the finished call and the new call. A journaled run makes two durable
+//!   appends for each service call: one for the answer, and one for the outcome of the tool.
 //! - `per_run`: the complete run divided by its 21 service calls. Floor: one transaction with the
 //!   same rows, also divided by the service calls.
 //!
@@ -95,7 +95,7 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// A store and its floor, each with its own file, and the model of the runs.
+/// A store and its floor, each with its own file, and the scripted model of the runs.
 struct Bench {
     files: Files,
     store: Arc<CachingStore<SqliteStore>>,

@@ -40,8 +40,8 @@ struct Script {
     between: Option<Between>,
 }
 
-/// A function that the model calls during each service call, so that measurements of the function
-/// alternate with measurements of the run.
+/// A function that the model calls during each service call. Measurements of this function
+/// therefore alternate with measurements of the run.
 struct Between(Box<Hook>);
 
 type Hook = dyn FnMut(&ChatRequest) -> Result<(), BoxError> + Send;

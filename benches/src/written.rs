@@ -9,7 +9,7 @@
 //! [`Durability::Full`], and not at all with [`Durability::Normal`]. A checkpoint syncs the log and
 //! the file, and SQLite syncs the header of the log when SQLite restarts the log at its beginning.
 //! The header contains the number of these restarts. If the checkpoint thread of the store needs
-//! several steps for a checkpoint, there are slightly more syncs than this module counts.
+//! several steps for a checkpoint, this module counts slightly too few syncs.
 
 use std::{
     fs::File,

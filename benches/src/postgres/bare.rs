@@ -1,8 +1,8 @@
 //! The floor of the PostgreSQL case: one reused connection, one prepared statement, and one round
 //! trip for each append.
 //!
-//! The statement writes the same rows as the store, with already encoded messages, but does not
-//! check the revision.
+//! The statement writes the same rows as the store, with already encoded messages. Unlike the
+//! store, the statement does not check whether the conversation was changed by another writer.
 
 use tokio_postgres::{Client, NoTls, Statement};
 use tower_chat::{BoxError, ConversationKey, run::RunId, store::format};
@@ -52,7 +52,7 @@ impl Bare {
         Ok(Self { client, append })
     }
 
-    /// Executes a transaction with two messages and a record of each.
+    /// Executes a transaction with two messages, and a row of the record of tool calls for each.
     pub(super) async fn append(
         &self,
         to: &mut BareConversation,

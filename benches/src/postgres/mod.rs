@@ -8,11 +8,11 @@
 //! measured time is the time of all other work.
 //!
 //! Floor: one statement writes the same rows into the same tables in one round trip: a result, the
-//! next call, and a record of each. The statement is sent over one reused connection of the same
-//! client library. The statement does not check the revision and does not update the row of the
-//! conversation. The same number of statements as in a run is executed, alternately before and
-//! after the run. Bound with durability `full`: at most 1.7 times the floor, and the times of all
-//! lengths of history are within a factor of 1.25.
+//! next call, and a row of the record of tool calls for each. The statement is sent over one reused
+//! connection of the same client library. The statement neither checks whether another writer has
+//! changed the conversation, nor updates the row of the conversation. The same number of statements
+//! as in a run is executed, alternately before and after the run. Bound with durability `full`: at
+//! most 1.7 times the floor, and the times of all lengths of history are within a factor of 1.25.
 //!
 //! The written bytes are the bytes of the server's log, as the median of all runs. The server
 //! counts the syncs of its log. The syncs are measured in additional runs after the measurement of
