@@ -1,4 +1,5 @@
-//! The configuration matrix: the stored messages of each configuration after three kinds of runs.
+//! Prints a table of configurations, with the stored messages of each configuration after three
+//! kinds of runs.
 //!
 //! ```text
 //! cargo run -p tower-chat-examples --bin matrix

@@ -4,8 +4,8 @@
 //! cargo run -p tower-chat-mcp --example mcp_tools
 //! ```
 //!
-//! The program is its own MCP server, and the model is a script. `TokioChildProcess` can start any
-//! other MCP server in the same way.
+//! The child process is the same program in the role of the MCP server, and the model is a script.
+//! `TokioChildProcess` can start any other MCP server in the same way.
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler, ServiceExt,

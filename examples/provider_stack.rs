@@ -46,9 +46,9 @@ async fn main() -> Result<(), BoxError> {
         .with_deadline(Duration::from_secs(30));
     let retry = RetryLayer::new(policy);
 
-    // Right: the retry is below the persister. The persister receives one service call, and stores
-    // the answer and the tool result once. The persister does not receive the failed attempts, and
-    // every attempt sends the same request.
+    // Right: the retry is below the persister, which is the layer that stores every service call.
+    // The persister receives one service call, and stores the answer and the tool result once. The
+    // persister does not receive the failed attempts, and every attempt sends the same request.
     let (server, store) = (UnreliableServer::start().await?, counting_store());
     let stack = ServiceBuilder::new()
         .layer(PerRunPersistence::new(store.clone()).mode(PersistenceMode::PerServiceCall))

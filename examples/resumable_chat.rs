@@ -36,8 +36,8 @@ async fn main() -> Result<(), Failure> {
     );
 
     let store = SqliteStore::open(&database).await?;
-    // A run whose process died can be resumed only after its lease has expired. The request that
-    // resumes the run waits until the lease has expired.
+    // A lease is the time until which no other process may take over a run. After a process died,
+    // the request that resumes its run waits until the lease has expired.
     let policy =
         PersistencePolicy::default().with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 1 });
     let pipeline = ChatPipeline::builder(service_fn(model))

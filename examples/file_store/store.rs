@@ -1,4 +1,4 @@
-//! The store.
+//! A store with one file for each conversation.
 
 use std::{
     collections::BTreeMap,

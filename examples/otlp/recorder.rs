@@ -3,7 +3,7 @@
 //! The `metrics` crate requests a handle from the recorder for each recording of a metric. This
 //! recorder therefore stores each instrument under its name, and the current value of each gauge
 //! under its labels. The published bridge (`metrics-exporter-opentelemetry` 0.2.2) stores neither.
-//! With that bridge, each change of a gauge would begin at zero.
+//! With that bridge, each change of a gauge would be a change from zero.
 
 use std::{
     collections::HashMap,
