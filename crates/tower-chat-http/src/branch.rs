@@ -1,4 +1,8 @@
 //! Branches for requests that differ from the stored conversation.
+//!
+//! A run is the work on one request, up to the final answer. A turn is the messages that one run
+//! has added to the conversation. A branch is a new conversation that begins with a copy of the
+//! turns that the request repeats. The request is then answered in the branch.
 
 use std::collections::HashSet;
 
@@ -16,8 +20,8 @@ use crate::conversation::header_of;
 /// the last turn of the conversation.
 const MAX_TURNS: usize = 8;
 
-/// Returns whether a request differs from the stored conversation, or asks for another answer to
-/// the last question of the conversation.
+/// Returns whether a request must be answered in a branch: because it differs from the stored
+/// conversation, or because it asks for another answer to the last question.
 pub(crate) fn is_rewritten(
     recognised: &Result<Recognised, TranscriptError>,
     tries_again: bool,
@@ -29,12 +33,13 @@ pub(crate) fn is_rewritten(
     }
 }
 
-/// Forks a conversation after the last turn that a request repeats, and returns the branch. Returns
-/// `None` if no common beginning is found, if the store cannot fork conversations, or if the client
-/// could not send the id of the branch back, because the header of the response cannot contain it.
+/// Copies a conversation up to the end of the last turn that a request repeats, and returns the
+/// copy, the branch. Returns `None` in three cases: no common beginning is found, the store cannot
+/// copy conversations, or the id of the branch is not valid in a header, so that the client would
+/// not receive the id.
 ///
-/// The key of the branch contains the run id. A client that names its run and sends the request
-/// again therefore continues in the same branch.
+/// The key of the branch contains the run id. If a client sends the same run id with a retry, the
+/// retry therefore continues in the same branch.
 pub(crate) async fn branch(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -55,7 +60,7 @@ pub(crate) async fn branch(
     let Some(common) = common_beginning(stored, sent, &repeated) else { return Ok(None) };
     let first = stored.head.pruned.saturating_add(common as u64).saturating_add(1);
     match maintenance.fork_at(key, Some(first), &branch).await {
-        // An earlier attempt at the run has created the branch.
+        // An earlier request with the same run id has created the branch.
         Ok(_) | Err(StoreError::Exists { .. }) => {}
         Err(error) => return Err(error),
     }
@@ -63,12 +68,13 @@ pub(crate) async fn branch(
     Ok(Some((branch, history)))
 }
 
-/// Returns the number of stored messages in the whole turns that a request repeats, up to the first
-/// difference. `repeated` has the messages of the request before the difference.
+/// Returns the number of stored messages that the branch copies: the whole turns before the first
+/// difference between the request and the stored conversation. `repeated` has the messages of the
+/// request before this difference.
 ///
-/// If no such turn is found, returns 0 if the request repeats no answer of the stored conversation,
-/// and `None` otherwise. A request that repeats an answer may omit older messages, and a branch
-/// from the beginning of the conversation would lose these messages.
+/// If no such turn is found, the result depends on the answers in the request. A request that
+/// repeats a stored answer may omit older messages. An empty branch would lose these messages, so
+/// the result is `None`. For a request that repeats no stored answer, the result is 0.
 fn common_beginning(stored: &History, sent: &Messages, repeated: &Messages) -> Option<usize> {
     let questions =
         |messages: &Messages| messages.iter().filter(|message| message.role == Role::User).count();
@@ -97,9 +103,9 @@ fn common_beginning(stored: &History, sent: &Messages, repeated: &Messages) -> O
     ends.find(is_common).or_else(|| (!repeats_an_answer(&stored.messages, sent)).then_some(0))
 }
 
-/// Returns whether a message of the model in a request repeats a stored answer: the message has the
-/// text of a stored message, or the text of several stored messages of one run, or it calls a tool
-/// that a stored message calls.
+/// Returns whether a message of the model in a request repeats a stored answer. A message repeats
+/// an answer if the message has the text of a stored message, or the joined texts of the stored
+/// messages of one run, or if the message calls a tool that a stored message calls.
 fn repeats_an_answer(stored: &Messages, sent: &Messages) -> bool {
     let (mut texts, mut tools) = (HashSet::new(), HashSet::new());
     // The client receives the texts of a run as one text.

@@ -44,7 +44,8 @@ pub(crate) async fn complete(
     };
     let key = (endpoint.key)(&asked)?;
     let named = named_run(&parts.headers)?;
-    // A retry with a run id is recognised by this id, and the header for retries is ignored.
+    // If the client sends a run id, a retry is recognised by this id. The header
+    // `x-stainless-retry-count` is then ignored.
     let tries_again = tries_again(&parts.headers)? && named.is_none();
     let include_usage = take_include_usage(&mut body);
     refuse_choices(&body)?;
@@ -83,8 +84,9 @@ pub(crate) async fn complete(
         Recognised::New(new) => {
             request.set_new_messages(new);
             request.extensions = parts.extensions;
-            // `recognise_in` has removed the repeated messages. With `Append`, the stack stores the
-            // remaining messages as new, even if a stored message has the same text.
+            // `recognise_in` has removed the messages that are stored already. With `Append`, the
+            // stack does not compare the remaining messages with the stored messages again, and
+            // stores all of them.
             request.extensions.insert(RepeatedTranscript::Append);
             let completion = Completion::of_run(run).asked_by(&request.options);
             let request = request.in_run(Conversation { key: key.clone(), run });
@@ -111,7 +113,7 @@ pub(crate) async fn complete(
 const LARGE_BODY_BYTES: usize = 256 * 1024;
 
 /// Yields to the other tasks of the worker thread if the body is large. The handler calls this
-/// function before each long computation. If the client has disconnected, the server drops the
+/// function between long computations. If the client has disconnected, the server drops the
 /// handler's future at this point.
 async fn yield_if(is_large: bool) {
     if is_large {
@@ -176,8 +178,9 @@ fn refuse_choices(body: &Map<String, Value>) -> Result<(), ErrorResponse> {
 /// Adds the conversation id to the headers of a response.
 fn with_conversation(response: impl IntoResponse, key: &ConversationKey) -> Response {
     let mut response = response.into_response();
-    // An id that the header cannot contain was sent in the body, or was derived by the rule of the
-    // host. The header can always contain the id of a branch or of a new conversation.
+    // The header is omitted for an id that is not valid in a header. The client knows such an id:
+    // it has sent the id in the body, or the rule of `ChatEndpoint::keyed_by` has derived the id
+    // from the request.
     if let Some(id) = header_of(key.id()) {
         response.headers_mut().insert(CONVERSATION_HEADER, id);
     }

@@ -1,4 +1,6 @@
 //! Determines the conversation of a request.
+//!
+//! The key of a conversation consists of a scope, such as the user, and an id.
 
 use std::sync::Arc;
 
@@ -21,7 +23,8 @@ pub(crate) fn header_of(id: &str) -> Option<HeaderValue> {
 }
 
 /// The request extension that contains the scope of a request, such as the tenant or the user. The
-/// host must insert this extension in a layer that authenticates the client.
+/// application that serves the endpoint must insert this extension, in a layer that authenticates
+/// the client.
 ///
 /// ```
 /// use axum::{Router, extract::Request, middleware::{self, Next}, response::Response};
@@ -71,10 +74,10 @@ pub struct Scope(pub Arc<str>);
 pub struct Asked<'a> {
     /// The headers of the request.
     pub headers: &'a HeaderMap,
-    /// The extensions of the request, which layers of the host may have inserted.
+    /// The extensions of the request, including those that the application's layers have inserted.
     pub extensions: &'a Extensions,
-    /// The conversation id in the field `conversation` of the body. The field is a string, or an
-    /// object with the field `id`.
+    /// The conversation id in the field `conversation` of the body. For a request that reads or
+    /// stops a run, the conversation id in the path.
     pub conversation: Option<&'a str>,
 }
 

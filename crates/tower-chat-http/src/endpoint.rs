@@ -1,4 +1,8 @@
-//! [`ChatEndpoint`], which a host configures and converts to a router.
+//! [`ChatEndpoint`], which an application configures and converts to a router.
+//!
+//! A stack is the tower service that the endpoint calls: a model client, which sends requests to a
+//! provider, inside the layers that store the conversation and run tools. A run is the work of the
+//! stack on one request.
 
 use std::{error::Error, fmt, sync::Arc};
 
@@ -39,9 +43,10 @@ type UpstreamRule = dyn Fn(&(dyn Error + 'static)) -> Option<ErrorResponse> + Se
 
 impl ChatEndpoint {
     /// Creates an endpoint for a stack. `store` must be the store in which the stack stores its
-    /// histories. The endpoint reads this store to find the messages of a request that are stored
-    /// already, and writes to the store only with [`with_branches`](Self::with_branches). The scope
-    /// of a request is the [`Scope`] in its extensions.
+    /// conversations. The endpoint reads this store to find out which messages of a request are
+    /// stored already. The endpoint writes to this store only if
+    /// [`with_branches`](Self::with_branches) was called. By default, the scope of a request, such
+    /// as its user, is the [`Scope`] in its extensions.
     pub fn new<S>(stack: S, store: impl HistoryStore) -> Self
     where
         S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + Sync + 'static,
@@ -85,9 +90,9 @@ impl ChatEndpoint {
     }
 
     /// Sets the function that converts errors of the model client to error responses. The endpoint
-    /// calls the function with the error of a request, and then with each source of the error,
-    /// until the function returns a response. The status is 502 if neither the function nor the
-    /// endpoint has a response for the error or for one of its sources.
+    /// examines the error of a request, and then each source of the error, until one of them has a
+    /// response. For each of these errors, the endpoint calls the function, and then compares the
+    /// error with the error types of tower-chat. If no response is found, the status is 502.
     ///
     /// ```
     /// use tower_chat_http::{ChatEndpoint, ErrorResponse};
@@ -128,9 +133,9 @@ impl ChatEndpoint {
         self
     }
 
-    /// Adds the routes with which a client attaches to a run again, or stops it. The stack must
-    /// contain `runs` as a layer, because this layer continues a run after its client has
-    /// disconnected.
+    /// Adds the routes with which a client reads the events of a run again, or stops the run. The
+    /// stack must contain `runs` as a layer, because this layer continues a run after its client
+    /// has disconnected.
     ///
     /// ```
     /// use tower::Layer;
@@ -149,16 +154,18 @@ impl ChatEndpoint {
         self
     }
 
-    /// Answers requests that differ from their stored conversation in a branch, instead of refusing them
-    /// with 409. Clients that send the whole transcript can then edit a question or ask for another
-    /// answer.
+    /// If a request differs from the stored conversation, answers the request in a branch, a new
+    /// conversation with a copy of the common beginning. Without this setting, the status for such
+    /// a request is 409. Clients that send the whole conversation with each request can then edit a
+    /// question or ask for another answer.
     ///
-    /// The endpoint forks the conversation after the last turn that the request repeats
-    /// ([`fork_at`](tower_chat_layers::store::Maintenance::fork_at)), and continues with the
-    /// remaining messages of the request in the branch. The branch is in the scope of the
-    /// conversation. The header `x-conversation-id` of the response contains the id of the branch.
-    /// The client should send this id with its further requests, because a request with the id of
-    /// the original is compared with the original again.
+    /// The endpoint copies the conversation up to the end of the last turn that the request repeats
+    /// ([`fork_at`](tower_chat_layers::store::Maintenance::fork_at)). A turn is the messages of one
+    /// run. The remaining messages of the request are added to this copy, the branch. The branch is
+    /// in the scope of the conversation. The header `x-conversation-id` of the response contains
+    /// the id of the branch. The client should send this id with its further requests, because a
+    /// request with the id of the original conversation is compared with the original conversation
+    /// again.
     ///
     /// - A request that repeats everything up to the last question is answered in a branch too, unless
     ///   the client marks it as a retry (`x-stainless-retry-count`). A client that may repeat a request
@@ -167,13 +174,13 @@ impl ChatEndpoint {
     /// - A retry of an edited request whose run the client did not name creates another branch.
     /// - A request without a message of the model cannot be compared with the stored conversation.
     ///   All messages of such a request are treated as new.
-    /// - A fork copies the common turns. The host should therefore limit the number of requests of
-    ///   a client.
+    /// - Each branch is a copy of the common turns. The application should therefore limit the
+    ///   number of requests of a client.
     ///
-    /// - Branches remain if the original is deleted. To delete the branches too, first delete the
-    ///   conversations that
+    /// - Branches are not deleted with the original conversation. To delete the branches too, first
+    ///   delete the conversations that
     ///   [`branches_of`](tower_chat_layers::store::ConversationQuery::branches_of) finds, and then
-    ///   the original.
+    ///   the original conversation.
     ///
     /// The status for a request that differs is still 409 in these cases:
     ///
@@ -182,16 +189,16 @@ impl ChatEndpoint {
     ///   few turns.
     /// - The id of the conversation is not valid in a header, so that no response could contain the
     ///   id of the branch.
-    /// - The store lacks the capability `Maintenance`.
+    /// - The store does not implement [`Maintenance`](tower_chat_layers::store::Maintenance).
     #[must_use]
     pub fn with_branches(mut self) -> Self {
         self.has_branches = true;
         self
     }
 
-    /// Converts the endpoint to an axum router, which a host serves or merges into another router.
-    /// [`RequestLimits::max_body_bytes`] limits the size of a body. axum's `DefaultBodyLimit` has
-    /// no effect.
+    /// Converts the endpoint to an axum router, which the application serves or merges into another
+    /// router. [`RequestLimits::max_body_bytes`] limits the size of a body. axum's
+    /// `DefaultBodyLimit` has no effect.
     pub fn into_router(self) -> Router {
         let mut router = Router::new()
             .route("/v1/chat/completions", post(chat::complete))

@@ -1,4 +1,7 @@
 //! [`ErrorResponse`], and its conversion from the errors of a stack.
+//!
+//! A stack is the tower service that the endpoint calls: a model client, which sends requests to
+//! the model's service, inside the layers of tower-chat.
 
 use std::{error::Error, time::Duration};
 
@@ -35,7 +38,7 @@ pub struct ErrorResponse {
 /// The error code for a request whose messages differ from the stored conversation.
 const DIVERGED: &str = "conversation_diverged";
 
-/// The error code for a decision about a call that already has a result.
+/// The error code for the approval or rejection of a tool call that already has a result.
 const APPROVAL_ANSWERED: &str = "approval_answered";
 
 impl ErrorResponse {
@@ -45,10 +48,10 @@ impl ErrorResponse {
         Self { status, message, code: None, param: None, retry_after: None }
     }
 
-    /// Creates an error response for a response of the model's service with this status. The
-    /// statuses 400, 404, 413, 422, 429 and 503 are used unchanged, and 529 becomes 503. Any other
-    /// status becomes 502, because the cause, such as an invalid API key of the host, does not
-    /// concern the client.
+    /// Creates an error response for a request that the model's service has refused with this
+    /// status. The statuses 400, 404, 413, 422, 429 and 503 are used unchanged, and 529 becomes
+    /// 503. Any other status becomes 502, because the cause, such as an invalid API key of the
+    ///      application, does not concern the client.
     pub fn upstream(status: u16, message: impl Into<String>) -> Self {
         let status = match status {
             400 => StatusCode::BAD_REQUEST,
@@ -126,14 +129,14 @@ impl ErrorResponse {
     }
 
     /// Converts an error of a stack to an error response, as [`ChatEndpoint`](crate::ChatEndpoint)
-    /// does. A host can call this function in its own handlers. The documentation of the [crate]
-    /// lists the statuses.
+    /// does. An application can call this function in its own handlers. The documentation of the
+    /// [crate] lists the statuses.
     ///
     /// The function examines the error and then each of its sources, until one of them has an error
     /// response. Each error is passed to `upstream` first, and then compared with the error types
-    /// of tower-chat's layers. `upstream` returns the error response for an error of the model
-    /// client, whose type this crate does not know, and `None` for any other error. The text of an
-    /// internal error is logged, and is not part of the error response.
+    /// of tower-chat's layers. `upstream` must return the error response for an error of the model
+    /// client, and `None` for any other error. This crate does not know the error types of model
+    /// clients. The text of an internal error is logged, and is not part of the error response.
     ///
     /// ```
     /// use http::StatusCode;
@@ -168,8 +171,8 @@ impl ErrorResponse {
         Self::new(StatusCode::BAD_GATEWAY, message).with_code("upstream_error")
     }
 
-    /// Returns the error response for an error of a tower-chat layer. Returns `None` for other
-    /// errors, and for errors whose source determines the response.
+    /// Returns the error response for an error of a tower-chat layer. Returns `None` for any other
+    /// error. Also returns `None` if the source of the error determines the response.
     fn of_layer(error: &(dyn Error + 'static)) -> Option<Self> {
         match error.downcast_ref::<PersistenceError>() {
             // The source of these errors is the error of the model client, which `of_error`
@@ -225,9 +228,9 @@ impl ErrorResponse {
         None
     }
 
-    /// Converts an error of the layer that detaches runs. Returns `None` if the run is unknown.
-    /// Also returns `None` if the run itself failed, because the error of the run is then a source
-    /// of this error, and determines the response.
+    /// Converts an error of the layer that continues runs after their clients have disconnected.
+    /// Returns `None` if the run is unknown. Also returns `None` if the run itself failed. The
+    /// error of the run is then a source of this error, and determines the response.
     pub(crate) fn of_delivery(error: &DeliveryError) -> Option<Self> {
         match error {
             DeliveryError::TooManyRuns { .. } => {

@@ -1,7 +1,9 @@
-//! An HTTP endpoint that is compatible with OpenAI's Chat Completions, and calls a `tower-chat`
-//! stack.
+//! An HTTP endpoint that is compatible with OpenAI's Chat Completions. For each request, the
+//! endpoint calls a `tower-chat` stack: a model client inside the layers that store the
+//! conversation and run tools. A run is the work of the stack on one request, up to the final
+//! answer.
 //!
-//! OpenAI's SDKs can use the endpoint. The stack stores the conversations. The routes are:
+//! OpenAI's SDKs can use the endpoint. The routes are:
 //!
 //! - `POST /v1/chat/completions`, whose response is a JSON object or a stream of server-sent events
 //!   that ends with `[DONE]`;
@@ -29,17 +31,19 @@
 //! `x-conversation-id`. The status is 400 if a header that the endpoint reads occurs twice, or if
 //! any object in the body has a key twice.
 //!
-//! A client never chooses the scope. By default, the scope is the [`Scope`] in the extensions of the
-//! request. The host inserts this extension in a layer that authenticates the client. Without a
-//! `Scope`, the status is 401. A server with one user calls [`ChatEndpoint::in_one_scope`]. Any
-//! other rule for scopes and ids is set by [`ChatEndpoint::keyed_by`].
+//! Each conversation belongs to a scope, such as a user. A client never chooses the scope. By
+//! default, the scope is the [`Scope`] in the extensions of the request. The host, which is the
+//! application that serves the endpoint, inserts this extension in a layer that authenticates the
+//! client. Without a `Scope`, the status is 401. A server with one user calls
+//! [`ChatEndpoint::in_one_scope`]. [`ChatEndpoint::keyed_by`] sets any other rule for scopes and
+//! ids.
 //!
 //! # Which messages are new
 //!
 //! A client may send only new messages, or send the whole conversation with new messages at its
-//! end, as users of SDKs do. Stored messages are not stored again: if the first messages of a
+//! end, as users of SDKs do. Stored messages are not stored again. If the first messages of a
 //! request equal the last messages of the stored conversation, the endpoint treats these messages
-//! of the request as repetitions, and the messages after them as new.
+//! of the request as repetitions. Only the messages after the repetitions are new.
 //!
 //! The comparison ignores calls that ran in the stack, because the client has not received them.
 //! Results are compared by the id of their call, and other messages by their content.
@@ -52,25 +56,27 @@
 //! - If the assistant's messages in a request differ from those of the stored conversation, the
 //!   status is 409 and the error code is `conversation_diverged`, because stored messages are never
 //!   replaced. The client can then send only the new messages, or begin another conversation with
-//!   the whole history. With [`ChatEndpoint::with_branches`], the request is answered in a branch
-//!   instead.
+//!   the whole history. With [`ChatEndpoint::with_branches`], the request is instead answered in a
+//!   branch, which is a new conversation with a copy of the common beginning.
 //! - If a request contains only stored messages and the last of them is a question without an
 //!   answer, the endpoint calls the stack to answer this question. No message is stored twice.
 //! - If a request was answered before, the response is the stored answer, without usage. The
-//!   endpoint detects this in two cases: the client marks the request as a retry with the header
-//!   `x-stainless-retry-count` that OpenAI's SDKs send, or the request repeats all answers except
-//!   the newest, which means that the client did not receive the newest answer. In all other cases,
-//!   a message with the text of a stored message is a new message.
+//!   endpoint detects such a request in two cases. In the first case, the client marks the request
+//!   as a retry with the header `x-stainless-retry-count`, as OpenAI's SDKs do. In the second case,
+//!   the request repeats all answers except the newest, because the client did not receive the
+//!   newest answer. In all other cases, a message with the text of a stored message is a new
+//!   message.
 //!
 //! # Tools
 //!
 //! The client runs the tools that its request declares: the response contains calls of these tools
 //! in `tool_calls`, and the client sends the results with its next request. The stack runs its own
-//! tools. The client receives neither the calls nor the results of these tools, but the text that
-//! the model generates before and after them. If one answer calls tools of both kinds, the client
-//! receives its own calls, and the other calls are not executed until the model repeats them. Calls
-//! that wait for approval are listed in the field `approval_requests` of the choice. The host
-//! approves or rejects these calls by calling the stack.
+//! tools. The client does not receive the calls and the results of these tools. The client does
+//! receive the text that the model generates before and after these calls. If one answer calls
+//! tools of both kinds, the client receives only the calls of its own tools. The other calls are
+//! not executed until the model repeats them. Calls that wait for approval are listed in the field
+//! `approval_requests` of the choice. The host approves or rejects these calls by calling the
+//! stack.
 //!
 //! # Streams
 //!
@@ -87,8 +93,8 @@
 //!   one of the [`RequestLimits`]. The status is 422 if the request uses the id of an earlier run
 //!   with other messages, or approves calls whose original arguments are not stored;
 //! - the request conflicts with the stored conversation, or with another run or decision: 409;
-//! - the server is overloaded, or a detached run was interrupted, or updates of this run are missing:
-//!   503;
+//! - the server is overloaded, or a run that continued without its client was interrupted, or
+//!   updates of this run are missing: 503;
 //! - a deadline or a timeout has passed: 504;
 //! - the store failed: 500, or 503 if a retry may succeed;
 //! - the model's service failed: 502, or the status from [`ChatEndpoint::with_upstream`], such as 429
@@ -98,14 +104,15 @@
 //!
 //! # Disconnects and shutdown
 //!
-//! When a client disconnects, its run is dropped, and the stack's persistence mode determines which
-//! messages are stored. With [`ChatEndpoint::with_runs`], the run continues instead.
+//! When a client disconnects, its run is dropped. The stack's
+//! [`PersistenceMode`](tower_chat_layers::PersistenceMode) determines which messages of this run
+//! are stored. With [`ChatEndpoint::with_runs`], the run continues instead.
 //!
 //! To shut down, pass a signal to axum's `with_graceful_shutdown`: the server then waits for
-//! in-flight requests. With `with_runs`, also await `DetachedRunsLayer::drained`, because a run
-//! whose client has disconnected belongs to no request. Then close the store. Limit the time of the
-//! shutdown, because a client that sends an incomplete request, or does not read its response,
-//! would otherwise prevent the server from stopping.
+//! in-flight requests. With `with_runs`, also await `DetachedRunsLayer::drained`, because a run may
+//! continue after its request has ended. Then close the store. Limit the time of the shutdown,
+//! because a client that sends an incomplete request, or does not read its response, would
+//! otherwise prevent the server from stopping.
 //!
 //! # Runs that continue without their client
 //!

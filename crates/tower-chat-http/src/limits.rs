@@ -7,11 +7,12 @@ use tower_chat_wire::stream::{Limits, check_depth};
 
 use crate::ErrorResponse;
 
-/// Limits on the bytes, the levels of nesting, the messages, the calls and the results in a
-/// request. Messages that the request repeats from the stored conversation are included.
+/// Limits on the bytes, the levels of nesting, the messages, the tool calls and the tool results in
+/// a request. Messages that the request repeats from the stored conversation are counted too.
 ///
 /// Each default is at least ten times the largest value in the recorded requests and conversations
-/// of the tests. These values are 100,641 bytes, 11 levels, 100 messages, 49 calls and 49 results.
+/// of the tests. The largest values are 100,641 bytes, 11 levels, 100 messages, 49 calls and 49
+/// results.
 ///
 /// ```
 /// use tower_chat_http::RequestLimits;
@@ -177,8 +178,9 @@ impl From<RequestOverLimit> for ErrorResponse {
 mod tests {
     use super::*;
 
-    /// The numbers are the sizes of the largest recorded conversation, which a client may send as
-    /// one request, and of the largest recorded request.
+    /// The numbers of messages, calls and results are from the largest recorded conversation,
+    /// because a client may send a whole conversation as one request. The bytes and levels are from
+    /// the largest recorded request.
     #[test]
     fn the_default_limits_are_at_least_ten_times_the_largest_recorded_sizes() {
         let limits = RequestLimits::default();

@@ -16,9 +16,9 @@ pub(crate) fn refusal(error: &TranscriptError) -> ErrorResponse {
     }
 }
 
-/// Returns the part of the history that precedes a run. If a client sends a request with a run id
-/// again, the request repeats the input of this run. If the stored messages of the run were
-/// included, the comparison would remove the repeated input from the request.
+/// Returns the part of the history that precedes a run. A retry with the run id contains the
+/// messages with which the run began. If the history contained the stored messages of the run, the
+/// comparison would remove these messages from the retry.
 pub(crate) fn before_run(stored: History, run: RunId) -> History {
     let is_of_run = |id: tower_chat_layers::MessageId| id.run == run;
     let first = stored.messages.iter().position(|message| message.id.is_some_and(is_of_run));

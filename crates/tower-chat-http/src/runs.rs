@@ -1,4 +1,8 @@
 //! The handlers that stream the events of a run, return its state, and stop it.
+//!
+//! A run is the work on one completion request, up to the final answer. A detached run continues
+//! after its client has disconnected. The layer of detached runs stores the updates of each run
+//! (pieces of text, whole messages and other parts of the answer), and a [`RunReader`] reads them.
 
 use std::convert::Infallible;
 
@@ -85,9 +89,8 @@ pub(crate) fn with_run(mut response: Response, run: Option<RunId>) -> Response {
     response
 }
 
-/// Returns the layer of detached runs, and the key of the run that the path of the request names.
-/// The scope is that of the request. Fails if the path contains no valid run id, or if
-/// [`ChatEndpoint::with_runs`] was not called.
+/// Returns the layer of detached runs, and the key of the run whose ids are in the path. Fails if
+/// the path contains no valid run id, or if [`ChatEndpoint::with_runs`] was not called.
 fn run_of<'e>(
     endpoint: &'e ChatEndpoint,
     (conversation, run): &(String, String),
@@ -119,8 +122,9 @@ fn after(request: &Request) -> Result<UpdatePosition, ErrorResponse> {
     }
 }
 
-/// Reads the next event of a run, and returns it with the reader. The event is `None` for an event
-/// that clients do not receive. The result is `None` at the end of the stream.
+/// Reads the next event of a run, and returns the event with the reader. The inner `Option` is
+/// `None` if clients do not receive this event. The outer `Option` is `None` at the end of the
+/// stream.
 async fn next(mut reader: RunReader) -> Option<(Option<Event>, RunReader)> {
     // After an error, the stream ends without the event `end`. The client then reconnects.
     let event = reader.next().await?.ok()?;
@@ -145,9 +149,10 @@ fn positioned(name: &str, position: UpdatePosition, data: &Value) -> Event {
 }
 
 /// Returns the name and the data of the event for an update. Returns `None` for an update that
-/// clients do not receive: clients receive text of the model, but no reasoning, calls or results.
-/// From the second attempt of a run on, an event `message` is sent even for a message without text,
-/// because it replaces messages of the earlier attempts.
+/// clients do not receive: clients receive text of the model, but no reasoning, calls or results. A
+/// run that was interrupted continues in another attempt. From the second attempt on, a message
+/// without text also becomes an event `message`, because this event replaces the messages of the
+/// earlier attempts.
 fn data_of(update: &ChatUpdate, attempt: u32) -> Option<(&'static str, Value)> {
     match update {
         ChatUpdate::TextDelta(text) => Some(("text", json!({"text": text}))),
