@@ -3,7 +3,8 @@
 /// The characters, in addition to white space, that end an address in a text.
 const ENDS: [char; 5] = ['"', '`', '<', '>', '\u{0}'];
 
-/// The characters that belong to the surrounding sentence if an address ends with them.
+/// The characters that belong to the surrounding sentence, and not to the address, if the address
+/// ends with them.
 const PUNCTUATION: [char; 9] = [')', ']', '}', '\'', ',', '.', ';', ':', '!'];
 
 /// Shortens every address in the text of an error or a log line to its scheme, host, port and path,
@@ -50,8 +51,8 @@ fn host_and_path(address: &str) -> String {
     shown.split(['?', '#']).next().unwrap_or_default().to_owned()
 }
 
-/// Returns whether an authority without an `@` is a host, with or without a port. If it is not, the
-/// authority is the beginning of a user name and a password.
+/// Returns whether an authority without an `@` is a host, with or without a port. Any other
+/// authority without an `@` is the beginning of a user name and a password.
 fn has_port_only(authority: &str) -> bool {
     let after_host = match authority.strip_prefix('[') {
         Some(address) => address.split_once(']').map_or(address, |(_, rest)| rest),

@@ -9,14 +9,16 @@ use crate::without_secrets;
 
 /// The tools of a server could not be listed, or a tool did not answer.
 ///
-/// [`McpTool`](crate::McpTool) returns this error boxed, and the tool loop returns a
-/// [`ToolFailure`](tower_chat_layers::tool_loop::ToolFailure) whose source is this error.
+/// [`McpTool`](crate::McpTool) returns this error boxed. The tool loop, which is the layer that
+/// runs the tools, wraps this error in a
+/// [`ToolFailure`](tower_chat_layers::tool_loop::ToolFailure).
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum McpError {
     /// The server did not list its tools.
     NotListed {
-        /// The retryability of the failure. Its source is the [`ServiceError`] of the connection.
+        /// The [`ServiceError`] of the connection, wrapped in a [`Classified`] that reports whether a
+        /// retry may succeed.
         source: Classified,
     },
     /// The pages of the list of tools form a cycle.
@@ -37,16 +39,16 @@ pub enum McpError {
     Refused {
         /// The name of the tool at the server.
         tool: String,
-        /// The retryability of the failure. Its source is the JSON-RPC error, an
-        /// [`ErrorData`](rmcp::ErrorData).
+        /// The JSON-RPC error, an [`ErrorData`](rmcp::ErrorData), wrapped in a [`Classified`] that
+        /// reports whether a retry may succeed.
         source: Classified,
     },
     /// The connection ended before the answer arrived, or the call could not be sent.
     Closed {
         /// The name of the tool at the server.
         tool: String,
-        /// The retryability of the failure. Its source is the [`ServiceError`] with which the connection
-        /// ended.
+        /// The [`ServiceError`] with which the connection ended, wrapped in a [`Classified`] that
+        /// reports whether a retry may succeed.
         source: Classified,
     },
     /// The answer did not arrive within the time limit. The call was cancelled at the server.
@@ -56,19 +58,21 @@ pub enum McpError {
         /// The limit.
         limit: Duration,
     },
-    /// The answer of the server is not a result.
+    /// The server answered with a valid message that is not a result, such as a question to the
+    /// user.
     Unsupported {
         /// The name of the tool at the server.
         tool: String,
         /// The kind of the answer.
         what: &'static str,
     },
-    /// The call failed for another reason, for example because the kind of the answer was
-    /// unexpected.
+    /// The call failed for another reason, for example because the answer was not a valid answer to
+    /// a call.
     NotCalled {
         /// The name of the tool at the server.
         tool: String,
-        /// The retryability of the failure. Its source is the [`ServiceError`] of the connection.
+        /// The [`ServiceError`] of the connection, wrapped in a [`Classified`] that reports whether a
+        /// retry may succeed.
         source: Classified,
     },
 }
@@ -129,8 +133,8 @@ impl Error for McpError {
             Self::ListTimedOut { .. } | Self::TimedOut { .. } => {
                 Some(Retryability::Retryable.as_source())
             }
-            // The texts of these errors are complete without a source. The returned source only
-            // states that the error is permanent.
+            // The texts of these errors are complete without a source. The returned source has no
+            // text of its own: it only reports that a retry cannot succeed.
             Self::OverLimit(_)
             | Self::Duplicate(_)
             | Self::EndlessList { .. }
@@ -151,7 +155,7 @@ impl From<DuplicateTool> for McpError {
     }
 }
 
-/// The server exceeded one of the [limits](crate::McpLimits).
+/// The error of a server that exceeded one of the [limits](crate::McpLimits).
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("the MCP server sent more than {limit} {what}: raise McpLimits::{setting}")]
 #[non_exhaustive]
@@ -166,7 +170,7 @@ pub struct OverLimit {
 
 impl McpError {
     /// Returns whether the same call may succeed if it is repeated over the same connection. The
-    /// tool may already have run, so a repetition is not necessarily safe.
+    /// tool may already have run, and a repetition would then run the tool twice.
     pub fn is_retryable(&self) -> bool {
         is_retryable(self) == Some(true)
     }

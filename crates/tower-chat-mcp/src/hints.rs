@@ -5,8 +5,8 @@ use rmcp::model::ToolAnnotations;
 /// A server's hints about the effects of a tool. If the server does not send a hint, the hint has
 /// the default of the specification.
 ///
-/// A server may send false hints. Base decisions on them only if you trust the server (MCP specification
-/// 2025-11-25, `ToolAnnotations`).
+/// A server may send false hints. Base decisions on hints only if you trust the server (MCP
+/// specification 2025-11-25, `ToolAnnotations`).
 ///
 /// ```
 /// use tower_chat_mcp::ToolHints;

@@ -1,4 +1,5 @@
-//! Adds the tools of an MCP server to a `tower-chat` tool loop.
+//! Adds the tools of an MCP server to a `tower-chat` tool loop: the layer that calls the model,
+//! runs the tools and calls the model again.
 //!
 //! [`rmcp`] connects to the server: as a child process, over HTTP, or through any other transport that
 //! it supports. [`McpTools`] lists the server's tools and adds them to the tool loop.
@@ -44,13 +45,13 @@
 //!
 //! # When the server changes its tools
 //!
-//! A listing contains the tools that the server had at the time of the listing. `rmcp` may return
-//! an earlier listing again, for the time that the server has allowed (`ttlMs`). To change the
-//! tools while a tool loop uses them, pass the tool loop a [`SharedTools`]. When the server sends
+//! A list of tools does not change when the server changes its tools. `rmcp` may also return an
+//! earlier list again, for the time that the server has allowed (`ttlMs`). To change the tools
+//! while a tool loop uses them, pass the tool loop a [`SharedTools`]. When the server sends
 //! `notifications/tools/list_changed`, which `rmcp` passes to your `ClientHandler`, list the tools
 //! again and pass them to [`set`](tower_chat_layers::tool::SharedTools::set). Runs in progress use
-//! the new tools from their next service call on. Each change of the tools invalidates the prompt
-//! caches of the providers.
+//! the new tools from their next call of the model on. Each change of the tools invalidates the
+//! prompt caches of the providers.
 //!
 //! [`Text`]: tower_chat_layers::Text
 //! [`Media`]: tower_chat_layers::Media

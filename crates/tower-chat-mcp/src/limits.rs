@@ -1,4 +1,4 @@
-//! Limits on the data that a server may send, and on the time of a listing.
+//! Limits on the data that a server may send, and on the time for listing its tools.
 
 use std::{io, time::Duration};
 
@@ -8,9 +8,9 @@ use crate::OverLimit;
 
 /// Limits on a server's list of tools, and on the answer to one call.
 ///
-/// Sizes are numbers of bytes of JSON. A message is counted only after the whole message was
-/// received. The limits therefore bound the stored data and the number of requested pages, but only
-/// the transport can limit the size of one message.
+/// Sizes are numbers of bytes of JSON. The bytes of a message are counted after the whole message
+/// was received. The limits therefore bound the stored data and the number of requested pages. Only
+/// the transport can limit the size of a single message.
 ///
 /// ```
 /// use tower_chat_mcp::McpLimits;

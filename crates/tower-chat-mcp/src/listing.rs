@@ -9,7 +9,8 @@ use crate::{McpError, McpLimits, McpTool, limits::Counted, name};
 
 type Chooser = Arc<dyn Fn(&McpTool) -> bool + Send + Sync>;
 
-/// The tools of one MCP server, and the settings with which they are added to a tool loop.
+/// The tools of one MCP server, and the settings with which these tools are added to a tool loop
+/// (the layer that runs tools for the model).
 ///
 /// See the [crate](crate) for an example.
 #[derive(Clone)]
@@ -52,9 +53,10 @@ impl McpTools {
         self
     }
 
-    /// Sets the function that selects the tools that are [safe to retry]. If a journaled run is
-    /// resumed, and it is unknown whether a call of such a tool has run, the call is repeated. By
-    /// default, no tool is safe to retry.
+    /// Sets the function that selects the tools that are [safe to retry]. After a crash, the
+    /// application can resume a run that was stored step by step (a journaled run). A call of the
+    /// run may then have started without a stored result. Such a call is repeated only if its tool
+    /// is safe to retry. By default, no tool is safe to retry.
     ///
     /// [safe to retry]: tower_chat_layers::ToolDefinition::safe_to_retry
     #[must_use]
@@ -133,9 +135,9 @@ impl McpTools {
     pub async fn add_to(&self, tools: Tools) -> Result<Tools, McpError> {
         let mut listed = self.list().await?;
         for tool in &mut listed {
-            // The set already has a tool with this name, for example from another server. If the
-            // name of the new tool was changed for the model, the tool gets a name with a digest.
-            // Otherwise `try_with` returns an error.
+            // `tools` already has a tool with this name, for example from another server. If
+            // characters of the new tool's name were replaced or cut off for the model, the tool
+            // gets a name with a digest. Otherwise `try_with` returns an error.
             if tools.get(&tool.definition().name).is_some() {
                 let name = name::with_digest(&self.prefix, &tool.listed().name);
                 tool.rename(name);

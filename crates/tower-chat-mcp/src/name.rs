@@ -23,8 +23,8 @@ pub(crate) fn for_model(prefix: &str, name: &str) -> String {
 /// Returns the names that the model receives for the tools of one server, in the order of the
 /// tools.
 ///
-/// A tool gets the name that [`for_model`] returns, unless [`for_model`] returns the same name for
-/// several tools of the server. Each of these tools gets the name that [`with_digest`] returns.
+/// A tool gets the name that [`for_model`] returns. If [`for_model`] returns the same name for
+/// several tools of the server, each of these tools gets the name that [`with_digest`] returns.
 /// Tools with the same name at the server get the same name. The name of a tool must not change
 /// between releases, because stored approvals refer to the tool by this name.
 pub(crate) fn unique_names(prefix: &str, names: &[&str]) -> Vec<String> {
