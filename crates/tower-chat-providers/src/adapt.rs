@@ -1,15 +1,17 @@
 //! Codecs that convert between async-openai's chat types and the types of this project, for the
 //! layers of [`tower_chat_layers::adapt`] (feature `async-openai`).
 //!
-//! With [`ChatTypes`], a `Service<CreateChatCompletionRequest>` becomes a model client, and a stack
+//! A model client is the innermost service of a stack, and sends requests to a provider. With
+//! [`ChatTypes`], a `Service<CreateChatCompletionRequest>` becomes a model client, and a stack
 //! becomes a `Service<CreateChatCompletionRequest>`. [`ChatStream`] is for services whose response
 //! is a [`ChatCompletionResponseStream`].
 //!
 //! async-openai's types have no extensions, so a client with these types does not receive the
-//! [extensions](ChatRequest::extensions) of a request, which contain its conversation and its run.
-//! The types have the fields of one version of OpenAI's API: a request with any other option fails,
-//! and fields that only other services add to messages are lost. An application that needs these
-//! options or fields uses `JsonClient` of `tower-chat-wire`, or [`OpenAiChat`](crate::OpenAiChat).
+//! [extensions](ChatRequest::extensions) of a request, which contain the key of its conversation
+//! and the id of its run. The types have the fields of one version of OpenAI's API: a request with
+//! any other option fails, and fields that only other services add to messages are lost. An
+//! application that needs these options or fields uses `JsonClient` of `tower-chat-wire`, or
+//! [`OpenAiChat`](crate::OpenAiChat).
 
 use std::{
     fmt,
@@ -91,8 +93,9 @@ impl ChatTypes {
         })
     }
 
-    /// Sets the function that returns the key of a request's conversation. The request begins a new
-    /// run in this conversation. Only the [`ServerCodec`] uses the function.
+    /// Sets the function that returns the key of a request's conversation. Each request begins a
+    /// new run in this conversation: the work of the stack up to the final answer. Only the
+    /// [`ServerCodec`], which converts the requests of callers, uses the function.
     #[must_use]
     pub fn keyed_by(
         mut self,
@@ -164,9 +167,9 @@ impl ServerCodec for ChatTypes {
 /// [`ChatTypes::streamed`].
 ///
 /// The [`ClientCodec`] sends every request with `stream: true`, because the response type is a
-/// stream of events. If the stream of the client ends and no choice had a `finish_reason`, the
-/// response fails with [`Truncated`](crate::ProviderErrorKind::Truncated). The [`ServerCodec`] adds
-/// the usage of the answer to the last event of the stream.
+/// stream of events. If the received stream ends without a `finish_reason`, the response fails with
+/// [`Truncated`](crate::ProviderErrorKind::Truncated). The [`ServerCodec`] adds the usage of the
+/// answer to the last event of the stream.
 #[derive(Debug, Clone)]
 pub struct ChatStream {
     types: ChatTypes,
@@ -189,7 +192,7 @@ impl ClientCodec for ChatStream {
         events: ChatCompletionResponseStream,
     ) -> BoxFuture<'static, Result<ChatResponse, BoxError>> {
         // async-openai's stream does not yield the `[DONE]` event. If a choice had a
-        // `finish_reason`, this codec appends `[DONE]` at the end of the stream. Otherwise
+        // `finish_reason`, this codec appends `[DONE]` at the end of the stream. Without `[DONE]`,
         // `updates` reports that the answer is truncated.
         let state = Some((events, false));
         let frames = stream::unfold(state, |state| async move {

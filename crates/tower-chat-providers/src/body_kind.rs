@@ -1,5 +1,8 @@
 //! Determines the format of a response body from its first bytes, because some services send a
 //! wrong content type.
+//!
+//! A streamed body consists of frames: server-sent events, lines of JSON, or messages of an AWS
+//! event stream.
 
 use std::pin::Pin;
 
@@ -102,8 +105,8 @@ impl BodyKind {
     }
 
     /// Returns the format that divides the body into frames, or `None` if the body is read as a
-    /// whole. `expected` is the framing of the stream that the client has requested, or `None` if
-    /// it has requested a whole answer.
+    /// whole. `expected` is the format of the stream that the client has requested, or `None` if
+    /// the client has requested a whole answer.
     pub(crate) fn framing(self, expected: Option<StreamFraming>) -> Option<StreamFraming> {
         match (self, expected) {
             (_, None) | (Self::Text, Some(_)) => None,

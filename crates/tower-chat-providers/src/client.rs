@@ -118,7 +118,8 @@ impl<P: Provider, T> ProviderClient<P, T> {
         Ok(self)
     }
 
-    /// Sets the rules of the service. By default, the provider, the base URL and the model
+    /// Sets the rules of the service: its requirements that the JSON format of the API does not
+    /// express. By default, the provider, the base URL and the model
     /// [determine](tower_chat_wire::rules::ServiceRules::choose) the rules.
     #[must_use]
     pub fn with_rules(mut self, rules: ServiceRules) -> Self {

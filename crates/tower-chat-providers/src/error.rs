@@ -46,8 +46,9 @@ pub struct ProviderError {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum ProviderErrorKind {
-    /// The request has the history owner [`Local`](tower_chat_core::HistoryOwner::Local), but no
-    /// layer above the client has added the history to the request.
+    /// The request contains only new messages, because its history owner is
+    /// [`Local`](tower_chat_core::HistoryOwner::Local). A layer above the client must add the
+    /// history to such a request, and no layer has added it.
     Sentinel(SentinelAtClient),
     /// The key, the base URL or a header of the client is not valid in HTTP, or a required setting
     /// is missing.
@@ -113,10 +114,10 @@ pub struct Refusal {
 }
 
 impl ProviderError {
-    /// Creates an error. Providers and layers outside this crate need this function. If the source
-    /// in `kind` has no retryability, or another retryability than
-    /// [`is_retryable`](Self::is_retryable) returns, the source is wrapped in a [`Classified`] with
-    /// the retryability of this error.
+    /// Creates an error. Providers and layers outside this crate need this function.
+    /// [`is_retryable`](Self::is_retryable) determines from `kind` whether a retry may succeed. If
+    /// the source in `kind` does not report the same, the source is wrapped in a [`Classified`]
+    /// that does.
     pub fn new(provider: &'static str, kind: ProviderErrorKind) -> Self {
         let (request_id, history_lost, content_refused) = (None, None, None);
         let kind = Box::new(kind.classified());
@@ -179,12 +180,12 @@ impl ProviderError {
 
     /// Returns whether the same request may succeed later.
     ///
-    /// `true` for broken connections and streams, for the statuses 408, 409, 429 and 5xx, and for
-    /// errors inside an answer that have no status, unless the code of the error shows that the
-    /// request is the cause. `false` for an exhausted quota, because waiting does not restore it,
-    /// and for a refusal because of a lost history or because of the content of the messages. For
-    /// an error of the transport, [`tower_chat_core::is_retryable`] decides, and the result is
-    /// `true` if this function returns `None`.
+    /// `true` for broken connections and streams, and for the statuses 408, 409, 429 and 5xx. For
+    /// an error inside an answer without a status, the code of the error decides: `false` if the
+    /// code shows that the request is the cause, and `true` otherwise. `false` for an exhausted
+    /// quota, because waiting does not restore the quota, and for a refusal because of a lost
+    /// history or because of the content of the messages. For an error of the transport, the result
+    /// is that of [`tower_chat_core::is_retryable`], or `true` if that function returns `None`.
     pub fn is_retryable(&self) -> bool {
         match &*self.kind {
             ProviderErrorKind::Truncated { .. } => true,
@@ -205,13 +206,14 @@ impl ProviderError {
         }
     }
 
-    /// Records whether the service has refused the request because it no longer stores the history
-    /// with this id. [`tower_chat_core::is_history_lost`] then returns `true` for the error. Does
-    /// nothing if the request had no service id, or if the error is not a refusal.
+    /// If the service has refused the request because it no longer stores the history with this id,
+    /// changes the error so that [`tower_chat_core::is_history_lost`] returns `true`. `service_id`
+    /// is the id in the request under which the service stores the history. Does nothing if the
+    /// request had no service id, or if the error is not a refusal.
     ///
-    /// A refusal has this reason if its code is `previous_response_not_found`, or if its message
-    /// contains the id and "not found" and its status is 400, 404 or missing. OpenAI, Azure and xAI
-    /// send such messages.
+    /// The history is lost if the code of the refusal is `previous_response_not_found`. The history
+    /// is also lost if the message contains the id and "not found", and the status is 400, 404 or
+    /// missing. OpenAI, Azure and xAI send such messages.
     pub(crate) fn with_service_id(mut self, service_id: Option<&str>) -> Self {
         if let (ProviderErrorKind::Refused(refusal), Some(id)) = (&*self.kind, service_id) {
             let is_named = refusal.code.as_deref() == Some("previous_response_not_found");
@@ -223,9 +225,9 @@ impl ProviderError {
         self
     }
 
-    /// Records whether the service may have refused the request because of the content of its
-    /// messages. [`tower_chat_core::content_refused`] then returns this record. `issuer` is the
-    /// name of the service. Does nothing if the error is not a refusal.
+    /// If the service may have refused the request because of the content of its messages, adds a
+    /// [`ContentRefused`] to the error, which [`tower_chat_core::content_refused`] returns.
+    /// `issuer` is the name of the service. Does nothing if the error is not a refusal.
     pub(crate) fn with_issuer(mut self, issuer: Option<&Arc<str>>) -> Self {
         if let (ProviderErrorKind::Refused(refusal), Some(issuer)) = (&*self.kind, issuer) {
             self.content_refused = content_refused(refusal, issuer);
@@ -266,7 +268,7 @@ impl ProviderError {
 }
 
 impl ProviderErrorKind {
-    /// Returns the same kind, whose source has the retryability of the kind.
+    /// Returns the same kind, in which the source reports the same retryability as the kind.
     fn classified(self) -> Self {
         let classify = |retryability, source: BoxError| match is_retryable(&*source) {
             Some(is_retryable) if Retryability::from_retryable(is_retryable) == retryability => {
@@ -408,7 +410,7 @@ impl Errors {
         }
     }
 
-    /// Converts the error of a request that the wire cannot express.
+    /// Converts the error of a request that the JSON format of the API cannot express.
     #[cfg(any(feature = "bedrock", feature = "ollama"))]
     pub(crate) fn body(self, error: BodyError) -> ProviderError {
         match error {

@@ -1,5 +1,8 @@
 //! Executes one call: sends the request, reads the answer, and adds the request id and other data
 //! to errors.
+//!
+//! An exchange is the HTTP request of a call, or the two HTTP requests of a call. A frame is one
+//! event of a streamed answer.
 
 use std::{future::poll_fn, pin::pin, sync::Arc, time::SystemTime};
 
@@ -77,9 +80,10 @@ where
     }
 }
 
-/// Changes the request so that it complies with the [rules](ServiceRules) of the service. Returns
-/// the changed request, and the context with which its answer is read. Fails if a new message
-/// contains media that the service does not accept.
+/// Changes the request so that it complies with the [rules](ServiceRules) of the service: its
+/// requirements that the JSON format does not express. Returns the changed request, and the context
+/// with which its answer is read. Fails if a new message contains media that the service does not
+/// accept.
 fn fitted(
     request: &ChatRequest,
     rules: &ServiceRules,
@@ -213,7 +217,7 @@ where
     if !response.status().is_success() {
         return Err(refused(response, context, wire).await);
     }
-    // If a layer has decompressed the body, the layer has also removed this header.
+    // A layer that has decompressed the body has also removed this header.
     let encoding = response.headers().get(CONTENT_ENCODING).map(|name| name.to_str());
     match encoding {
         None | Some(Ok("identity")) => Ok(response.into_body()),
@@ -226,8 +230,8 @@ where
 }
 
 /// Reads the error in a response whose status is not 2xx. If the body ends early or exceeds a
-/// limit, the error contains the part of the body that was read, and the message of the error is
-/// the reason.
+/// limit, the error contains the part of the body that was read, and the message of the error says
+/// why the rest is missing.
 async fn refused<B>(
     response: Response<B>,
     context: &ResponseContext,

@@ -1,6 +1,6 @@
 //! Model clients for `tower-chat` stacks: OpenAI, Anthropic, Gemini, Vertex AI, Bedrock, Cohere,
-//! Ollama, Mistral and compatible services. Programs that do not have their own model client need
-//! this crate.
+//! Ollama, Mistral and compatible services. A model client is the innermost service of a stack, and
+//! sends requests to a provider. Programs that do not have their own model client need this crate.
 //!
 //! A [`ProviderClient`] is a `tower` service of [`ChatRequest`](tower_chat_core::ChatRequest)s,
 //! which sends HTTP requests through a transport. A transport is a service of HTTP requests whose
@@ -54,12 +54,12 @@
 //! - If the service refuses a streamed call, the call fails and returns no response, even if the
 //!   refusal is the first event of a response with the status 200.
 //! - A streamed answer is complete when its finish reason and its end were received. If the stream
-//!   ends in any other way, it yields the error [`ProviderErrorKind::Truncated`] with the text that
-//!   was received.
+//!   ends in any other way, the stream of updates yields the error [`ProviderErrorKind::Truncated`]
+//!   with the text that was received.
 //! - [`tower_chat_wire`] reads and writes messages and answers. No field is lost.
 //! - [Limits](tower_chat_wire::stream::Limits) apply to every answer: to the number of bytes of
-//!   bodies, lines, events and errors, and to the nesting depth of JSON. If an answer is
-//!   compressed, the call fails, unless a layer below the client decompresses the body.
+//!   bodies, lines, events and errors, and to the nesting depth of JSON. A layer below the client
+//!   must decompress compressed answers. Without such a layer, the call fails.
 
 #[cfg(feature = "async-openai")]
 pub mod adapt;

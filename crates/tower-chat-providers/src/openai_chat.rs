@@ -36,11 +36,12 @@ use crate::{
 /// # }
 /// ```
 ///
-/// Chat Completions stores no conversations. If a request has a [service
-/// id](tower_chat_core::HistoryOwner::Service), or is for a background answer, the call therefore
-/// fails before the client sends the request. A conversation can continue with only one answer, so
-/// the call fails with [`Malformed`](crate::ProviderErrorKind::Malformed) if the service returns
-/// several choices (`n`).
+/// Chat Completions stores no conversations. The call therefore fails before the client sends the
+/// request if the request has a [service id](tower_chat_core::HistoryOwner::Service), the id under
+/// which a service stores the history. The call also fails if the request is for a background
+/// answer, which the client would fetch later. If the service returns several choices (`n`), the
+/// call fails with [`Malformed`](crate::ProviderErrorKind::Malformed), because a conversation can
+/// continue with only one answer.
 pub type OpenAiChat<T> = ProviderClient<OpenAiChatApi, T>;
 
 /// The base URL of OpenAI's API.

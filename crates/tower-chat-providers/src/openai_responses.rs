@@ -31,10 +31,11 @@ use crate::{
 /// A tool whose definition is not strict is sent with `strict: false`, because the service would
 /// change the schema of a tool without this field. Tools in the `extra` options are sent unchanged.
 ///
-/// With the option `background`, a call only starts the answer and returns a token,
-/// [`Finish::continuation`](tower_chat_core::Finish). The answer is never streamed. A request with
+/// With the option `background`, the service generates the answer after the call has returned. The
+/// call returns only a token, [`Finish::continuation`](tower_chat_core::Finish). A request with
 /// this token in the option `continuation` returns the current state of the answer, and can be
-/// repeated. Dropping a call does not cancel a background answer.
+/// repeated. A background answer is never streamed. Dropping a call does not cancel a background
+/// answer.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -54,11 +55,12 @@ use crate::{
 /// # }
 /// ```
 ///
-/// If the service stores the history, the service receives the results of tools with the next
-/// request. If a run fails after an answer with calls and before this request, OpenAI refuses any
-/// request that continues from this answer without the results. With [`HistoryStorage::Response`]
-/// and the persistence mode `PerRun` of `tower-chat-layers`, the next run instead continues from
-/// the answer from which the failed run continued, because this mode does not store a failed run.
+/// A service that stores the history receives the results of tools with the request after the
+/// calls. If a run (the calls of the model and of tools for one request) fails before this request,
+/// the results are missing at the service. OpenAI refuses any request that continues from an answer
+/// whose calls have no results. To avoid this, use [`HistoryStorage::Response`] with the
+/// persistence mode `PerRun` of `tower-chat-layers`. This mode does not store a failed run, so the
+/// next run continues from the last answer before the failed run.
 pub type OpenAiResponses<T> = ProviderClient<OpenAiResponsesApi, T>;
 
 /// Selects who stores the history of a new conversation of an [`OpenAiResponses`] client: the
@@ -156,9 +158,10 @@ impl<T> OpenAiResponses<T> {
     /// Sets whether the client requests encrypted reasoning if the caller stores the history.
     ///
     /// By default, the client requests encrypted reasoning from every model except OpenAI's models
-    /// without reasoning, such as `gpt-4o`. OpenAI refuses the request for these models, and the
-    /// client recognises them by their names. Call this method if the name of a deployment does not
-    /// contain the name of the model, or if a service does not support encrypted reasoning.
+    /// without reasoning, such as `gpt-4o`. OpenAI refuses a request for encrypted reasoning from
+    /// these models. The client recognises these models by their names. Call this method if the
+    /// name of a deployment does not contain the name of the model, or if a service does not
+    /// support encrypted reasoning.
     #[must_use]
     pub fn with_encrypted_reasoning(self, ask: bool) -> Self {
         self.map_provider(|api| OpenAiResponsesApi { encrypted_reasoning: Some(ask), ..api })
@@ -238,7 +241,8 @@ impl Provider for OpenAiResponsesApi {
 }
 
 impl OpenAiResponsesApi {
-    /// Returns the location of the history of a request.
+    /// Returns where the history of a request is stored. `service_id` is the id in the request
+    /// under which the service stores the history.
     fn history(&self, service_id: Option<&Arc<str>>) -> HistoryLocation {
         match (service_id, self.storage) {
             (Some(id), _) => HistoryLocation::of_service_id(id.clone()),
@@ -269,8 +273,8 @@ impl OpenAiResponsesApi {
     }
 }
 
-/// Checks that a continuation token has the form of a response id, and returns the token. Other
-/// characters could change the path of the request.
+/// Checks that a continuation token, with which the client fetches a background answer, has the
+/// form of a response id. Returns the token. Other characters could change the path of the request.
 fn response_id<'a>(token: &'a str, settings: &Settings) -> Result<&'a str, ProviderError> {
     let is_id = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if token.is_empty() || !token.chars().all(is_id) {

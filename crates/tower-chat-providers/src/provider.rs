@@ -1,4 +1,7 @@
 //! The trait that a provider's API implements for the generic client.
+//!
+//! An exchange is the one or two HTTP requests of a call. A wire is a provider's JSON format. A
+//! frame is one event of a streamed answer.
 
 use std::{fmt, sync::Arc};
 
@@ -79,7 +82,7 @@ pub trait Provider: Clone + fmt::Debug + Send + Sync + 'static {
     /// Returns the header in which the service expects its key.
     fn auth_header(&self) -> AuthHeader;
 
-    /// Returns the rules of the service: its requirements that the wire format does not express.
+    /// Returns the rules of the service: its requirements that the JSON format does not express.
     /// Before the client calls [`exchange`](Self::exchange), the client changes the request so that
     /// the request complies with the rules. The call fails if a new message contains media that the
     /// service does not accept. If this method returns `None`, which is the default, the client
@@ -138,9 +141,9 @@ impl Exchange {
     }
 
     /// Sets the format that divides a streamed answer into frames, or `None` if the answer is not
-    /// streamed. Has no effect on an exchange of two requests. The first bytes of the body
-    /// determine whether the answer is streamed, and not the content type: if the service sends one
-    /// JSON value instead of a stream, the value is read as a whole answer.
+    /// streamed. Has no effect on an exchange of two requests. If the service sends one JSON value
+    /// instead of a stream, the client reads the value as a whole answer. The first bytes of the
+    /// body determine this, and not the content type.
     #[must_use]
     pub fn with_framing(mut self, framing: Option<StreamFraming>) -> Self {
         if let Step::Answer(expected) = &mut self.step {
@@ -214,18 +217,19 @@ impl Settings {
         self.model(request).ok_or_else(|| self.errors.missing(missing))
     }
 
-    /// [Chooses](ServiceRules::choose) the rules by the provider, the base URL and the model. A
-    /// provider need not check whether the application has set rules, because the client then uses
-    /// these rules instead.
+    /// [Chooses](ServiceRules::choose) the rules by the provider, the base URL and the model. If
+    /// the application has set rules, the client uses the application's rules, and the provider
+    /// need not check this.
     pub fn rules(&self, wire: BodyWire, request: &ChatRequest) -> ServiceRules {
         ServiceRules::choose(wire, self.errors.0, &self.base_url, self.model(request))
     }
 
-    /// Returns an error if the request needs a service that stores conversations.
+    /// Returns an error if the request needs a service that stores the conversation or the answer.
     ///
     /// # Errors
     ///
-    /// If the request has a service id, or is for a background answer.
+    /// If the request has a service id, the id under which a service stores the history, or if the
+    /// request is for a background answer, which the client fetches later.
     pub fn refuse_stored(&self, request: &ChatRequest) -> Result<(), ProviderError> {
         let sentinel = |error| self.errors.make(ProviderErrorKind::Sentinel(error));
         if request.service_id().map_err(sentinel)?.is_some() {

@@ -73,7 +73,7 @@ const MESSAGES: [&str; 4] = ["messages", "input", "contents", "prompt"];
 
 /// Returns a [`ContentRefused`] if the content of the messages may be the cause of a refusal, with
 /// the kind of content if the refusal names it. Returns `None` if the refusal names another cause,
-/// if its status is not 400, 413 or 422, or if it has no status and is retryable.
+/// if its status is not 400, 413 or 422, or if the refusal has no status and is retryable.
 pub(crate) fn content_refused(refusal: &Refusal, issuer: &Arc<str>) -> Option<ContentRefused> {
     let may_be_content = match refusal.status {
         Some(status) => matches!(status, 400 | 413 | 422),

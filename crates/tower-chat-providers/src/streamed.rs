@@ -1,4 +1,7 @@
 //! Reads the beginning of a streamed answer before the call returns a response.
+//!
+//! A frame is one event of the received stream. An update is a piece of text or another part of the
+//! answer that the caller receives.
 
 use std::{
     pin::Pin,

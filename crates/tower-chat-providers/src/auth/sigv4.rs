@@ -120,7 +120,7 @@ impl SigV4Layer {
         let body = SignableBody::Bytes(request.body());
         let signable = SignableRequest::new(request.method().as_str(), uri, headers, body)?;
         // aws-sigv4 writes the signed request, which contains the session token, to the trace. The
-        // request is therefore signed without a trace subscriber.
+        // signing therefore runs without a trace subscriber.
         let untraced = tracing::subscriber::NoSubscriber::new();
         let signed = tracing::subscriber::with_default(untraced, || sign(signable, &params))?;
         let (headers, _) = signed.into_parts().0.into_parts();

@@ -1,4 +1,4 @@
-//! Decodes the messages of AWS event streams.
+//! Decodes the messages of AWS event streams to frames: the names and the data of the events.
 //! <https://docs.aws.amazon.com/AmazonS3/latest/API/RESTSelectObjectAppendix.html> describes the
 //! format, and <https://smithy.io/2.0/aws/amazon-eventstream.html> the headers.
 

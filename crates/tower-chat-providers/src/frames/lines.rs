@@ -1,4 +1,5 @@
-//! Decodes newline-delimited JSON, the format of Ollama's streams.
+//! Decodes newline-delimited JSON, the format of Ollama's streams. Each line becomes a frame, which
+//! is one event of a streamed answer.
 
 use tower_chat_wire::stream::{Frame, Limit, LimitExceeded, Limits};
 

@@ -1,4 +1,5 @@
-//! Divides the body of a streamed answer into frames.
+//! Divides the body of a streamed answer into frames. A frame is one event: its name, if any, and
+//! its data.
 //!
 //! `sse-stream` parses server-sent events. `aws-smithy-eventstream` parses messages of AWS event
 //! streams and verifies their checksums. Neither parser has limits, so this module applies limits
@@ -39,7 +40,7 @@ pub(crate) enum FrameError {
     /// The body, a line or an event exceeds a limit, or the JSON of a frame is nested too deeply.
     #[error(transparent)]
     Limit(LimitExceeded),
-    /// The bytes are not a stream of this framing.
+    /// The bytes are not a stream in the expected format.
     #[error("its stream is damaged ({0})")]
     Damaged(#[source] BoxError),
     /// The connection failed, or a layer around the transport failed.
@@ -84,8 +85,7 @@ trait Decoder: Send + 'static {
     /// before the error have already been appended.
     fn push(&mut self, bytes: &[u8], frames: &mut Vec<Frame>) -> Result<(), FrameError>;
 
-    /// Called at the end of the body. Appends the last frame if it is complete except for its
-    /// terminator.
+    /// Called at the end of the body. Appends the last frame if only its terminator is missing.
     fn finish(&mut self, frames: &mut Vec<Frame>);
 }
 

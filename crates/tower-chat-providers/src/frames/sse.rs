@@ -2,7 +2,7 @@
 //!
 //! The specification requires a blank line after each event. Some services do not send the blank
 //! line after the last event. The last event is therefore accepted without a blank line if its data
-//! are a JSON object or `[DONE]`.
+//! are a JSON object or `[DONE]`. Each event becomes a frame: its name and its data.
 
 use std::sync::{
     Arc,
@@ -58,9 +58,9 @@ where
     Box::pin(events)
 }
 
-/// Converts an event to a frame. Returns `None` if the event has no data. If `has_ended` is set,
-/// the body ended without a blank line after the event. The event may then be cut off, even inside
-/// a character, so the function also returns `None` if the data are not complete.
+/// Converts an event to a frame. Returns `None` if the event has no data. `has_ended` is whether
+/// the body has ended without a blank line after the event. Such an event may be cut off, even
+/// inside a character. If its data are not complete, the function returns `None`.
 fn frame(
     event: Result<sse_stream::Sse, sse_stream::Error>,
     has_ended: bool,

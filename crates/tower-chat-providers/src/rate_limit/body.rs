@@ -6,8 +6,8 @@ use std::{
 use http_body::{Body, Frame, SizeHint};
 use tokio::sync::OwnedSemaphorePermit;
 
-/// The body of a response, which owns the permit of its call until the body ends, fails or is
-/// dropped.
+/// The body of a response. Owns the permit of its call, which counts as one of the concurrent calls
+/// until the body ends, fails or is dropped.
 #[derive(Debug)]
 pub struct RateLimitedBody<B> {
     body: Pin<Box<B>>,

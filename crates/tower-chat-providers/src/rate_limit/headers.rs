@@ -37,8 +37,8 @@ pub(super) fn limits(headers: &HeaderMap, now: SystemTime) -> Vec<Limit> {
     limits.filter(|limit| limit.remaining.is_finite()).collect()
 }
 
-/// Returns the name of the limit, and the name of the header with its reset time. Returns `None`
-/// unless `header` is the name of a header with a remaining amount.
+/// Returns the name of the limit, and the name of the header with its reset time. Returns `None` if
+/// `header` is not the name of a header with a remaining amount.
 fn named(header: &str) -> Option<(String, String)> {
     if let Some(rest) = header.strip_prefix("anthropic-ratelimit-") {
         let name = rest.strip_suffix("-remaining")?;

@@ -33,8 +33,9 @@
 //! response reports the number again. The number of tokens of a call is unknown before its
 //! response, so the layer sends calls as long as any tokens remain.
 //!
-//! **If a service sends no such headers**, or no reset time, calls wait only for a permit. If the
-//! service refuses a call, the retry layer handles the error.
+//! **If a service sends none of these headers**, or no reset time, calls wait only for a permit,
+//! which each call needs to be one of the concurrent calls. If the service refuses a call, the
+//! retry layer handles the error.
 //!
 //! # What waits, and what ends a wait
 //!

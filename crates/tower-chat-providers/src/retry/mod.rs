@@ -19,24 +19,26 @@
 //!             transport
 //! ```
 //!
-//! - Below the persistence layer: the persistence layer then receives only the result of the last
-//!   attempt, and stores one answer. Above the persistence layer, each attempt would be a separate
-//!   service call, and the persistence layer would handle the failure of each attempt.
-//! - Below the tool loop: a retry then repeats one call of the model. Above the tool loop, a retry
-//!   would repeat the whole run, including tools that have already run.
+//! - Below the persistence layer, which stores the conversation: the persistence layer then
+//!   receives only the result of the last attempt, and stores one answer. Above the persistence
+//!   layer, each attempt would be a separate call of the model for this layer, which would handle
+//!   the failure of each attempt.
+//! - Below the tool loop, which calls the model, runs the tools and calls the model again: a retry
+//!   then repeats one call of the model. Above the tool loop, a retry would repeat all calls of the
+//!   model and all tools that have already run.
 //! - Above the layers of authentication: each attempt then obtains a current token, so that an
 //!   expired token is not sent again.
 //!
 //! # What is repeated
 //!
 //! The policy retries a call that failed before it returned a response. The client returns the
-//! response of a whole answer after it has read the whole body, so the call is retried if the body
-//! ends early at any position. For a streamed answer, the client returns the response when the
-//! stream begins. If the stream fails later, the reader of the stream receives the error, and the
-//! call is not retried: the application may already have displayed the text or started a tool, and
-//! a second answer would differ from the first. The layers of `tower-chat` store the part of the
-//! answer that was received, and if the application sends the request again, the conversation
-//! continues from this part.
+//! response of a whole answer after the client has read the whole body. The call is therefore
+//! retried if the body ends early at any position. For a streamed answer, the client returns the
+//! response when the stream begins. If the stream fails later, the reader of the stream receives
+//! the error, and the call is not retried: the application may already have displayed the text or
+//! started a tool, and a second answer would differ from the first. The layers of `tower-chat`
+//! store the part of the answer that was received. If the application sends the request again, the
+//! conversation continues from this part.
 //!
 //! The retry layer clones the request before each attempt. Cloning is cheap, because clones of a
 //! [`ChatRequest`](tower_chat_core::ChatRequest) share its messages.

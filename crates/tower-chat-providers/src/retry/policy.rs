@@ -112,9 +112,8 @@ impl RetryPolicy {
         }
         let wait = match error.retry_after() {
             Some(asked) if asked > self.max_retry_after => return None,
-            // The random part is added to the requested wait, so that the wait is never shorter
-            // than requested, and clients that received the same wait do not retry at the same
-            // time.
+            // A random part is added to the requested wait, so that clients that received the same
+            // wait do not retry at the same time. The wait is never shorter than requested.
             Some(asked) => asked.saturating_add(jitter(self.initial_backoff)),
             None => jitter(self.backoff()),
         };

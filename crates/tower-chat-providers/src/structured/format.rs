@@ -32,8 +32,8 @@ pub enum StructuredFormat {
     /// The field `format` of Ollama (<https://docs.ollama.com/capabilities/structured-outputs>).
     Ollama,
     /// The schema of a tool that the model must call. The arguments of the call are the answer.
-    /// This format works with every model for which a request can require a call of a tool.
-    /// Requests to Ollama, and requests to Claude with thinking enabled, cannot require a call.
+    /// This format works with every model for which a request can require a call of a tool. Ollama
+    /// cannot be required to call a tool. Neither can Claude if thinking is enabled.
     ForcedTool,
 }
 

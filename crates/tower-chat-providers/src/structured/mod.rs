@@ -38,9 +38,9 @@
 //! of the type, including its limits, and is then deserialized.
 //!
 //! If the values of a type are not JSON objects, such as those of an enum or a list, the schema in
-//! the request describes an object whose field `value` contains the value. The values of a type
-//! with a map have keys that its schema does not list. For such a type, requests to OpenAI and
-//! Mistral have `strict` set to `false`, and other providers may refuse the schema.
+//! the request describes an object whose field `value` contains the value. If a type contains a
+//! map, its schema cannot list the keys of the map. For such a type, requests to OpenAI and Mistral
+//! have `strict` set to `false`. Other providers may refuse the schema.
 
 mod error;
 mod format;
