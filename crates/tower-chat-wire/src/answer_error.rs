@@ -8,7 +8,7 @@ use crate::{WireError, stream::LimitExceeded};
 
 /// The error of a response that is a refusal, cannot be read as an answer, or is an incomplete answer.
 ///
-/// A client that reads answers wraps this error in its own error type, which also has the errors of the
+/// A model client wraps this error in its own error type, which also has the errors of the
 /// connection and of the configuration.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -110,10 +110,10 @@ impl AnswerError {
 
     /// Returns whether the same request may succeed later.
     ///
-    /// `true` for truncated streams, for the statuses 408, 409, 429 and 5xx, and for errors inside
-    /// an answer that have no status, unless the code of the error shows that the request is the
-    /// cause. `false` for an exhausted quota (`insufficient_quota`), because waiting does not
-    /// restore it.
+    /// `true` for truncated streams, and for the statuses 408, 409, 429 and 5xx. For an error
+    /// inside an answer without a status, the code of the error decides: `false` if the code shows
+    /// that the request is the cause, and `true` otherwise. `false` for an exhausted quota
+    /// (`insufficient_quota`), because waiting does not restore the quota.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Truncated { .. } => true,

@@ -1,12 +1,12 @@
 //! Marks messages that were read from an unusual form of JSON. The mark contains this JSON, so that
-//! the message can be written in the same form again.
+//! the message can be written in the same form again. A wire is a provider's JSON format.
 //!
 //! The wires of Bedrock, Cohere and Ollama have several forms for the same message. A message that
-//! was read in the usual form has no mark. Any other message begins with a native part that
-//! contains the JSON from which it was read. When the message is written, the JSON of the mark is
-//! parsed again. If the result is equal to the message, the JSON is written unchanged. If the
-//! result differs, an application has changed the message, and the parts of the message are written
-//! in the usual form.
+//! was read in the usual form has no mark. Any other message begins with the mark: a native part,
+//! which contains the JSON from which the message was read. When the message is written, the JSON
+//! of the mark is parsed again. If the result is equal to the message, the JSON is written
+//! unchanged. If the result differs, an application has changed the message, and the parts of the
+//! message are written in the usual form.
 
 use std::collections::BTreeMap;
 

@@ -1,4 +1,6 @@
 //! The error of JSON that is not a message of a wire.
+//!
+//! A wire is a provider's JSON format.
 
 use std::{error::Error, fmt};
 
@@ -60,7 +62,8 @@ impl Error for WireError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
             // The parser's error is not the source of `Json`, because the text of `Json` already
-            // contains its text. The returned source only states that the error is permanent.
+            // contains the parser's text. The returned source only reports that a retry cannot
+            // succeed.
             Self::Json { .. } | Self::Field { .. } | Self::UnknownRole { .. } => {
                 Some(Retryability::Permanent.as_source())
             }

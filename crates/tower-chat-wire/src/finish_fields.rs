@@ -1,4 +1,6 @@
 //! Reads and writes the finish reason and the usage of an answer.
+//!
+//! A wire is a provider's JSON format.
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{Finish, FinishReason, Message, Part, RawJson, ToolCall, Usage};
@@ -21,9 +23,9 @@ impl Reasons {
     /// Some wires have no separate text for an answer that ends with calls. On these wires, a stop becomes
     /// [`FinishReason::ToolCalls`] if the answer has calls.
     ///
-    /// Returns `text` if it is not the usual text for this finish reason, such as Anthropic's
-    /// `stop_sequence` for a stop. The caller stores the returned text in the metadata of the
-    /// answer, because [`text`](Self::text) needs it.
+    /// Returns `text` if the wire usually has another text for this finish reason. An example is
+    /// Anthropic's `stop_sequence` for a stop. The caller stores the returned text in the metadata
+    /// of the answer, because [`text`](Self::text) needs it.
     pub(crate) fn set(self, finish: &mut Finish, text: String, has_calls: bool) -> Option<String> {
         let mut reason = (self.read)(text.clone());
         let has_no_calls_reason =
@@ -38,8 +40,8 @@ impl Reasons {
     }
 
     /// Returns the text for the finish reason of an answer. `received` is the text that was
-    /// received with the answer. Returns the received text if it is read as the finish reason of
-    /// the answer, and otherwise the usual text.
+    /// received with the answer. Returns `received` if it still means the finish reason of the
+    /// answer, and otherwise the usual text.
     pub(crate) fn text(self, finish: &Finish, received: Option<&Value>, has_calls: bool) -> String {
         let received = received.and_then(Value::as_str).map(str::to_owned);
         let is_same = |text: &String| Some((self.read)(text.clone())) == finish.reason;
@@ -98,7 +100,7 @@ pub(crate) fn note_empty_call(message: &mut Message, finish: &Finish) {
 }
 
 /// Marks the calls that were cut off in an answer with free-text calls. The arguments of a
-/// free-text call need not be JSON. Does nothing unless a token limit or a filter ended the answer.
+/// free-text call need not be JSON. Marks calls only if a token limit or a filter ended the answer.
 ///
 /// A free-text call is marked if it is at the end of the answer, and the service has not marked it
 /// as complete. Any other call is marked if its arguments are `null` or not valid JSON.

@@ -24,8 +24,9 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! There is one module for each wire, with pure functions that convert JSON to
-//! [`Message`](tower_chat_core::Message) and back. The crate does not use a network.
+//! A wire is the JSON format of one provider's API. There is one module for each wire, with pure
+//! functions that convert JSON to [`Message`](tower_chat_core::Message) and back. The crate does
+//! not use a network.
 //!
 //! - [`body`]: whole bodies of requests and answers, with their options.
 //! - [`anthropic`]: the conversations of Anthropic Messages.

@@ -1,4 +1,7 @@
 //! Functions for messages and their parts that several wires share.
+//!
+//! A native item contains the JSON fields for which a message or part has no field of its own. Each
+//! native item belongs to one wire (a provider's format), and is written again only on this wire.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -63,8 +66,9 @@ impl OpenCalls {
     }
 
     /// Removes the call that a result answers: the first open call with the result's id, or the
-    /// first open call if none has this id. Returns the tool name of the result, or the tool name
-    /// of the removed call if the result has none. Returns `None` if no call is open.
+    /// first open call if no open call has this id. Returns the tool name of the result, or the
+    /// tool name of the removed call if the result has no tool name. Returns `None` if no call is
+    /// open.
     pub(crate) fn answer(&mut self, result: &ToolResult) -> Option<String> {
         let same = self.by_id.get(&result.call_id).and_then(BTreeSet::first).copied();
         let number = same.or_else(|| self.calls.keys().next().copied())?;

@@ -11,7 +11,7 @@ use crate::{
     refusal::{self, CodeFields},
 };
 
-/// The finish reasons of this wire.
+/// The finish reasons of Anthropic Messages.
 pub(crate) const REASONS: Reasons = Reasons { read: reason, spell };
 
 /// Reads the body of a whole answer.
@@ -28,7 +28,8 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     Ok(Answer::new(vec![message.into()], finish))
 }
 
-/// Reads the finish of an answer from its fields.
+/// Reads the [`Finish`] of an answer (the finish reason, the usage and the metadata) from its
+/// fields.
 fn finish(mut fields: Object, has_calls: bool) -> Finish {
     let mut finish = Finish::default();
     let stop_reason = take_text(&mut fields, "stop_reason");
@@ -68,8 +69,8 @@ fn spell(reason: &FinishReason) -> &str {
     }
 }
 
-/// Reads the usage. Adds the tokens in `iterations` that a compaction used, because Anthropic's
-/// counts do not include them.
+/// Reads the usage. Adds the tokens in `iterations` that a compaction (a summary of the
+/// conversation by the service) used, because Anthropic's counts do not include them.
 pub(crate) fn usage(json: &Value) -> Usage {
     let mut usage = usage_without_compaction(json);
     let iterations = json.pointer("/iterations").and_then(Value::as_array);

@@ -5,7 +5,7 @@ use tower_chat_core::{RawJson, Text};
 use super::content;
 use crate::fields::{Fields, raw};
 
-/// The role of a turn in a request.
+/// The role of a message in a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Speaker {
     System,
@@ -62,8 +62,8 @@ impl Block {
 pub(super) struct Turn {
     pub(super) speaker: Speaker,
     pub(super) blocks: Vec<Block>,
-    /// The fields of the message besides its role and its blocks. Contains the field `content` only
-    /// if the message was read with an empty content.
+    /// The fields of the message besides its role and its blocks. Among them is the field `content`
+    /// only if the message was read with an empty content.
     pub(super) other_fields: Fields,
 }
 
@@ -130,9 +130,9 @@ pub(super) fn content_of(blocks: Vec<Block>) -> Option<RawJson> {
 }
 
 /// Returns the JSON of the messages in the form that the service requires: with sorted blocks,
-/// without thinking at the end of a turn, and without empty messages. If messages between two
-/// messages of the same role were omitted, these two are joined, unless the second message has
-/// other fields than its role and content.
+/// without thinking at the end of consecutive assistant messages, and without empty messages. After
+/// empty messages were omitted, two messages of the same role may be adjacent. Such messages are
+/// joined if the second message has no other fields than its role and content.
 pub(super) fn ordered_blocks(mut turns: Vec<Turn>) -> Vec<RawJson> {
     turns.iter_mut().for_each(Turn::sort);
     drop_last_thoughts(&mut turns);
@@ -154,8 +154,8 @@ pub(super) fn ordered_blocks(mut turns: Vec<Turn>) -> Vec<RawJson> {
     kept.into_iter().map(Turn::into_json).collect()
 }
 
-/// Removes thinking blocks at the end of each turn of the assistant. A turn consists of consecutive
-/// assistant messages. Messages without blocks do not end a turn.
+/// Removes thinking blocks at the end of each group of consecutive assistant messages. Messages
+/// without blocks do not end a group.
 fn drop_last_thoughts(turns: &mut [Turn]) {
     let mut may_end = true;
     for turn in turns.iter_mut().rev() {

@@ -1,8 +1,8 @@
-//! Continues the containers in which Anthropic runs code.
+//! Continues the containers in which Anthropic runs the code of its code execution tool.
 //!
-//! If an answer used the code execution tool, the answer contains the id and the expiry time of a
-//! container. The code of a later request with this id runs in the same container, and can read the
-//! files that earlier code wrote
+//! If an answer used this tool, the answer contains the id and the expiry time of a container. The
+//! code of a later request with this id runs in the same container, and can read the files that
+//! earlier code wrote
 //! (<https://docs.claude.com/en/docs/agents-and-tools/tool-use/code-execution-tool>). A paused
 //! answer can be continued only in the container of that answer.
 

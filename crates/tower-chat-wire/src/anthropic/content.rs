@@ -1,4 +1,8 @@
 //! Reads and writes content blocks.
+//!
+//! A native item contains the JSON fields for which a message or part has no field of its own. Each
+//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
+//! provider-executed call is a call of a tool that the provider runs itself.
 
 use std::collections::HashSet;
 
@@ -69,7 +73,7 @@ pub(super) fn is_bare(text: &Text) -> bool {
     Fields::of_native(text.native.as_ref(), WIRE).is_none()
 }
 
-/// Returns whether the service would refuse the text because it is blank.
+/// Returns whether the text is blank. The service refuses blank texts.
 pub(super) fn is_blank(text: &Text) -> bool {
     text.text.trim().is_empty()
 }
@@ -118,8 +122,8 @@ fn parse_block(
 }
 
 /// Reads a text block. Returns `None` for a blank text in the system instructions or in a result.
-/// The caller then reads the block as a native part, because the service has accepted the text at
-/// this position, and the writer would omit a blank [`Text`].
+/// The caller then reads the block as a native part. The writer would omit a blank [`Text`],
+/// although the service has accepted the text at this position.
 fn parse_text(block: &Fields, is_alone: bool, context: BlockContext) -> Option<Text> {
     let mut fields = block.clone();
     let mut text = Text::new(fields.take_text("text")?);

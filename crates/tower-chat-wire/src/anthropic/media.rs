@@ -32,7 +32,8 @@ pub(super) fn parse(block: &Fields) -> Option<Media> {
     Some(media)
 }
 
-/// Writes the block of media. Returns `None` if the wire has no block for this kind of media.
+/// Writes the block of media. Returns `None` if Anthropic Messages has no block for this kind of
+/// media.
 pub(super) fn render(media: &Media) -> Option<Fields> {
     Fields::of_native(media.native.as_ref(), WIRE)
         .and_then(|native| render_as(native, media))
@@ -53,7 +54,7 @@ fn render_plain(media: &Media) -> Option<Fields> {
 }
 
 /// Writes the media into `fields`, the block from which they were read. Returns `None` if the block
-/// has no source, or if the wire cannot express the current source of the media.
+/// has no source, or if a block cannot contain the current source of the media.
 fn render_as(mut fields: Fields, media: &Media) -> Option<Fields> {
     let rest: Fields = fields.get("source")?.parse().ok()?;
     let is_same_kind = match media.source {

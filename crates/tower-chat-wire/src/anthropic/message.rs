@@ -1,4 +1,10 @@
 //! Reads messages, request bodies and answers.
+//!
+//! A native item contains the JSON fields for which a message or part has no field of its own. Each
+//! native item belongs to one wire (a provider's format), and is written again only on this wire.
+//! An envelope is a native item at the beginning of a message, with the fields of the message
+//! object besides its content. A provider-executed call is a call of a tool that the provider runs
+//! itself.
 
 use tower_chat_core::{Message, Part, RawJson, Role};
 
@@ -70,8 +76,8 @@ pub fn parse_system(json: &str) -> Result<Message, WireError> {
 
 /// Reads the messages in a JSON list, the value of `messages` in a request body.
 ///
-/// Consecutive assistant messages become one message, because the service treats them as one turn:
-/// the results of all calls in the turn follow its final message.
+/// Consecutive assistant messages become one message, because the service treats them as one
+/// answer: the results of all their calls follow the last of these messages.
 ///
 /// # Errors
 ///

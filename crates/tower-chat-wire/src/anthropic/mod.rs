@@ -4,9 +4,9 @@
 //! [`parse_body`] reads `system` and `messages` of a request body, [`parse_answer`] reads the body
 //! of an answer, and [`render_body`] writes the fields `system` and `messages` of a request body.
 //! If a [`Message`](tower_chat_core::Message) or one of its parts has a field for a value, the
-//! value is stored only in this field. All other values are stored in
-//! [`Native`](tower_chat_core::Native) items of the wire [`WIRE`]. A body that the service accepts
-//! is therefore written as it was read. The reader converts a body by these rules:
+//! value is stored only in this field. All other values are stored as JSON, in
+//! [`Native`](tower_chat_core::Native) items of this format (the wire [`WIRE`]). A body that the
+//! service accepts is therefore written as it was read. The reader converts a body by these rules:
 //!
 //! - Texts, calls, results, media and `thinking` blocks become parts. The `native` field of a part
 //!   contains the other fields of the block, for which the part has no field
@@ -40,19 +40,19 @@
 //! - consecutive messages of the same role are joined, and so are consecutive user and tool
 //!   messages; in a user message, results are written before other blocks; in an assistant message,
 //!   texts are written before calls;
-//! - a call id is replaced, in the call and in its result, if it is missing, is also the id of an
-//!   earlier call in the same or the directly preceding assistant messages, or contains a character
-//!   that the service does not accept;
+//! - a call id is replaced, in the call and in its result, if it is missing, or contains a
+//!   character that the service does not accept, or is also the id of an earlier call in the same
+//!   group of consecutive assistant messages;
 //! - arguments that are not a JSON object are converted to an object: empty arguments and `null` to
 //!   an empty object, and any other text to an object with the field `arguments`;
 //! - the following parts are not written: reasoning of other wires; reasoning of Claude without a
-//!   signature; reasoning at the end of a turn; blank texts; approvals and errors; native items of
-//!   other wires; provider-executed calls of other wires, and their results; media outside of user
-//!   messages and results; media other than images, PDF documents and files that the service
-//!   stores. A message without any other part is not written either.
+//!   signature; reasoning at the end of consecutive assistant messages; blank texts; approvals and
+//!   errors; native items of other wires; provider-executed calls of other wires, and their
+//!   results; media outside of user messages and results; media other than images, PDF documents
+//!   and files that the service stores. A message without any other part is not written either.
 //!
 //! Calls without results and results without calls are written unchanged. The persistence layers of
-//! `tower-chat-layers` remove them before a request is sent.
+//! `tower-chat-layers` remove these calls and results before a request is sent.
 //!
 //! ```
 //! use tower_chat_core::{Message, ToolCall, ToolResult};

@@ -1,4 +1,10 @@
 //! Writes the conversation of a request.
+//!
+//! A block is an entry of the `content` of a message. A native item contains the JSON fields for
+//! which a message or part has no field of its own. Each native item belongs to one wire (a
+//! provider's format), and is written again only on this wire. A provider-executed call is a call
+//! of a tool that the provider runs itself. A round is the calls of consecutive assistant messages
+//! and their results.
 
 use std::collections::HashSet;
 
@@ -36,8 +42,8 @@ pub fn render_body<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Body 
 }
 
 /// Writes the conversation of a request. Omits each
-/// [provider-executed](tower_chat_core::ToolCall::provider_executed) call without a result, unless
-/// the service will continue the call.
+/// [provider-executed](tower_chat_core::ToolCall::provider_executed) call without a result that the
+/// service will not continue.
 pub(super) fn render_conversation<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Body {
     let messages: Vec<&Message> = messages.into_iter().collect();
     let mut writing = Writing { answered: answered_hosted_calls(&messages), ..Writing::default() };
@@ -119,10 +125,10 @@ impl Writing {
         }
     }
 
-    /// Writes a part as a block. The block is added to a message of this speaker, but calls are
-    /// always added to an assistant message, and results of the client's tools to a user message.
-    /// `by_provider` are the ids of the provider-executed calls in the message that contains the
-    /// part.
+    /// Writes a part as a block. The block is added to a message of `speaker`. There are two
+    /// exceptions: calls are always added to an assistant message, and results of the client's
+    /// tools to a user message. `by_provider` are the ids of the provider-executed calls in the
+    /// message that contains the part.
     fn part(&mut self, by_provider: &HashSet<Option<&str>>, speaker: Speaker, part: &Part) {
         use Speaker::{Assistant, System, User};
         match part {
@@ -179,15 +185,15 @@ impl Writing {
         }
     }
 
-    /// Begins a message, unless the previous message has this speaker.
+    /// Begins a message if the previous message has another speaker.
     fn join(&mut self, speaker: Speaker) {
         if self.turns.last().is_none_or(|last| last.speaker != speaker) {
             self.begin(speaker, Fields::default());
         }
     }
 
-    /// Begins a message with the fields `rest`. An assistant message begins a new round unless it
-    /// follows another assistant message.
+    /// Begins a message with the fields `rest`. An assistant message after a message of another
+    /// role begins a new round.
     fn begin(&mut self, speaker: Speaker, rest: Fields) {
         let is_same_turn = self.turns.last().is_some_and(|last| last.speaker == Speaker::Assistant);
         if speaker == Speaker::Assistant && !is_same_turn {

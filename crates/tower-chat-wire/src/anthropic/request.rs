@@ -30,7 +30,7 @@ pub enum RequestForm<'a> {
 
 impl RequestForm<'_> {
     /// Returns whether the model is one of Anthropic's. Other services that use the same format
-    /// have no containers.
+    /// have no containers, in which Anthropic runs code.
     fn is_claude(self) -> bool {
         match self {
             Self::Anthropic { model } => model.contains("claude"),

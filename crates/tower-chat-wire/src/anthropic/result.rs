@@ -1,5 +1,9 @@
 //! Reads and writes tool results: the `tool_result` blocks of the client's tools, and the blocks
 //! with results of provider-executed calls.
+//!
+//! A provider-executed call is a call of a tool that the provider runs itself. A native item
+//! contains the JSON fields for which a message or part has no field of its own. Each native item
+//! belongs to one wire (a provider's format), and is written again only on this wire.
 
 use tower_chat_core::{Native, Part, RawJson, ToolResult};
 

@@ -1,4 +1,7 @@
 //! Reads and writes blocks of the types `thinking` and `redacted_thinking`.
+//!
+//! Reasoning is stored with a native item, which contains the other fields of its block. The issuer
+//! of this item is the service that created it.
 
 use tower_chat_core::{Native, RawJson, Reasoning};
 
@@ -18,8 +21,8 @@ pub(super) fn parse(block: &Fields) -> Option<Reasoning> {
     Some(reasoning)
 }
 
-/// Writes the block of reasoning. Returns `None` for reasoning that was read from another wire, and
-/// for a `thinking` block without a signature unless another service than Anthropic issued it.
+/// Writes the block of reasoning. Returns `None` for reasoning that was read from another
+/// provider's format. Also returns `None` for a `thinking` block of Anthropic without a signature.
 /// Other services with this format accept thinking without a signature, and some of these services
 /// require thinking in an answer with calls.
 pub(super) fn render(reasoning: &Reasoning) -> Option<RawJson> {

@@ -31,7 +31,8 @@ struct Block {
     call: Option<(Option<usize>, Object)>,
     /// The accumulated JSON text of the call's input.
     input: String,
-    /// The fields of a provider-executed call's result, without its content.
+    /// The fields of the result of a tool that the provider runs itself, without the content of the
+    /// result.
     result: Option<Object>,
     result_content: Vec<RawJson>,
     reasoning: Option<String>,

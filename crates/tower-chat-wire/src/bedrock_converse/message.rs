@@ -1,4 +1,9 @@
 //! Reads and writes messages.
+//!
+//! A native item contains the JSON fields for which a message or part has no field of its own. Each
+//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
+//! mark is a native part at the beginning of a message, with the JSON from which the message was
+//! read. The usual form of a message is the JSON that is written for a message without a mark.
 
 use tower_chat_core::{Message, Native, Part, RawJson, Role};
 
@@ -69,8 +74,8 @@ pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
     Ok(if parse(item).is_ok() { marked(message, item) } else { message })
 }
 
-/// Adds a mark with the JSON `item` to the message, if the usual form of the message differs from
-/// `item`. `item` is the JSON from which the message was read.
+/// Adds a mark with the JSON `item`, from which the message was read. Adds no mark if the message
+/// would be written as `item` without a mark too.
 fn marked(mut message: Message, item: &RawJson) -> Message {
     let mut conversation = Conversation::default();
     conversation.push_usual(&message);

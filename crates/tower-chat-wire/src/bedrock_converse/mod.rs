@@ -12,13 +12,14 @@
 //! not an object) begins with a native part that contains the JSON of the message. If the
 //! application has not changed the message, this JSON is written.
 //!
-//! Messages of other wires are written in the closest form of this wire. The service requires that
-//! user and assistant messages alternate. Consecutive messages of the same role are therefore
-//! joined, with results before all other blocks. The following parts are not written: blank texts,
-//! which the service refuses; reasoning and native items of other wires; provider-executed calls
-//! and their results; approvals and errors; media other than images and documents in base64.
-//! Documents are named `document`, `document 2` and so on. In call ids, `_` replaces every
-//! character other than letters, digits, `_` and `-`. All calls in one turn are written with
+//! Messages that were read from the JSON of another provider (another wire) are written in the
+//! closest form of this wire. The service requires that user and assistant messages alternate.
+//! Consecutive messages of the same role are therefore joined, with results before all other
+//! blocks. The following parts are not written: blank texts, which the service refuses; reasoning
+//! and native items (unparsed JSON) of other wires; calls of tools that a provider runs itself, and
+//! their results; approvals and errors; media other than images and documents in base64. Documents
+//! are named `document`, `document 2` and so on. In call ids, `_` replaces every character other
+//! than letters, digits, `_` and `-`. All calls in consecutive assistant messages are written with
 //! different ids. A call without an id is written with a new id.
 
 mod accumulator;

@@ -62,7 +62,7 @@ fn put_rest(fields: &mut Fields, name: &str, rest: Map<String, Value>) {
 /// # Errors
 ///
 /// Currently none. If the tool choice is [`None`](tower_chat_core::ToolChoice::None), the tools are
-/// omitted, because the wire has no value for this choice.
+/// omitted, because Converse has no value for this choice.
 ///
 /// ```
 /// use tower_chat_core::ChatRequest;

@@ -1,4 +1,8 @@
 //! Reads and writes tool results: the blocks of user messages that have the field `toolResult`.
+//!
+//! A native item contains the JSON fields for which a message or part has no field of its own. Each
+//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
+//! provider-executed call is a call of a tool that the provider runs itself.
 
 use serde_json::json;
 use tower_chat_core::{Part, RawJson, Role, Text, ToolResult};

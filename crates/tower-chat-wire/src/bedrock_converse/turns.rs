@@ -1,5 +1,12 @@
 //! Joins messages into turns, because the service requires that user and assistant messages
 //! alternate.
+//!
+//! A native item contains the JSON fields for which a message or part has no field of its own. Each
+//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
+//! mark is a native part at the beginning of a message, with the JSON from which the message was
+//! read. The usual form of a message is the JSON that is written for a message without a mark. A
+//! provider-executed call is a call of a tool that the provider runs itself. A round is the calls
+//! of consecutive assistant messages and their results.
 
 use tower_chat_core::{Message, Native, Part, RawJson, Role};
 
@@ -52,9 +59,9 @@ impl Conversation {
     /// their results, approvals, errors, and media that the service does not accept.
     ///
     /// If the previous turn has the same role, the message is joined with this turn, and the turn
-    /// is written in the usual form. Otherwise, the message begins a turn. If the message has a
-    /// [mark](as_read) and no blank text, and was not changed since it was read, the new turn is
-    /// written as it was read.
+    /// is written in the usual form. Otherwise, the message begins a new turn. The new turn is
+    /// written as it was read if the message has a [mark](as_read) and no blank text, and was not
+    /// changed since it was read.
     pub(super) fn push(&mut self, message: &Message) {
         let is_assistant = message.role == Role::Assistant;
         let joins = self.turns.last().is_some_and(|turn| turn.is_assistant() == is_assistant);

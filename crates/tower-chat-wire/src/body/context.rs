@@ -1,4 +1,9 @@
 //! The information about a request that the reader of its answer needs.
+//!
+//! The service id is the id under which the service stores the history. A native item contains the
+//! JSON fields for which a message or part has no field of its own. Each native item belongs to one
+//! wire (a provider's format), and is written again only on this wire. The issuer of a native item
+//! is the service that created the item.
 
 use std::sync::Arc;
 
@@ -15,12 +20,14 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct AnswerContext {
-    /// Where the history of the request is stored. The location determines the service id of the
-    /// answer. If `None`, the fields of the answer determine the service id.
+    /// Where the history of the request is stored: in the request, or at the service. This location
+    /// determines the service id of the answer. If `None`, the fields of the answer determine the
+    /// service id.
     pub history: Option<HistoryLocation>,
-    /// Whether the request is for a background answer. If `true`, an answer that is still in
-    /// progress is read as an answer without messages, whose id is the continuation token. If
-    /// `false`, an answer that is still in progress is an error.
+    /// Whether the request is for a background answer, which the service generates after the call
+    /// has returned. If `true`, an answer that is still in progress is read as an answer without
+    /// messages. The id of the answer is then the continuation token, with which the client fetches
+    /// the answer. If `false`, an answer that is still in progress is an error.
     pub is_background: bool,
     /// The name of the service that answers. Native items of the answer that have no
     /// [issuer](Native::issuer) get this name as their issuer.
@@ -28,8 +35,9 @@ pub struct AnswerContext {
     /// The tools that were sent under another name. The reader of the answer restores their
     /// original names.
     pub names: NameMap,
-    /// The differences between the stored messages and the messages that were sent. The reader
-    /// stores them in the [`Finish`](tower_chat_core::Finish) of the answer.
+    /// The differences between the stored messages and the messages that were sent. The reader of
+    /// the answer stores these differences in the [`Finish`](tower_chat_core::Finish) of the
+    /// answer.
     pub changes: Vec<Change>,
 }
 
@@ -71,8 +79,9 @@ impl AnswerContext {
         answer.finish.changes.clone_from(&self.changes);
     }
 
-    /// Wraps an accumulator. The wrapper joins the halves of surrogate pairs in the frames before
-    /// the accumulator receives the frames, and calls [`complete`](Self::complete) for its answer.
+    /// Wraps an accumulator, which builds an answer from frames (the events of the stream). The
+    /// wrapper joins the halves of surrogate pairs in each frame before the accumulator receives
+    /// the frame. The wrapper also calls [`complete`](Self::complete) for the answer.
     pub(super) fn around(
         self,
         accumulator: Box<dyn ResponseAccumulator>,

@@ -1,4 +1,6 @@
 //! The errors of reading and writing bodies.
+//!
+//! A wire is a provider's JSON format.
 
 use std::{error::Error, fmt};
 
@@ -26,8 +28,9 @@ pub enum BodyError {
         /// The part of the request that the wire does not have.
         what: &'static str,
     },
-    /// The request has the history owner [`Local`](tower_chat_core::HistoryOwner::Local), but no
-    /// layer above the client has added the history to the request.
+    /// The request contains only new messages, because its history owner is
+    /// [`Local`](tower_chat_core::HistoryOwner::Local). A layer above the client must add the
+    /// history to such a request, and no layer has added it.
     Sentinel(SentinelAtClient),
 }
 

@@ -1,4 +1,7 @@
 //! Reads and writes bodies of Gemini's `generateContent`.
+//!
+//! A native item contains the JSON fields for which a message or part has no field of its own. Each
+//! native item belongs to one wire (a provider's format), and is written again only on this wire.
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{

@@ -1,5 +1,5 @@
 //! Reads and writes whole bodies: of requests, with their options, and of answers, with their
-//! finish reason, usage and metadata.
+//! finish reason, usage and metadata. A wire is the JSON format of one API.
 //!
 //! A [`BodyWire`] reads and writes the JSON bodies of one API. A field of a request is read into
 //! the option of [`ChatOptions`](tower_chat_core::ChatOptions) with the same meaning. A field
@@ -55,7 +55,8 @@ pub enum BodyWire {
     /// OpenAI Chat Completions and compatible APIs. The token limit is written as
     /// `max_completion_tokens`; `max_tokens` is read too.
     OpenAiChat,
-    /// OpenAI Responses. The service id is written as `previous_response_id` or `conversation`.
+    /// OpenAI Responses. The service id, under which the service stores the history, is written as
+    /// `previous_response_id` or `conversation`.
     OpenAiResponses,
     /// Anthropic Messages. The API requires `max_tokens`. For a request without a token limit, 4096
     /// is written.
@@ -111,9 +112,9 @@ impl BodyWire {
     ///
     /// [`BodyError::Unsupported`], if the wire cannot express the request, such as a conversation
     /// that the service stores, or a background answer. [`BodyError::Field`], if the wire requires
-    /// a model and the request does not name one. [`BodyError::Sentinel`], if the request has the
-    /// history owner [`Local`](tower_chat_core::HistoryOwner::Local): no layer has added the
-    /// history to the request.
+    /// a model and the request names no model. [`BodyError::Sentinel`], if the history owner of the
+    /// request is [`Local`](tower_chat_core::HistoryOwner::Local): such a request contains only new
+    /// messages, and no layer has added the history.
     pub fn render_request(self, request: &ChatRequest) -> Result<Value, BodyError> {
         Ok(to_value(&self.render_request_json(request)?))
     }

@@ -113,7 +113,7 @@ fn tool_choice(choice: &Value) -> Option<ToolChoice> {
     Some(choice)
 }
 
-/// Writes the usage object of this wire.
+/// Writes the usage object of Chat Completions.
 fn render_usage(usage: &Usage) -> Value {
     json!({
         "prompt_tokens": usage.input_tokens,

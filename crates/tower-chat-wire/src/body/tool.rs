@@ -1,4 +1,7 @@
 //! Reads and writes definitions of tools.
+//!
+//! A native item contains the JSON fields for which a message or part has no field of its own. Each
+//! native item belongs to one wire (a provider's format), and is written again only on this wire.
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{Native, ToolDefinition};
@@ -18,7 +21,7 @@ pub(crate) struct Form {
     /// Whether the definition has a field `strict` in the same object as the schema.
     pub(crate) has_strict: bool,
     /// Returns the usual definition of a function without its name, description and parameters. If
-    /// the other fields of a definition differ from this JSON, a native item stores these fields.
+    /// a definition has other fields than this JSON, a native item stores these fields.
     pub(crate) plain: fn() -> Value,
 }
 

@@ -1,4 +1,7 @@
 //! A codec that makes a model client from an HTTP client.
+//!
+//! A wire is a provider's JSON format. A model client is the innermost service of a stack, and
+//! sends requests to a provider.
 
 use std::{error::Error, fmt, sync::Arc, time::Duration};
 

@@ -1,4 +1,7 @@
 //! Writes the answer of a run as an OpenAI chat completion: as one body or in chunks.
+//!
+//! A stack is a model client inside the layers that store the conversation and run tools. A run is
+//! the work of the stack on one request.
 
 use std::{
     collections::{HashSet, VecDeque},
@@ -19,9 +22,9 @@ use crate::body::BodyWire;
 /// Writes the answer of a stack as an OpenAI chat completion: as one body, or as the chunks of a
 /// stream with the same content.
 ///
-/// [`as_one_message`] combines the messages of the answer into one message. If the message calls a
-/// tool that the request declares, calls of other tools are omitted, because these tools belong to
-/// the stack.
+/// [`as_one_message`] combines the messages of the answer into one message. If this message calls a
+/// tool that the request declares, calls of other tools are omitted, because the stack runs these
+/// tools.
 ///
 /// ```
 /// use tower_chat::{Answer, Finish, Message, run::RunId};

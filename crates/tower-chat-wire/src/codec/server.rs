@@ -1,4 +1,7 @@
 //! A codec that makes an HTTP service from a stack.
+//!
+//! A stack is a model client inside the layers that store the conversation and run tools. A run is
+//! the work of the stack on one request.
 
 use std::{
     fmt,
@@ -17,11 +20,11 @@ use crate::body::BodyWire;
 
 /// A codec that makes a service of HTTP requests and responses with JSON bodies from a stack.
 ///
-/// The extensions of the HTTP request are moved to the chat request. The request belongs to the
-/// conversation whose key the function of [`keyed_by`](Self::keyed_by) returns, or otherwise to the
-/// [`Conversation`](tower_chat_layers::Conversation) in the extensions, if any. [`as_one_message`]
-/// combines the messages of the answer into one message. The extensions of the HTTP response
-/// contain the whole [`Answer`].
+/// The extensions of the HTTP request are moved to the chat request. The function of
+/// [`keyed_by`](Self::keyed_by) returns the key of the request's conversation. Without such a key,
+/// the request belongs to the [`Conversation`](tower_chat_layers::Conversation) in the extensions,
+/// if any. [`as_one_message`] combines the messages of the answer into one message. The extensions
+/// of the HTTP response contain the whole [`Answer`].
 #[derive(Clone)]
 pub struct JsonServer {
     wire: BodyWire,

@@ -1,5 +1,5 @@
 //! A codec for clients and stacks with an application's own request and response types. Serde
-//! converts these types to and from the JSON of a wire.
+//! converts these types to and from the JSON of a wire, which is a provider's format.
 
 use std::{fmt, marker::PhantomData, sync::Arc};
 
@@ -72,7 +72,7 @@ impl<Q, A> JsonTypes<Q, A> {
     }
 
     /// Sets the function that returns the key of a request's conversation. Each request is then
-    /// sent with a new run id. A
+    /// sent with a new run id, even if several requests of a tool loop belong to one run. A
     /// [`PerServiceCallPersistence`](tower_chat_layers::PerServiceCallPersistence) below a tool
     /// loop therefore compares messages to find the run of a request.
     #[must_use]

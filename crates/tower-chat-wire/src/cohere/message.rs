@@ -1,4 +1,10 @@
 //! Reads and writes messages.
+//!
+//! A native item contains the JSON fields for which a message or part has no field of its own. Each
+//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
+//! mark is a native part at the beginning of a message, with the JSON from which the message was
+//! read. The usual form of a message is the JSON that is written for a message without a mark. A
+//! round is the calls of consecutive assistant messages and their results.
 
 use tower_chat_core::{Message, Native, Part, RawJson, Reasoning, Role, ToolCall, ToolResult};
 
@@ -36,8 +42,8 @@ pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
     Ok(if parse(item).is_ok() { marked(message, item) } else { message })
 }
 
-/// Adds a mark with the JSON `item` to the message, if the usual form of the message differs from
-/// `item`. `item` is the JSON from which the message was read.
+/// Adds a mark with the JSON `item`, from which the message was read. Adds no mark if the message
+/// would be written as `item` without a mark too.
 fn marked(mut message: Message, item: &RawJson) -> Message {
     if !matches!(render_usual(&message, &mut Round::of_any_ids()).as_slice(), [one] if as_read::same(one, item))
     {
@@ -145,9 +151,9 @@ fn render_message(message: &Message, round: &mut Round) -> Vec<RawJson> {
     let usual = render_usual(message, round);
     let Some(json) = as_read::unchanged(message, WIRE, parse) else { return usual };
     if round.has_renamed() {
-        // This JSON contains the original ids of the calls, and not the ids that the round has
-        // assigned. A new round is begun, so that the results of these calls are also written with
-        // their original ids.
+        // This JSON contains the original ids of the calls, and not the ids that `round` has
+        // assigned. A new `Round` is created, so that the results of these calls are also written
+        // with their original ids.
         *round = Round::of_any_ids();
     }
     vec![json]
@@ -230,8 +236,9 @@ fn is_envelope(item: &Native) -> bool {
 }
 
 /// Returns the native item with the fields of a message, if these fields include `type`.
-/// [`is_envelope`] does not recognise such an item. The message has a mark, because it was not read
-/// in the usual form, and the item is found by comparing its fields with the JSON of the mark.
+/// [`is_envelope`] does not recognise such an item, because a block has the field `type` too. The
+/// message of such an item has a mark. The item is found by comparing its fields with the JSON of
+/// the mark.
 fn typed_envelope(message: &Message) -> Option<&Native> {
     let original: Object = as_read::original(message, WIRE)?.parse().ok()?;
     let is_in_original = |(name, value): (&String, &RawJson)| {

@@ -3,20 +3,22 @@
 //!
 //! If the messages of a request are read and written again, the written JSON is equal to the JSON
 //! that was read. Each message of the JSON becomes one message. The field `tool_plan` and thinking
-//! blocks become reasoning. A document in a result becomes a text, whose native item contains the
-//! other fields of the block. Texts, images, calls and results become parts. Any other block
-//! becomes a [`Part::Native`](tower_chat_core::Part::Native) at its position. Unknown fields of a
-//! message, such as citations, become a native part before its other parts.
+//! blocks become reasoning. A document in a result becomes a text, whose
+//! [`Native`](tower_chat_core::Native) item contains the other fields of the block. Texts, images,
+//! calls and results become parts. Any other block becomes a
+//! [`Part::Native`](tower_chat_core::Part::Native) at its position. Unknown fields of a message,
+//! such as citations, become a native part before its other parts.
 //!
 //! In the usual form, the content of an assistant message is a list of blocks. The content of any
 //! other message is a string if the message has a single text, and a list of blocks otherwise. A
 //! message in any other form begins with a native part that contains the JSON of the message. If
 //! the application has not changed the message, this JSON is written.
 //!
-//! Messages of other wires are written in the closest form of this wire. The following parts are
-//! not written: reasoning and native items of other wires, provider-executed calls and their
-//! results, approvals, errors, and media other than images in user messages. The calls of one
-//! answer are written with different ids, and each result is written with the id of its call.
+//! Messages that were read from the JSON of another provider (another wire) are written in the
+//! closest form of this wire. The following parts are not written: reasoning and native items of
+//! other wires, calls of tools that a provider runs itself, and their results, approvals, errors,
+//! and media other than images in user messages. The calls of one answer are written with different
+//! ids, and each result is written with the id of its call.
 
 mod accumulator;
 mod answer;

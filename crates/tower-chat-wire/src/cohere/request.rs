@@ -70,7 +70,7 @@ pub(crate) fn render(request: &ChatRequest, model: &str) -> Object {
     set(&mut fields, "temperature", asked.temperature);
     set(&mut fields, "p", asked.top_p);
     set(&mut fields, "max_tokens", asked.max_output_tokens);
-    // The wire cannot choose a tool by name. Instead, the request contains only this tool and
+    // Cohere's API cannot choose a tool by name. Instead, the request contains only this tool and
     // requires a call.
     let (choice, only) = match &asked.tool_choice {
         Some(ToolChoice::None) => (Some("NONE"), None),

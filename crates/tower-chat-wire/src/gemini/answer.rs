@@ -12,7 +12,7 @@ use crate::{
     stream::{Frame, ResponseAccumulator},
 };
 
-/// The finish reasons of this wire.
+/// The finish reasons of Gemini.
 pub(crate) const REASONS: Reasons = Reasons { read: reason, spell };
 
 const FINISH_REASON: &str = "finishReason";

@@ -1,5 +1,6 @@
-//! Reads and writes a content: the object with the role and the parts of one message. A message may
-//! begin with an envelope, a native part that contains the fields of the content besides its parts.
+//! Reads and writes a content: the object with the role and the parts of one message. A native part
+//! of a message is Gemini's JSON, which is written again unchanged. A message may begin with an
+//! envelope: a native part that contains the fields of the content besides its parts.
 
 use tower_chat_core::{Message, Native, Part, RawJson, Role};
 

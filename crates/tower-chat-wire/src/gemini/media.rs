@@ -1,4 +1,6 @@
 //! Reads and writes the parts of images, sounds and files.
+//!
+//! A wire is a provider's JSON format.
 
 use tower_chat_core::{Media, MediaSource};
 
@@ -108,8 +110,8 @@ fn is_clear(inner: &Fields, name: Name) -> bool {
     }
 }
 
-/// Returns the string in a field, in whichever spelling the field is present, and sets this field
-/// to `null`.
+/// Returns the string in a field, which may be present in either spelling, and sets this field to
+/// `null`.
 fn take_spelled(inner: &mut Fields, name: Name) -> Option<String> {
     let key = spelling(inner, name)?;
     let text = inner.take_text(key)?;

@@ -14,15 +14,15 @@
 //!   names) becomes a result with this text, and any other response becomes a result with the text
 //!   of the whole JSON object; the result is an error if `error` is the only field.
 //!
-//! All other data are stored in [`Native`](tower_chat_core::Native) items of the wire [`WIRE`]:
-//! thought signatures, ids of an unusual form, spellings, unknown fields. The native item of a part
-//! contains the JSON of the part without the values that the part stores in its own fields; `null`
-//! replaces a value that had an unusual form. A part of an unknown kind, such as `executableCode`
-//! or `codeExecutionResult`, becomes a [`Part::Native`] with the whole part, at its position. If a
-//! content has an unusual role or more fields, a [`Part::Native`] before its parts contains the
-//! content, in which `null` replaces the parts. A message without such data has no native item. The
-//! fields of a message take precedence over its native items, so that changes by an application are
-//! written.
+//! All other data are stored as JSON, in [`Native`](tower_chat_core::Native) items of this format
+//! (the wire [`WIRE`]): thought signatures, ids of an unusual form, spellings, unknown fields. The
+//! native item of a part contains the JSON of the part without the values that the part stores in
+//! its own fields; `null` replaces a value that had an unusual form. A part of an unknown kind,
+//! such as `executableCode` or `codeExecutionResult`, becomes a [`Part::Native`] with the whole
+//! part, at its position. If a content has an unusual role or more fields, a [`Part::Native`]
+//! before its parts contains the content, in which `null` replaces the parts. A message without
+//! such data has no native item. The fields of a message take precedence over its native items, so
+//! that changes by an application are written.
 //!
 //! Messages of other wires are written in the closest form of this wire. All system messages become
 //! the system instruction. Each result is written with the id and the name of the call that it
@@ -31,19 +31,20 @@
 //! `{"output": …}`, and an error as `{"error": …}`. Media in results are written after all results.
 //! Arguments that are not a JSON object become `{"arguments": "the text"}`. If a conversation
 //! begins with a call of the model, an empty text of the user is written before this call. The
-//! following data are not written: reasoning of other wires, approvals, errors, authors,
-//! provider-executed calls and their results, file ids of other providers, native items of other
-//! wires, and contents without any other parts. The written JSON depends only on the messages.
+//! following data are not written: reasoning of other wires, approvals, errors, authors, calls of
+//! tools that a provider runs itself, and their results, file ids of other providers, native items
+//! of other wires, and contents without any other parts. The written JSON depends only on the
+//! messages.
 //!
 //! # Thought signatures
 //!
-//! A signature is sent back in the part in which it was received. Gemini's document [Thought
-//! signatures](https://ai.google.dev/gemini-api/docs/thought-signatures) requires this. If the
-//! model makes several calls at once, only the first call has a signature. If this call is removed
-//! from the history, its signature is removed too, and is not moved to the next call. Gemini 3
-//! refuses a request if the first call of an answer after the last user message has no signature.
-//! [`Unsigned::StandIn`] adds the value that the same document defines for calls that Gemini did
-//! not make.
+//! A thought signature is Google's encrypted record of the model's reasoning. Gemini's document
+//! [Thought signatures](https://ai.google.dev/gemini-api/docs/thought-signatures) requires that a
+//! signature is sent back in the part in which it was received. If the model makes several calls at
+//! once, only the first call has a signature. If this call is removed from the history, the
+//! signature is removed too, and is not moved to the next call. Gemini 3 refuses a request if the
+//! first call of an answer after the last user message has no signature. [`Unsigned::StandIn`] adds
+//! the value that the same document defines for calls that Gemini did not make.
 //!
 //! ```
 //! use serde_json::{Value, json};

@@ -65,7 +65,8 @@ struct Writer<'a> {
     system: Fields,
     system_parts: Vec<RawJson>,
     contents: Vec<Content>,
-    /// The calls in the latest consecutive contents of the model that have no result yet.
+    /// The calls in the latest consecutive contents (messages) of the model that have no result
+    /// yet.
     calls: OpenCalls<'a>,
     /// Whether a content of the user has been added.
     user_spoke: bool,
@@ -177,7 +178,8 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Returns the results in a message that answer calls of the client's tools.
+/// Returns the results in a message that answer calls of the client's tools, and not of tools that
+/// the provider runs.
 fn pending_results(message: &Message) -> impl Iterator<Item = &ToolResult> {
     let by_provider = ids_of_provider_calls(message);
     message.results().filter(move |result| {

@@ -1,4 +1,7 @@
 //! Reads and writes function responses.
+//!
+//! A native item contains the JSON fields for which a message or part has no field of its own. Each
+//! native item belongs to one wire (a provider's format), and is written again only on this wire.
 
 use tower_chat_core::{Part, RawJson, ToolCall, ToolResult};
 
@@ -50,8 +53,8 @@ pub(super) struct Rendered {
 }
 
 /// Writes a result. `call` is the call that the result answers, if this call is in the history. The
-/// result is written with the id of the call. If the result has no name and was not read from this
-/// wire, it is also written with the name of the call.
+/// result is written with the id of the call. If the result has no name and was not read from
+/// Gemini's JSON, the result is also written with the name of the call.
 pub(super) fn render(result: &ToolResult, call: Option<&ToolCall>) -> Rendered {
     let (mut fields, key, mut inner) = open_native(result.native.as_ref(), RESULT);
     if result.native.as_ref().is_none_or(|native| &*native.wire != WIRE) {

@@ -1,4 +1,7 @@
 //! Finds the call that each result answers, and moves results before the other parts of the user.
+//!
+//! A content is an entry of `contents`, with the parts of one message. The envelope of a content is
+//! its fields besides the parts.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +16,7 @@ pub(super) struct Content {
     envelope: Fields,
     is_user: bool,
     /// Whether the content may be joined with an adjacent content that may also be joined. Contents
-    /// that were read from this wire are not joined.
+    /// that were read from Gemini's JSON are not joined.
     may_join: bool,
     results: Vec<RawJson>,
     others: Vec<RawJson>,
@@ -125,11 +128,11 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// Removes and returns the open call that a result answers. For a result with an id, this is
-    /// the first open call with this id, or otherwise the first open call without an id. For a
-    /// result without an id, this is the first open call without an id, or otherwise the first open
-    /// call. If the result has a name, the call must have the same name, unless it is found by its
-    /// id.
+    /// Removes and returns the open call that a result answers. For a result with an id, this call
+    /// is the first open call with the same id. If no open call has this id, the first open call
+    /// without an id is used. For a result without an id, the open calls without an id are searched
+    /// first, and then all open calls. If the result has a name, a call that is not found by its id
+    /// must have the same name.
     pub(super) fn answer(&mut self, result: &ToolResult) -> Option<&'a ToolCall> {
         let name = result.name.as_deref().filter(|name| !name.is_empty());
         let position = match some_id(result.call_id.as_deref()) {

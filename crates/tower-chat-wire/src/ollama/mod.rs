@@ -7,11 +7,12 @@
 //! a native part that contains the JSON of the message. If the application has not changed the
 //! message, this JSON is written.
 //!
-//! Messages of other wires are written in the closest form of this wire. Each result is written
-//! with the name of its tool. If the result has no name, the name is read from the call. Images in
-//! results are written in a user message after the results. The following parts are not written:
-//! reasoning and native items of other wires, provider-executed calls and their results, approvals,
-//! errors, and media other than images in base64.
+//! Messages that were read from the JSON of another provider (another wire) are written in the
+//! closest form of this wire. Each result is written with the name of its tool. If the result has
+//! no name, the name is read from the call. Images in results are written in a user message after
+//! the results. The following parts are not written: reasoning and
+//! [`Native`](tower_chat_core::Native) items of other wires, calls of tools that a provider runs
+//! itself, and their results, approvals, errors, and media other than images in base64.
 
 mod accumulator;
 mod answer;

@@ -12,9 +12,9 @@ use crate::{
     stream::{Accumulator, DONE, Frame, ResponseAccumulator},
 };
 
-/// Accumulates the chunks of one answer. The answer is complete when a delta of a message and the
-/// end of the answer were received. A finish reason or `[DONE]` marks the end, because some
-/// services do not send `[DONE]`, and others send no finish reason.
+/// Accumulates the chunks of one answer. Each chunk contains a delta, a piece of the message. The
+/// answer is complete when a delta, and a finish reason or `[DONE]`, were received. Either of them
+/// is enough, because some services do not send `[DONE]`, and others send no finish reason.
 #[derive(Debug, Default)]
 pub(crate) struct ChatAccumulator {
     message: MessageAccumulator,

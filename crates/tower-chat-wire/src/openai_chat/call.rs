@@ -1,5 +1,8 @@
 //! Reads and writes tool calls: the field `tool_calls`, and the field `function_call` of the API of
 //! 2023.
+//!
+//! A native item contains the JSON fields for which a message or part has no field of its own. Each
+//! native item belongs to one wire (a provider's format), and is written again only on this wire.
 
 use tower_chat_core::{RawJson, ToolCall};
 
@@ -65,8 +68,8 @@ pub(super) fn parse_all(fields: &mut Fields) -> Result<Vec<ToolCall>, WireError>
 
 /// Writes the calls into the fields of a message. One call that was read from the field
 /// `function_call` is written to this field again, and all other calls are written as items of
-/// `tool_calls`. For [`Audience::Model`], a call from `function_call` that has an id is written as
-/// an item of `tool_calls` instead, because its result refers to the id.
+/// `tool_calls`. For [`Audience::Model`], a call from `function_call` with an id is also written as
+/// an item of `tool_calls`, because its result refers to the id.
 pub(super) fn render_all(calls: &[&ToolCall], fields: &mut Fields, audience: Audience) {
     let may_be_legacy = |call: &ToolCall| audience == Audience::Transcript || call.id.is_none();
     let mut list = Vec::new();

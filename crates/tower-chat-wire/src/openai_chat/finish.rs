@@ -8,13 +8,12 @@ use crate::{
     object::{self, Object, metadata, raw, take, take_text, to_value},
 };
 
-/// The finish reasons of this wire.
+/// The finish reasons of Chat Completions.
 pub(crate) const REASONS: Reasons = Reasons { read: reason, spell };
 
 const FINISH_REASON: &str = "finish_reason";
 
-/// The field in which OpenRouter sends the finish reason that it received from the service of the
-/// model.
+/// The field in which OpenRouter sends the finish reason of the service that runs the model.
 const NATIVE_REASON: &str = "native_finish_reason";
 
 /// Returns whether a finish reason of any service means that the answer reached a token limit.
@@ -46,7 +45,7 @@ pub(super) fn parse(mut fields: Object, mut choice: Object, has_calls: bool) -> 
     let text = take_text(&mut choice, FINISH_REASON).filter(|text| !text.is_empty());
     let is_cut_off = object::text(&choice, NATIVE_REASON).is_some_and(|text| is_length(&text));
     match text {
-        // The reason from the service of the model is more precise than OpenRouter's reason.
+        // The reason from the service that runs the model is more precise than OpenRouter's reason.
         // OpenRouter's reason is stored in the metadata.
         Some(text) if is_cut_off && reason(text.clone()) != FinishReason::Length => {
             finish.reason = Some(FinishReason::Length);
@@ -121,10 +120,10 @@ pub(crate) fn usage(json: &Value) -> Usage {
     with_reasoning_beside(usage, count("/total_tokens"))
 }
 
-/// Adds the reasoning tokens to the output tokens, if the output tokens do not include them. In
-/// [`Usage`], reasoning tokens are part of the output tokens. `total` is the total number of tokens
-/// that the service reports. If the total exceeds the sum of input and output tokens, the service
-/// counts reasoning tokens separately.
+/// Adds the reasoning tokens to the output tokens, if the output tokens do not include the
+/// reasoning tokens. In [`Usage`], reasoning tokens are part of the output tokens. `total` is the
+/// total number of tokens that the service reports. If the total exceeds the sum of input and
+/// output tokens, the service counts reasoning tokens separately.
 ///
 /// xAI reports the number of reasoning tokens, and includes this number in the total. One
 /// OpenAI-compatible service for Gemini models does not report the number, and includes it only in

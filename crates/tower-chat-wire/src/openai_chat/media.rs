@@ -126,7 +126,7 @@ fn url_of(media: &Media) -> Option<String> {
     }
 }
 
-/// Returns the wire's name of a sound format, such as `mp3` for `audio/mpeg`. Returns `None` if the
+/// Returns OpenAI's name of a sound format, such as `mp3` for `audio/mpeg`. Returns `None` if the
 /// media are not a sound.
 fn format_of(media: &Media) -> Option<&str> {
     match media.media_type.strip_prefix("audio/")? {

@@ -1,4 +1,9 @@
 //! Reads and writes messages.
+//!
+//! A native item contains the JSON fields for which a message or part has no field of its own. Each
+//! native item belongs to one wire (a provider's format), and is written again only on this wire.
+//! The native item with the fields of the message object is the envelope of the message. A
+//! provider-executed call is a call of a tool that the provider runs itself.
 
 use tower_chat_core::{Message, Native, Part, RawJson, Reasoning, Role, ToolCall, ToolResult};
 
@@ -102,10 +107,10 @@ pub fn render_messages<'a>(
     messages.into_iter().flat_map(|message| render_message(message, audience)).collect()
 }
 
-/// Returns whether a message needs no native item. `rest` contains the fields of the JSON that the
-/// message has no field for. A message with content needs no native item if `rest` contains only
-/// the role. An assistant message without content needs none if `rest` contains only the role and
-/// `"content": null`, because the writer adds both.
+/// Returns whether a message can be written unchanged without an envelope. `rest` contains the
+/// fields of the JSON for which the message has no field. For a message with content, returns
+/// `true` if `rest` contains only the role. For an assistant message without content, returns
+/// `true` if `rest` contains only the role and `"content": null`, because the writer adds both.
 fn is_plain(role: Role, rest: &Fields, parts: &[Part]) -> bool {
     if parts.iter().any(content::is_content) {
         rest.len() == 1
@@ -123,8 +128,8 @@ fn reasoning(field: &str, text: String) -> Part {
 }
 
 /// Writes the parts of a message besides its tool results. Returns `None` for a tool message, and
-/// for a message of whose parts the wire can express none. For [`Audience::Model`], also returns
-/// `None` for an assistant message without content and calls.
+/// for a message that has only parts that Chat Completions cannot express. For [`Audience::Model`],
+/// also returns `None` for an assistant message without content and calls.
 fn render_body(message: &Message, audience: Audience) -> Option<Fields> {
     if message.role == Role::Tool {
         return None;
@@ -165,8 +170,8 @@ fn is_nothing(value: &RawJson) -> bool {
     value.get() == "null" || value.parse().is_ok_and(|items: Vec<RawJson>| items.is_empty())
 }
 
-/// Writes reasoning into the field of this wire from which it was read. Other reasoning is not
-/// written.
+/// Writes reasoning into the field of Chat Completions from which the reasoning was read. Reasoning
+/// of other providers' formats is not written.
 fn render_reasoning(part: &Part, fields: &mut Fields) {
     let Part::Reasoning(reasoning) = part else { return };
     let Some(item) = Fields::of_native(reasoning.native.as_ref(), WIRE) else { return };
@@ -187,8 +192,8 @@ pub(super) fn is_envelope(native: &Native) -> bool {
     Fields::of_native(Some(native), WIRE).is_some_and(|fields| fields.contains("role"))
 }
 
-/// Returns the results in a message that answer calls of the client's tools. This wire has no form
-/// for the results of provider-executed calls.
+/// Returns the results in a message that answer calls of the client's tools. Chat Completions has
+/// no form for the results of provider-executed calls.
 fn pending_results(message: &Message) -> impl Iterator<Item = &ToolResult> {
     let by_provider = ids_of_provider_calls(message);
     message.results().filter(move |result| {

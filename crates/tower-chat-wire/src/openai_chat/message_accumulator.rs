@@ -1,4 +1,6 @@
 //! Accumulates the deltas of a streamed message.
+//!
+//! A delta is a piece of a message. Each chunk of the stream contains one delta.
 
 use std::collections::HashMap;
 
@@ -111,8 +113,8 @@ impl MessageAccumulator {
     /// Returns the whole message. `is_cut_off` is whether the answer reached a token limit.
     ///
     /// Fields that describe the deltas of the stream are not part of a whole answer. These fields
-    /// are stored in a native part of the wire [`DELTA_WIRE`](super::DELTA_WIRE), which is never
-    /// sent to a service.
+    /// are stored with the message, as JSON in a native part with the name
+    /// [`DELTA_WIRE`](super::DELTA_WIRE). No request contains this part.
     pub(super) fn into_message(self, is_cut_off: bool) -> Result<Message, AnswerError> {
         let fields = self.other_fields.into_object();
         let (of_pieces, mut fields): (Object, Object) =
@@ -312,8 +314,9 @@ struct Piece<'a> {
 }
 
 impl Call {
-    /// Returns whether a delta with a name begins a new call, although the delta has the same index
-    /// as this call, and does not have another id.
+    /// Returns whether a delta with a name begins a new call, although the index of the delta is
+    /// the index of this call. Called only if the delta has no id, or has the id of this call, or
+    /// if this call has no id.
     ///
     /// A delta without an id begins a new call if its name differs from the name of this call, or
     /// if it has arguments and the arguments of this call are already complete. A delta that only

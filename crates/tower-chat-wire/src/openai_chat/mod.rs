@@ -4,7 +4,8 @@
 //! If a message is read and written again, the written JSON is equal to the JSON that was read,
 //! including fields that only some services have. If a [`Message`](tower_chat_core::Message) or one
 //! of its parts has a field for a value, the value is stored only in this field. All other values
-//! are stored in [`Native`](tower_chat_core::Native) items of the wire [`WIRE`]:
+//! are stored as JSON, in [`Native`](tower_chat_core::Native) items of this format (the wire
+//! [`WIRE`]):
 //!
 //! - A [`Part::Native`] before the other parts of a message contains the other fields of the
 //!   message object (`{"role":"assistant","content":null,"refusal":null}`).
@@ -24,9 +25,9 @@
 //! Messages of other wires are written in the closest form of this wire. A tool message with
 //! several results becomes several messages. Results in a user message are written before its text.
 //! Media become `image_url`, `input_audio` or `file` parts. The following data are not written:
-//! reasoning of other wires, approvals, errors, provider-executed calls and their results, native
-//! items of other wires, and messages without any other parts. [`with_mistral_ids`] converts call
-//! ids to the form that Mistral accepts.
+//! reasoning of other wires, approvals, errors, calls of tools that a provider runs itself, and
+//! their results, native items of other wires, and messages without any other parts.
+//! [`with_mistral_ids`] converts call ids to the form that Mistral accepts.
 //!
 //! ```
 //! use tower_chat_wire::openai_chat::{Audience, parse_message, render_message};
@@ -91,6 +92,6 @@ pub enum Audience {
 }
 
 /// The wire of [`Native`](tower_chat_core::Native) items with fields that describe the deltas of a
-/// stream, such as the channel of a delta. These items are stored with the message, and are never
-/// sent to a service.
+/// stream, such as the channel of a delta. The items are stored with the message. No request
+/// contains them.
 pub const DELTA_WIRE: &str = "openai-chat-delta";

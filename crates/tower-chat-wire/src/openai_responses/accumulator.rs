@@ -139,7 +139,7 @@ impl ResponseAccumulator for ResponsesAccumulator {
     }
 }
 
-/// Returns whether the item of an event is a call of a custom tool.
+/// Returns whether the item of an event is a call of a custom tool, whose input is free text.
 fn is_custom(event: &Object) -> bool {
     let item = event.get("item").and_then(|item| item.parse::<Object>().ok());
     item.and_then(|item| text(&item, "type")).is_some_and(|kind| kind == CUSTOM)

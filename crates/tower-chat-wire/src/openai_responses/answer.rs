@@ -1,4 +1,7 @@
 //! Reads a whole response: its messages and its [`Finish`].
+//!
+//! The continuation token of a background answer is the id with which the client fetches the
+//! answer. A provider-executed call is a call of a tool that the provider runs itself.
 
 use serde_json::Value;
 use tower_chat_core::{Answer, Finish, FinishReason, Message, Part, RawJson, Usage};
@@ -71,7 +74,8 @@ pub(super) fn read(
     Ok(Answer::new(messages.into_iter().map(Into::into).collect(), finish))
 }
 
-/// Returns whether the service that answers is xAI, which runs every custom tool itself.
+/// Returns whether the service that answers is xAI, which runs every custom tool (a tool whose
+/// input is free text) itself.
 ///
 /// xAI's models call xAI's own search tools with items of the type `custom_tool_call`. The tools of
 /// clients are always functions at xAI (<https://docs.x.ai/developers/tools/overview>).

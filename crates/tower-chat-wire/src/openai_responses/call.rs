@@ -1,4 +1,8 @@
 //! Reads and writes items that call a tool.
+//!
+//! A provider-executed call is a call of a tool that the provider runs itself. A native item
+//! contains the JSON fields for which a message or part has no field of its own. Each native item
+//! belongs to one wire (a provider's format), and is written again only on this wire.
 
 use tower_chat_core::{RawJson, ToolCall};
 

@@ -72,9 +72,9 @@ impl<'a> CallIds<'a> {
         }
     }
 
-    /// Returns the id if it is neither empty nor too long, and no earlier call has the same id.
-    /// Otherwise returns the beginning of the id and a number, or `call` and a number if the id is
-    /// empty.
+    /// Returns the id if it can be written: if it is not empty, not too long, and not the id of an
+    /// earlier call. Otherwise returns a new id: the beginning of the id and a number, or `call`
+    /// and a number if the id is empty.
     fn unused(&mut self, own: &str) -> String {
         let is_fit = !own.is_empty() && own.chars().count() <= MAX_ID_LENGTH;
         if is_fit && !self.used.contains(own) {

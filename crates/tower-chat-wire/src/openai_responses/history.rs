@@ -1,4 +1,7 @@
 //! Determines whether the service stores the history, and the service id for the next request.
+//!
+//! The service id is the id of a response or of a conversation under which the service stores the
+//! history.
 
 use std::sync::Arc;
 
@@ -60,9 +63,9 @@ impl HistoryLocation {
     }
 
     /// Returns the service id while a response is in progress. If the request continued another
-    /// response, this is the id of that other response, because the next request cannot continue a
-    /// response in progress. In all other cases, the service id is the same as [after](Self::after)
-    /// the response.
+    /// response, the service id is the id of that other response, because the next request cannot
+    /// continue a response in progress. In all other cases, returns the same service id as
+    /// [`after`](Self::after).
     pub(super) fn before(&self, response: &Object) -> Option<HistoryOwner> {
         match self {
             Self::AfterResponse(id) => Some(HistoryOwner::Service(id.clone())),
@@ -81,9 +84,9 @@ fn stored_under(response: &Object) -> Option<String> {
     conversation(response).or_else(|| text(response, "id").filter(|_| is_stored))
 }
 
-/// Returns the service id of a response whose request is unknown: the conversation id of the
-/// response, if any, or the id of the response if the response is stored and continues another
-/// response. Returns `None` for any other response.
+/// Returns the service id of a response whose request is unknown. This id is the conversation id of
+/// the response, if any. Without a conversation id, the service id is the id of the response, if
+/// the response is stored and continues another response. Returns `None` for any other response.
 pub(super) fn named_by(response: &Object) -> Option<HistoryOwner> {
     let has_previous_response = || text(response, "previous_response_id").is_some();
     let id = conversation(response)

@@ -1,4 +1,6 @@
 //! The types of call items and of output items.
+//!
+//! A call item calls a tool, and an output item contains the result of the call.
 
 use crate::fields::Fields;
 
@@ -53,7 +55,7 @@ const fn output(item: &'static str) -> OutputKind {
     OutputKind { item, field: "output" }
 }
 
-/// The type of call item that is written for calls of other wires.
+/// The type of call item that is written for calls that were read from another provider's format.
 pub(super) const FUNCTION: &CallKind = &named("function_call", "arguments", "function_call_output");
 
 /// The type of call items whose input is free text.
@@ -114,8 +116,9 @@ impl OutputKind {
     }
 }
 
-/// Returns whether the call of a custom tool is a call of a tool that xAI runs to search X. Such a
-/// call is recognised by its `call_id`, its `id` or its `name`, and has no output item.
+/// Returns whether the call of a custom tool (a tool whose input is free text) is a call of a tool
+/// that xAI runs to search X. Such a call is recognised by its `call_id`, its `id` or its `name`,
+/// and has no output item.
 ///
 /// Source: recorded streams of `grok-4` with the tool `x_search`.
 fn is_search_of_xai(fields: &Fields) -> bool {

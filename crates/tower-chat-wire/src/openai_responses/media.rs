@@ -1,4 +1,6 @@
 //! Reads and writes content parts of images, sounds and files.
+//!
+//! A wire is a provider's JSON format.
 
 use tower_chat_core::{Media, MediaSource};
 
@@ -128,8 +130,8 @@ fn from_url(url: &str, unknown: &str) -> Media {
     }
 }
 
-/// Returns the wire's name of a sound format, such as `mp3` for `audio/mpeg`. Returns `None` if the
-/// wire does not support the type.
+/// Returns OpenAI's name of a sound format, such as `mp3` for `audio/mpeg`. Returns `None` if
+/// OpenAI does not support the type.
 fn format_of(media: &Media) -> Option<&'static str> {
     match media.media_type.as_str() {
         "audio/mpeg" => Some("mp3"),

@@ -1,10 +1,10 @@
 //! Reads and writes the items of OpenAI Responses (`POST /v1/responses`) and of compatible services.
 //!
-//! The input of this wire is a flat list of items: messages, reasoning, calls, outputs. If a list
-//! is read and written again, the written list is equal to the list that was read. Consecutive
-//! items of the model become one assistant message, and consecutive outputs become one tool
-//! message. Any other message item becomes one message. An input that is a string becomes one user
-//! message, and is written as a list with one item.
+//! The input of this wire is a flat list of items: messages, reasoning, calls, outputs. A wire is a
+//! provider's JSON format. If a list is read and written again, the written list is equal to the
+//! list that was read. Consecutive items of the model become one assistant message, and consecutive
+//! outputs become one tool message. Any other item of the type `message` becomes one message. An
+//! input that is a string becomes one user message, and is written as a list with one item.
 //!
 //! If a [`Message`](tower_chat_core::Message) or one of its parts has a field for a value, the
 //! value is stored only in this field. All other values are stored in

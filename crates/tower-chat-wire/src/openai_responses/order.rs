@@ -6,9 +6,10 @@ use super::item::{Item, ItemKind};
 use crate::fields::{Fields, raw};
 
 /// Puts the items into the order that services require. If there are messages between a call and
-/// its output, moves the output before these messages. Omits reasoning unless the next item that is
-/// not reasoning is also from the model, such as a message or a call. Removes OpenAI's id of
-/// reasoning if the next item is other reasoning, or a message of the model without an id.
+/// its output, moves the output before these messages. Reasoning belongs to the next item that is
+/// not reasoning. Omits reasoning if there is no such item, or if this item is not from the model.
+/// Removes OpenAI's id of reasoning if the next item is other reasoning, or a message of the model
+/// without an id.
 pub(super) fn in_order(items: Vec<Item>) -> Vec<Item> {
     without_broken_links(without_lone_reasoning(with_outputs_at_calls(items)))
 }
@@ -17,11 +18,11 @@ pub(super) fn in_order(items: Vec<Item>) -> Vec<Item> {
 const LINKED: &str = "rs_";
 
 /// Removes OpenAI's id of reasoning that is directly before a message of the model without an id,
-/// or before other reasoning. OpenAI stores the id of the item that followed a reasoning item in
-/// the answer, and refuses an input in which an item without this id follows the reasoning. If the
-/// reasoning has no id, OpenAI reads its encrypted content instead. Reasoning that would have
-/// neither an id nor encrypted content is omitted. The id of reasoning before a call is not
-/// removed, because OpenAI accepts calls without ids.
+/// or before other reasoning. OpenAI stores which item followed a reasoning item in the answer, by
+/// the id of that item. OpenAI refuses an input in which an item without this id follows the
+/// reasoning. If the reasoning has no id, OpenAI reads its encrypted content instead. Reasoning
+/// that would have neither an id nor encrypted content is omitted. The id of reasoning before a
+/// call is not removed, because OpenAI accepts calls without ids.
 fn without_broken_links(items: Vec<Item>) -> Vec<Item> {
     let mut kept: Vec<Item> = Vec::with_capacity(items.len());
     for mut item in items.into_iter().rev() {
@@ -112,8 +113,8 @@ fn reasoning_before(items: &[Item]) -> Vec<usize> {
     before.collect()
 }
 
-/// Omits reasoning unless the next item that is not reasoning is also from the model, such as a
-/// message or a call.
+/// Omits reasoning if no other item follows, or if the next item that is not reasoning is not from
+/// the model. Items of the model are its messages, its calls and its other outputs.
 fn without_lone_reasoning(items: Vec<Item>) -> Vec<Item> {
     let mut is_followed = false;
     let mut kept: Vec<Item> = Vec::with_capacity(items.len());

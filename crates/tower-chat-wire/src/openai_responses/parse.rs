@@ -1,4 +1,9 @@
 //! Converts items to messages.
+//!
+//! A native item contains the JSON fields for which a message or part has no field of its own. Each
+//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
+//! native part consists only of a native item. A provider-executed call is a call of a tool that
+//! the provider runs itself.
 
 use std::collections::{HashMap, HashSet};
 
@@ -162,8 +167,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Adds a message item. An item of the model is added to the last message, if this is an
-    /// assistant message and the writer will write the item as a separate item. Any other item
+    /// Adds a message item. An item of the model is added to the last message, if the last message
+    /// is an assistant message and the writer would write the item separately again. Any other item
     /// becomes a new message.
     fn message(&mut self, mut fields: Fields) -> Result<(), WireError> {
         let role = fields.text("role").ok_or(WireError::Field {
@@ -206,9 +211,10 @@ impl Reading {
     }
 
     /// Adds an item of an unknown type as a native part. An item with a role other than assistant
-    /// or tool becomes a message of this role. Otherwise, an approval becomes a user message, and
-    /// an output is added to a tool message unless the last message is an assistant message. Any
-    /// other item is added to an assistant message.
+    /// or tool becomes a message of this role. For an item without such a role, the type decides.
+    /// An approval becomes a user message. An output is added to the last message if that is an
+    /// assistant message, and to a tool message otherwise. Any other item is added to an assistant
+    /// message.
     fn unknown(&mut self, item: RawJson, fields: &Fields, kind: &str) {
         let role = fields.get("role").and_then(|role| role.parse().ok());
         let is_answer = kind.ends_with("_output") && self.last(Role::Assistant).is_none();

@@ -1,4 +1,8 @@
 //! Converts messages to items.
+//!
+//! A native item contains the JSON fields for which a message or part has no field of its own. Each
+//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
+//! provider-executed call is a call of a tool that the provider runs itself.
 
 use std::collections::HashSet;
 
@@ -94,8 +98,8 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Writes a message item with these fields and this content. If `content` is `None`, writes
-    /// nothing, unless `fields` contains the empty content with which the item was read.
+    /// Writes a message item with these fields and this content. If `content` is `None`, writes an
+    /// item only if `fields` contains the empty content with which the item was read.
     fn push_message(&mut self, role: Role, mut fields: Fields, content: Option<RawJson>) {
         if role == Role::Tool || content.is_none() && !fields.contains("content") {
             return;

@@ -1,4 +1,7 @@
 //! Writes the body of a request.
+//!
+//! A native item contains the JSON fields for which a message or part has no field of its own. Each
+//! native item belongs to one wire (a provider's format), and is written again only on this wire.
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, ToolChoice, ToolDefinition};
@@ -57,7 +60,8 @@ pub fn render_request(
 }
 
 /// Returns the fields of a request body. If `form` is `None`, returns only the fields that the
-/// request and the location set, so that a request that was read is written unchanged.
+/// request and the location of its history set, so that a request that was read is written
+/// unchanged.
 pub(crate) fn render(
     request: &ChatRequest,
     location: &HistoryLocation,
@@ -142,10 +146,10 @@ fn named(
     fields
 }
 
-/// Writes the definition of a tool. Always writes the field `strict`, because the service rewrites
-/// the schema of a tool without this field to a schema that `strict: true` allows. A definition
-/// with a native item is written as it was read. Returns `None` for a tool that only another
-/// provider has.
+/// Writes the definition of a tool. Always writes the field `strict`. Without this field, the
+/// service changes the schema of the tool to a schema that `strict: true` allows. A definition with
+/// a native item is written as it was read. Returns `None` for a tool that only another provider
+/// has.
 fn tool(definition: &ToolDefinition) -> Option<Value> {
     if definition.native.is_some() {
         return BodyWire::OpenAiResponses.render_tool(definition);

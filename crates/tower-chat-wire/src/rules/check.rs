@@ -21,7 +21,7 @@ pub enum UnsupportedMedia {
         role: &'static str,
         /// The IANA type of the media.
         media_type: String,
-        /// The name of the service, which is the issuer in its rules.
+        /// The name of the service: the field `issuer` of its rules.
         service: String,
     },
     /// The new messages together contain more images or documents than the service accepts in one
@@ -29,7 +29,7 @@ pub enum UnsupportedMedia {
     TooMany {
         /// `images` or `documents`.
         what: &'static str,
-        /// The name of the service, which is the issuer in its rules.
+        /// The name of the service: the field `issuer` of its rules.
         service: String,
     },
 }
@@ -62,8 +62,8 @@ impl Error for UnsupportedMedia {
 ///
 /// The new messages are those after the [history](ChatRequest::history) and after the last
 /// assistant or tool message of the request. The media of all new messages are counted together,
-/// because the wires join these messages. The results of tools are not checked, because their tools
-/// have already run.
+/// because the request body may contain them as one message. The results of tools are not checked,
+/// because their tools have already run.
 ///
 /// # Errors
 ///

@@ -1,4 +1,8 @@
 //! Chooses the rules of a service by its URL, its provider and the model.
+//!
+//! A native item contains the JSON fields for which a message or part has no field of its own. Each
+//! native item belongs to one wire (a provider's format), and is written again only on this wire.
+//! The issuer of a native item is the service that created the item.
 
 use super::{
     known::{KNOWN, KnownService, UNIONS},
@@ -18,10 +22,10 @@ impl ServiceRules {
     ///
     /// - If the host of the URL belongs to a [known](KNOWN) service, the rules are those of this
     ///   service.
-    /// - If `provider` is the name of a known service, the rules are those of this service. For a
-    ///   provider whose client is also used for other services, this case applies only if the URL
-    ///   is local, such as the URL of a proxy or a test. On Chat Completions, port 11434 means that
-    ///   the provider is Ollama.
+    /// - If `provider` is the name of a known service, the rules are those of this service. Some
+    ///   clients are also used for other services than their provider. For these clients, this case
+    ///   applies only if the URL is local, such as the URL of a proxy or a test. On Chat
+    ///   Completions, port 11434 means that the provider is Ollama.
     /// - Otherwise the rules are those of an [unknown](Self::unknown) service, which receives only
     ///   its own native items.
     ///

@@ -1,5 +1,7 @@
 //! Omits the messages that the service has summarized.
 //!
+//! The issuer of an item is the service that created the item.
+//!
 //! The Responses API and Anthropic can compact a long conversation. The answer then contains an
 //! item with a summary of all messages before the item. Only the service that created the item can
 //! read the summary.
@@ -34,9 +36,9 @@ struct Position {
 /// summary: the service then continues a paused answer, and its documentation requires all
 /// messages.
 ///
-/// A summary is not usable if a result after the summary answers a call before it, because the
-/// service would receive the result without its call. Such a summary is omitted, and the messages
-/// before it are sent.
+/// A summary is not usable if a result after the summary answers a call before the summary, because
+/// the service would receive the result without its call. Such a summary is omitted, and the
+/// messages before it are sent.
 pub(super) fn compact(messages: &Messages, rules: &ServiceRules) -> Option<Compacted> {
     let summaries = summaries(messages, rules);
     if summaries.last()?.message + 1 == messages.len() {
@@ -97,7 +99,8 @@ fn summaries(messages: &Messages, rules: &ServiceRules) -> Vec<Position> {
     for (message, index) in messages.iter().zip(0..) {
         for (part, part_index) in message.parts.iter().zip(0..) {
             let Part::Native(native) = part else { continue };
-            // Searching the text first is faster than parsing every native item of every request.
+            // Searching the text first is faster than parsing every native item (a provider's own
+            // JSON in a message) of every request.
             if native.item.get().contains("\"compaction\"") && is_summary(native, rules) {
                 found.push(Position { message: index, part: part_index });
             }
@@ -124,8 +127,7 @@ fn is_summary(native: &Native, rules: &ServiceRules) -> bool {
         })
 }
 
-/// Returns whether a result at or after the position of a summary answers a call before this
-/// position.
+/// Returns whether a result after a summary answers a call before the summary.
 fn is_earlier_call_answered(messages: &Messages, summary: Position) -> bool {
     let mut calls = HashSet::new();
     let first = messages.iter_from(summary.message).take(1);

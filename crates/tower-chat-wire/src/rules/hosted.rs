@@ -1,5 +1,7 @@
 //! Finds [provider-executed](tower_chat_core::ToolCall::provider_executed) calls without results.
 //! Such calls remain when an answer is cut off.
+//!
+//! A wire is a provider's JSON format.
 
 use std::collections::HashSet;
 
@@ -69,7 +71,8 @@ fn result_of(part: &Part, wire: BodyWire) -> Option<String> {
     }
 }
 
-/// Returns the value of the field `kind` in a native part of Bedrock: `toolUse` or `toolResult`.
+/// Returns the value of the field `kind`, which is `toolUse` or `toolResult`, in a native part: a
+/// block of Bedrock that is stored as JSON.
 fn block(native: &Native, wire: BodyWire, kind: &str) -> Option<Fields> {
     if wire != BodyWire::BedrockConverse {
         return None;

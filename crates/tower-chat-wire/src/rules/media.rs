@@ -31,7 +31,7 @@ pub(super) struct Count {
 
 impl Count {
     /// Returns whether the message may contain these media in addition to the media that were
-    /// counted before. Counts the media if the message may contain them.
+    /// counted before. If so, counts these media.
     pub(super) fn admit(&mut self, media: &Media, rule: &MediaRule) -> bool {
         let (count, max) = if is_image(media) {
             (&mut self.images, rule.max_images)
@@ -50,7 +50,7 @@ pub(super) fn is_image(media: &Media) -> bool {
 
 /// Returns the media with a normalized media type: in lower case, without parameters, and with
 /// `image/jpeg` instead of `image/jpg`. Returns `None` if the type is already normalized, or if the
-/// media have a native item.
+/// media have a native item, which contains the provider's own JSON of the media.
 pub(super) fn normal(media: &Media) -> Option<Media> {
     if media.native.is_some() {
         return None;

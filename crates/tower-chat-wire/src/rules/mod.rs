@@ -1,5 +1,5 @@
-//! The rules that services have in addition to the format of their wire, and the changes that make
-//! a request comply with these rules.
+//! The rules of services that the format of their wire (the JSON format of an API) does not
+//! express, and the changes that make a request comply with these rules.
 //!
 //! Services with the same wire have different rules. For example, some services require reasoning
 //! that other services refuse, and some accept images that others refuse. [`ServiceRules`] contains

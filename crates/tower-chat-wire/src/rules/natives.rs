@@ -1,4 +1,9 @@
 //! Decides which native items are sent to a service.
+//!
+//! A native item contains the JSON fields for which a message or part has no field of its own. Each
+//! native item belongs to one wire (a provider's format), and is written again only on this wire.
+//! The issuer of a native item is the service that created the item. A provider-executed call is a
+//! call of a tool that the provider runs itself.
 
 use tower_chat_core::{Native, Reasoning, ToolCall};
 

@@ -1,4 +1,7 @@
 //! Replaces refused content with sentences.
+//!
+//! A native item contains the JSON fields for which a message or part has no field of its own. Each
+//! native item belongs to one wire (a provider's format), and is written again only on this wire.
 
 use std::{collections::HashMap, sync::Arc};
 

@@ -1,4 +1,8 @@
 //! Defines [`ServiceRules`] and the types of its fields.
+//!
+//! A native item contains the JSON fields for which a message or part has no field of its own. Each
+//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
+//! provider-executed call is a call of a tool that the provider runs itself.
 
 use std::sync::Arc;
 
@@ -46,12 +50,13 @@ pub struct ServiceRules {
     pub reasoning_fields: Option<&'static [&'static str]>,
     /// What the service requires in messages with calls that another service has made.
     pub foreign_calls: ForeignRule,
-    /// Whether the service refuses a request that enables thinking and ends with results, if the
-    /// first answer after the last user message does not begin with a thinking block.
+    /// Whether a request that enables thinking and ends with results needs a thinking block at the
+    /// beginning of the first answer after the last user message. The service refuses such a
+    /// request without the block.
     pub thinking_first: bool,
     /// The prefixes of the ids of provider-executed calls of this service, as pairs of the type of
     /// the call and the prefix. A call whose id has another prefix is not sent, because another
-    /// service that uses the same format has made it.
+    /// service that uses the same format has made the call.
     pub hosted_ids: &'static [(&'static str, &'static str)],
     /// The keywords that the service refuses at the top level of a tool's schema.
     pub refused_in_schemas: &'static [&'static str],
@@ -247,10 +252,10 @@ fn is_of_type(range: &str, media_type: &str) -> bool {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Otherwise {
-    /// The media are moved to a user message after the results. If the service does not accept them
-    /// there either, a sentence replaces them.
+    /// The media are moved to a user message after the results. If the service does not accept the
+    /// media in a user message either, a sentence replaces the media.
     AfterResults,
-    /// A sentence with the type and the size of the media replaces them.
+    /// A sentence with the type and the size of the media replaces the media.
     Sentence,
 }
 

@@ -1,5 +1,5 @@
-//! Removes the options that enable Claude's thinking from requests in which the service refuses
-//! them.
+//! Removes the options that enable Claude's thinking, if the service would refuse the request
+//! because of these options.
 //!
 //! A request enables manual thinking with an option of the type `enabled` and a budget. The service
 //! refuses such a request if it continues a turn whose first answer does not begin with a thinking
@@ -77,8 +77,8 @@ pub(super) fn continues_without(messages: &[Arc<Message>], wire: BodyWire) -> bo
             // The loop runs backwards, so the first answer of the turn is the last to set this
             // variable.
             Role::Assistant => begins_with_thinking = Some(begins(message, wire)),
-            // Instructions do not end a turn, because both wires send them separately from the
-            // messages.
+            // Instructions do not end a turn, because Anthropic Messages and Bedrock Converse send
+            // instructions separately from the messages.
             Role::System | Role::Developer => {}
             _ if begins_with_thinking.is_none() => {
                 has_results |= message.results().next().is_some();

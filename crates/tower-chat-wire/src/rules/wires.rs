@@ -1,4 +1,8 @@
 //! The rules of an unknown service, for each wire.
+//!
+//! A native item contains the JSON fields for which a message or part has no field of its own. Each
+//! native item belongs to one wire (a provider's format), and is written again only on this wire.
+//! The issuer of a native item is the service that created the item.
 
 use super::service_rules::{
     ArgumentRule, EmptyRule, ForeignRule, IdForm, IdRule, ListRule, MediaKind, MediaRule, NameRule,
@@ -73,7 +77,7 @@ pub(super) const WORD_IDS: IdRule =
 pub(super) const ANY_IDS: IdRule =
     IdRule { form: IdForm::Any, max_length: usize::MAX, unique: Unique::Answer, required: false };
 /// The rule for results that cannot contain media. The media are sent in a user message after the
-/// results, if the service accepts them there.
+/// results, if the service accepts media in a user message.
 pub(super) const ATTACHMENTS_AFTER_RESULTS: MediaRule =
     MediaRule { otherwise: Otherwise::AfterResults, ..MediaRule::NONE };
 

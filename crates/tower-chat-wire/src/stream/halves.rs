@@ -1,4 +1,6 @@
 //! Joins the halves of surrogate pairs that a service sends in two frames.
+//!
+//! A frame is one event of a streamed answer.
 
 use std::borrow::Cow;
 
@@ -68,7 +70,7 @@ impl Halves {
     }
 }
 
-/// The names of the fields, on all wires, whose texts arrive in pieces.
+/// The names of the fields, in the formats of all providers, whose texts arrive in pieces.
 const CONTINUED: [&str; 16] = [
     "arguments",
     "content",

@@ -1,4 +1,4 @@
-//! Finds the items of a stream by the index that the service assigns to them.
+//! Finds the items of a stream by the index that the service assigns to each item.
 
 use std::collections::HashMap;
 
@@ -8,7 +8,7 @@ use tower_chat_core::RawJson;
 /// that the service assigns to the item. A stream may begin a new item with each event. A linear
 /// search for each event would therefore take quadratic time for the whole stream.
 ///
-/// If several items have the same index, the newest of them is found. The index `None` finds the
+/// If several items have the same index, the newest item is found. The index `None` finds the
 /// newest item without an index.
 #[derive(Debug)]
 pub struct Indexed<T> {

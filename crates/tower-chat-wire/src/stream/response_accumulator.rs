@@ -1,4 +1,6 @@
-//! The trait that the accumulators of all wires implement.
+//! The trait that the accumulators for all providers implement.
+//!
+//! A frame is one event of a streamed answer.
 
 use std::fmt;
 
@@ -33,17 +35,17 @@ pub trait ResponseAccumulator: fmt::Debug + Send {
     /// # Errors
     ///
     /// [`AnswerError::Refused`], if the service reports an error in the frame.
-    /// [`AnswerError::Malformed`], if the frame does not have the format of this wire. The
+    /// [`AnswerError::Malformed`], if the frame does not have the format of this API. The
     /// accumulator cannot be used after an error.
     fn push(&mut self, frame: &Frame) -> Result<Vec<ChatUpdate>, AnswerError>;
 
-    /// Returns whether the answer is complete. Depending on the wire, an answer is complete when
-    /// the service has sent the finish reason, the end of the stream, or both.
+    /// Returns whether the answer is complete. Depending on the API, an answer is complete when the
+    /// service has sent the finish reason, the end of the stream, or both.
     fn is_complete(&self) -> bool;
 
     /// Returns whether the last added frame ends the stream. The reader then need not wait until
-    /// the connection is closed. Always `false` on wires without a frame that ends the stream,
-    /// because more fields may follow a complete answer on these wires.
+    /// the connection is closed. Always `false` for an API without a frame that ends the stream,
+    /// because more fields may follow a complete answer.
     fn is_last(&self) -> bool {
         false
     }

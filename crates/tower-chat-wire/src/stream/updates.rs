@@ -1,4 +1,7 @@
 //! Converts a stream of frames to a stream of updates.
+//!
+//! A frame is one event of a streamed answer, as the service sent it. An update is what the caller
+//! receives: a piece of text or another part of the answer.
 
 use std::{
     collections::VecDeque,
@@ -15,8 +18,8 @@ use crate::AnswerError;
 /// Returns the updates of a streamed answer.
 ///
 /// The returned stream yields the deltas of each frame when the frame arrives. At the end of the
-/// frames, or after a frame that ends the answer on this wire, the stream yields the messages and
-/// the finish.
+/// frames, or after a frame that ends the stream, the returned stream yields the messages of the
+/// answer and its finish (finish reason, usage and metadata).
 ///
 /// If `frames` ends before the answer is complete, the stream yields [`AnswerError::Truncated`]
 /// with the text that was received. If `frames` yields an error, the stream yields this error. If

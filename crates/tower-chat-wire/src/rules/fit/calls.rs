@@ -1,5 +1,9 @@
 //! Changes tool calls, and adds the reasoning or the signature that a service requires in messages
 //! with calls of other services.
+//!
+//! A native item contains the JSON fields for which a message or part has no field of its own. Each
+//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
+//! provider-executed call is a call of a tool that the provider runs itself.
 
 use serde_json::json;
 use tower_chat_core::{Change, ChangeKind, Message, Part, Reasoning, ToolCall};
@@ -65,8 +69,8 @@ impl Fitting<'_> {
         Some(sent)
     }
 
-    /// Adds the reasoning or the signature that the service requires in an answer with calls,
-    /// unless the answer already has it.
+    /// Adds the reasoning or the signature that the service requires in an answer with calls. An
+    /// answer that has it already is not changed.
     pub(super) fn complete_calls(&mut self, message: &Message, fitted_parts: &mut FittedParts) {
         if !fitted_parts.has_call {
             return;
@@ -98,8 +102,9 @@ impl Fitting<'_> {
     }
 }
 
-/// Returns whether the arguments of the call are JSON. Calls of custom tools, and calls of other
-/// types than `function_call` on Responses, have arguments in other formats.
+/// Returns whether the arguments of the call are JSON. Custom tools have free text as their
+/// arguments. On Responses, calls of other types than `function_call` have arguments in other
+/// formats too.
 fn has_json_arguments(call: &ToolCall, wire: BodyWire) -> bool {
     let Some(fields) = Fields::of_native(call.native.as_ref(), wire_name(wire)) else {
         return true;

@@ -1,4 +1,9 @@
 //! Changes a request so that it complies with the rules of a service.
+//!
+//! A native item contains the JSON fields for which a message or part has no field of its own. Each
+//! native item belongs to one wire (a provider's format), and is written again only on this wire.
+//! The issuer of a native item is the service that created the item. A provider-executed call is a
+//! call of a tool that the provider runs itself.
 
 mod calls;
 mod options;
@@ -37,22 +42,24 @@ pub struct Fitted {
     pub changes: Vec<Change>,
 }
 
-/// The extension that marks a request as fitted. Contains the rule for calls of other services,
-/// which the writer of the body needs.
+/// The extension that marks a request as fitted: [`fit`] has changed the request so that it
+/// complies with the rules. Contains the rule for calls of other services, which the writer of the
+/// body needs.
 #[derive(Debug, Clone, Copy)]
 struct IsFitted(ForeignRule);
 
 /// Changes a request so that it complies with the rules of a service.
 ///
 /// Content that the rules allow is not changed. How a message is sent depends only on the message
-/// itself and on earlier messages, so that its bytes are the same in each request of a
-/// conversation. The exceptions are:
+/// itself and on earlier messages, so that the bytes of the message are the same in each request of
+/// a conversation. Later messages change how a message is sent only in these cases:
 ///
 /// - Media that are removed from consecutive results are sent in a user message after the last of
 ///   these results that the request contains.
 /// - A provider-executed call that has no result is omitted as soon as a later message shows that the
 ///   service does not continue the call.
-/// - Content is replaced as soon as the request contains a [`RefusalMark`] for this content.
+/// - Content is replaced as soon as the request contains a [`RefusalMark`] for this content: a
+///   record that the service has refused the content.
 /// - Messages are omitted if the service has summarized them in an item `compaction` of the
 ///   Responses API, or in a block `compaction` of Anthropic. The issuer of the summary must be the
 ///   issuer of the rules.
@@ -118,7 +125,8 @@ pub fn explain(messages: &Messages, rules: &ServiceRules) -> Vec<Change> {
     fit(&ChatRequest::new(messages.clone()).with_extension(marks), rules).changes
 }
 
-/// Returns the request unchanged if it is already fitted, and fits it to the rules otherwise.
+/// Returns the request unchanged if [`fit`] has already changed it. Otherwise calls [`fit`] with
+/// the rules.
 pub(crate) fn fitted(
     request: &ChatRequest,
     rules: impl FnOnce() -> ServiceRules,
@@ -173,7 +181,7 @@ struct Fitting<'r> {
     begins_with_summary: bool,
 }
 
-/// The fitted parts of one message.
+/// The parts of one message, after the changes that make the parts comply with the rules.
 #[derive(Debug, Default)]
 struct FittedParts {
     parts: Vec<Part>,
@@ -274,8 +282,8 @@ impl<'r> Fitting<'r> {
     }
 
     /// Adds a message with its fitted parts. `None` means that all parts are sent unchanged. Omits
-    /// the message if no parts remain, or if the service refuses the message because it has no
-    /// content.
+    /// the message if no parts remain, or if the service refuses messages without content and the
+    /// message has none.
     fn finish(&mut self, message: &Arc<Message>, fitted_parts: Option<FittedParts>) {
         let parts = fitted_parts
             .as_ref()
@@ -310,7 +318,8 @@ impl<'r> Fitting<'r> {
         }
         let is_user = |role: Role| !matches!(role, Role::Assistant | Role::Tool);
         let is_instruction = |role: Role| matches!(role, Role::System | Role::Developer);
-        // A message is not sent on the wire if all its texts are blank and it has no other content.
+        // The writer of the body omits a message if all its texts are blank and the message has no
+        // other content.
         let is_sent = |part: &Part| match part {
             Part::Media(_) | Part::ToolResult(_) => true,
             other => is_written(other, self.rules),

@@ -1,5 +1,8 @@
 //! Changes the options of a request: the tool definitions, the tool choice, and the options that
 //! enable thinking.
+//!
+//! A native item contains the JSON fields for which a message or part has no field of its own. Each
+//! native item belongs to one wire (a provider's format), and is written again only on this wire.
 
 use serde_json::{Value, json};
 use tower_chat_core::{Change, ChangeKind, ChatOptions, ToolChoice, ToolDefinition};
@@ -77,9 +80,9 @@ impl Fitting<'_> {
         is_replaced || is_completed
     }
 
-    /// Replaces tool names in a tool choice that is stored in the JSON format of the wire. Every
-    /// string in the JSON that is equal to a tool name that is sent in another form is replaced.
-    /// Returns whether a name was replaced.
+    /// Replaces tool names in a tool choice that is stored in the JSON format of the wire. If a
+    /// string in this JSON is a tool name that is sent in another form, the string is replaced by
+    /// this form. Returns whether a name was replaced.
     fn rename_chosen(&self, choice: &mut Value) -> bool {
         let mut has_changed = false;
         match choice {

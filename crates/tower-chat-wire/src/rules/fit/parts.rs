@@ -1,4 +1,9 @@
 //! Changes the parts of a message.
+//!
+//! A native item contains the JSON fields for which a message or part has no field of its own. Each
+//! native item belongs to one wire (a provider's format), and is written again only on this wire.
+//! The issuer of a native item is the service that created the item. A provider-executed call is a
+//! call of a tool that the provider runs itself.
 
 use std::collections::HashSet;
 
@@ -15,9 +20,9 @@ use crate::rules::{
 };
 
 impl Fitting<'_> {
-    /// Fits one part of a message to the rules, and adds it to the fitted parts. Omits the part if
-    /// the service does not accept it in any form. `at_provider` contains the ids of the
-    /// provider-executed calls of the message.
+    /// Changes one part of a message so that it complies with the rules, and adds the part to the
+    /// fitted parts. Omits the part if the service does not accept it in any form. `at_provider`
+    /// contains the ids of the provider-executed calls of the message.
     pub(super) fn part(
         &mut self,
         message: &Message,

@@ -1,4 +1,7 @@
 //! The rules of the known services, and the sources of these rules.
+//!
+//! A wire is a provider's JSON format. A native item is JSON of a wire inside a stored message, and
+//! its issuer is the service that created the item.
 
 mod chat;
 mod messages;
