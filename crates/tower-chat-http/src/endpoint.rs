@@ -167,11 +167,12 @@ impl ChatEndpoint {
     /// request with the id of the original conversation is compared with the original conversation
     /// again.
     ///
-    /// - A request that repeats everything up to the last question is answered in a branch too, unless
-    ///   the client marks it as a retry (`x-stainless-retry-count`). A client that may repeat a request
-    ///   without this header should name the run (`x-run-id`): the same request with the same run
-    ///   continues in the same branch.
-    /// - A retry of an edited request whose run the client did not name creates another branch.
+    /// - A request that repeats everything up to the last question is answered in a branch too,
+    ///   unless the client marks the request as a retry (`x-stainless-retry-count`). A client that
+    ///   may repeat a request without this header should send a run id (`x-run-id`): the same
+    ///   request with the same run id continues in the same branch.
+    /// - If the client did not send a run id with an edited request, a retry of this request
+    ///   creates another branch.
     /// - A request without a message of the model cannot be compared with the stored conversation.
     ///   All messages of such a request are treated as new.
     /// - Each branch is a copy of the common turns. The application should therefore limit the
@@ -187,8 +188,8 @@ impl ChatEndpoint {
     /// - The request repeats an answer of the conversation, or calls a tool that the conversation
     ///   calls, and no turn is found after which the branch could begin. The search compares only a
     ///   few turns.
-    /// - The id of the conversation is not valid in a header, so that no response could contain the
-    ///   id of the branch.
+    /// - The id of the conversation is not valid in a header. The id of the branch would then not
+    ///   be valid in the header of the response either.
     /// - The store does not implement [`Maintenance`](tower_chat_layers::store::Maintenance).
     #[must_use]
     pub fn with_branches(mut self) -> Self {

@@ -97,8 +97,8 @@ impl ErrorResponse {
     }
 
     pub(crate) fn no_scope() -> Self {
-        let message =
-            "the request was not authenticated: the server must insert a Scope into its extensions";
+        let message = "the request was not authenticated: the server must insert a Scope into the \
+            extensions of the request";
         Self::new(StatusCode::UNAUTHORIZED, message).with_code("no_scope")
     }
 

@@ -1,4 +1,4 @@
-//! The handlers of `GET /v1/models`.
+//! The handlers of `GET /v1/models` and `GET /v1/models/{model}`.
 
 use axum::{
     extract::{Path, State},

@@ -27,10 +27,10 @@ use crate::{
     models::as_json,
 };
 
-/// The header of requests and responses that contains the run id. A client that generates the run
-/// id itself, as a UUID, sends it in this header of its request. If the client sends the same
-/// request with the same id again, the request joins the run that is in progress, or continues a
-/// run that was interrupted.
+/// The header of requests and responses that contains the run id. A client may generate the run id
+/// itself, as a UUID, and send the id in this header. If the client sends the same request with the
+/// same id again, the request joins the run that is in progress, or continues a run that was
+/// interrupted.
 ///
 /// ```
 /// assert_eq!(tower_chat_http::RUN_HEADER, "x-run-id");
