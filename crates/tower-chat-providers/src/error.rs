@@ -103,8 +103,8 @@ pub struct Refusal {
     /// The service's code for the error, or the type of the error if it has no code:
     /// `context_length_exceeded`, `overloaded_error`, `RESOURCE_EXHAUSTED`, `ThrottlingException`.
     pub code: Option<String>,
-    /// The service's error message. If the body contains no message, the whole body. If the client
-    /// could not read the whole body, the reason.
+    /// The service's error message, or the whole body if the body contains no message. If the
+    /// client could not read the whole body, this field says why.
     pub message: String,
     /// How long the client has to wait before the next attempt, if the service has sent this time.
     pub retry_after: Option<Duration>,
@@ -114,10 +114,9 @@ pub struct Refusal {
 }
 
 impl ProviderError {
-    /// Creates an error. Providers and layers outside this crate need this function.
-    /// [`is_retryable`](Self::is_retryable) determines from `kind` whether a retry may succeed. If
-    /// the source in `kind` does not report the same, the source is wrapped in a [`Classified`]
-    /// that does.
+    /// Creates an error. Providers and layers outside this crate need this function. If the source
+    /// in `kind` does not report the same retryability as [`is_retryable`](Self::is_retryable),
+    /// this function wraps the source in a [`Classified`] with the retryability of this error.
     pub fn new(provider: &'static str, kind: ProviderErrorKind) -> Self {
         let (request_id, history_lost, content_refused) = (None, None, None);
         let kind = Box::new(kind.classified());

@@ -144,7 +144,8 @@ where
     }
 }
 
-/// Data of a request and its response that are added to the errors of the response.
+/// Data of a request and its response, which are added to every error that occurs while the
+/// response is read.
 #[derive(Debug)]
 pub(crate) struct ResponseContext {
     pub(crate) errors: Errors,
@@ -193,8 +194,9 @@ impl ResponseContext {
     }
 
     /// Adds the id of the request to an error, and removes the secrets of the request from the
-    /// texts of the error. For a refusal, also records whether the history is lost, and whether the
-    /// content of the messages may be the reason.
+    /// texts of the error. If the service refused the request, also records two possible reasons in
+    /// the error: the service no longer stores the history, or it refuses the content of the
+    /// messages.
     pub(crate) fn complete(&self, error: ProviderError) -> ProviderError {
         error
             .with_request_id(self.request_id.as_deref())

@@ -142,8 +142,8 @@ impl Exchange {
 
     /// Sets the format that divides a streamed answer into frames, or `None` if the answer is not
     /// streamed. Has no effect on an exchange of two requests. If the service sends one JSON value
-    /// instead of a stream, the client reads the value as a whole answer. The first bytes of the
-    /// body determine this, and not the content type.
+    /// instead of a stream, the client reads the value as a whole answer. The client distinguishes
+    /// the two by the first bytes of the body, and not by the content type.
     #[must_use]
     pub fn with_framing(mut self, framing: Option<StreamFraming>) -> Self {
         if let Step::Answer(expected) = &mut self.step {
@@ -217,9 +217,9 @@ impl Settings {
         self.model(request).ok_or_else(|| self.errors.missing(missing))
     }
 
-    /// [Chooses](ServiceRules::choose) the rules by the provider, the base URL and the model. If
-    /// the application has set rules, the client uses the application's rules, and the provider
-    /// need not check this.
+    /// [Chooses](ServiceRules::choose) the rules by the provider, the base URL and the model. A
+    /// [`Provider::rules`] can return the result. The client calls that method only if the
+    /// application has set no rules.
     pub fn rules(&self, wire: BodyWire, request: &ChatRequest) -> ServiceRules {
         ServiceRules::choose(wire, self.errors.0, &self.base_url, self.model(request))
     }

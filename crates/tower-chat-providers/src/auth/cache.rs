@@ -124,5 +124,5 @@ impl<V: Expiring> Fetched<V> {
     }
 }
 
-/// A value is renewed at most this time before it expires.
+/// The maximum time between the renewal of a value and the expiry of the old value.
 const MAX_MARGIN: Duration = Duration::from_secs(60);

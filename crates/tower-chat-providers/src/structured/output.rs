@@ -92,8 +92,9 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
         self.value(&text)?.map_err(|problem| StructuredError::Invalid { name, text, problem })
     }
 
-    /// Deserializes a text. The outer error means that the schema is not valid. The inner error
-    /// describes what in the text does not conform to the schema.
+    /// Deserializes a text. The outer `Result` is an error if the schema is not valid. The inner
+    /// `Result` is an error if the text does not conform to the schema, and describes the
+    /// difference.
     fn value(&self, text: &str) -> Result<Result<T, String>, StructuredError> {
         let validator = jsonschema::validator_for(self.schema.of_type()).map_err(|error| {
             StructuredError::Schema { name: self.name.clone(), problem: error.to_string() }
@@ -108,8 +109,8 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
         Ok(value())
     }
 
-    /// Returns the arguments of the call that the request required. If there are several such
-    /// calls, uses the first call in the last message with such a call.
+    /// Returns the arguments of the call that the request required. If several messages contain
+    /// such a call, the last of these messages is used, and in this message the first call.
     fn call(&self, answer: &Answer) -> Option<String> {
         let calls = answer.messages.iter().rev().flat_map(|message| message.calls());
         let mut calls = calls.filter(|call| call.name == self.name);
