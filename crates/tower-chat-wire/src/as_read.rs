@@ -24,7 +24,7 @@ pub(crate) fn keep(message: &mut Message, wire: &str, json: &RawJson) {
     message.parts.insert(0, Part::Native(fields.into_native(wire)));
 }
 
-/// Returns whether the native item is a mark. A mark is never written as an item of a request.
+/// Returns whether the native item is a mark. No request contains the mark itself.
 pub(crate) fn is_mark(native: &Native, wire: &str) -> bool {
     mark(native, wire).is_some()
 }
@@ -77,8 +77,8 @@ fn is_same_part(read: &Part, part: &Part) -> bool {
 }
 
 /// Returns whether two JSON texts have the same value. The order of fields is ignored, and numbers
-/// must have the same digits. Below a nesting depth of `MAX_DEPTH`, values are the same only if
-/// their texts are equal.
+/// must have the same digits. Values that are nested more deeply than `MAX_DEPTH` are the same only
+/// if their texts are equal.
 pub(crate) fn same(one: &RawJson, other: &RawJson) -> bool {
     same_at(one, other, 0)
 }

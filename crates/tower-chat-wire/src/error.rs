@@ -52,7 +52,7 @@ impl fmt::Display for WireError {
             Self::Field { what, field, expected } => {
                 write!(f, "the {field} of {what} is missing, or is not {expected}")
             }
-            Self::UnknownRole { role } => write!(f, "this wire has no role {role:?}"),
+            Self::UnknownRole { role } => write!(f, "the API has no role {role:?}"),
             Self::InMessage { index, .. } => write!(f, "message {index} cannot be read"),
         }
     }

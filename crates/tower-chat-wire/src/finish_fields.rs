@@ -17,8 +17,8 @@ pub(crate) struct Reasons {
 }
 
 impl Reasons {
-    /// Converts `text`, the wire's text for a finish reason, and sets the finish reason of an
-    /// answer.
+    /// Converts `text`, the wire's text for a finish reason, to a [`FinishReason`], and sets this
+    /// reason in `finish`.
     ///
     /// Some wires have no separate text for an answer that ends with calls. On these wires, a stop becomes
     /// [`FinishReason::ToolCalls`] if the answer has calls.
@@ -102,10 +102,10 @@ pub(crate) fn note_empty_call(message: &mut Message, finish: &Finish) {
 /// Marks the calls that were cut off in an answer with free-text calls. The arguments of a
 /// free-text call need not be JSON. Marks calls only if a token limit or a filter ended the answer.
 ///
-/// A free-text call is marked if it is at the end of the answer, and the service has not marked it
-/// as complete. Any other call is marked if its arguments are `null` or not valid JSON.
-/// Provider-executed calls are never marked. Also sets the finish reason of the last message, so
-/// that [`Answer::new`] does not search for calls that were cut off.
+/// A free-text call is marked if the call is at the end of the answer, and the service has not
+/// marked the call as complete. Any other call is marked if its arguments are `null` or not valid
+/// JSON. Provider-executed calls are never marked. Also sets the finish reason of the last message,
+/// so that [`Answer::new`] does not search for calls that were cut off.
 ///
 /// [`Answer::new`]: tower_chat_core::Answer::new
 pub(crate) fn note_free_texts(

@@ -150,7 +150,7 @@ impl AnthropicAccumulator {
 impl Block {
     /// Adds a delta: `text` and `thinking` are appended, `partial_json` is appended to the input,
     /// and `citation` is added to the list of citations. Any other field replaces the field of the
-    /// same name in the block, except that an empty `signature` does not replace an earlier
+    /// same name in the block. An empty `signature` is ignored if the block already has a
     /// `signature`.
     fn push(&mut self, delta: Object) -> Option<ChatUpdate> {
         let mut update = None;

@@ -1,8 +1,7 @@
 //! Reads and writes tool calls: `tool_use` blocks, and the blocks of provider-executed calls.
 //!
-//! A provider-executed call is a call of a tool that the provider runs itself. A native item
-//! contains the JSON fields for which a message or part has no field of its own. Each native item
-//! belongs to one wire (a provider's format), and is written again only on this wire.
+//! A provider-executed call is a call of a tool that the provider runs itself. A wire is a
+//! provider's JSON format.
 
 use serde_json::{Map, Value};
 use tower_chat_core::{RawJson, ToolCall};

@@ -21,7 +21,7 @@ pub(super) fn keep(message: &mut Message, container: Option<&Value>) {
 }
 
 /// Returns the id of the newest container in the messages. Returns `None` if this container has
-/// expired at the time `now`, or has no expiry time: an older container is never used.
+/// expired at the time `now`, or has no expiry time. Older containers are never used.
 pub(super) fn current<'m>(
     messages: impl DoubleEndedIterator<Item = &'m Message>,
     now: SystemTime,

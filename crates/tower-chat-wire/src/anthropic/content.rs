@@ -136,8 +136,8 @@ fn parse_text(block: &Fields, is_alone: bool, context: BlockContext) -> Option<T
     Some(text)
 }
 
-/// Returns whether the result answers a call in `run_by_provider`, the ids of the provider-executed
-/// calls before the result.
+/// Returns whether the result answers a call in `run_by_provider`. This set contains the ids of the
+/// provider-executed calls before the result.
 fn has_call(run_by_provider: &HashSet<String>, result: &Fields) -> bool {
     result.text("tool_use_id").is_some_and(|id| run_by_provider.contains(&id))
 }

@@ -1,10 +1,8 @@
 //! Reads messages, request bodies and answers.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire.
-//! An envelope is a native item at the beginning of a message, with the fields of the message
-//! object besides its content. A provider-executed call is a call of a tool that the provider runs
-//! itself.
+//! An envelope is a native part at the beginning of a message: the JSON fields of the message
+//! object besides its content. The fields are written again when the message is sent to a service
+//! with this format.
 
 use tower_chat_core::{Message, Part, RawJson, Role};
 

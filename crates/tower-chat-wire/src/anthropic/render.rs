@@ -1,10 +1,8 @@
 //! Writes the conversation of a request.
 //!
-//! A block is an entry of the `content` of a message. A native item contains the JSON fields for
-//! which a message or part has no field of its own. Each native item belongs to one wire (a
-//! provider's format), and is written again only on this wire. A provider-executed call is a call
-//! of a tool that the provider runs itself. A round is the calls of consecutive assistant messages
-//! and their results.
+//! A block is an entry of the `content` of a message. A provider-executed call is a call of a tool
+//! that the provider runs itself. A round is the calls of consecutive assistant messages and their
+//! results.
 
 use std::collections::HashSet;
 
@@ -69,8 +67,8 @@ fn answered_hosted_calls(messages: &[&Message]) -> HashSet<String> {
 
 /// Returns whether the service accepts provider-executed calls without results in a message.
 /// `later` are the messages after this message. The service continues such calls in a paused answer
-/// at the end of the request, and in an answer that is followed by results of the client's tools.
-/// The service refuses such calls in any other message.
+/// (stop reason `pause_turn`) at the end of the request, and in an answer that is followed by
+/// results of the client's tools. The service refuses such calls in any other message.
 fn keeps_open_calls(later: &[&Message]) -> bool {
     let next = later.iter().find(|message| message.role != Role::Assistant);
     next.is_none_or(|next| next.results().next().is_some())

@@ -1,7 +1,6 @@
 //! Reads and writes blocks of the types `thinking` and `redacted_thinking`.
 //!
-//! Reasoning is stored with a native item, which contains the other fields of its block. The issuer
-//! of this item is the service that created it.
+//! Reasoning is stored with a native item, which contains the other fields of its block.
 
 use tower_chat_core::{Native, RawJson, Reasoning};
 

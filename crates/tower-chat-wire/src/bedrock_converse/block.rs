@@ -2,8 +2,7 @@
 //!
 //! A native item contains the JSON fields for which a message or part has no field of its own. Each
 //! native item belongs to one wire (a provider's format), and is written again only on this wire. A
-//! native part consists only of a native item. A provider-executed call is a call of a tool that
-//! the provider runs itself.
+//! native part consists only of a native item.
 
 use serde_json::json;
 use tower_chat_core::{Media, MediaSource, Native, Part, RawJson, Reasoning, Role, ToolCall};

@@ -3,7 +3,7 @@
 //! A native item contains the JSON fields for which a message or part has no field of its own. Each
 //! native item belongs to one wire (a provider's format), and is written again only on this wire. A
 //! mark is a native part at the beginning of a message, with the JSON from which the message was
-//! read. The usual form of a message is the JSON that is written for a message without a mark.
+//! read.
 
 use tower_chat_core::{Message, Native, Part, RawJson, Role};
 

@@ -41,7 +41,8 @@ pub(super) fn parse(block: &RawJson) -> Option<ToolResult> {
     Some(result)
 }
 
-/// Reads a block of a result. A JSON value becomes a text with a native item that marks it as JSON.
+/// Reads a block of a result. A JSON value becomes a text with a native item that marks the text as
+/// JSON.
 fn parse_content(block: RawJson) -> Part {
     let fields: Option<Object> = block.parse().ok().filter(|fields: &Object| fields.len() == 1);
     match fields.and_then(|mut fields| fields.remove(JSON)) {

@@ -66,7 +66,7 @@ impl fmt::Display for BodyError {
                 write!(f, "the body's {field} is missing, or is not {expected}")
             }
             Self::Unsupported { what } => {
-                write!(f, "the wire has no {what}: send the request without it")
+                write!(f, "the API has no {what}: send the request without it")
             }
             Self::Sentinel(error) => error.fmt(f),
         }

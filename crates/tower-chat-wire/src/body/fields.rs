@@ -12,8 +12,8 @@ use crate::object::{Object, raw};
 pub(crate) struct Fields(Map<String, Value>);
 
 impl Fields {
-    /// Parses the fields of a body. Omits `null` fields. Also omits the fields with a name in
-    /// `conversation`, which [`conversation_field`] reads as JSON text.
+    /// Parses the fields of a body. Omits `null` fields. Also omits the fields whose names are in
+    /// `conversation`, because [`conversation_field`] reads these fields as JSON text.
     pub(crate) fn of_body(body: &str, conversation: &[&str]) -> Result<Self, BodyError> {
         let error = |_| BodyError::Field { field: "fields", expected: "a JSON object" };
         let mut object: Object = serde_json::from_str(body).map_err(error)?;

@@ -106,7 +106,7 @@ impl Completion {
 
     /// Returns the chunks of a streamed answer as JSON. The caller has to send `[DONE]` at the end
     /// of the stream. Text and reasoning are returned when they arrive. Calls are returned whole,
-    /// at the end of the answer, because calls of other tools are omitted only if the answer also
+    /// at the end of the answer, because `chunks` omits calls of other tools if the answer also
     /// calls a declared tool. The stream ends after an error.
     pub fn chunks(
         self,

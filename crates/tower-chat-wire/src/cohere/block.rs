@@ -74,7 +74,7 @@ fn parse_image(block: Object) -> Option<Part> {
     media.media_type.starts_with("image/").then_some(Part::Media(media))
 }
 
-/// Writes the block of a part. Returns `None` for a part for which the wire has no block.
+/// Writes the block of a part. Returns `None` for a part for which Cohere's format has no block.
 pub(super) fn render(part: &Part) -> Option<RawJson> {
     match part {
         Part::Text(text) => Some(render_text(text)),

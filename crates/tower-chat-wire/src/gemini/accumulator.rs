@@ -11,7 +11,8 @@ use crate::{
     stream::{DONE, Frame, ResponseAccumulator},
 };
 
-/// Accumulates the events of one answer. Each event is an answer with some more parts.
+/// Accumulates the events of one answer. Each event has the form of a whole answer, and contains
+/// the next parts.
 #[derive(Debug, Default)]
 pub(crate) struct GeminiAccumulator {
     fields: Object,
@@ -201,7 +202,7 @@ fn is_thought(fields: &Object) -> bool {
     fields.get("thought").is_some_and(|thought| thought.get() == "true")
 }
 
-/// Returns the text of a part, unless the part is a thought.
+/// Returns the text of a part. Returns `None` for a thought.
 fn visible_text(fields: &Object) -> Option<String> {
     text(fields, "text").filter(|_| !is_thought(fields))
 }

@@ -24,17 +24,17 @@
 //! such data has no native item. The fields of a message take precedence over its native items, so
 //! that changes by an application are written.
 //!
-//! Messages of other wires are written in the closest form of this wire. All system messages become
-//! the system instruction. Each result is written with the id and the name of the call that it
-//! answers. Between two contents of the model, results are written before all other parts, and the
-//! results of consecutive tool messages are joined into one content. A text result is written as
-//! `{"output": …}`, and an error as `{"error": …}`. Media in results are written after all results.
-//! Arguments that are not a JSON object become `{"arguments": "the text"}`. If a conversation
-//! begins with a call of the model, an empty text of the user is written before this call. The
-//! following data are not written: reasoning of other wires, approvals, errors, authors, calls of
-//! tools that a provider runs itself, and their results, file ids of other providers, native items
-//! of other wires, and contents without any other parts. The written JSON depends only on the
-//! messages.
+//! Messages that were read from the JSON of another provider (another wire) are written in the
+//! closest form of this wire. All system messages become the system instruction. Each result is
+//! written with the id and the name of the call that it answers. Between two contents of the model,
+//! results are written before all other parts, and the results of consecutive tool messages are
+//! joined into one content. A text result is written as `{"output": …}`, and an error as `{"error":
+//! …}`. Media in results are written after all results. Arguments that are not a JSON object become
+//! `{"arguments": "the text"}`. If a conversation begins with a call of the model, an empty text of
+//! the user is written before this call. The following data are not written: reasoning of other
+//! wires, approvals, errors, authors, calls of tools that a provider runs itself, and their
+//! results, file ids of other providers, native items of other wires, and contents without any
+//! other parts. The written JSON depends only on the messages.
 //!
 //! # Thought signatures
 //!

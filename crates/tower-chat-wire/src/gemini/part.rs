@@ -63,14 +63,14 @@ pub(super) fn parse(item: &RawJson, speaker: Speaker) -> Result<Part, WireError>
         return Err(WireError::Field {
             what: "a part",
             field: "parts",
-            expected: "absent: contents have parts, parts have none",
+            expected: "allowed there: only a content has the field parts",
         });
     }
     Ok(native.into())
 }
 
-/// Writes a part that is neither a call nor a result. Returns `None` if the wire has no form for
-/// the part.
+/// Writes a part that is neither a call nor a result. Returns `None` if Gemini's format has no form
+/// for the part.
 pub(super) fn render(part: &Part) -> Option<RawJson> {
     let (mut fields, text) = match part {
         Part::Text(text) => {

@@ -79,8 +79,9 @@ pub(super) fn render(result: &ToolResult, call: Option<&ToolCall>) -> Rendered {
 
 /// Returns the text of a response: the text in its only field, or the JSON of the whole response.
 /// Also stores the form of the response in the field `response` of `inner`, so that the response
-/// can be written in the same form: `null` if the text is the whole JSON, or an object with the
-/// name of the only field. If the only field is `output` or `error`, nothing is stored.
+/// can be written in the same form. The stored value is `null` if the text is the whole JSON, or an
+/// object with the name of the only field. If the only field is `output` or `error`, nothing is
+/// stored.
 fn parse_response(response: RawJson, inner: &mut Fields) -> String {
     if let Some((key, text)) = only_text(&response) {
         if plain_key(&response).is_none() {

@@ -10,8 +10,8 @@ use crate::{
     stream::{Frame, ResponseAccumulator},
 };
 
-/// Accumulates the lines of one answer. Each line is an answer with some more text, or with whole
-/// calls.
+/// Accumulates the lines of one answer. Each line has the form of a whole answer, and contains the
+/// next text or whole calls.
 #[derive(Debug, Default)]
 pub(crate) struct OllamaAccumulator {
     fields: Object,

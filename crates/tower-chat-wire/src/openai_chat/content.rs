@@ -1,7 +1,4 @@
 //! Reads and writes the field `content`: a string, or a list of content parts.
-//!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire.
 
 use tower_chat_core::{Native, Part, RawJson, Text};
 

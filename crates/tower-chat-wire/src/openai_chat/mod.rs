@@ -19,15 +19,17 @@
 //! an object instead of a string, and an `image_url` that was a string instead of an object.
 //!
 //! A `function_call` of the API of 2023 and its result have no ids. If an application adds ids to
-//! both, [`Audience`] decides how they are written: for a transcript in their original form, and
-//! for a model as an item of `tool_calls` and a message with the role `tool`.
+//! both, [`Audience`] decides how the call and the result are written. For a transcript, both are
+//! written in their original form. For a model, the call becomes an item of `tool_calls`, and the
+//! result becomes a message with the role `tool`.
 //!
-//! Messages of other wires are written in the closest form of this wire. A tool message with
-//! several results becomes several messages. Results in a user message are written before its text.
-//! Media become `image_url`, `input_audio` or `file` parts. The following data are not written:
-//! reasoning of other wires, approvals, errors, calls of tools that a provider runs itself, and
-//! their results, native items of other wires, and messages without any other parts.
-//! [`with_mistral_ids`] converts call ids to the form that Mistral accepts.
+//! Messages that were read from the JSON of another provider (another wire) are written in the
+//! closest form of this wire. A tool message with several results becomes several messages. Results
+//! in a user message are written before its text. Media become `image_url`, `input_audio` or `file`
+//! parts. The following data are not written: reasoning of other wires, approvals, errors, calls of
+//! tools that a provider runs itself, and their results, native items of other wires, and messages
+//! without any other parts. [`with_mistral_ids`] converts call ids to the form that Mistral
+//! accepts.
 //!
 //! ```
 //! use tower_chat_wire::openai_chat::{Audience, parse_message, render_message};

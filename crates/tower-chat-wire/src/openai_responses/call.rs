@@ -29,7 +29,7 @@ pub(super) fn parse(mut fields: Fields, kind: &CallKind) -> Result<ToolCall, Wir
             expected: "a text",
         })?,
     };
-    // The answer ended before a call with one of these states was complete.
+    // A call with one of these states is incomplete, because the answer ended too early.
     let is_cut_off = !provider_executed
         && ["incomplete", "in_progress"].into_iter().any(|status| fields.is_text("status", status));
     let id = fields.take_text(kind.id);

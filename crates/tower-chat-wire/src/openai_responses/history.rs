@@ -26,8 +26,8 @@ pub enum HistoryLocation {
     Request,
     /// The conversation begins with this request, and the service stores the response.
     NewResponse,
-    /// The conversation begins with this request, and the service stores it under a conversation
-    /// id. The client creates the conversation before it sends the request.
+    /// The conversation begins with this request, and the service stores the conversation under its
+    /// own id. The client creates the conversation before it sends the request.
     NewConversation,
     /// The service stores the history, which ends with the response with this id.
     AfterResponse(Arc<str>),

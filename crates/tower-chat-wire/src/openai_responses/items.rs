@@ -79,13 +79,14 @@ impl Items {
         index
     }
 
-    /// Returns whether the item at an index is a call of a client's tool, or does not exist.
+    /// Returns whether the item at an index is a call of a client's tool. Also returns `true` if
+    /// there is no such item.
     pub(super) fn is_callers_call(&self, index: usize) -> bool {
         self.items.as_slice().get(index).is_none_or(|item| is_call(&item.fields))
     }
 
-    /// Returns the items. If the event that ends an item was received, returns the item from this
-    /// event. Any other item is returned with the deltas that were received and the status of the
+    /// Returns the items. An item whose end was received is returned as the last event contains it.
+    /// Any other item is returned with the deltas that were received and the status of the
     /// response.
     pub(super) fn into_items(self, status: &str) -> Vec<RawJson> {
         self.items.into_items().into_iter().filter_map(|item| item.into_json(status)).collect()

@@ -1,6 +1,4 @@
 //! Reads and writes content parts of images, sounds and files.
-//!
-//! A wire is a provider's JSON format.
 
 use tower_chat_core::{Media, MediaSource};
 

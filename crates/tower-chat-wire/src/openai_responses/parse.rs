@@ -24,11 +24,11 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Conversation {
-    /// The value of `instructions`, which is not part of the messages on this wire.
+    /// The value of `instructions`. Responses does not store instructions as a message.
     pub instructions: Option<String>,
     /// The messages of `input`. If the request has a `previous_response_id` or a `conversation`,
-    /// these are only the new messages, and their results may answer calls that only the service
-    /// stores.
+    /// `input` contains only the new messages, and the results in these messages may answer calls
+    /// that only the service stores.
     pub messages: Vec<Message>,
 }
 

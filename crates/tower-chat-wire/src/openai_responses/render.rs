@@ -1,8 +1,6 @@
 //! Converts messages to items.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
-//! provider-executed call is a call of a tool that the provider runs itself.
+//! A provider-executed call is a call of a tool that the provider runs itself.
 
 use std::collections::HashSet;
 
@@ -160,8 +158,8 @@ fn continues_content(part: &Part) -> bool {
     }
 }
 
-/// Returns whether the result answers a call in `by_provider`, the ids of the provider-executed
-/// calls of its message.
+/// Returns whether the result answers a call in `by_provider`. This set contains the ids of the
+/// provider-executed calls in the message of the result.
 fn is_of_provider(by_provider: &HashSet<Option<&str>>, result: &ToolResult) -> bool {
     result.call_id.is_some() && by_provider.contains(&result.call_id.as_deref())
 }

@@ -37,9 +37,9 @@ pub struct RequestForm<'a> {
 /// Returns the fields of a request body, with their values as JSON text.
 ///
 /// A field in the `extra` options replaces the field of a named option, and a `null` in `extra`
-/// removes the field. The input, whether the answer is streamed, and the location of the history
-/// cannot be replaced. Tools whose definition is not strict are sent with `strict: false`, because
-/// the service rewrites the schema of a tool without this field.
+/// removes the field. `extra` cannot replace the input, the field `stream`, and the fields that say
+/// where the history is stored. Tools whose definition is not strict are sent with `strict: false`,
+/// because the service changes the schema of a tool without this field.
 ///
 /// ```
 /// use tower_chat_core::ChatRequest;

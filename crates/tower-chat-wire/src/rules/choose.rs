@@ -27,7 +27,7 @@ impl ServiceRules {
     ///   applies only if the URL is local, such as the URL of a proxy or a test. On Chat
     ///   Completions, port 11434 means that the provider is Ollama.
     /// - Otherwise the rules are those of an [unknown](Self::unknown) service, which receives only
-    ///   its own native items.
+    ///   native items that it created, or whose issuer is unknown.
     ///
     /// Some rules also depend on the model.
     ///

@@ -1,10 +1,8 @@
 //! Omits the messages that the service has summarized.
 //!
-//! The issuer of an item is the service that created the item.
-//!
 //! The Responses API and Anthropic can compact a long conversation. The answer then contains an
-//! item with a summary of all messages before the item. Only the service that created the item can
-//! read the summary.
+//! item with a summary of all messages before the item. Only the service that created the item, its
+//! issuer, can read the summary.
 //!
 //! Sources: <https://developers.openai.com/api/docs/guides/compaction>,
 //! <https://platform.claude.com/docs/en/build-with-claude/compaction>.
@@ -33,8 +31,8 @@ struct Position {
 
 /// Omits the messages before the newest usable summary, except instructions. Returns `None` if the
 /// messages contain no summary by this service. Also returns `None` if the last message contains a
-/// summary: the service then continues a paused answer, and its documentation requires all
-/// messages.
+/// summary: the service then continues a paused answer, and its documentation requires that the
+/// request contains all messages.
 ///
 /// A summary is not usable if a result after the summary answers a call before the summary, because
 /// the service would receive the result without its call. Such a summary is omitted, and the

@@ -12,10 +12,10 @@ use crate::{body::BodyWire, fields::Fields};
 
 /// Returns the ids of the provider-executed calls without results that the service would refuse.
 ///
-/// The service accepts a provider-executed call without a result only if it continues the call: in
-/// assistant messages at the end of the request, and in assistant messages that are followed by
-/// results of the client's tools. This function checks only the wires Bedrock Converse and
-/// Responses. On the wire Anthropic, the writer of the body omits these calls.
+/// The service accepts a provider-executed call without a result only if the service continues the
+/// call: in assistant messages at the end of the request, and in assistant messages that are
+/// followed by results of the client's tools. This function checks only the wires Bedrock Converse
+/// and Responses. On the wire Anthropic, the writer of the body omits these calls.
 pub(super) fn unanswered(messages: &Messages, wire: BodyWire) -> HashSet<String> {
     let mut calls = HashSet::new();
     if !matches!(wire, BodyWire::BedrockConverse | BodyWire::OpenAiResponses) {

@@ -28,8 +28,8 @@ pub(super) struct CallIds {
     /// For each id that several calls have: the number that is appended to the id of the next call
     /// with this id.
     next_number: HashMap<String, usize>,
-    /// The number of calls that were assigned an id, in the current round or in the whole
-    /// conversation, depending on the rule.
+    /// The number of calls in the current round or in the whole conversation, depending on the
+    /// rule.
     count: usize,
     /// Whether a message of another role follows the assistant messages of the round.
     is_answered: bool,

@@ -5,8 +5,8 @@ use tower_chat_core::{Media, MediaSource, Role};
 use super::service_rules::{MediaRule, ServiceRules, essence};
 use crate::body::BodyWire;
 
-/// Returns whether the service accepts the media at a position to which this rule applies. On the
-/// wire Gemini, the id of a file must be a URI.
+/// Returns whether the service accepts the media at a position to which this rule applies. In
+/// Gemini's format, the id of a file must be a URI.
 pub(super) fn is_accepted(media: &Media, rule: &MediaRule, rules: &ServiceRules) -> bool {
     let is_named = |id: &str| rules.wire == BodyWire::Gemini && !id.contains("://");
     let is_unnamed_file = matches!(&media.source, MediaSource::File(id) if is_named(id));

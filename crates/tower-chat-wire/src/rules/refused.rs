@@ -1,4 +1,5 @@
-//! Replaces refused content with sentences.
+//! Replaces refused content with sentences. A refusal mark identifies content of a message that a
+//! service has refused.
 //!
 //! A native item contains the JSON fields for which a message or part has no field of its own. Each
 //! native item belongs to one wire (a provider's format), and is written again only on this wire.

@@ -15,7 +15,7 @@ pub type Object = BTreeMap<String, RawJson>;
 /// Time and memory are linear in the bytes of the pieces, because strings and lists are serialized
 /// only once, at the end.
 ///
-/// - A string is appended to the previous string, if services send the strings of its field in
+/// - A string is appended to the previous string of the same field, if services send this field in
 ///   pieces (text, arguments, reasoning).
 /// - A string of any other field replaces the previous string, because services repeat these
 ///   strings. An empty string does not replace the previous string.

@@ -29,8 +29,8 @@ struct Half {
 }
 
 impl Halves {
-    /// Returns the next frame, in which no text ends with the first half of a pair. A removed half
-    /// is inserted into the frame that contains the second half.
+    /// Returns the frame after these changes: a first half at the end of a text is removed, and an
+    /// earlier first half is inserted before its second half.
     pub(crate) fn join<'f>(&mut self, frame: &'f Frame) -> Cow<'f, Frame> {
         let has_half = frame.data.contains("\\ud") || frame.data.contains("\\uD");
         match has_half.then(|| self.joined(&frame.data)).flatten() {
@@ -149,8 +149,8 @@ fn is_second(unit: u16) -> bool {
     (0xdc00..=0xdfff).contains(&unit)
 }
 
-/// Returns whether the last backslash of a string begins an escape sequence. An escaped backslash
-/// does not.
+/// Returns whether the last backslash of a string begins an escape sequence. Returns `false` if
+/// this backslash is itself escaped.
 fn is_escape(content: &str) -> bool {
     let before = content.rfind('\\').and_then(|at| content.get(..at)).unwrap_or_default();
     let backslashes = before.bytes().rev().take_while(|byte| *byte == b'\\').count();

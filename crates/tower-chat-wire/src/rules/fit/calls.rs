@@ -2,8 +2,7 @@
 //! with calls of other services.
 //!
 //! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
-//! provider-executed call is a call of a tool that the provider runs itself.
+//! native item belongs to one wire (a provider's format), and is written again only on this wire.
 
 use serde_json::json;
 use tower_chat_core::{Change, ChangeKind, Message, Part, Reasoning, ToolCall};

@@ -147,7 +147,7 @@ pub(crate) fn foreign_rule(request: &ChatRequest) -> Option<ForeignRule> {
 /// The text of the assistant message that is added between the results of tools and a user message.
 const BRIDGE: &str = "Ok.";
 
-/// The text of the user message that is added before a conversation that begins with an assistant
+/// The text of a user message that is added at the beginning of a conversation, before an assistant
 /// message.
 const BEGINNING: &str = "[The conversation begins with the assistant.]";
 
@@ -164,10 +164,11 @@ struct Fitting<'r> {
     names: NameMap,
     ids: CallIds,
     changes: Vec<Change>,
-    /// The media that were removed from the results at the end of `messages`, and are sent in a
-    /// user message after these results.
+    /// The media that were removed from the results at the end of `messages`. These media are sent
+    /// in a user message after the results.
     moved_media: Vec<Part>,
-    /// The numbers of images and documents since the last assistant message whose content is sent.
+    /// The numbers of images and documents after the last assistant message that the request body
+    /// will contain.
     count: Count,
     /// The names of the tools that are called in the history, in the form in which they are sent.
     /// Empty if the service does not require definitions of these tools.
@@ -220,8 +221,9 @@ impl<'r> Fitting<'r> {
         self.push(&message);
     }
 
-    /// Fits one message to the rules, and adds it to the messages that are sent. If the service
-    /// requires that results and other content are in separate messages, adds two messages instead.
+    /// Changes one message so that it complies with the rules, and adds the message to the messages
+    /// that are sent. If the service requires that results and other content are in separate
+    /// messages, adds two messages instead.
     fn push(&mut self, message: &Arc<Message>) {
         if let Some(author) = self.other_author(message) {
             let mut renamed = Message::clone(message);
@@ -392,7 +394,7 @@ fn is_plain(message: &Message) -> bool {
     message.parts.iter().all(|part| matches!(part, Part::Text(text) if text.native.is_none()))
 }
 
-/// Returns whether the part is content, for a service that refuses answers without content.
+/// Returns whether a service that refuses answers without content accepts an answer with this part.
 fn is_content(part: &Part, message: &Message, rules: &ServiceRules) -> bool {
     match part {
         Part::Text(text) => !text.text.trim().is_empty(),

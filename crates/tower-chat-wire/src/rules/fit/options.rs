@@ -1,8 +1,7 @@
 //! Changes the options of a request: the tool definitions, the tool choice, and the options that
 //! enable thinking.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire.
+//! A wire is a provider's JSON format.
 
 use serde_json::{Value, json};
 use tower_chat_core::{Change, ChangeKind, ChatOptions, ToolChoice, ToolDefinition};
@@ -103,9 +102,9 @@ impl Fitting<'_> {
         has_changed
     }
 
-    /// Removes the options that enable thinking, if the request continues a turn that does not
-    /// begin with thinking and the service refuses such a request (see [`crate::rules::thinking`]).
-    /// Returns whether the options were changed.
+    /// Removes the options that enable thinking, if the service would refuse them. Some services
+    /// refuse them if the first answer after the last user message does not begin with thinking
+    /// (see [`crate::rules::thinking`]). Returns whether the options were changed.
     fn leave_out_thinking(&mut self, options: &mut ChatOptions) -> bool {
         let wire = self.rules.wire;
         if !self.rules.thinking_first

@@ -1,9 +1,8 @@
 //! Changes the parts of a message.
 //!
 //! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire.
-//! The issuer of a native item is the service that created the item. A provider-executed call is a
-//! call of a tool that the provider runs itself.
+//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
+//! provider-executed call is a call of a tool that the provider runs itself.
 
 use std::collections::HashSet;
 

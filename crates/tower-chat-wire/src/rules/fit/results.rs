@@ -13,8 +13,8 @@ use crate::rules::{
 };
 
 impl Fitting<'_> {
-    /// Returns the result to send. Moves media that must be sent after the results to
-    /// `fitted_parts`.
+    /// Returns the result to send. Removes media that must be sent after the results, and adds them
+    /// to `fitted_parts`.
     pub(super) fn result(
         &mut self,
         message: &Message,
