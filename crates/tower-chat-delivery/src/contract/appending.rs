@@ -138,8 +138,8 @@ pub async fn the_number_of_runs_is_bounded(subject: Subject) {
     let one_more = run_in("s", "c");
     let refused = subject.log.begin(&one_more, 1, LEASE).await;
     assert!(matches!(refused, Err(UpdateLogError::LimitExceeded { .. })), "{refused:?}");
-    // A later attempt at a run that the log contains is accepted, because it does not increase the
-    // number of runs.
+    // A later attempt at a run that the log contains is accepted, because such an attempt does not
+    // increase the number of runs.
     subject.begin(&runs[0], 2).await;
     subject.clock.advance(LEASE + super::RETENTION);
     subject.begin(&one_more, 1).await;

@@ -1,4 +1,6 @@
 //! Update logs on a server that several processes use.
+//!
+//! An *attempt* is one execution of a run. One process writes the updates of an attempt.
 
 use std::time::Duration;
 

@@ -83,8 +83,8 @@ pub(crate) enum Phase {
     Responding,
     /// The run has ended, and readers may receive all its updates.
     Ended { end: RunEnd, error: Option<SharedError> },
-    /// Another process executes the run, or has executed it, so that readers must follow the log.
-    /// This is the last phase.
+    /// Another process executes or has executed the run. Readers must read the updates from the
+    /// log. This is the last phase.
     Elsewhere { attempt: u32 },
 }
 
@@ -104,7 +104,8 @@ pub(crate) enum Available {
         end: RunEnd,
         error: Option<SharedError>,
     },
-    /// The reader must follow the log, because another process executes or has executed the run.
+    /// The reader must read the updates from the log, because another process executes or has
+    /// executed the run.
     InLog,
 }
 

@@ -117,7 +117,7 @@ const STATE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// Each run has a lease in the log: the time for which its process owns the run without a renewal.
 /// If the process that executes the run does not renew the lease in time, any process may begin the
 /// next attempt. When the former owner learns from the log that it has lost the run, the former
-/// owner stops its attempt, and its readers follow the log from then on.
+/// owner stops its attempt, and its readers read the updates from the log from then on.
 ///
 /// # The same request again
 ///
@@ -423,7 +423,8 @@ impl Shared {
         self.hubs().get(run).cloned()
     }
 
-    /// Removes the hub of a run from the registry. Readers that attach later follow the log.
+    /// Removes the hub of a run from the registry. Readers that attach later read the updates from
+    /// the log.
     fn remove(&self, run: &RunKey, hub: &Arc<Hub>) {
         let mut hubs = self.hubs();
         if hubs.get(run).is_some_and(|found| Arc::ptr_eq(found, hub)) {

@@ -44,19 +44,21 @@ pub enum RunEvent {
     /// the run that the reader has received with the same or a later
     /// [index](tower_chat_layers::MessageId::index).
     ///
-    /// If the run is executed in another process, the [`Finish`](tower_chat_layers::Finish)
-    /// contains neither the changes of the last request nor the answer of a recovered run.
+    /// If the run is executed in another process, the [`Finish`](tower_chat_layers::Finish) has no
+    /// [`history_owner`](tower_chat_layers::Finish::history_owner), no
+    /// [`changes`](tower_chat_layers::Finish::changes) and no
+    /// [`recovered`](tower_chat_layers::Finish::recovered) run.
     Update {
         /// The position.
         position: UpdatePosition,
         /// The update.
         update: ChatUpdate,
     },
-    /// A later attempt continues the run, because the process of the earlier attempt died or lost
-    /// its lease. The reader must discard the deltas of the unfinished message, because the attempt
-    /// sends this message again from its beginning. Complete messages remain valid, and are not
-    /// sent again. If the attempt sends the deltas of a complete message again, this event is sent
-    /// after these deltas, so that the reader discards these deltas too.
+    /// A later attempt continues the run, because the earlier attempt has failed, or its process
+    /// died or lost its lease. The reader must discard the deltas of the unfinished message,
+    /// because the later attempt sends this message again from its beginning. Complete messages
+    /// remain valid, and are not sent again. If the attempt sends the deltas of a complete message
+    /// again, this event is sent after these deltas, so that the reader discards these deltas too.
     ///
     /// In per-run mode, the messages of a run are stored at the end of the run. Therefore a later
     /// attempt repeats the whole run. Each message of the new attempt replaces the messages of

@@ -1,4 +1,8 @@
 //! The settings of detached runs.
+//!
+//! The task of a run appends the updates of the run to the update log (*the log*) in batches. The
+//! task also renews a *lease* in the log: while the lease is valid, the process of the task owns
+//! the run.
 
 use std::time::Duration;
 
@@ -6,7 +10,8 @@ use std::time::Duration;
 pub(crate) struct Settings {
     /// The maximum time between a delta and its append to the log.
     pub(crate) batch_interval: Duration,
-    /// The size of a batch, in bytes, at which it is appended before the interval has passed.
+    /// The size of a batch, in bytes, at which the task appends the batch before the interval has
+    /// passed.
     pub(crate) max_batch_bytes: usize,
     /// Whether readers receive each update only after it is stored in the log.
     pub(crate) is_durable_first: bool,

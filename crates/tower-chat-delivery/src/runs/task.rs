@@ -43,7 +43,7 @@ pub(super) struct RunTask {
 
 type Earlier = HashMap<MessageId, Arc<Message>>;
 
-/// The outcome of an attempt to begin.
+/// The result of [`RunTask::begin`].
 enum Beginning {
     /// This process executes the attempt with the number `attempt`. `earlier` contains the messages
     /// that earlier attempts have sent.
@@ -314,8 +314,8 @@ struct Progress<'t> {
 
 impl<'t> Progress<'t> {
     fn new(task: &'t RunTask, source: Source, attempt: u32, earlier: Earlier) -> Self {
-        // A later attempt renews its lease immediately, because the task has read all updates of
-        // earlier attempts, which may have taken most of the lease.
+        // A later attempt renews its lease immediately, because the task has first read all updates
+        // of earlier attempts. Reading these updates may have taken most of the time of the lease.
         let check_in = match attempt {
             1 => task.shared.settings.renewal_interval(),
             _ => Duration::ZERO,
@@ -594,8 +594,8 @@ impl<'t> Progress<'t> {
 
     fn renewal_ended(&mut self, renewed: &Result<Renewed, UpdateLogError>) {
         match renewed {
-            // The append that closes the run may have been executed before the renewal, so an error
-            // is ignored.
+            // The append that closes the run may have been executed before the renewal. The renewal
+            // then fails, and its error is ignored.
             Err(_) if self.end.is_some() => {}
             Ok(Renewed { stop_requested: true }) => {
                 self.task.hub.handle.stop();
@@ -612,7 +612,7 @@ impl<'t> Progress<'t> {
     }
 
     /// Stops this attempt, because the log has reported that the attempt does not own the run. From
-    /// then on, readers follow the log, unless the log no longer contains the run.
+    /// then on, readers read the updates from the log, unless the log no longer contains the run.
     fn lost_run(&mut self, found: &RunState) {
         let RunTask { shared, run, hub, .. } = self.task;
         self.is_log_lost = true;

@@ -1,4 +1,7 @@
 //! The updates of a run in a log, and their stored form.
+//!
+//! An *attempt* is one execution of a run. If the process of a run died, a later attempt may
+//! continue the run.
 
 use std::{borrow::Cow, sync::Arc};
 
@@ -58,7 +61,8 @@ struct StoredFinish {
     /// The number of stored messages, and the number of messages that wait in memory because their
     /// write failed.
     saved: Option<(usize, usize)>,
-    /// The scope and the id of the conversation.
+    /// The scope and the id of the branch (copy of the conversation) in which the run took place,
+    /// if any.
     branch: Option<(String, String)>,
     ended_by: Option<StoredEndedBy>,
     metadata: Map<String, Value>,
