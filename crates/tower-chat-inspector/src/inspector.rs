@@ -126,9 +126,9 @@ impl Inspector {
         self
     }
 
-    /// Sets whether readers can end open runs in the pages. The messages of an open run are stored,
-    /// but are not part of the history yet. If an [agent](Self::with_agent) is set, readers can
-    /// then also approve and reject calls. The default is `false`.
+    /// Sets whether readers can end open runs in the pages. If an [agent](Self::with_agent) is set,
+    /// readers can then also approve and reject calls. The default is `false`. The messages of an
+    /// open run are stored, but are not part of the history yet.
     #[must_use]
     pub fn with_writes(mut self, allowed: bool) -> Self {
         self.allows_writes = allowed;

@@ -192,7 +192,8 @@ impl Row {
     }
 }
 
-/// Returns the page that lists the scopes of the store.
+/// Returns the page that lists the scopes of the store. A scope is a group of conversations, such
+/// as those of one user.
 async fn scopes(inspector: &Inspector, after: Option<&str>) -> Answer {
     let after = after.filter(|after| !after.is_empty());
     let scopes = inspector.store.scopes(after, PAGE).await?;
