@@ -1,4 +1,7 @@
 //! Explains a conversation in a store.
+//!
+//! The *visible* messages are all messages except those of a run that is still open. A *mark* on a
+//! message contains the stored position of the message.
 
 use std::sync::Arc;
 

@@ -1,5 +1,7 @@
 //! Marks messages, calls and results with their stored positions, and finds the marks in the output
 //! of a replay.
+//!
+//! A *replay* converts the stored messages to those of a request, in several *steps*.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
