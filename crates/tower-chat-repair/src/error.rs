@@ -32,7 +32,8 @@ pub enum RepairError {
         /// The error of the store.
         source: StoreError,
     },
-    /// The store failed to read the directory entry of a conversation.
+    /// The store failed to read the directory entry (description, times and counts) of a
+    /// conversation.
     #[error("the directory entry of conversation {key} cannot be read")]
     Directory {
         /// The conversation.

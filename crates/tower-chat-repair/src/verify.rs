@@ -17,8 +17,8 @@ pub struct Verified {
     pub conversations: usize,
     /// The number of messages of these conversations.
     pub messages: usize,
-    /// The number of rows that were checked in the record of tool calls, which has a row for each
-    /// call.
+    /// The number of rows that were checked in the record of tool calls of these conversations. The
+    /// record has a row for each call.
     pub tool_calls: usize,
 }
 
@@ -27,7 +27,8 @@ pub struct Verified {
 /// The check reports:
 ///
 /// - rows that are unreadable or contradict each other,
-/// - messages that every provider would reject even after a replay,
+/// - messages that every provider would reject even after a replay (the conversion to the messages
+///   of a request),
 /// - counts of messages, runs or calls, in the list of conversations, that contradict the messages,
 /// - unreadable messages of open runs, which are not part of the history yet,
 /// - damage of the SQLite file, if the target includes it.

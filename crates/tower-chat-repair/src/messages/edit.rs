@@ -50,8 +50,9 @@ impl Edit {
         keep(&mut edited, &removed);
         if edited.parts.is_empty() && edited.role != Role::Assistant {
             // All parts of the message were results, and all of them were removed. The role is set
-            // to `Tool`, because replay omits an empty message only if it has this role. With
-            // another role, the provider would receive a message without content.
+            // to `Tool`, because a replay (the conversion to the messages of a request) omits an
+            // empty message only if the message has this role. With another role, the provider
+            // would receive a message without content.
             edited.role = Role::Tool;
         }
         edited

@@ -63,7 +63,7 @@ impl Mismatch {
 ///
 /// The mismatches are in the order of their messages. Within a message, calls precede results.
 /// `first` is the number of the first message, which is greater than 1 if earlier messages were
-/// pruned.
+/// pruned (deleted).
 ///
 /// ```
 /// use tower_chat::{Message, ToolResult, message::Messages, repair::{Mismatch, mismatches}};

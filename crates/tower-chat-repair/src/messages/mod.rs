@@ -158,9 +158,9 @@ fn result_at(messages: &Messages, first: u64, position: SequencePosition) -> Opt
 
 /// Returns the position at which a result for a call is inserted: the number of a message, and the
 /// index of the part before which the result is inserted. The position is after all existing
-/// results of the round. If the new result preceded existing results, a result without an id could
-/// be matched with another call. Returns `None` if the role of the call's message is not
-/// `Assistant`.
+/// results of the round, which is the calls of one answer and their results. If the new result
+/// preceded existing results, a result without an id could be matched with another call. Returns
+/// `None` if the role of the call's message is not `Assistant`.
 fn position_for_result(
     messages: &Messages,
     first: u64,
