@@ -46,8 +46,8 @@ const SUBMISSION_BYTES: usize = 1024 * 1024;
 /// Each write contains messages of one run, because the ids of its messages are counted from the id
 /// of the write. A write also contains the rows of the record of tool calls that were added after
 /// the previous write. Readers of the target see the messages of completed writes while the
-/// conversation is still being written. Staging cannot prevent this, because an open run contains
-/// only messages of one run.
+/// conversation is still being written. Staged writes could not hide these messages, because all
+/// staged messages must belong to one run.
 pub(crate) struct Appender<'a> {
     store: &'a dyn HistoryStore,
     key: ConversationKey,
@@ -55,12 +55,14 @@ pub(crate) struct Appender<'a> {
     revision: Revision,
     /// The time at which the conversation was created in the source.
     created_at: SystemTime,
-    /// The parent of the conversation in the source, if it is a branch.
+    /// The parent of the conversation in the source, if the conversation is a branch (a copy of the
+    /// beginning of its parent).
     parent: Option<Parent>,
     pub(crate) runs: Runs,
     /// The runs that have messages at the target, or in added writes.
     with_messages: HashSet<RunId>,
-    /// The run of the most recent message that was appended or [found](Self::found).
+    /// The run of the most recent message that was appended, or that the target [already
+    /// had](Self::found).
     last_run: Option<RunId>,
     /// The messages of the next write.
     segment: Option<Segment>,
@@ -74,13 +76,15 @@ pub(crate) struct Appender<'a> {
     staged: Option<Staged>,
     /// Whether the next staged write is the first write of an attempt.
     begins_attempt: bool,
-    /// The open run of the target. While it is set, [`submit`](Self::submit) refuses all writes.
+    /// The open run of the target. While `open_run` is set, [`submit`](Self::submit) refuses all
+    /// writes.
     open_run: Option<RunId>,
-    /// The reason why the conversation was refused. If it is set, no further write is submitted.
+    /// The reason why the conversation was refused. If a reason is set, no further write is
+    /// submitted.
     pub(crate) refusal: Option<TransferRefusal>,
     /// The number of appended messages, including staged ones.
     pub(crate) added: u64,
-    /// Whether the target has stored a submission.
+    /// Whether the target has stored any write.
     pub(crate) is_changed: bool,
 }
 

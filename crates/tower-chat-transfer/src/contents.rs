@@ -183,7 +183,7 @@ struct Section {
     /// The sequence number of the last visible message, as the first line of the conversation
     /// states it.
     visible: u64,
-    /// The number of pruned messages, as the first line of the conversation states it.
+    /// The number of pruned (deleted) messages, as the first line of the conversation states it.
     pruned: u64,
     /// The number of runs, as the first line of the conversation states it.
     runs: u64,

@@ -21,7 +21,8 @@ use crate::{
 /// The version of the format. This release writes and reads only this version.
 pub(crate) const VERSION: u64 = 1;
 
-/// The maximum number of attempts at a run. The reader refuses a file with a larger number.
+/// The maximum number of attempts at a run, which are executions of the run. The reader refuses a
+/// file with a larger number.
 const MAX_ATTEMPTS: u32 = 1_000_000;
 
 /// The maximum sequence number of a message. The reader refuses a file with a larger number.

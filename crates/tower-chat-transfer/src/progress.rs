@@ -21,9 +21,9 @@ pub enum Event {
     Begins {
         /// The conversation.
         key: ConversationKey,
-        /// The counts of the conversation. Only a deletion sets these counts, from the directory
-        /// and from the record of tool calls. Other transfers report 0, because they have not read
-        /// the conversation yet.
+        /// The counts of the conversation. Only a deletion sets these counts: the counts that the
+        /// store has recorded for the conversation, and the number of its tool calls. Other
+        /// transfers report 0, because they have not read the conversation yet.
         counts: Counts,
     },
     /// A conversation is finished, or refused.

@@ -192,7 +192,7 @@ impl<'a> Reader<'a> {
         let limit = usize::try_from(before - number).unwrap_or(PAGE);
         let page = self.store.messages_before(&self.key, Some(before), limit).await?.messages;
         // Encrypted messages must not be copied, because the target would not be marked as
-        // containing sealed data.
+        // containing encrypted data.
         if page.iter().any(|(_, message)| is_sealed_message(message)) {
             return Err(ReadError::Unreadable("it is encrypted: read it with its keys".to_owned()));
         }
@@ -258,7 +258,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns all runs that the directory contains of a conversation.
+/// Returns all runs of a conversation, with their times, modes and usage, from the directory of the
+/// store.
 pub(crate) async fn runs_of(
     store: &dyn HistoryStore,
     key: &ConversationKey,

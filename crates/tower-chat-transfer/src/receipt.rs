@@ -352,10 +352,12 @@ pub enum Difference {
     /// The descriptions differ. A transfer sets the description only if the target never had one.
     #[error("the target has another description")]
     Description,
-    /// The parents differ: one of the conversations is a branch of another conversation.
+    /// The parents differ: one of the conversations is a branch (a copy of the beginning) of
+    /// another conversation.
     #[error("the target is not a branch of the same conversation")]
     Parent,
-    /// The service ids differ. The target keeps its own service id if no messages were added.
+    /// The service ids differ. Under this id, the provider's service stores the history. The target
+    /// keeps its own service id if no messages were added.
     #[error("the target has another service id")]
     ServiceId,
 }

@@ -87,7 +87,8 @@ impl Runs {
     }
 
     /// Returns the run that created the conversation, which is the run that began at `created_at`.
-    /// Returns `None` if there is no such run, or if it is `first`, the run of the first message.
+    /// Returns `None` if there is no such run, or if this run is `first`, the run of the first
+    /// message.
     pub(crate) fn creator(&self, created_at: SystemTime, first: Option<RunId>) -> Option<RunId> {
         let began_then = |run: &&RunSummary| run.began_at == created_at && !run.is_open;
         if first.and_then(|first| self.source.get(&first)).as_ref().is_some_and(began_then) {

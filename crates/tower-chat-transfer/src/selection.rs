@@ -165,7 +165,8 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// The lists of a scope: its conversations with visible messages, and those with an open run.
+/// The lists of a scope: its conversations with messages in the history, and its conversations with
+/// an open run, whose messages are not part of the history yet.
 struct ListedScope {
     scope: String,
     visible: ListedIds,
@@ -187,9 +188,8 @@ impl ListedScope {
     }
 
     /// Removes and returns the next conversation of both lists in the order of ids; `None` at the
-    /// end of both lists. A conversation that is in both lists is returned once. The pages of the
-    /// lists are large, because a store may have to read all conversations for one page of open
-    /// runs.
+    /// end of both lists. A conversation that is in both lists is returned once. The pages are
+    /// large, because a store may read all conversations for each page of the list of open runs.
     async fn next(
         &mut self,
         store: &dyn HistoryStore,

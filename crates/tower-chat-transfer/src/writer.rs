@@ -171,11 +171,11 @@ impl<'a> Writer<'a> {
     /// If the open run of the target is an earlier copy of a run that has ended in the source,
     /// discards the open run of the target and appends the delayed records. Otherwise does nothing.
     ///
-    /// The directory of the source must contain the run, and the lease of the run at the target
-    /// must have expired. If the first delayed message belongs to this run, the run was committed
-    /// in the source. In this case, the delayed messages must begin with all staged messages of the
-    /// target. If the first delayed message belongs to another run, the run was discarded in the
-    /// source.
+    /// The source must contain the times and usage of the run, and the lease of the run at the
+    /// target must have expired. If the first delayed message belongs to this run, the run was
+    /// committed in the source. In this case, the delayed messages must begin with all staged
+    /// messages of the target. If the first delayed message belongs to another run, the run was
+    /// discarded in the source.
     async fn take_over(&mut self) -> Result<(), TransferError> {
         let Some(open) = self.target.open_run() else { return Ok(()) };
         let is_held = open.is_held_at(std::time::SystemTime::now());
@@ -383,7 +383,7 @@ impl<'a> Writer<'a> {
         self.appender.end_staged(run).await
     }
 
-    /// Returns the attempt number under which the open run is staged.
+    /// Returns the number of the attempt (execution of the run) under which the open run is staged.
     ///
     /// Returns `None` if the target has a different open run, or an open run with different staged
     /// messages. Also returns `None` if the target lacks some of the staged messages, and the lease
