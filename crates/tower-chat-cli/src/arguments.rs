@@ -51,10 +51,10 @@ pub(crate) enum Command {
     /// the text that was received is stored. Ctrl-C at the prompt, Ctrl-D and /exit end the chat.
     /// If standard input is not a terminal, the chat ends after the answer to the last line.
     ///
-    /// With --attach, the command follows a run of an application that detaches its runs: the
-    /// command prints the answer from its beginning, and then new text until the run ends. The
-    /// command sends nothing to a model. Ctrl-C ends the command but not the run. A run of
-    /// `tower-chat chat` itself cannot be followed.
+    /// With --attach, the command follows a run of an application that executes its runs in
+    /// separate tasks (DetachedRunsLayer): the command prints the answer from its beginning, and
+    /// then new text until the run ends. The command sends nothing to a model. Ctrl-C ends the
+    /// command but not the run. A run of `tower-chat chat` itself cannot be followed.
     ///
     /// Exit codes: 0, success; 1, a tool call waits for approval and there is no terminal to ask
     /// the user, or the followed run has failed or was interrupted; 2, the chat cannot begin, or a
@@ -75,10 +75,11 @@ pub(crate) enum Command {
     ///
     /// Prints the last 50 messages, or the number of messages that --last sets. Each run has a
     /// heading with its mode, times, tokens and cost, and each call is printed with its arguments
-    /// and its result. The staged messages of an open run are printed too. A line that begins with
-    /// `!` gives the reason why the next request to the model would not contain a part in its
-    /// stored form, such as a call without a result, a result that is too old, or a part outside of
-    /// the window. Stored content is printed after a bar `|`.
+    /// and its result. The messages of an open run, which are stored but not part of the history
+    /// yet, are printed too. A line that begins with `!` gives the reason why the next request to
+    /// the model would not contain a part in its stored form, such as a call without a result, a
+    /// result that is too old, or a part outside of the window. Stored content is printed after a
+    /// bar `|`.
     ///
     /// With --json each line is a message with "number", "run", "parts" in their stored form,
     /// "calls", "staged", "sent" (unchanged, changed or left_out) and "reasons".
@@ -156,8 +157,8 @@ pub(crate) enum Command {
     Delete(DeleteArguments),
     /// Copy a conversation within a store, in its current state
     ///
-    /// The copy contains the messages, the record of tool calls and the description. The original
-    /// and the copy can be continued independently.
+    /// The copy contains the messages, the record of tool calls (one row for each call) and the
+    /// description. The original and the copy can be continued independently.
     Fork(ForkArguments),
     /// List and total the tool calls of a store
     ///
@@ -166,21 +167,22 @@ pub(crate) enum Command {
     /// Check a whole store, and list its problems
     ///
     /// The command checks that every message can be read and no message is missing; that every call
-    /// has a result and every result a call, in the messages and in the record of tool calls; that
-    /// the counts of the directory are correct and its descriptions can be read; that the staged
-    /// messages of open runs can be read; and that the messages that a model would receive are
-    /// valid. For a SQLite store, the command also checks the file, and that every row belongs to a
-    /// conversation. Encrypted content is decrypted with the keys. Each problem is printed as a
-    /// line, and the last line is a summary.
+    /// has a result and every result a call, in the messages and in the record of tool calls (one
+    /// row for each call); that the recorded counts of messages, runs and calls are correct; that
+    /// the descriptions of conversations can be read; that the messages of open runs can be read;
+    /// and that the messages that a model would receive are valid. For a SQLite store, the command
+    /// also checks the file, and that every row belongs to a conversation. Encrypted content is
+    /// decrypted with the keys. Each problem is printed as a line, and the last line is a summary.
     ///
     /// Exit codes: 0, no problems; 1, there are problems; 2, the store cannot be used.
     Verify(VerifyArguments),
     /// List open runs, or all runs of a conversation
     ///
-    /// An open run is a journaled run that was neither committed nor discarded. Prints for each
-    /// open run the time at which it was opened, whether a process has a lease on the run and may
-    /// still write, the number of staged messages, and the numbers of tool calls that are done,
-    /// failed, never started, or unknown (started, without a recorded outcome).
+    /// An open run is a journaled run that was neither committed nor discarded: its messages are
+    /// stored (staged), but are not part of the history yet. Prints for each open run the time at
+    /// which it was opened, whether a process has a lease on the run (a time limit that the process
+    /// renews) and may still write, the number of staged messages, and the numbers of tool calls
+    /// that are done, failed, never started, or unknown (started, without a recorded outcome).
     ///
     /// With a scope and an id, all runs of this conversation are listed, the newest first,
     /// including discarded and pruned runs: the time at which the run began, its duration, and its
@@ -212,14 +214,14 @@ pub(crate) enum Command {
     Recover(RecoverArguments),
     /// Repair the problems that verify finds
     ///
-    /// A call without a result receives the result that the record of tool calls assigns to it. If
-    /// there is no such result, the call receives a result with the text that the call may or may
-    /// not have taken effect. A result is moved into the metadata of its message if it answers no
-    /// call, or if its call already has another result. Rows of the record whose call does not
-    /// exist are deleted. Calls that wait for approval are not changed. A conversation that
-    /// contains an unreadable message is not changed, apart from an unreadable description. Each
-    /// conversation is changed as a whole or not at all. If a run is in flight in a changed
-    /// conversation, the next write of the run is refused.
+    /// A call without a result receives the result that the record of tool calls (one row for each
+    /// call) assigns to the call. If the record contains no such result, the call receives a result
+    /// with the text that the call may or may not have taken effect. A result is moved into the
+    /// metadata of its message if it answers no call, or if its call already has another result.
+    /// Rows of the record whose call does not exist are deleted. Calls that wait for approval are
+    /// not changed. A conversation that contains an unreadable message is not changed, apart from
+    /// an unreadable description. Each conversation is changed as a whole or not at all. If a run
+    /// is in flight in a changed conversation, the next write of the run is refused.
     ///
     /// Exit codes: 0, no problems remain; 1, problems remain, or with --dry-run problems would be
     /// repaired; 2, the store cannot be used.
@@ -358,7 +360,8 @@ pub(crate) enum Persistence {
     PerRun,
     /// Store each service call after its answer
     PerServiceCall,
-    /// Stage each event of the run immediately, and commit the run at its end
+    /// Store each event of the run immediately, and add the messages to the history at the end of
+    /// the run
     Journaled,
 }
 

@@ -40,9 +40,10 @@ pub(crate) struct DeleteArguments {
     /// The store
     #[arg(long, value_name = "STORE", env = STORE_VARIABLE, hide_env_values = true)]
     store: StoreLocation,
-    /// The update log of an application that detaches its runs: the updates of the deleted
-    /// conversations are erased too. By default the log on the server of the store, or the file
-    /// whose name is that of the store's file and `-updates`, if it exists
+    /// The update log of an application that executes its runs in separate tasks
+    /// (DetachedRunsLayer): the updates of the deleted conversations are erased too. By default the
+    /// log on the server of the store, or the file whose name is that of the store's file and
+    /// `-updates`, if it exists
     #[arg(long, value_name = "LOG")]
     updates: Option<StoreLocation>,
     /// Delete all conversations of this scope; needs --all

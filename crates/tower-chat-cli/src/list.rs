@@ -227,7 +227,7 @@ struct Listed<'a> {
     cursor: String,
 }
 
-/// The conversation from which a branch was forked, and the last message that was copied.
+/// The conversation of which a branch is a copy, and the last message that was copied.
 #[derive(Serialize)]
 struct ListedParent<'a> {
     scope: &'a str,

@@ -92,9 +92,9 @@ struct Summary {
     conversations: usize,
     runs: u64,
     messages: u64,
-    /// The number of conversations that were not pruned as requested: those that were skipped,
-    /// because they are damaged or have a run in progress, and those from which fewer messages were
-    /// deleted than requested.
+    /// The number of conversations that were not pruned as requested: conversations that were
+    /// skipped (damaged, or with a run in progress), and conversations from which fewer messages
+    /// were deleted than requested.
     left_alone: usize,
 }
 

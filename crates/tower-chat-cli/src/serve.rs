@@ -30,10 +30,10 @@ pub(crate) struct ServeArguments {
     /// The address to listen on; port 0 means any free port
     #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:8081")]
     pub(crate) listen: SocketAddr,
-    /// The update log of an application that detaches its runs. With this log, the page of a
-    /// conversation shows an answer while the model generates it. By default the log on the server
-    /// of the store, or the file whose name is that of the store's file and `-updates`, if it
-    /// exists
+    /// The update log of an application that executes its runs in separate tasks
+    /// (DetachedRunsLayer). With this log, the page of a conversation shows an answer while the
+    /// model generates it. By default the log on the server of the store, or the file whose name is
+    /// that of the store's file and `-updates`, if it exists
     #[arg(long, value_name = "LOG")]
     pub(crate) updates: Option<StoreLocation>,
     /// Show only this scope

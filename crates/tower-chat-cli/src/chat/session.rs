@@ -149,8 +149,8 @@ impl Session {
         }
     }
 
-    /// Returns the step that continues an open run, which an earlier process began and did not
-    /// finish.
+    /// Returns the step that continues an open run. An earlier process has begun this run and was
+    /// interrupted.
     fn resume(&mut self, report: &OpenRunReport) -> Step {
         let messages = match report.messages.len() {
             1 => "1 message".to_owned(),

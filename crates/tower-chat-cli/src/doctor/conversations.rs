@@ -1,5 +1,6 @@
 //! Checks the stored conversations: whether the keys decrypt the conversations, whether there are
-//! open runs that no process executes, and whether calls wait for approval.
+//! open runs (runs that have not ended) that no process executes, and whether calls wait for
+//! approval.
 //!
 //! The *directory* is the part of a store that contains titles, times, counts and usage of
 //! conversations and runs.
@@ -29,7 +30,7 @@ pub(super) async fn check(location: &StoreLocation, findings: &mut Findings) {
     if let Err(error) = check_conversations(&opened, findings).await {
         findings.problem("conversations", chain(&error), advice);
     }
-    // The store was only read. An error when it is closed can therefore be ignored.
+    // The store was only read. Therefore an error of closing the store can be ignored.
     drop(opened.close().await);
 }
 
