@@ -73,11 +73,11 @@ pub enum ImportError {
 /// [`ImportError::Differs`]. The function can therefore be called again for the same conversation.
 ///
 /// Consecutive messages of the user become a run, together with all messages up to the next message
-/// of the user. The run begins at the time of its first message, and was last written at the time
-/// of its last message that has a time. If the times are missing in the first run, the time at
-/// which the conversation began is used. Tool calls are added to the record of tool calls, which
-/// has one row for each call. If the conversation is new, its title is stored after the messages
-/// were stored.
+/// of the user. System messages count as messages of the user. The run begins at the time of its
+/// first message, and was last written at the time of its last message that has a time. If the
+/// times are missing in the first run, the time at which the conversation began is used. Tool calls
+/// are added to the record of tool calls, which has one row for each call. If the conversation is
+/// new, its title is stored after the messages were stored.
 ///
 /// # Errors
 ///
@@ -263,8 +263,8 @@ fn last_position(record: &ToolRecord) -> u64 {
 }
 
 /// Divides the messages from the index `from` on into runs, and returns the indices of each run. A
-/// message of the user, or a system message, begins a run if the message before it is an answer or
-/// a result.
+/// message of the user, or a system message, begins a run if the previous message is an answer or a
+/// result.
 fn runs(messages: &[Message], from: usize) -> Vec<Range<usize>> {
     let mut runs = Vec::new();
     let mut begin = from;

@@ -127,8 +127,8 @@ impl Messages {
             let call = call.object()?;
             calls.push(tool_call(&call, call.get("args"), extra)?);
         }
-        // The arguments of these calls are not valid JSON. The text that the model generated is
-        // stored instead.
+        // The arguments of these calls are not valid JSON. These arguments are stored as the text
+        // that the model generated.
         for call in object.list("invalid_tool_calls")? {
             let call = call.object()?;
             calls.push(tool_call(&call, call.get("args"), extra)?);

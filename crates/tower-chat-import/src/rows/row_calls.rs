@@ -27,9 +27,9 @@ pub(super) struct RowCalls {
     /// The calls that have neither a result nor an id.
     without_id: OfTools,
     /// A cache for [`first_open`](Self::first_open). The key is the id and the tool name of a
-    /// result. The value is a range of entries in which the result answers no call by order. Each
-    /// of these entries has a call with the result's id, or has no call of this tool that lacks
-    /// both a result and an id.
+    /// result. The value is a range of entries in which the result cannot answer a call without an
+    /// id. Each of these entries has a call with the result's id, or has no call of this tool that
+    /// lacks both a result and an id.
     named: HashMap<(String, Option<String>), Range<usize>>,
     /// The id, the tool name and the arguments of every call.
     asked: HashSet<(Option<String>, String, String)>,
