@@ -1,13 +1,11 @@
 //! Loads the part of a conversation that the next run needs, and decrypts (opens) its messages.
 
-use std::sync::Arc;
-
 use tower_chat_core::{
-    ConversationKey, Message, Messages,
+    ConversationKey,
     store::{History, HistoryStore, StoreError, author::LoadFrom},
 };
 
-use super::{EncryptedStore, OPEN, chain_from};
+use super::{EncryptedStore, OPEN, chain_from, visible};
 use crate::{
     EncryptionError,
     chain::Chain,
@@ -42,9 +40,10 @@ impl<S: HistoryStore> EncryptedStore<S> {
         }
     }
 
-    /// Opens a part of a conversation. Returns `None` if the inner store has loaded other messages
-    /// than those of the part. Also returns `None` if no message follows the skipped ones, because
-    /// only the last message shows whether its run was committed.
+    /// Opens a part of a conversation. The inner store may have loaded some earlier messages too.
+    /// This method opens these messages and leaves them out. Returns `None` if the inner store has
+    /// loaded other messages than those of the sealed value. Also returns `None` if no message
+    /// follows the skipped ones, because only the last message shows whether its run was committed.
     async fn opened_part(
         &self,
         key: &ConversationKey,
@@ -53,15 +52,16 @@ impl<S: HistoryStore> EncryptedStore<S> {
         ends: Ends,
         since: Moment,
     ) -> Result<Option<History>, EncryptionError> {
-        let after = range.sealed.after;
-        if sealed.skipped() != after || sealed.messages.is_empty() {
+        let (after, from) = (range.sealed.after, range.opened.after);
+        let is_part = sealed.skipped() == after && !sealed.messages.is_empty();
+        if !is_part || from > visible(&sealed.head) {
             return Ok(None);
         }
         let (leading, messages) = (sealed.leading, sealed.messages);
         let pruned = sealed.head.pruned;
-        let (head, [visible, _]) = self.opened_head(key, sealed.head, true, since).await?;
-        let mut opener = self.opener(key, visible);
-        let mut chain = chain_from(visible, pruned.saturating_add(1));
+        let (head, [expected, _]) = self.opened_head(key, sealed.head, true, since).await?;
+        let mut opener = self.opener(key, expected);
+        let mut chain = chain_from(expected, pruned.saturating_add(1));
         let leading = opener.all_messages(pruned, &mut chain, leading.iter()).await?;
         if range.sealed.leading > pruned {
             opener.check_end_of_range(range.sealed.leading, chain.tip(), ends.leading)?;
@@ -69,13 +69,12 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let known = ends.leading.map(|digest| (range.sealed.leading, digest));
         let digests = Digests::of_range(known.into_iter().chain([(after, ends.after)]));
         let mut chain = Chain::behind(Some(ends.after)).with_digests(digests);
-        let messages: Vec<Arc<Message>> =
-            opener.messages(after, &mut chain, messages.iter()).await?;
+        let messages = opener.messages(after, &mut chain, messages.iter()).await?;
         self.learn_tip(key, &head, &chain, since);
+        let surplus = usize::try_from(from.saturating_sub(after)).unwrap_or(usize::MAX);
         let mut history = History::empty();
-        history.extend(messages);
+        history.extend(messages.into_iter().skip(surplus));
         history.head = head;
-        let leading: Messages = leading.into_iter().collect();
-        Ok(Some(history.with_skipped(after, leading)))
+        Ok(Some(history.with_skipped(from, leading.into_iter().collect())))
     }
 }
