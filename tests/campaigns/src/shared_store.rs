@@ -3,7 +3,7 @@
 use std::{fmt, sync::Arc};
 
 use async_trait::async_trait;
-use tower_chat::{HistoryStore, store};
+use tower_chat::{ConversationKey, HistoryStore, store};
 
 /// A store of any kind, in a type that the layers accept.
 #[derive(Clone)]
@@ -32,6 +32,14 @@ impl store::author::StoreWrapper for SharedStore {
 
     fn inner(&self) -> &Self::Inner {
         &*self.0
+    }
+
+    async fn load_from(
+        &self,
+        key: &ConversationKey,
+        from: &store::author::LoadFrom,
+    ) -> Result<store::History, store::StoreError> {
+        self.inner().load_from(key, from).await
     }
 
     fn journal(&self) -> Option<&dyn store::Journal> {

@@ -2,17 +2,27 @@
 
 use std::sync::Arc;
 
-use tower_chat::{HistoryStore, store};
+use async_trait::async_trait;
+use tower_chat::{ConversationKey, HistoryStore, store};
 
 /// A store that a chat shares with the layers of its pipeline.
 #[derive(Clone)]
 pub(super) struct SharedStore(pub(super) Arc<dyn HistoryStore>);
 
+#[async_trait]
 impl store::author::StoreWrapper for SharedStore {
     type Inner = dyn HistoryStore;
 
     fn inner(&self) -> &dyn HistoryStore {
         &*self.0
+    }
+
+    async fn load_from(
+        &self,
+        key: &ConversationKey,
+        from: &store::author::LoadFrom,
+    ) -> Result<store::History, store::StoreError> {
+        self.inner().load_from(key, from).await
     }
 
     fn journal(&self) -> Option<&dyn store::Journal> {

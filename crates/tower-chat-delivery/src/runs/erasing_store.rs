@@ -7,8 +7,9 @@ use async_trait::async_trait;
 use tower_chat_layers::{
     ConversationKey,
     store::{
-        Directory, HistoryStore, Journal, Maintenance, StoreError, Summaries, ToolCallQueries,
-        author::StoreWrapper,
+        Directory, History, HistoryStore, Journal, Maintenance, StoreError, Summaries,
+        ToolCallQueries,
+        author::{LoadFrom, StoreWrapper},
     },
 };
 
@@ -32,6 +33,14 @@ impl<S: HistoryStore, L: UpdateLog> StoreWrapper for ErasingStore<S, L> {
 
     fn inner(&self) -> &S {
         &self.inner
+    }
+
+    async fn load_from(
+        &self,
+        key: &ConversationKey,
+        from: &LoadFrom,
+    ) -> Result<History, StoreError> {
+        self.inner.load_from(key, from).await
     }
 
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {

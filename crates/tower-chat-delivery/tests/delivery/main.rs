@@ -8,6 +8,7 @@ mod histories;
 mod kills;
 mod limits;
 mod lost_leases;
+mod ranges;
 mod readers;
 mod repetitions;
 mod sqlite_log;

@@ -3,6 +3,7 @@
 
 use std::{sync::Arc, time::Duration};
 
+use async_trait::async_trait;
 use serde_json::json;
 use tower::{Service, ServiceExt};
 use tower_chat::{
@@ -17,11 +18,20 @@ use crate::power_cuts::stack;
 #[derive(Clone)]
 pub(crate) struct Shared(pub(crate) Arc<dyn HistoryStore>);
 
+#[async_trait]
 impl tower_chat::store::author::StoreWrapper for Shared {
     type Inner = dyn HistoryStore;
 
     fn inner(&self) -> &Self::Inner {
         &*self.0
+    }
+
+    async fn load_from(
+        &self,
+        key: &ConversationKey,
+        from: &tower_chat::store::author::LoadFrom,
+    ) -> Result<tower_chat::store::History, tower_chat::store::StoreError> {
+        self.inner().load_from(key, from).await
     }
 
     fn journal(&self) -> Option<&dyn tower_chat::store::Journal> {

@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use async_trait::async_trait;
-use tower_chat::{BoxError, store};
+use tower_chat::{BoxError, ConversationKey, store};
 use tower_chat_postgres::PostgresStore;
 use tower_chat_redis::RedisStore;
 use tower_chat_sqlite::SqliteStore;
@@ -67,6 +67,14 @@ impl store::author::StoreWrapper for OpenStore {
 
     fn inner(&self) -> &Self::Inner {
         &self.store
+    }
+
+    async fn load_from(
+        &self,
+        key: &ConversationKey,
+        from: &store::author::LoadFrom,
+    ) -> Result<store::History, store::StoreError> {
+        self.as_dyn().load_from(key, from).await
     }
 
     fn journal(&self) -> Option<&dyn store::Journal> {
