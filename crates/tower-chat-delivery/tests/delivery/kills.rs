@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use futures_util::StreamExt;
 use tower_chat::{
     ChatUpdate, MemoryStore, Message, PersistenceMode, ToolCall,
     recovery::{Recovered, RecoveryPolicy, recover, recover_all},
@@ -141,7 +142,10 @@ fn a_recovery_waits_for_the_lease_of_the_process_that_died() {
     process().block_on(async {
         let step = Step::text("Take boots.").whole();
         let server = Server::new([step], DetachedRunsLayer::new(log.clone()), store.clone(), mode);
-        let recovery = recover_all(server.stack(), &store, RecoveryPolicy::resume());
+        let recovery = async {
+            let all = recover_all(server.stack(), &store, RecoveryPolicy::resume()).await;
+            all.unwrap().collect::<Vec<_>>().await
+        };
         let end_of_lease = async {
             tokio::time::sleep(Duration::from_secs(10)).await;
             let state = server.runs.state(&run).await.unwrap();
@@ -149,7 +153,6 @@ fn a_recovery_waits_for_the_lease_of_the_process_that_died() {
             clock.advance(Duration::from_secs(15));
         };
         let (recovered, ()) = tokio::join!(recovery, end_of_lease);
-        let recovered = recovered.unwrap();
         let [(key, Ok(Recovered::Resumed(answer)))] = &*recovered else { panic!("{recovered:?}") };
         assert_eq!((key, &*answer.text()), (&run.conversation, "Take boots."));
         let events = sketch(&server.events(&run, position).await);

@@ -2,19 +2,25 @@
 //! committed nor discarded. Its lease is the time until which no other process may take over the
 //! run.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    sync::Arc,
+    time::{Duration, SystemTime},
+};
 
+use futures_core::Stream;
 use futures_util::{StreamExt, stream};
+use tokio::time::sleep;
 use tower::ServiceExt;
 use tower_chat_core::{
     Answer, BoxError, ChatOptions, ChatRequest, ChatResponse, ConversationKey,
-    store::{Capability, HistoryStore, StoreError},
+    store::{Capability, HistoryStore, Lease, OpenRun, StoreError},
 };
 use tower_service::Service;
 
 use super::{ResumesRun, RunEnd, UnknownCalls, close, open_run};
 
-/// The maximum number of runs that [`recover_all`] recovers at the same time.
+/// The maximum number of runs that [`recover_all`] recovers, or whose leases it reads, at the same
+/// time.
 const MAX_CONCURRENT: usize = 64;
 /// The number of scopes or open runs that [`recover_all`] reads at a time.
 const PAGE: usize = 100;
@@ -44,6 +50,9 @@ pub enum Recovered {
     Resumed(Box<Answer>),
     /// The run was ended without being resumed.
     Ended(RunEnd),
+    /// The run was not recovered, because an attempt is executing it in this process or has renewed
+    /// its lease in another process. Only [`recover_all`] returns this outcome.
+    InProgress,
 }
 
 impl RecoveryPolicy {
@@ -138,17 +147,21 @@ where
 }
 
 /// Recovers the open runs of all conversations in all scopes of a store, as [`recover`] does. A
-/// service calls this function when it starts, and usually in a task of its own, because a resumed
-/// run may wait for the lease of the process that has died. At most 64 runs are recovered at the
-/// same time. This number includes runs that other processes are still executing, because the
-/// recovery waits for the leases of these runs.
+/// service calls this function when it starts, and usually in a task of its own.
 ///
-/// Returns the outcome of each run that was open when this function listed the runs, in the order in
-/// which the recoveries have ended. An error of one run does not end the recovery of the others. If
-/// the future is dropped, the runs that have not been recovered remain open.
+/// Returns a stream with the outcome of each run that was open when this function listed the runs,
+/// in the order in which the recoveries end. The stream recovers at most 64 runs at the same time,
+/// and only while it is polled. An error of one run does not end the recovery of the others. If the
+/// stream is dropped, the runs that have not been recovered remain open.
+///
+/// A process that has died cannot end its leases. The stream therefore recovers a run on which
+/// another process has a lease after all other runs, at the end of the lease, or after the time of
+/// [`RecoveryPolicy::with_max_wait`]. If the other process has renewed its lease until then, it is
+/// executing the run. The outcome of such a run is [`Recovered::InProgress`].
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
+/// use futures_util::StreamExt;
 /// use tower_chat::{ChatPipeline, *, recovery::{RecoveryPolicy, recover_all}};
 /// # let model = tower::service_fn(|_: ChatRequest| async {
 /// #     Ok::<_, BoxError>(ChatResponse::whole([Message::assistant("hello")], Finish::stop()))
@@ -156,7 +169,8 @@ where
 /// let store = MemoryStore::new();
 /// let pipeline = ChatPipeline::builder(model).history(store.clone()).build()?;
 /// tokio::spawn(async move {
-///     for (key, recovered) in recover_all(pipeline, &store, RecoveryPolicy::resume()).await? {
+///     let mut outcomes = recover_all(pipeline, &store, RecoveryPolicy::resume()).await?;
+///     while let Some((key, recovered)) = outcomes.next().await {
 ///         if let Err(error) = recovered {
 ///             eprintln!("the open run of {key} was not resumed: {error}");
 ///         }
@@ -175,20 +189,64 @@ pub async fn recover_all<S>(
     client: S,
     store: &(impl HistoryStore + ?Sized),
     policy: RecoveryPolicy,
-) -> Result<Vec<(ConversationKey, Result<Recovered, BoxError>)>, StoreError>
+) -> Result<impl Stream<Item = (ConversationKey, Result<Recovered, BoxError>)> + Unpin, StoreError>
 where
     S: Service<ChatRequest, Response = ChatResponse> + Clone,
     S::Error: Into<BoxError>,
 {
     let keys = all_open_runs(store).await?;
-    let recoveries = stream::iter(keys).map(|key| {
-        let (mut client, policy) = (client.clone(), policy.clone());
+    let with_leases = stream::iter(keys).map(async |key| {
+        // If the head cannot be read, the recovery of the run returns the error.
+        let open = store.head(&key).await.ok().and_then(|head| head.open_run);
+        let lease = open.filter(|open| is_held_elsewhere(store, open)).map(|open| open.lease);
+        (key, lease)
+    });
+    let mut listed: Vec<_> = with_leases.buffered(MAX_CONCURRENT).collect().await;
+    listed.sort_by_key(|(_, lease)| lease.and_then(|lease| lease.until.time()));
+    let recoveries = stream::iter(listed).map(move |(key, lease)| {
+        let (client, policy) = (client.clone(), policy.clone());
         async move {
-            let recovered = recover(&mut client, store, &key, policy).await;
+            let recovered = recover_listed(client, store, &key, lease, policy).await;
             (key, recovered)
         }
     });
-    Ok(recoveries.buffer_unordered(MAX_CONCURRENT).collect().await)
+    Ok(Box::pin(recoveries.buffer_unordered(MAX_CONCURRENT)))
+}
+
+/// Recovers a run, unless an attempt is executing it. `lease` is the lease that another process had
+/// on the run when the run was listed.
+async fn recover_listed<S>(
+    mut client: S,
+    store: &(impl HistoryStore + ?Sized),
+    key: &ConversationKey,
+    lease: Option<Lease>,
+    mut policy: RecoveryPolicy,
+) -> Result<Recovered, BoxError>
+where
+    S: Service<ChatRequest, Response = ChatResponse>,
+    S::Error: Into<BoxError>,
+{
+    if let Some(until) = lease.and_then(|lease| lease.until.time()) {
+        let mut wait = until.duration_since(SystemTime::now()).unwrap_or_default();
+        if !policy.wait.is_zero() {
+            wait = wait.min(policy.wait);
+            policy.wait -= wait;
+        }
+        sleep(wait).await;
+    }
+    let Some(open) = store.head(key).await?.open_run else { return Ok(Recovered::NothingOpen) };
+    let is_renewed = lease != Some(open.lease) && is_held_elsewhere(store, &open);
+    if is_renewed || store.handle().run_under_way(key) == Some(open.run) {
+        return Ok(Recovered::InProgress);
+    }
+    recover(&mut client, store, key, policy).await
+}
+
+/// Returns whether another process has a lease on an open run.
+fn is_held_elsewhere(store: &(impl HistoryStore + ?Sized), open: &OpenRun) -> bool {
+    let handle = store.handle();
+    let is_elsewhere = open.lease.holder != handle.holder() && !handle.is_exclusive();
+    is_elsewhere && open.is_held_at(SystemTime::now())
 }
 
 /// Returns the conversations of all scopes that have an open run.

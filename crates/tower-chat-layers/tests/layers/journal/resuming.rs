@@ -4,6 +4,7 @@
 
 use std::{collections::HashSet, time::Duration};
 
+use futures_util::StreamExt;
 use tower::{Layer, ServiceExt, timeout::TimeoutLayer};
 use tower_chat::{
     BoxError, ChatPipeline, ChatRequest, ChatResponse, ConversationKey, Finish, HistoryStore,
@@ -438,7 +439,7 @@ async fn a_recovery_of_all_runs_covers_every_scope_and_reports_each_failure() {
         pipeline(|_| true).oneshot(request).await.unwrap_err();
     }
     let all = recover_all(pipeline(|key| key.id() == "007"), &store, RecoveryPolicy::resume());
-    let mut outcomes: Vec<_> = all.await.unwrap();
+    let mut outcomes: Vec<_> = all.await.unwrap().collect().await;
     outcomes.sort_by(|(a, _), (b, _)| (a.scope(), a.id()).cmp(&(b.scope(), b.id())));
     assert_eq!(outcomes.iter().map(|(key, _)| key.clone()).collect::<Vec<_>>(), keys);
     for (key, outcome) in &outcomes {
@@ -449,6 +450,96 @@ async fn a_recovery_of_all_runs_covers_every_scope_and_reports_each_failure() {
         }
         let is_open = store.head(key).await.unwrap().open_run.is_some();
         assert_eq!(is_open, key.id() == "007");
+    }
+}
+
+#[tokio::test]
+async fn a_recovery_of_all_runs_returns_each_outcome_while_other_runs_continue() {
+    let store = MemoryStore::new();
+    let pipeline = |model: ScriptedModel| {
+        let pipeline = ChatPipeline::builder(model).history(store.clone());
+        pipeline.persistence(PersistenceMode::Journaled).build().unwrap()
+    };
+    for id in ["first", "second"] {
+        let request = ChatRequest::user("Which one?")
+            .in_conversation(ConversationKey::new("alice", id.to_owned()));
+        pipeline(ScriptedModel::new([])).oneshot(request).await.unwrap_err();
+    }
+    let model = ScriptedModel::new([Step::hang(), Step::text("this one")]);
+    let mut outcomes =
+        recover_all(pipeline(model), &store, RecoveryPolicy::resume()).await.unwrap();
+    let (recovered, outcome) = outcomes.next().await.unwrap();
+    assert!(matches!(outcome, Ok(Recovered::Resumed(_))), "{outcome:?}");
+    let is_open = async |id: &str| {
+        let key = ConversationKey::new("alice", id.to_owned());
+        store.head(&key).await.unwrap().open_run.is_some()
+    };
+    let open = (is_open("first").await, is_open("second").await);
+    assert_eq!(open, (recovered.id() == "second", recovered.id() == "first"));
+}
+
+/// Begins runs whose model never answers, in a process with a lease of 2 s.
+fn in_process(store: &Store, keys: &[ConversationKey]) -> Vec<tokio::task::JoinHandle<()>> {
+    let lease = JournalPolicy::default().with_lease(Duration::from_secs(2));
+    let model = ScriptedModel::new(keys.iter().map(|_| Step::hang()));
+    let agent = ChatPipeline::builder(model)
+        .history(store.clone())
+        .persistence(PersistenceMode::Journaled)
+        .policy(policy().with_journal(lease))
+        .build()
+        .unwrap();
+    let runs = keys.iter().cloned().map(|key| {
+        let run = agent.clone().oneshot(ChatRequest::user("Which one?").in_conversation(key));
+        tokio::spawn(async move { drop(run.await) })
+    });
+    runs.collect()
+}
+
+#[tokio::test]
+async fn a_recovery_of_all_runs_recovers_those_of_a_dead_process_among_those_of_a_process_that_is_alive()
+ {
+    // More runs than are recovered at the same time.
+    let alive: Vec<_> = (0..70).map(|run| ConversationKey::new("alice", run.to_string())).collect();
+    let of_dead = ConversationKey::new("alice", "of a dead process");
+    let store = store().shared_by_processes();
+    let all_open = async |keys: &[ConversationKey]| {
+        for key in keys {
+            while store.inner().head(key).await.unwrap().open_run.is_none() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        }
+    };
+    let (elsewhere, key) = (store.in_another_process(), of_dead.clone());
+    // A process that dies writes nothing more, so its runtime is forgotten instead of dropped.
+    let dead = std::thread::spawn(move || {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
+        runtime.block_on(async {
+            let _runs = in_process(&elsewhere, std::slice::from_ref(&key));
+            while elsewhere.inner().head(&key).await.unwrap().open_run.is_none() {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        });
+        std::mem::forget(runtime);
+    });
+    dead.join().unwrap();
+    let _runs = in_process(&store.in_another_process(), &alive);
+    all_open(&alive).await;
+
+    let pipeline = ChatPipeline::builder(ScriptedModel::new([Step::text("this one")]))
+        .history(store.clone())
+        .persistence(PersistenceMode::Journaled)
+        .build()
+        .unwrap();
+    let outcomes = recover_all(pipeline, &store, RecoveryPolicy::resume()).await.unwrap();
+    let outcomes: Vec<_> =
+        tokio::time::timeout(Duration::from_secs(20), outcomes.collect()).await.unwrap();
+    assert_eq!(outcomes.len(), alive.len() + 1);
+    for (key, outcome) in outcomes {
+        let is_as_expected = match key == of_dead {
+            true => matches!(outcome, Ok(Recovered::Resumed(_))),
+            false => matches!(outcome, Ok(Recovered::InProgress)),
+        };
+        assert!(is_as_expected, "{key}: {outcome:?}");
     }
 }
 
