@@ -312,7 +312,7 @@ fn change_service_id(
 /// Deletes a conversation with all its messages and tool rows; triggers of the schema delete the
 /// open run, the usage and the summaries of the conversation. Returns whether the conversation
 /// existed. If the conversation is too large for one step, this function only makes the
-/// conversation invisible, and the writer deletes its rows in further steps: see [`removal`].
+/// conversation invisible. The writer then deletes its rows in further steps: see [`removal`].
 ///
 /// This function does not decode the row of the conversation. Therefore a conversation with a
 /// damaged row can be deleted.

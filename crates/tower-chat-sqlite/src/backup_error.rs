@@ -8,7 +8,8 @@ use crate::OpenError;
 
 /// A store could not be copied. Usually no file was created at the path of the copy, and an
 /// existing file at this path was not changed. There is one exception: if the folder of the
-/// complete copy could not be synced, the copy is at its path, but a power loss may remove it.
+/// complete copy could not be synced, the copy is at its path, but a power loss may remove the
+/// copy.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum BackupError {

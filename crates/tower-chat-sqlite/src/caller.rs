@@ -33,8 +33,8 @@ pub(crate) fn may_block() -> bool {
 }
 
 /// Runs a blocking function on the calling thread. Returns `None` without running the function if
-/// tokio does not allow blocking. tokio does not allow blocking inside a `LocalSet`, and the only
-/// way to detect a `LocalSet` is an attempt to block.
+/// tokio does not allow blocking. tokio does not allow blocking inside a `LocalSet`. Only an
+/// attempt to block detects a `LocalSet`.
 pub(crate) fn block<T>(body: impl FnOnce() -> T) -> Option<T> {
     // Outside of a task (in `Runtime::block_on`), the thread may block directly, because it
     // executes no other tasks.

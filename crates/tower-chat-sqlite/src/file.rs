@@ -46,8 +46,8 @@ pub(crate) struct StoreFile {
     identity: Option<Identity>,
     /// The log and index that the writer has open; `None` while the writer has no connection.
     in_use: Arc<Mutex<Option<LogInUse>>>,
-    /// The state of the file when it was opened. `None`, unless the store reads the file without a
-    /// log because the process cannot create a log in the file's folder.
+    /// The state of the file when it was opened. Set only if the store reads the file without a
+    /// log, because the process cannot create a log in the file's folder.
     unwritten: Option<Unwritten>,
 }
 

@@ -1,5 +1,5 @@
-//! Copies of conversations. A turn, the unit of a copy, consists of the messages of one run, from
-//! its input to its final answer.
+//! Copies of conversations. A turn, the unit of a copy, consists of the messages of a run and of
+//! the later runs that answer calls of this run.
 
 use std::time::SystemTime;
 

@@ -55,8 +55,9 @@ impl Filter {
             ),
         }
         filter.add(" WHERE c.scope = ?", [query.scope.clone().into()]);
-        // Only the empty scope contains conversations whose deletion has begun. A query of any
-        // other scope needs no condition on the incarnation, so that SQLite reads only the index.
+        // Only the empty scope contains conversations whose deletion has begun. Their column
+        // `incarnation` contains 0. A query of any other scope needs no condition on the column, so
+        // that SQLite reads only the index.
         if query.scope.is_empty() {
             filter.add(&format!(" AND {NOT_DELETED}"), []);
         }

@@ -109,13 +109,15 @@
 //!
 //! Each message has a checksum of its content and its position. A message that was changed in the
 //! file, for example by a bit flip on the disk, is reported as
-//! [`StoreError::Undecodable`](tower_chat_core::store::StoreError::Undecodable), and
-//! `tower-chat verify` lists it. Messages that were stored before version 6 of the file have no
-//! checksum. The record of tool calls, the directory and the pages of the file have no checksums
-//! either: [`SqliteStore::check_integrity`] detects some damage of these data, but not all. SQLite
-//! adds a checksum to each frame of the write-ahead log. SQLite treats a frame whose checksum does
-//! not match as the end of the log, so that writes after this frame are lost without an error.
-//! `tower-chat-encrypted` authenticates all content.
+//! [`StoreError::Undecodable`](tower_chat_core::store::StoreError::Undecodable), and `tower-chat
+//! verify` lists the message. Messages that were stored before version 6 of the file have no
+//! checksum. The record of tool calls, the directory (the descriptions, times and counts of
+//! conversations) and the pages of the file have no checksums either.
+//! [`SqliteStore::check_integrity`] detects some damage of these data, but not all.
+//!
+//! SQLite adds a checksum to each frame of the write-ahead log. If the checksum of a frame does not
+//! match, SQLite treats the frame as the end of the log. Writes after this frame are then lost
+//! without an error. `tower-chat-encrypted` authenticates all content.
 //!
 //! # Permissions
 //!
@@ -131,10 +133,10 @@
 //! checkpoint after each step lets the next step overwrite the log, so that a deletion needs little
 //! additional space on a full disk. If a step fails because the disk does not have this space
 //! either, the store repeats the step with half its size, down to 16 KiB or one message. If the
-//! smallest step fails too, the deletion returns an error, and the conversation is already
+//! smallest step fails too, the deletion returns an error, although the conversation is already
 //! invisible. The store deletes the remaining rows with its next deletion, or when the file is next
-//! opened for writing. The same happens after a crash during a deletion. A prune, unlike a
-//! deletion, is one transaction, regardless of its size.
+//! opened for writing. The same happens after a crash during a deletion. A prune, which deletes the
+//! oldest runs of a conversation, is always one transaction, regardless of its size.
 //!
 //! SQLite overwrites deleted and pruned data in the file. The write-ahead log (`-wal`) contains the
 //! deleted data until later writes overwrite the log. [`SqliteStore::checkpoint`] truncates the log

@@ -1,4 +1,5 @@
-//! Reads a file row by row and rewrites rows in place, for checks and repairs.
+//! Reads a file row by row and rewrites rows in place, for checks and repairs. The record of tool
+//! calls has one row for each call.
 
 use std::sync::Arc;
 

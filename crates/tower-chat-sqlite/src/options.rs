@@ -22,8 +22,8 @@ pub enum Durability {
     ///
     /// A power loss can remove the writes since the last sync of the write-ahead log. A checkpoint
     /// syncs the log after the transaction with which the log reaches 1,000 pages (4 MB). The
-    /// checkpoint comes later, and a power loss can remove more writes, if the disk is full, or if
-    /// a new read always begins before the previous one ends. The store also syncs the log in
+    /// checkpoint comes later if the disk is full, or if a new read always begins before the
+    /// previous one ends. A power loss can then remove more writes. The store also syncs the log in
     /// [`close`](tower_chat_core::store::HistoryStore::close) and
     /// [`checkpoint`](SqliteStore::checkpoint). The store does not sync the log periodically.
     /// Therefore a power loss can remove the last writes of an idle store until the operating
@@ -57,8 +57,8 @@ pub struct SqliteOptions {
 }
 
 impl SqliteOptions {
-    /// Creates the default options: full durability, a queue of at most 1024 submissions and 64
-    /// MiB, and 4 concurrent reads. A missing file is created.
+    /// Creates the default options: full durability, a queue of at most 1024 entries and 64 MiB,
+    /// and 4 concurrent reads. A missing file is created.
     pub fn new() -> Self {
         Self {
             durability: Durability::Full,
@@ -86,8 +86,8 @@ impl SqliteOptions {
     /// The default is false.
     ///
     /// The option changes nothing in the file, and does not prevent other processes from opening
-    /// it: see [`StoreHandle::exclusive`](tower_chat_core::store::StoreHandle::exclusive) for the
-    /// consequences.
+    /// the file: see [`StoreHandle::exclusive`](tower_chat_core::store::StoreHandle::exclusive) for
+    /// the consequences.
     #[must_use]
     pub fn with_exclusive(mut self, exclusive: bool) -> Self {
         self.exclusive = exclusive;

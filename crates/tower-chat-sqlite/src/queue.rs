@@ -68,7 +68,7 @@ struct State {
     /// entries of the group that a leader is executing precede the entries of the waiting
     /// submissions.
     unfinished: VecDeque<Keys>,
-    /// The barriers that are not resolved yet.
+    /// The barriers (callers that wait for earlier submissions) that are not resolved yet.
     barriers: Vec<Barrier>,
     /// Whether the queue refuses submissions and exclusive work.
     closed: bool,

@@ -62,7 +62,8 @@ pub(crate) fn history(
     let mut read = |after: u64, to: u64| {
         let (_, end) = row_key::range_to(found.number, to);
         let begin = match after == found.pruned {
-            // No row may precede the first message that was not pruned.
+            // No row may be before the first message that a prune (a deletion of old runs) has
+            // retained.
             true => row_key::range(found.number).0,
             false => row_key::range_after(found.number, after).0,
         };
@@ -145,8 +146,8 @@ pub(crate) fn missing(key: &ConversationKey, sequence: u64) -> NotRead {
 }
 
 /// Returns up to `limit` conversations of a scope, in the byte order of their ids, beginning with
-/// the first id greater than `after`. The list does not contain conversations that have neither a
-/// visible message nor a service id.
+/// the first id greater than `after`. The list does not contain a conversation that has neither a
+/// visible message nor a service id (the id under which the model's service has the history).
 pub(crate) fn list(
     connection: &Connection,
     scope: &str,

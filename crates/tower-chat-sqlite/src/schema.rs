@@ -101,8 +101,8 @@ const OPEN_RUNS: &str = "
     WHERE status = 'pending_approval';
 ";
 
-/// The number of pruned messages of a conversation, by which a reader distinguishes a pruned
-/// message from a missing one.
+/// The number of pruned messages, that is of messages that were deleted with the oldest runs of a
+/// conversation. By this number a reader distinguishes a pruned message from a missing one.
 const PRUNED: &str = "
     ALTER TABLE conversations ADD COLUMN pruned INTEGER NOT NULL DEFAULT 0;
 ";
@@ -224,10 +224,10 @@ pub(crate) enum Content {
     Foreign,
 }
 
-/// Returns whether a file of an older version contains sealed data. The search recognises sealed
-/// service ids and sealed messages. In an encrypted store, the search ends at the first sealed
-/// item. In any other store, few messages match the `LIKE` pattern, and the search decodes only
-/// these messages.
+/// Returns whether a file of an older version contains sealed data. The search finds sealed
+/// messages and sealed service ids (ids under which model services have the history). In an
+/// encrypted store, the search ends at the first sealed item. In any other store, few messages
+/// match the `LIKE` pattern, and the search decodes only these messages.
 fn has_sealed_data(connection: &Connection) -> Result<bool> {
     let sealed_heads =
         "SELECT EXISTS (SELECT 1 FROM conversations WHERE service_id LIKE 'tower-chat-_:%')";

@@ -3,8 +3,8 @@
 //! By default, this module exports types of the standard library and of tokio. For tests under many
 //! schedules, `.ci/schedules` builds the crate with `--cfg shuttle`, and the module exports types
 //! of the crate `shuttle` instead. At each operation on such a type, shuttle chooses the thread
-//! that runs next. shuttle controls neither the locks of SQLite nor the locks inside tokio's
-//! channels, but it may switch to another thread after a message was sent through a channel.
+//! that runs next. shuttle does not control the locks of SQLite and the locks inside tokio's
+//! channels. After a message was sent through a channel, shuttle may switch to another thread.
 
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic::AtomicU64};

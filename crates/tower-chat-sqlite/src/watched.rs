@@ -60,8 +60,8 @@ impl Watched {
     /// transaction that has the write lock.
     ///
     /// The check calls `stat` twice. Both calls together took 3.6 us in the benches on a busy
-    /// machine. This is 1 % of the time of an append with a sync, and 4 % of the time of an append
-    /// without a sync.
+    /// machine. The two calls take 1 % of the time of an append with a sync, and 4 % of the time of
+    /// an append without a sync.
     pub(crate) fn check(
         &mut self,
         file: &StoreFile,

@@ -13,7 +13,7 @@ use std::{
 /// [`StoreError::Backend`](tower_chat_core::store::StoreError::Backend) that is not retryable.
 /// Under `panic = "abort"` a panic ends the process instead of causing this error.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the write panicked and was rolled back: {message}: report it as a bug")]
+#[error("a panic stopped the write: {message}: report it as a bug")]
 #[non_exhaustive]
 pub struct WritePanicked {
     /// The message of the panic.

@@ -1,4 +1,5 @@
-//! The writer: the writing connection and its transactions.
+//! The writer: the writing connection and its transactions. A submission is a unit of work of one
+//! caller in the write queue. A transaction executes a group of submissions.
 
 use std::{sync::Arc, time::Duration};
 
@@ -230,8 +231,9 @@ impl Writer {
                 Err((completed, Stopped::AtStatement(failure) | Stopped::AtCommit(failure))) => {
                     submission.fail(completed, &failure);
                 }
-                // All remaining submissions fail too. Otherwise each of their transactions would
-                // wait for the whole timeout again, and then probably fail to begin.
+                // All remaining submissions fail too. If they were executed, each of their
+                // transactions would wait for the whole timeout again, and then probably fail to
+                // begin.
                 Err((completed, Stopped::BeforeBegin(failure))) => {
                     submission.fail(completed, &failure);
                     rest.by_ref().for_each(|submission| submission.fail(0, &failure));

@@ -35,7 +35,8 @@ pub(crate) fn fill(connection: &Connection) -> rusqlite::Result<()> {
     if let Some(done) = found {
         done.store(connection)?;
     }
-    // A conversation without messages, for example with only a service id, gets the current time.
+    // A conversation without messages, for example with only the id under which the model's service
+    // has the history, gets the current time.
     connection.execute(
         "UPDATE conversations SET created = ?1, last_active = ?1, active_hour = ?2
          WHERE created IS NULL",
@@ -55,7 +56,7 @@ struct Found {
     last_active: i64,
     runs: i64,
     last_run: Option<RunId>,
-    /// The number of runs, not including the open run.
+    /// The number of runs without the open run, which is not committed yet.
     runs_without_open: i64,
     last_run_without_open: Option<RunId>,
 }

@@ -77,8 +77,8 @@ impl Fixture {
             let append =
                 |write| queue.append(Submission::append(Slot::unbounded(), vec![write], &budget));
             let mut tickets: Vec<Ticket> = writes.map(append).collect();
-            // When a barrier is resolved, the tickets of all earlier submissions must have their
-            // outcomes.
+            // A barrier is a caller that waits for earlier submissions. When the barrier is
+            // resolved, the tickets (futures) of these submissions must have their outcomes.
             let passed = queue.barrier(Some(&key)).map(|barrier| future::block_on(barrier).is_ok());
             if passed == Some(true) {
                 tickets = tickets.into_iter().map(resolved).collect();

@@ -32,8 +32,8 @@ impl SqliteStore {
     }
 
     /// Rewrites the whole file, so that it contains no deleted data, and truncates the log
-    /// ([Deleting](crate#deleting)). The file becomes as small as possible. Conversations, open
-    /// runs and revisions do not change.
+    /// ([Deleting](crate#deleting)). The file becomes as small as possible. No conversation and no
+    /// revision changes.
     ///
     /// A vacuum temporarily needs twice the size of the file in addition: for the log, and for a
     /// temporary file without a name (on Unix in `SQLITE_TMPDIR`, or in `TMPDIR` if that is not

@@ -63,7 +63,7 @@ fn child() -> Option<(PathBuf, usize)> {
     Some((std::env::var_os(PATH)?.into(), std::env::var(AT).ok()?.parse().unwrap()))
 }
 
-/// Returns the three writes of one submission: two writes to a conversation that has one message,
+/// Returns the writes of one call of `append`: two writes to a conversation that has one message,
 /// and one write to a new conversation.
 fn submission() -> Vec<Write> {
     let before = first("old", &["one"]).result();

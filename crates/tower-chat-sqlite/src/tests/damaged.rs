@@ -130,8 +130,8 @@ const DAMAGES: &[(&str, &str)] = &[
 ];
 
 /// Creates a store with two conversations. Conversation `c`, which the tests damage, has six
-/// messages of three runs and one recorded call. If `is_open` is true, `c` also has an open run.
-/// Conversation `d` must not be affected by the damage.
+/// messages of three runs and one recorded call. If `is_open` is true, `c` also has an open run,
+/// which is not committed yet. Conversation `d` must not be affected by the damage.
 async fn fixture(is_open: bool) -> (Fixture, Revision) {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
@@ -205,8 +205,8 @@ async fn exercise(what: &str, sql: &str, is_open: bool) {
     check(what, "totals", store.tool_totals(&InvocationQuery::in_scope("tests")).await);
     for keep in [Keep::Messages(0), Keep::Messages(2), Keep::Since(std::time::SystemTime::now())] {
         if let Ok(pruned) = store.prune(&key, keep).await {
-            // A prune must find the damage that a load finds, except a damaged run index, which a
-            // prune does not read.
+            // A prune (a deletion of the oldest runs) must find the damage that a load finds. The
+            // only exception is a damaged run index, which a prune does not read.
             let is_found = what.contains("run index") || store.load(&key).await.is_ok();
             assert!(is_found || pruned.messages == 0, "{what}: {pruned:?}");
             assert!(pruned.messages <= 6, "{what}: {pruned:?}");

@@ -19,7 +19,7 @@ use tower_chat_core::store::{
 use super::{Fixture, first, key, run, write};
 use crate::{Durability, SqliteStore};
 
-/// Returns the number of rows that the writes of a submission change.
+/// Returns the number of rows that these writes change, in one call of `append`.
 async fn rows_written(fixture: &Fixture, writes: Vec<Write>) -> usize {
     let rows = Arc::new(AtomicUsize::new(0));
     let counted = rows.clone();

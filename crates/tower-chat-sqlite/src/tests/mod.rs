@@ -102,7 +102,7 @@ fn first(id: &str, texts: &[&str]) -> Write {
 }
 
 /// Locks the writer and submits a write, so that the writer thread becomes the leader and waits for
-/// the lock. Later submissions wait in the queue, and form one group.
+/// the lock. Later writes wait in the queue, and form one group.
 async fn hold_the_lead(store: &SqliteStore) -> Held {
     let held = Held::new(store);
     drop(store.append(unbounded(), vec![first("z", &["first group"])]));
@@ -112,7 +112,7 @@ async fn hold_the_lead(store: &SqliteStore) -> Held {
     held
 }
 
-/// Returns whether the submission of a ticket has no outcome yet.
+/// Returns whether the writes of a ticket have no outcome yet.
 fn is_open(ticket: &mut Ticket) -> bool {
     ticket.now_or_never().is_none()
 }
