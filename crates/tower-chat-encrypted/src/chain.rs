@@ -4,9 +4,9 @@
 //! To *seal* a value means to encrypt and authenticate it, and to *open* a value means to verify
 //! and decrypt it. Each sealed message contains the digest of the previous message, which covers
 //! all earlier messages. A message therefore opens only after the same messages as when it was
-//! written. Messages of two states of a conversation cannot be combined. Neither can messages of a
-//! conversation and of a deleted one with the same key, which have different
-//! [lives](crate::seal::Life).
+//! written. An attacker therefore cannot combine messages of two states of a conversation. An
+//! attacker also cannot combine messages of a conversation and of a deleted one with the same key,
+//! which have different [lives](crate::seal::Life).
 //!
 //! A run is the service calls and tool calls for one request. The messages of a run are staged
 //! (stored, but not visible to readers) until the run is committed.
@@ -155,8 +155,8 @@ impl Chain {
     }
 
     /// Checks that the next message contains the digest of the previous message. The check accepts
-    /// every message of a former format. It also accepts a message if the digest of the previous
-    /// message is unknown.
+    /// every message of a former format. The check also accepts a message if the digest of the
+    /// previous message is unknown.
     pub(crate) fn follow(
         &mut self,
         sequence: u64,

@@ -12,6 +12,8 @@ const FIRST: u64 = 16;
 const MAX_SPACED: usize = 64;
 
 /// The digests of some messages of one incarnation of a conversation, ordered by sequence number.
+/// The incarnation is a random number that changes, for example, when the conversation is created
+/// again.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Digests {
     /// The digests of the first messages, and of messages whose sequence numbers are multiples of

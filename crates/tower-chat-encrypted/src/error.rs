@@ -77,7 +77,8 @@ pub enum EncryptionError {
         /// The conversation.
         key: ConversationKey,
     },
-    /// The first messages are missing, and no prune through this store has deleted them.
+    /// The first messages are missing, and were not deleted by this store's own deletion of old
+    /// runs (a prune).
     #[error(
         "messages up to {missing} of conversation {key} are missing, and the number of pruned messages is {pruned}: \
          restore them from a backup, or accept the loss with `EncryptedStore::accept_missing_beginning`"

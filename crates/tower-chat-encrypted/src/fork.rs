@@ -1,5 +1,6 @@
 //! Builds the writes that copy a conversation. The values of the copy are sealed (encrypted) for
-//! the key of the copy. A turn, the unit of a copy, consists of the messages of one run.
+//! the key of the copy. A turn, the unit of a copy, consists of the messages of a run and of the
+//! later runs that answer calls of this run.
 
 use std::{collections::HashMap, sync::Arc, time::SystemTime};
 
@@ -26,7 +27,6 @@ pub(crate) struct CopiedTurns {
 /// one run, because a write derives the ids of its messages from one id. The final write contains
 /// the rows of the record, one row for each tool call. The sequence numbers begin with 1, even if
 /// the beginning of the original was pruned.
-/// was pruned.
 pub(crate) fn writes(
     to: &ConversationKey,
     turns: &CopiedTurns,

@@ -26,13 +26,13 @@
 //!
 //! # What is encrypted
 //!
-//! Encrypted are: the content of every message (texts, reasoning, media, provider items, authors,
-//! metadata); the arguments of tool calls; their results and errors, both in messages and in the
-//! record, which has one row for each call; the ids under which services store conversations
-//! (service ids); the text of unfinished answers; the texts of summaries; and the titles and
-//! metadata of conversations. In this documentation, to *seal* a value means to encrypt and
-//! authenticate it, and to *open* a value means to verify and decrypt it. Each value is sealed
-//! separately with XChaCha20-Poly1305 under a random nonce, and contains the id of its key.
+//! The following data are encrypted: the content of every message (texts, reasoning, media,
+//! provider items, authors, metadata); the arguments of tool calls; their results and errors, both
+//! in messages and in the record, which has one row for each call; the ids under which services
+//! store conversations (service ids); the text of unfinished answers; the texts of summaries; and
+//! the titles and metadata of conversations. In this documentation, to *seal* a value means to
+//! encrypt and authenticate it, and to *open* a value means to verify and decrypt it. Each value is
+//! sealed separately with XChaCha20-Poly1305 under a random nonce, and contains the id of its key.
 //!
 //! The following data are authenticated with each value: scope, conversation, sequence number of
 //! the message, id of the message (its run and index), position of the call or result, column, and
@@ -45,8 +45,9 @@
 //! the digests of the last message before the gap and of the last message inside it.
 //!
 //! Instead of the service id, the inner store contains a sealed head. The sealed head contains the
-//! life, the number of pruned messages, and the service id. It also contains a digest of a message:
-//! the final message of the newest run that was committed by a write without messages.
+//! life, the number of pruned messages, and the service id. The sealed head also contains a digest
+//! of a message: the final message of the newest run that was committed by a write without
+//! messages.
 //!
 //! A description is authenticated with its conversation and its version, but not with the life. The
 //! text of a summary is authenticated with its conversation, its range, its id, and the id of the
@@ -88,9 +89,9 @@
 //! - while a prune is in progress, or after a crash has interrupted it, remove messages from the
 //!   beginning of the conversation, up to all messages that existed when the prune began; the same
 //!   is possible later, after the head from that time was restored;
-//! - discard an open run; change its lease, its start time, or the message after which it begins;
-//!   replace its id while the run has no staged messages. If the attacker commits a run, the
-//!   conversation does not load;
+//! - discard an open run; change its start time, the message after which it begins, or its lease
+//!   (the time until which no other process may take over the run); replace its id while the run
+//!   has no staged messages. If the attacker commits a run, the conversation does not load;
 //! - change counts, because the inner store computes the totals of tools and usage; remove a
 //!   description;
 //! - remove the mark that the inner store contains sealed data, so that the inner store no longer

@@ -237,8 +237,8 @@ impl Known {
 
     fn put_tip(&mut self, sequence: u64, digest: Digest, is_stored: Arc<AtomicBool>) {
         self.tips.retain(|tip| tip.sequence != sequence);
-        // The digest of the message before the open run must not be removed, because the first
-        // message after a discard of the run links to it.
+        // The digest of the message before the open run must not be removed. If the run is
+        // discarded, the next message must contain this digest.
         if self.tips.len() >= TIPS {
             let visible = self.visible;
             if let Some(first) = self.tips.iter().position(|tip| Some(tip.sequence) != visible) {

@@ -13,7 +13,7 @@ use crate::SecretKey;
 /// the same conversation must be ready immediately. The reason is that a store cannot wait for a
 /// key when a write is submitted, because the submission is not async. A provider that fetches keys
 /// over a network has to cache these keys for a while. The store also calls this method each time
-/// the head of a conversation is read. Every run begins with such a read.
+/// it reads the head (the revision) of a conversation. Every run begins with such a read.
 ///
 /// The example has one key for all conversations of a scope, from a table:
 ///
@@ -62,7 +62,7 @@ pub trait KeyProvider: Send + Sync + 'static {
         conversation: &ConversationKey,
     ) -> Result<(Arc<str>, SecretKey), KeyError>;
 
-    /// Returns the key with this id, with which values of a conversation were sealed.
+    /// Returns the key with this id, with which values of a conversation were encrypted.
     ///
     /// # Errors
     ///

@@ -1,4 +1,6 @@
-//! Encrypts and authenticates (seals) single values, and verifies and decrypts (opens) them.
+//! Encrypts and authenticates (seals) single values, and verifies and decrypts (opens) them. The
+//! life of a conversation is a random value that distinguishes the conversation from a deleted one
+//! with the same key.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -249,8 +251,8 @@ impl<'a> Opener<'a> {
         }
     }
 
-    /// Opens a value. Checks that the value was sealed for this column and, if they are known, for
-    /// this message and for the position at which the value was found.
+    /// Opens a value. Checks that the value was sealed for this column. If the message and the
+    /// position of the value are known, also checks that the value was sealed for them.
     pub(crate) async fn open(
         &mut self,
         found: Found,

@@ -60,8 +60,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         }
     }
 
-    /// Refuses all values of the formats before `tower-chat-3`, and plaintext service ids: see [the
-    /// crate](crate#the-former-formats).
+    /// Refuses all values of the formats before `tower-chat-3`, and plaintext service ids (ids
+    /// under which model services have the history): see [the crate](crate#the-former-formats).
     #[must_use]
     pub fn without_former_values(mut self) -> Self {
         self.accepts_former = false;
@@ -117,8 +117,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
                 run => run?,
             });
         }
-        // The first write of a conversation may be staged, and the sealed head is then that of the
-        // open run.
+        // The first write of a conversation may belong to a run that is not committed yet (the open
+        // run). The sealed head is then that of the open run.
         opener.expect(staged);
         let range = match &head.load_from {
             Some(sealed) => match opener.range(sealed).await {
@@ -575,8 +575,8 @@ impl<S: HistoryStore> Journal for EncryptedStore<S> {
 
 impl<S: HistoryStore> EncryptedStore<S> {
     /// Returns the turns that end before the message `before`, or all turns if `before` is `None`.
-    /// A turn consists of the messages of one run. Returns `None` if the conversation has no
-    /// visible data.
+    /// A turn consists of the messages of a run and of the later runs that answer calls of this
+    /// run. Returns `None` if the conversation has no visible data.
     ///
     /// The end is computed from the inner store's record of tool calls, which has the positions of
     /// results in plaintext. The record and the messages are read separately. If the conversation

@@ -17,8 +17,8 @@ use crate::{
 
 /// The column of an update. The index of the value is the one that [`index_of`] returns.
 const UPDATE: &str = "update";
-/// The column of the error with which an attempt has failed. The index of the value is the number
-/// of the attempt.
+/// The column of the error with which an attempt (an execution of a run) has failed. The index of
+/// the value is the number of the attempt.
 const FAILURE: &str = "failure";
 /// The text that replaces an error that does not open.
 const UNREADABLE: &str = "the error of the run cannot be decrypted";

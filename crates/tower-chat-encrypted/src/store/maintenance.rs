@@ -125,8 +125,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
     }
 
     /// Returns the sealed messages of a rewrite: the changed messages, and all messages after a
-    /// changed one, because each of them contains a digest of the messages before it. Messages
-    /// after one that cannot be opened are not sealed again.
+    /// changed one, because each sealed message contains a digest of the messages before it.
+    /// Messages after one that cannot be opened are not sealed again.
     async fn resealed(
         &self,
         rewrite: &Rewrite,

@@ -16,16 +16,16 @@ use crate::{
 
 impl<S: HistoryStore> EncryptedStore<S> {
     /// Accepts that the first messages of a conversation are missing, because they were pruned
-    /// without this store, for example by a program without the keys. Returns whether messages were
-    /// missing.
+    /// (deleted as the oldest runs) without this store, for example by a program without the keys.
+    /// Returns whether messages were missing.
     ///
     /// Every writer of the inner store can delete messages. Therefore a person should decide
     /// whether to call this method after an [`EncryptionError::CutOff`].
     ///
     /// # Errors
     ///
-    /// [`StoreError::UnderWay`], if the conversation has an open run; an error if the remaining
-    /// messages do not open, or the store cannot be written.
+    /// [`StoreError::UnderWay`], if a run of the conversation is not committed yet; an error if the
+    /// remaining messages do not open, or the store cannot be written.
     pub async fn accept_missing_beginning(
         &self,
         key: &ConversationKey,
