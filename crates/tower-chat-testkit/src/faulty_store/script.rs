@@ -15,7 +15,7 @@ pub(super) struct Script {
     faults: HashMap<Operation, VecDeque<Option<StoreFault>>>,
     gates: HashMap<Operation, Gate>,
     append_error: Option<Box<dyn Fn() -> StoreError + Send>>,
-    /// Every write of every submission, oldest first.
+    /// Every write of every call of `append`, oldest first.
     pub(super) writes: Vec<Write>,
 }
 

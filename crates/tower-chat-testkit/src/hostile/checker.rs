@@ -60,8 +60,8 @@ fn is_word(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|it| it.is_ascii_alphanumeric() || "_-".contains(it))
 }
 
-/// Returns the number in the first token of a text that begins with `letter`. For `c1.` and the
-/// letter `c`, the number is 1.
+/// Returns the number of the first token in a text. A token consists of `letter`, a number and a
+/// point. For the letter `c` and the token `c1.`, the number is 1.
 fn token(text: &str, letter: char) -> Option<usize> {
     let mut found = text.split(letter).skip(1).filter_map(|rest| {
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();

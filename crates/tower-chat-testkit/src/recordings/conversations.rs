@@ -119,9 +119,9 @@ impl Recordings {
         Ok(all)
     }
 
-    /// Reads the request bodies of a wire, such as `openai-chat` or `bedrock-invoke`, that a
-    /// provider answered with a status of 2xx. Returns no bodies if no folder has a file for this
-    /// wire.
+    /// Reads the request bodies of a wire (the JSON format of a provider), such as `openai-chat` or
+    /// `bedrock-invoke`, that a provider answered with a status of 2xx. Returns no bodies if no
+    /// folder has a file for this wire.
     ///
     /// # Errors
     ///

@@ -19,8 +19,8 @@ use super::{
     },
 };
 
-/// A conversation that was never written has no messages and no service id, and its revision is
-/// [`Revision::ABSENT`].
+/// A conversation that was never written has no messages and no service id (the id under which the
+/// model's service has the history). Its revision is [`Revision::ABSENT`].
 pub async fn an_unknown_conversation_is_absent_and_empty(store: Store) {
     assert_eq!(revision(&store, &key("unknown")).await, Revision::ABSENT);
     let history = store.load(&key("unknown")).await.expect("the history is loaded");
@@ -66,8 +66,8 @@ pub async fn loaded_messages_carry_their_ids(store: Store) {
     assert_eq!(ids, [(run, 5), (run, 6), (other, 0)].map(|(run, index)| MessageId { run, index }));
 }
 
-/// A load returns every kind of part unchanged. Native items and arguments are returned byte for
-/// byte.
+/// A load returns every kind of part unchanged. Arguments, and items in a provider's own format,
+/// are returned byte for byte.
 pub async fn messages_are_returned_as_they_were(store: Store) {
     let item = RawJson::from_str(r#"{ "z":1.50, "a":1E+2, "a":[ ], "e":"\u00e9\/" }"#);
     let native = Native::new("some-wire", item.expect("the JSON is valid"));

@@ -138,8 +138,8 @@ pub async fn an_open_run_claims_calls_that_are_seen(store: Store) {
 }
 
 /// The head (everything about a conversation except its messages) contains the approval requests
-/// that have no result. They are in their order and grouped by answer. An answer may consist of
-/// several messages. Staged requests are not included.
+/// that have no result. These requests are in the order of their calls, and grouped by answer. An
+/// answer may consist of several messages. Staged requests are not included.
 pub async fn calls_that_wait_for_approval_come_with_the_head(store: Store) {
     let (key, other) = (key("waiting"), key("waiting too"));
     let pending = async || {

@@ -273,7 +273,7 @@ pub async fn staged_runs_are_in_the_directory_at_once(store: Store) {
 }
 
 /// The number of runs does not include a discarded run. A run with visible messages is counted
-/// once. This also applies if the run continues after the discard of another run, or if later
+/// once. The run is also counted if it continues after the discard of another run, or if later
 /// messages of the run are discarded.
 pub async fn a_discarded_run_is_taken_off_the_count(store: Store) {
     if lacks(&store, &[Capability::Journal]) {
@@ -300,7 +300,8 @@ pub async fn a_discarded_run_is_taken_off_the_count(store: Store) {
     assert_eq!(summary(&store, &key).await.runs, 2);
 }
 
-/// A prune does not change the number of runs, their usage, or the creation time of the conversation.
+/// A prune (a deletion of the oldest runs) does not change the number of runs, their usage, or the
+/// creation time of the conversation.
 pub async fn a_prune_leaves_counts_and_usage(store: Store) {
     if lacks(&store, &[Capability::Maintenance]) {
         return;

@@ -1,6 +1,6 @@
-//! The rules for copies of conversations. A copy consists of whole turns: the messages of a run,
-//! from its input to its answer. The record has one row for each tool call. Staged messages belong
-//! to an open run, which is a run that is not committed yet.
+//! The rules for copies of conversations. A turn, the unit of a copy, consists of the messages of a
+//! run and of the later runs that answer calls of this run. The record has one row for each tool
+//! call. Staged messages belong to an open run, which is a run that is not committed yet.
 
 use std::time::{Duration, SystemTime};
 

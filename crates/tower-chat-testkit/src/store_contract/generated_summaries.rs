@@ -22,8 +22,9 @@ const CASES: u64 = 4;
 /// The number of changes of a conversation.
 const STEPS: usize = 40;
 
-/// Writes, prunes, rewrites, and additions and removals of summaries, in any order, have the same
-/// outcomes and leave the same summaries as in a [`MemoryStore`].
+/// In any order, writes, prunes (deletions of the oldest runs), rewrites of stored messages, and
+/// additions and removals of summaries have the same outcomes, and leave the same summaries, as in
+/// a [`MemoryStore`].
 pub async fn generated_summaries_are_decided_as_in_memory(store: Store) {
     let cases = env::var("TOWER_CHAT_CASES").ok().and_then(|cases| cases.parse().ok());
     let has_maintenance = !lacks(&store, &[Capability::Maintenance]);

@@ -26,7 +26,8 @@
 //!
 //! For a store whose data is outside of the process, pass a closure as `residual_data:`. The
 //! closure receives the store and returns all bytes of the store's files or tables. A test searches
-//! these bytes for deleted, discarded and pruned data. Without the closure, this test is ignored.
+//! these bytes for data that were deleted: with a conversation, as the oldest runs of a
+//! conversation, or with a discarded run. Without the closure, this test is ignored.
 //!
 //! The slow tests, with a message of 16 MB and with a conversation of 20,000 messages, run on one
 //! runtime only. If a store is tested with several settings, pass `heavy: "reason"` for some of the
@@ -48,10 +49,10 @@
 //! single tests.
 //!
 //! If a store lacks a [capability](tower_chat_core::store::Capability), the tests of the capability
-//! are omitted by `directory: "reason"`, `maintenance: "reason"`, `journal: "reason"`,
-//! `tool_calls: "reason"` or `summaries: "reason"`. These options must be at the end, in this order. Other tests skip the
-//! steps that need the capability. A store without the capability `Journal` must refuse staged
-//! writes.
+//! are omitted by `directory: "reason"`, `maintenance: "reason"`, `journal: "reason"`, `tool_calls:
+//! "reason"` or `summaries: "reason"`. These options must be at the end, in this order. Other tests
+//! skip the steps that need the capability. A store without the capability `Journal` must refuse
+//! staged writes, whose messages readers must not see until their run is committed.
 //!
 //! Each test is also a function of this module, which a crate can call for a store that needs a
 //! special setup.

@@ -38,9 +38,10 @@ async fn six(store: &Store, key: &ConversationKey, from: &Arc<LoadFrom>) -> Revi
     written(store, key, at, &["4", "5", "6"], from).await
 }
 
-/// Loads the selected messages, and compares them with the whole history. They must be its end,
-/// after the skipped messages, and the leading messages that the value selects. If the head has a
-/// value, it must be this one. Returns the number of skipped messages.
+/// Loads the selected messages, and compares them with the whole history. The loaded messages must
+/// be the leading messages that the value selects, and the end of the history after the skipped
+/// messages. If the head has a value, the head must have this value. Returns the number of skipped
+/// messages.
 async fn assert_range(store: &Store, key: &ConversationKey, from: &Arc<LoadFrom>) -> u64 {
     let head = store.head(key).await.expect("the head is read");
     if let Some(found) = &head.load_from {
@@ -99,8 +100,8 @@ pub async fn a_range_is_the_end_of_the_history(store: Store) {
 }
 
 /// All messages are loaded if the conversation does not exist, has no value, or has another value.
-/// The same applies if the conversation was deleted and created again. A copy of a conversation has
-/// no value.
+/// All messages are also loaded if the conversation was deleted and created again. A copy of a
+/// conversation has no value.
 pub async fn another_value_loads_the_whole_history(store: Store) {
     let (key, copy) = (key("another"), super::fixture::key("copy"));
     let (first, second) = (range(0, 3), range(1, 5));

@@ -24,8 +24,8 @@ pub async fn plain_changes_are_refused_once_a_sealed_write_is_stored(
     open: impl AsyncFn() -> Store,
 ) {
     let (store, other) = (open().await, open().await);
-    // The other process writes before the sealed write. It may therefore have cached that the store
-    // contains no sealed data.
+    // The other process writes before the sealed write. This process may therefore have cached that
+    // the store contains no sealed data.
     stored(&other, write(&key("plain"), Revision::ABSENT, &["hi"])).await;
     assert!(other.delete(&key("plain")).await.expect("the conversation is deleted"));
     let mut at = Revision::ABSENT;

@@ -55,7 +55,8 @@ pub(super) async fn added(
     summary
 }
 
-/// Returns the head. Checks that `load` returns the same summary and number of rewrites.
+/// Returns the head (everything about a conversation except its messages). Checks that `load`
+/// returns the same summary and number of rewrites.
 async fn head(store: &Store, key: &ConversationKey) -> Head {
     let head = store.head(key).await.expect("the head is read");
     let loaded = store.load(key).await.expect("the history is loaded").head;

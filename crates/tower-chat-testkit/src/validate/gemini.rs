@@ -219,8 +219,8 @@ impl<'a> Turns<'a> {
     }
 
     /// Compares the calls of a turn of the model with the responses in the following turn of the
-    /// user, and reports the violations. Then clears the calls and the responses. Both turns must
-    /// be complete.
+    /// user, and reports the violations. Then clears the calls and the responses. The caller calls
+    /// this function when both turns are complete.
     fn close(&mut self, report: &mut Report) {
         let calls = std::mem::take(&mut self.calls);
         let responses = std::mem::take(&mut self.responses);

@@ -44,7 +44,7 @@ impl std::error::Error for InvalidTranscript {}
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Violation {
-    /// The wire of the request.
+    /// The wire (JSON format of a provider) of the request.
     pub wire: Wire,
     /// The rule that is broken.
     pub rule: Rule,

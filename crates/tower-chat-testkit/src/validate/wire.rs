@@ -1,4 +1,4 @@
-//! The wires whose conversations can be validated.
+//! The wires (JSON formats of providers) whose conversations can be validated.
 
 use std::{fmt, str::FromStr};
 
