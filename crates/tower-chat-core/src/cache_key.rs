@@ -327,8 +327,9 @@ impl Canonical {
     fn native(&mut self, native: Option<&Native>) {
         self.optional(native, |hash, Native { wire, issuer, item }| {
             hash.text(wire);
-            // An item without an issuer continues with the tag of its JSON, which is less than 4.
-            // The tag 4 therefore shows that the item has an issuer.
+            // An item without an issuer (the service that made the item) continues with the tag of
+            // its JSON, which is less than 4. The tag 4 therefore shows that the item has an
+            // issuer.
             if let Some(issuer) = issuer {
                 hash.tag(4);
                 hash.text(issuer);

@@ -17,9 +17,9 @@ use crate::{
 pub enum Role {
     /// The operator who set up the conversation.
     System,
-    /// The role that newer wires (JSON formats of providers) use instead of [`Role::System`]. This
-    /// role is a separate variant, because a message must be sent again with the role with which it
-    /// was received.
+    /// The role that newer wires (JSON formats of providers) use instead of [`Role::System`]. The
+    /// role is a separate variant, because a message must be sent again with the role with which
+    /// the message was received.
     Developer,
     /// The person, or the program that acts for the person.
     User,

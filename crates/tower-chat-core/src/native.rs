@@ -19,8 +19,9 @@ use serde_json::value::RawValue;
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 ///
-/// Two items are equal if their wires and their JSON are equal. The issuer is not compared, because
-/// it decides which service receives an item, but is not part of the item's content.
+/// Two items are equal if their wires and their JSON are equal. The issuer (the service that made
+/// the item) is not compared: the issuer decides which service receives an item, but is not part of
+/// the item's content.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Native {

@@ -40,8 +40,8 @@ pub struct ChatOptions {
     /// Whether the service may generate the answer in the background. A later request then fetches
     /// the answer with a token (the continuation) that the service has returned.
     pub background: bool,
-    /// The continuation token of an earlier [`Finish`](crate::Finish), to fetch a background
-    /// answer.
+    /// The continuation token of an earlier [`Finish`](crate::Finish), which identifies the
+    /// background answer to fetch.
     pub continuation: Option<String>,
     /// Options of one provider, which are sent to it unchanged.
     pub extra: Map<String, Value>,
@@ -176,8 +176,8 @@ pub struct ToolDefinition {
     pub name: String,
     /// A description of the tool, which the model receives.
     pub description: String,
-    /// The JSON Schema of the arguments; `null` if only the native item describes the tool, as for
-    /// a tool that a provider executes itself.
+    /// The JSON Schema of the arguments; `null` if only the provider's own JSON (the field
+    /// `native`) describes the tool, as for a tool that a provider executes itself.
     pub parameters: Value,
     /// Whether calls of the tool wait for approval.
     #[serde(default)]

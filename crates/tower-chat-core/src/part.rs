@@ -240,9 +240,9 @@ pub struct ToolResult {
     /// record (the stored row) of its tool call.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ends_run: bool,
-    /// The messages that the tool has queued for the next service call. They are stored after the
-    /// message with the result. Before the message with the result is stored, the row of the tool
-    /// call contains the result and these messages.
+    /// The messages that the tool has queued for the next service call. These messages are stored
+    /// after the message with the result. Before the message with the result is stored, the row of
+    /// the tool call contains the result and these messages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queued: Vec<Message>,
 }
@@ -366,7 +366,7 @@ impl ErrorPart {
 }
 
 /// Deserializes a list of parts and frees its unused capacity. serde allocates at least four
-/// elements, most lists have one part, and messages stay in a cache for a long time.
+/// elements, although most lists have one part, and a cache stores messages for a long time.
 pub(crate) fn deserialize_list<'de, D>(deserializer: D) -> Result<Vec<Part>, D::Error>
 where
     D: Deserializer<'de>,

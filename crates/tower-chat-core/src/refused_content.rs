@@ -151,8 +151,8 @@ pub fn content_refused<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e Conte
 /// contain a sentence instead of the content.
 ///
 /// The run to which the service has returned the refusal stores the mark in the metadata of one of
-/// its messages. This may be the marked message itself or a later one. Because the mark is part of
-/// a message, every store, copy, export and encryption includes the mark.
+/// its messages: the marked message itself or a later one. Because the mark is part of a message,
+/// every store, copy, export and encryption includes the mark.
 ///
 /// ```
 /// use tower_chat_core::{ContentKind, Message, MessageId, RefusalMark, RunId};

@@ -180,7 +180,8 @@ impl ChatRequest {
         self.history_len += history.len();
     }
 
-    /// Returns the service id, which the model client sends.
+    /// Returns the service id: the id under which the model's service has the history. The model
+    /// client sends this id.
     ///
     /// # Errors
     ///

@@ -113,7 +113,7 @@ impl RunHandle {
     /// call and the tools in progress. In every persistence mode, the answer so far is stored:
     ///
     /// - the messages of the model, and the results of tools that have finished;
-    /// - for every other call of the same round, an error result that reports whether the call may
+    /// - for every other call of the same answer, an error result that reports whether the call may
     ///   have run;
     /// - the streamed text of an unfinished answer, as a message with `"interrupted": true` in its
     ///   metadata. The calls of an unfinished answer are returned to the caller, or wait for

@@ -7,8 +7,8 @@ use crate::{MessageId, ToolResult};
 /// The record of one tool call: its status, times and result.
 ///
 /// Every call has a record. In contrast, a replay (the history as it is sent to a model) may omit a
-/// call without a result, and a result that was never sent to the model or that is stale, that is
-/// too old for its tool.
+/// call without a result. A replay may also omit a result that was never sent to the model, or that
+/// is stale (too old for its tool).
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ToolInvocation {

@@ -152,8 +152,9 @@ impl Before {
         }
     }
 
-    /// Returns whether a joiner or variation selector after this character changes the shape of its
-    /// neighbours, if the character after it has the right class.
+    /// Returns whether a joiner or variation selector after this character may change the shape of
+    /// the characters next to it. Whether the shape changes also depends on the class of the next
+    /// character.
     fn may_be_shaped_by(self, character: char) -> bool {
         matches!(
             (character, self),

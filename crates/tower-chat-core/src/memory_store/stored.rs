@@ -68,8 +68,8 @@ impl Stored {
     }
 
     /// Returns a copy of the visible turns that end before a message, or of all turns. A turn
-    /// consists of the messages of one run. Also returns the position in this conversation at which
-    /// the copy ends.
+    /// consists of the messages of a run and of the later runs that answer calls of this run. Also
+    /// returns the position in this conversation at which the copy ends.
     pub(super) fn fork(&self, key: &ConversationKey, before: Option<u64>) -> (Self, u64) {
         let mut forking = Forking::new(&self.history.head, before);
         for (sequence, message) in self.history.numbered() {

@@ -74,9 +74,9 @@ pub struct PendingBatches {
 }
 
 impl PendingBatches {
-    /// Adds the next request, in the order of messages and calls, with its message. Because a run
-    /// ends when an answer waits for approval, all requests with the same key belong to one answer,
-    /// even if there are messages without a request between them.
+    /// Adds the next request, in the order of messages and calls, with its message. A run ends when
+    /// an answer waits for approval. All requests with the same key therefore belong to one answer,
+    /// even if messages without a request are between them.
     pub fn push(&mut self, message: &Message, request: ApprovalRequest) {
         let answer = AnswerKey::of(message);
         match self.batches.last_mut() {

@@ -13,7 +13,7 @@ pub fn ids_of_calls(message: &Message) -> Vec<Cow<'_, str>> {
 }
 
 /// The position of a message, from which the ids of its calls are generated: the id of the message,
-/// or its index if it has no id yet.
+/// or the index of a message that has no id yet.
 #[derive(Debug, Clone, Copy)]
 pub enum IdBase {
     /// The id of the message.
@@ -47,9 +47,9 @@ impl IdBase {
 ///
 /// A call keeps its own id. A call without an id, with an empty id, or with the id of an earlier
 /// call of the answer gets a generated id, because providers refuse such calls. The generated id is
-/// computed from the position of the message, so that every replay uses the same id for the call
-/// and its result. A generated id consists of `[a-z0-9_]` and has at most 40 characters, the
-/// maximum of OpenAI's Chat Completions API.
+/// computed from the position of the message. Each time the history is sent to a model, the call
+/// and its result therefore have the same id. A generated id consists of `[a-z0-9_]` and has at
+/// most 40 characters, the maximum of OpenAI's Chat Completions API.
 ///
 /// ```
 /// use tower_chat_core::{Message, ToolCall, pairing::AnswerIds};

@@ -24,8 +24,9 @@
 //!    latest one is used. The result answers the first such call of this round
 //!    ([`UnansweredCalls`]).
 //!
-//! [`CallLog`] applies the rules to a sequence of messages. Replay changes messages while it reads
-//! them, and therefore uses the other types of this module directly.
+//! [`CallLog`] applies the rules to a sequence of messages. The replay, which converts a history
+//! into a form that every provider accepts, changes messages while it reads them. Therefore the
+//! replay uses the other types of this module directly.
 
 mod answer;
 mod call_ids;

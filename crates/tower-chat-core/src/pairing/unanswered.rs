@@ -37,7 +37,8 @@ impl UnansweredCalls {
     }
 
     /// Returns the call that a late result answers. If several calls have the id or the position of
-    /// the result, returns the first of those calls in the latest round that contains one.
+    /// the result, returns a call of the latest round that contains such a call, and the first one
+    /// in that round.
     pub fn find<'t>(&self, target: impl Into<Target<'t>>) -> Option<CallNumber> {
         let target = target.into();
         match target.position {

@@ -57,9 +57,9 @@ impl Answer {
     }
 
     /// Iterates over the tool calls that the caller has to answer, in order. If a tool loop ran,
-    /// these are the calls of tools that are declared without code to run. Otherwise these are all
-    /// calls. Calls that the run has answered, and calls that wait for
-    /// [approval](Self::approval_requests), are not included.
+    /// the caller has to answer only calls of tools that are declared without code to run. Without
+    /// a tool loop, the caller has to answer all calls. Calls that the run has answered, and calls
+    /// that wait for [approval](Self::approval_requests), are not included.
     pub fn tool_calls(&self) -> impl Iterator<Item = &ToolCall> {
         let log = CallLog::of(self.messages.iter().map(|message| &**message));
         let is_open = |call: &&LoggedCall| call.result.is_none() && !call.needs_approval;

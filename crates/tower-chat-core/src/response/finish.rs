@@ -34,7 +34,8 @@ pub struct Finish {
     pub usage: Usage,
     /// The owner of the history; `None` if neither the service nor a layer stores it.
     pub history_owner: Option<HistoryOwner>,
-    /// The continuation token of a background answer.
+    /// The id of a background answer (continuation token), with which a later request fetches the
+    /// answer.
     pub continuation: Option<String>,
     /// The model that returned the answer.
     pub model: Option<String>,
