@@ -32,9 +32,9 @@
 //! or a list, the object contains the value in the field `value`. For `()`, the object has no
 //! properties, and for a map, the object has any keys.
 //!
-//! Deserialization is stricter than that of serde. It returns an error for an object that has the
-//! same key twice, for an array where the schema has an object, and for a number that an `f32`
-//! cannot represent.
+//! Deserialization is stricter than that of serde. Deserialization returns an error for an object
+//! that has the same key twice, for an array where the schema has an object, and for a number that
+//! an `f32` cannot represent.
 //!
 //! `tower-chat-layers` uses this crate for arguments of tools, and `tower-chat-providers` for structured
 //! output.
