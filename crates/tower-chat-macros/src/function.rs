@@ -132,8 +132,8 @@ impl ToolFunction {
         // application need not depend on these crates.
         let serde = format!("{}::__macro::serde", path_text(&tower_chat));
         let schemars = format!("{}::__macro::schemars", path_text(&tower_chat));
-        // All other names in the generated code begin with two underscores. It is assumed that no
-        // name of an application begins with two underscores.
+        // All other names in the generated code begin with two underscores. This code assumes that
+        // no name of an application begins with two underscores.
         Ok(quote! {
             #(#attrs)*
             #vis fn #function(
