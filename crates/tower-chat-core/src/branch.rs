@@ -67,8 +67,9 @@ pub enum BranchError {
         /// The last position before the message at which a fork can end.
         position: u64,
     },
-    /// While the conversation was branched, it was pruned, rewritten or deleted, or an attempt (an
-    /// execution of a run) was begun or ended. The request can be repeated
+    /// While the conversation was branched, its oldest runs were deleted (pruned), its messages
+    /// were rewritten, or the whole conversation was deleted. This error also occurs if an attempt
+    /// (an execution of a run) was begun or ended at the same time. The request can be repeated
     /// ([`is_retryable`](crate::is_retryable)).
     #[error(
         "conversation {key} was not branched, because it was changed at the same time: try again"

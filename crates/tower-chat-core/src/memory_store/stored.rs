@@ -117,8 +117,8 @@ impl Stored {
             return Ok(cut.pruned);
         }
         let gone = usize::try_from(cut.pruned.messages).unwrap_or(usize::MAX);
-        // The old history has already counted the messages that every provider accepts, including
-        // deleted ones. The new history counts them again.
+        // The old history has counted how many of its first messages every provider accepts,
+        // including the deleted ones. The new history counts again.
         let mut left = History::empty();
         left.extend(self.history.messages.iter_from(gone).cloned());
         left.head = self.history.head.clone().with_pruned(cut.last_sequence);
@@ -154,8 +154,8 @@ impl Stored {
             other.id = message.id;
             *message = Arc::new(other);
         }
-        // The old history has already counted the messages that every provider accepts, including
-        // changed ones. The new history counts them again.
+        // The old history has counted how many of its first messages every provider accepts, before
+        // the rewrite. The new history counts again.
         let mut rewritten = History::empty();
         rewritten.extend(messages);
         rewritten.head = Head { revision, ..self.history.head.clone() };

@@ -148,7 +148,8 @@ impl<K: Borrow<str> + Clone + Eq + Hash> InOrder<K> {
     }
 
     /// Returns the first call that a result may answer although no call has the id of the result.
-    /// The call or the result must have no id, and the names of their tools must not differ.
+    /// For this, the call or the result must have no id, and the names of their tools must agree,
+    /// if both are known.
     fn first(&self, target: Target<'_>, ids: Ids) -> Option<usize> {
         let may_have_id = target.id.is_none() && ids == Ids::MayBeMissing;
         let calls = if may_have_id { &self.all } else { &self.without_id };

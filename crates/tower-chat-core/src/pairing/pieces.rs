@@ -70,8 +70,9 @@ pub fn foreign_results(message: &Message) -> BTreeSet<usize> {
 /// results](foreign_results), and each result that another moved result separates from its call.
 ///
 /// If a result is moved out, the parts before and after this result are in two pieces. A result in
-/// one of these pieces may then be separated from its call in the other piece. It suffices to check
-/// the results in the shorter piece, and the results that answer calls in the shorter piece.
+/// one of these pieces may then be separated from its call in the other piece. This function
+/// therefore checks only the results in the shorter piece, and the results that answer calls in the
+/// shorter piece.
 fn leaving_results(message: &Message) -> BTreeSet<usize> {
     let mut leaving = foreign_results(message);
     if message.role != Role::Assistant {

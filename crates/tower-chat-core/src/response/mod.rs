@@ -29,10 +29,10 @@ use crate::{BoxError, Message};
 /// A model's answer: a stream of [`ChatUpdate`]s that ends with [`ChatUpdate::Finish`].
 ///
 /// Whole and streamed answers have the same type, like HTTP bodies. Every response has the same
-/// shape. First, for each message, the deltas of the message and then the complete
-/// [`Message`](ChatUpdate::Message). Then one `Finish`, and then the end of the stream. If a model
-/// client's stream ends without `Finish`, the last item is [`TruncatedStream`]: a cut-off answer is
-/// an error, never a short answer.
+/// shape: for each message, the deltas and then the complete [`Message`](ChatUpdate::Message);
+/// after all messages, one `Finish`; and then the end of the stream. If a model client's stream
+/// ends without `Finish`, the last item is [`TruncatedStream`]: a cut-off answer is an error, never
+/// a short answer.
 ///
 /// Dropping a response cancels the remaining work.
 ///
