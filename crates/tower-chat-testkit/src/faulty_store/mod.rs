@@ -95,7 +95,8 @@ struct Held {
     ticket: oneshot::Sender<Ticket>,
 }
 
-/// A summary of the delayed submissions, which other operations can wait for.
+/// The keys of the delayed submissions, and the number of released ones. Other operations wait for
+/// changes of this value.
 #[derive(Default)]
 struct Unreleased {
     /// The number of submissions that were first delayed and then passed to the inner store.
@@ -207,7 +208,7 @@ impl<S: HistoryStore> FaultyStore<S> {
     }
 
     /// Stores the writes of the next submission, but reports that the first write has failed. This
-    /// simulates a connection that is lost before the reply arrives.
+    /// fault simulates a connection that is lost before the reply arrives.
     pub fn fail_next_append_after_storing(&self, error: StoreError) {
         self.prepare(Operation::Append, StoreFault::After(error));
     }
