@@ -1,9 +1,10 @@
 //! Caches the data that sealing a write needs: the sealed heads of conversations, and the digests
 //! of their newest messages. To *seal* means to encrypt and authenticate. A digest covers a message
 //! and all messages before it. An incarnation is a random number that changes when a conversation
-//! is created again, pruned or rewritten, and when another attempt takes over its run. An open run
-//! is a run whose messages are stored, but not yet committed. A life is a random value that
-//! distinguishes a conversation from a deleted one with the same key.
+//! is created again, pruned or rewritten, and when another attempt (execution) takes over its run.
+//! An open run is a run whose messages are staged: stored, but not yet committed to the history. A
+//! submission is the writes of one call of `append`. A life is a random value that distinguishes a
+//! conversation from a deleted one with the same key.
 
 use std::{
     collections::HashMap,
@@ -150,7 +151,7 @@ struct Tip {
 }
 
 /// The maximum number of digests per incarnation. More than one digest is needed, because a write
-/// that is repeated may follow an earlier message than the newest one.
+/// that is submitted again may follow an earlier message than the newest one.
 const TIPS: usize = 16;
 
 /// The data that are needed to seal a write.
@@ -391,8 +392,8 @@ impl Lives {
         }
     }
 
-    /// Records that the writes were submitted to the inner store, so that reads that begin later
-    /// include them.
+    /// Records that the writes were submitted to the inner store. Reads that begin later include
+    /// these writes.
     pub(crate) fn submitted(&self, submission: &Submission) {
         let lives = &mut *self.lock();
         lives.submitted += 1;

@@ -1,6 +1,8 @@
 //! Seals (encrypts) and opens (decrypts) rows of the record of tool calls, which has one row for
 //! each call. Also seals and opens open runs (runs that are not committed yet), heads and whole
-//! writes. The sealed head of a conversation is stored in place of its service id.
+//! writes. The sealed head of a conversation is stored in place of its service id (the id under
+//! which the model's service has the history). In a chain, each message contains the digest of the
+//! previous one.
 
 use std::sync::Arc;
 

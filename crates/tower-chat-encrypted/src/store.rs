@@ -1,4 +1,8 @@
-//! [`EncryptedStore`], the store that encrypts the data of another store.
+//! [`EncryptedStore`], the store that encrypts the data of another store. To seal a value means to
+//! encrypt and authenticate it, and to open a value means to verify and decrypt it. The head is
+//! everything about a conversation except its messages, and the sealed head is stored in place of
+//! the service id. The record has one row for each tool call. Former formats are those of older
+//! releases.
 
 mod directory;
 mod maintenance;
@@ -347,8 +351,9 @@ impl<S: HistoryStore> EncryptedStore<S> {
     }
 }
 
-/// Returns the error for a write to a conversation whose state this process does not know: a
-/// conflict, if the conversation does not have the expected revision, or `error` otherwise.
+/// Returns the error for a write to a conversation whose state this process does not know. The
+/// error is a conflict if the conversation does not have the revision that the write expects, and
+/// `error` otherwise.
 async fn not_sealed(
     store: &(impl HistoryStore + ?Sized),
     write: &Write,
@@ -620,7 +625,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
 impl<S: HistoryStore> Maintenance for EncryptedStore<S> {
     /// Reads and opens the conversation, seals the copied turns for the copy, and writes the copy.
     /// The copy is one submission of several writes, each of which is a separate transaction. The
-    /// first write records the parent.
+    /// first write stores which conversation the copy was made from.
     async fn fork_at(
         &self,
         from: &ConversationKey,
