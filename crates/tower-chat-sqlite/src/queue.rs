@@ -163,11 +163,11 @@ impl WriteQueue {
         }
     }
 
-    /// Returns a receiver that resolves when all earlier submissions have finished. With a key, the
-    /// receiver waits only for the submissions that change or copy this conversation. The receiver
-    /// does not wait for exclusive work. Returns `None` if there is no such unfinished submission.
-    /// If the writer thread ends before these submissions finish, the receiver resolves to an
-    /// error.
+    /// Creates a barrier, and returns its receiver, which resolves when all earlier submissions
+    /// have finished. With a key, the receiver waits only for the submissions that change or copy
+    /// this conversation. The receiver does not wait for exclusive work. Returns `None` if there is
+    /// no such unfinished submission. If the writer thread ends before these submissions finish,
+    /// the receiver resolves to an error.
     pub(crate) fn barrier(&self, key: Option<&ConversationKey>) -> Option<oneshot::Receiver<()>> {
         let mut state = self.state();
         let last = match key {
@@ -316,9 +316,9 @@ impl WriteQueue {
     }
 }
 
-/// The guard of an active leader. Dropping the guard, even by a panic, ends the lead: it marks the
-/// submissions of the leader as finished, resolves the barriers that waited for them, and wakes the
-/// writer thread if the queue is not empty.
+/// The guard of an active leader. Dropping the guard, even by a panic, ends the lead. The guard
+/// then marks the submissions of the leader as finished, and resolves the barriers that waited for
+/// these submissions. If the queue is not empty, the guard also wakes the writer thread.
 struct Lead<'a> {
     queue: &'a WriteQueue,
     /// The number of submissions that the leader executes; 0 for exclusive work, and after
