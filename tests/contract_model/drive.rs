@@ -18,10 +18,10 @@ use tokio::{runtime::Runtime, task::yield_now};
 use tower::{Layer, ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{
     Answer, BoxError, ChatRequest, ChatResponse, ConversationKey, HistoryStore, MemoryStore,
-    Message, Part, PersistenceError, PersistenceMode, Role, ToolResult,
+    Message, Part, PersistenceError, PersistenceMode, PersistencePolicy, Role, ToolResult,
     error::ToolLoopError,
     layer::{PerRunPersistence, PerServiceCallPersistence, ToolLoopLayer},
-    replay::effective_call_ids,
+    replay::{ReplayPolicy, Window, effective_call_ids},
     run::Conversation,
     store::{InvocationQuery, Maintenance, ToolCallQueries},
     tool::{ApprovalRequest, CallPosition, pending_results},
@@ -31,7 +31,7 @@ use crate::contract_model::{
     case::{ApprovalInput, Attempt, Case, Extent, Input, ResultInput, Step},
     model::{End, Expected, Model, RunInput},
     observe,
-    planted::{self, Fault, Process},
+    planted::{self, Fault, Loads, Process},
     script,
     tools::token_in,
     world::{World, run_id},
@@ -41,6 +41,24 @@ type Client = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
 /// Executes a case. Returns the first difference between the conversation and the model, if any.
 pub(crate) fn difference(case: &Case, fault: Option<Fault>) -> Option<String> {
+    executed(Driver::new(case, fault, None)).err()
+}
+
+/// Executes a case twice, with a window of this number of turns: once with a store that loads all
+/// messages, and once with `loads`. Returns the first difference between the messages that the model
+/// client received, if any.
+pub(crate) fn difference_of_loads(case: &Case, turns: usize, loads: Loads) -> Option<String> {
+    let shown = |loads| executed(Driver::new(case, None, Some(Windowed { turns, loads })));
+    let compare = || same("the requests", &shown(loads)?, &shown(Loads::All)?);
+    compare().err()
+}
+
+/// Executes a case. Returns the messages of the service calls of a stack with a window.
+///
+/// # Errors
+///
+/// Returns the first difference between the conversation and the model.
+fn executed(driver: Driver<'_>) -> Result<Vec<String>, String> {
     thread_local! {
         static RUNTIME: OnceCell<Runtime> = const { OnceCell::new() };
     }
@@ -48,14 +66,20 @@ pub(crate) fn difference(case: &Case, fault: Option<Fault>) -> Option<String> {
     let drive = || {
         RUNTIME.with(|runtime| {
             let runtime = runtime.get_or_init(|| build().expect("a runtime"));
-            let driver = Driver::new(case, fault);
             let world = driver.world.clone();
             let driven = runtime.block_on(driver.drive());
             world.end();
-            driven.err()
+            driven
         })
     };
-    catch_unwind(AssertUnwindSafe(drive)).unwrap_or_else(|_| Some("a panic".to_owned()))
+    catch_unwind(AssertUnwindSafe(drive)).unwrap_or_else(|_| Err("a panic".to_owned()))
+}
+
+/// A stack whose model receives only the last turns of a conversation.
+#[derive(Debug, Clone, Copy)]
+struct Windowed {
+    turns: usize,
+    loads: Loads,
 }
 
 struct Driver<'a> {
@@ -63,6 +87,10 @@ struct Driver<'a> {
     model: Model<'a>,
     world: World,
     store: MemoryStore,
+    windowed: Option<Windowed>,
+    /// The messages of each service call, if the stack has a window. The model of the contract has
+    /// none, and does not predict these messages.
+    shown: Vec<String>,
     client: Client,
     /// The approval requests that callers received, by the tokens of their calls. The token of a
     /// call is unique in the conversation.
@@ -77,8 +105,12 @@ fn key() -> ConversationKey {
     ConversationKey::new("alice", "support")
 }
 
-fn client(case: &Case, world: &World, store: &MemoryStore) -> Client {
-    let store = Process::new(store.clone(), world.fault());
+fn client(case: &Case, world: &World, store: &MemoryStore, windowed: Option<Windowed>) -> Client {
+    let loads = windowed.map_or(Loads::All, |windowed| windowed.loads);
+    let store = Process::new(store.clone(), world.fault()).with_loads(loads);
+    let window = windowed.map(|windowed| Window::turns(windowed.turns));
+    let replay = ReplayPolicy::default().with_window(window);
+    let policy = PersistencePolicy::default().with_replay(replay);
     let tool_loop = ToolLoopLayer::new(world.tools())
         .concurrent(case.concurrent)
         .unlimited_failing_rounds()
@@ -89,22 +121,24 @@ fn client(case: &Case, world: &World, store: &MemoryStore) -> Client {
     };
     let stack = tool_loop.layer(PerServiceCallPersistence::new(store.clone()).layer(world.model()));
     if case.has_run_layer {
-        BoxCloneSyncService::new(PerRunPersistence::new(store).layer(stack))
+        BoxCloneSyncService::new(PerRunPersistence::new(store).policy(policy).layer(stack))
     } else {
         BoxCloneSyncService::new(stack)
     }
 }
 
 impl<'a> Driver<'a> {
-    fn new(case: &'a Case, fault: Option<Fault>) -> Self {
+    fn new(case: &'a Case, fault: Option<Fault>, windowed: Option<Windowed>) -> Self {
         let world = World::new(case, fault);
         let store = MemoryStore::new();
-        let client = client(case, &world, &store);
+        let client = client(case, &world, &store, windowed);
         Self {
             case,
             model: Model::new(case),
             world,
             store,
+            windowed,
+            shown: Vec::new(),
             client,
             requests: HashMap::new(),
             tokens: HashMap::new(),
@@ -112,7 +146,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    async fn drive(mut self) -> Result<(), String> {
+    async fn drive(mut self) -> Result<Vec<String>, String> {
         for (run, step) in self.case.steps.iter().enumerate() {
             let input = self.input(step);
             self.model.begin(run, input.clone(), step.tools);
@@ -135,7 +169,7 @@ impl<'a> Driver<'a> {
                 copied.map_err(|it| format!("a copy after run {run}: {it}"))?;
             }
         }
-        Ok(())
+        Ok(self.shown)
     }
 
     /// Returns the input that the caller can send at this step.
@@ -234,7 +268,7 @@ impl<'a> Driver<'a> {
         attempt: &Attempt,
     ) -> Result<(), String> {
         if attempt.restarts {
-            self.client = client(self.case, &self.world, &self.store);
+            self.client = client(self.case, &self.world, &self.store, self.windowed);
         }
         self.world.begin(attempt.cut);
         let expected = self.model.send(run, attempt);
@@ -324,7 +358,10 @@ impl<'a> Driver<'a> {
             let Some(expected) = expected.shown.get(call) else {
                 return Err(format!("service call {call} is made, and shows {shown:#?}"));
             };
-            same(&format!("service call {call} shows"), &shown, expected)?;
+            match self.windowed {
+                Some(_) => self.shown.push(shown.join("\n")),
+                None => same(&format!("service call {call} shows"), &shown, expected)?,
+            }
         }
         if let Some(missing) = expected.shown.get(calls) {
             let answer = match &answer {

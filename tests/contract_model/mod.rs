@@ -30,7 +30,12 @@ mod script;
 mod tools;
 mod world;
 
-use self::{case::Case, drive::difference, features::Features, planted::Fault};
+use self::{
+    case::Case,
+    drive::{difference, difference_of_loads},
+    features::Features,
+    planted::{Fault, Loads},
+};
 use crate::search::{Search, shrunk};
 
 const SEED: u64 = 20_261_122;
@@ -49,8 +54,34 @@ fn conversations_are_stored_as_the_model_of_the_contract_predicts() {
     println!("{begun} cases");
 }
 
+/// With a window, runs load only a part of the conversation. The service calls must be the same as
+/// with stores that load all messages, and everything else as the model predicts.
+#[test]
+fn ranges_do_not_change_what_the_model_receives() {
+    let search = Search::new(SEED, CASES);
+    let features = Features::enabled();
+    let compared = |number| {
+        let case = Case::random(search.seed, number, &features);
+        let turns = if number % 3 == 0 { 2 } else { 1 };
+        (difference_of_loads(&case, turns, Loads::Ranges), case)
+    };
+    if let (Some(number), _) = search.first(|number| compared(number).0.is_some()) {
+        let (difference, case) = compared(number);
+        let command = Search::command(search.seed, number, "contract_model::ranges");
+        panic!("{command}\n{case}\n{}", difference.unwrap_or_default());
+    }
+}
+
 /// The number of cases in which the test must detect a planted fault.
 const FEW: u64 = 200;
+
+#[test]
+fn the_comparison_of_loads_finds_a_planted_short_range() {
+    let features = Features::enabled();
+    let mut cases = (0..FEW).map(|case| Case::random(SEED, case, &features));
+    let differs = |case: Case| difference_of_loads(&case, 1, Loads::ShortRanges).is_some();
+    assert!(cases.any(differs));
+}
 
 #[test]
 fn the_model_of_the_contract_finds_a_planted_wrong_call() {

@@ -8,9 +8,9 @@ use tower_chat::{
     message::MessageId,
     run::RunId,
     store::{
-        ConversationRows, Directory, Fork, InvocationQuery, Journal, Keep, Maintenance, Pruned,
-        Revision, Rewrite, SequencePosition, StoreError, StoreHandle, ToolCallQueries,
-        author::{RecordedResult, Slot, StoreWrapper, Ticket, ToolRecord, Write},
+        ConversationRows, Directory, Fork, History, InvocationQuery, Journal, Keep, Maintenance,
+        Pruned, Revision, Rewrite, SequencePosition, StoreError, StoreHandle, ToolCallQueries,
+        author::{LoadFrom, RecordedResult, Slot, StoreWrapper, Ticket, ToolRecord, Write},
     },
     tool::ToolStatus,
 };
@@ -54,12 +54,27 @@ pub(crate) struct Process {
     inner: MemoryStore,
     handle: StoreHandle,
     fault: Option<Fault>,
+    loads: Loads,
 }
 
 impl Process {
     pub(crate) fn new(inner: MemoryStore, fault: Option<Fault>) -> Self {
-        Self { inner, handle: StoreHandle::new(), fault }
+        Self { inner, handle: StoreHandle::new(), fault, loads: Loads::All }
     }
+
+    pub(crate) fn with_loads(mut self, loads: Loads) -> Self {
+        self.loads = loads;
+        self
+    }
+}
+
+/// The messages that a store loads for a run that needs only a part of the conversation.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Loads {
+    All,
+    Ranges,
+    /// A planted fault: ranges without their first message.
+    ShortRanges,
 }
 
 /// Returns the write with two results exchanged.
@@ -148,6 +163,24 @@ impl StoreWrapper for Process {
 
     fn handle(&self) -> &StoreHandle {
         &self.handle
+    }
+
+    async fn load_from(
+        &self,
+        key: &ConversationKey,
+        from: &LoadFrom,
+    ) -> Result<History, StoreError> {
+        let history = self.inner.load(key).await?;
+        if self.loads == Loads::All {
+            return Ok(history);
+        }
+        let range = history.range(from);
+        if self.loads == Loads::Ranges || range.is_whole() {
+            return Ok(range);
+        }
+        let (skipped, leading) = (range.skipped(), range.leading.clone());
+        let rest = History::new(range.head.clone(), range.messages.skip(1));
+        Ok(rest.with_skipped(skipped + 1, leading))
     }
 
     fn append(&self, slot: Slot, writes: Vec<Write>) -> Ticket {
