@@ -21,7 +21,7 @@ pub(crate) enum Entry {
 /// A stored result of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CallResult {
-    /// The result of the tool execution that generated this token.
+    /// The result of the tool execution that generated this token, which is unique.
     Of(String),
     /// An error result that reports that the tool may or may not have run.
     Unknown,

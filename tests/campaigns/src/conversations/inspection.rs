@@ -38,7 +38,8 @@ pub(crate) struct Inspected {
 }
 
 impl ConversationModel {
-    /// Compares a history with the model. Also compares the open run, if the caller has read it.
+    /// Compares a history with the model. Also compares the open run (a journaled run that was
+    /// neither committed nor discarded), if the caller has read this run.
     pub(crate) fn inspect(
         &self,
         history: &History,

@@ -16,7 +16,7 @@ use super::{
 #[derive(Debug, Clone)]
 pub(crate) struct ConversationModel {
     pub(crate) number: u32,
-    /// Runs that may be stored, oldest first.
+    /// Models of the runs that may be stored, oldest first.
     pub(super) turns: VecDeque<TurnModel>,
     /// The messages that were visible at the last inspection, by their numbers.
     pub(super) seen: BTreeMap<u64, (u32, Entry)>,

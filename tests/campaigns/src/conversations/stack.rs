@@ -1,4 +1,5 @@
-//! The stack of a run: the layers, the model client and the tools.
+//! The stack of a run: the layers, the model client and the tools. A round consists of the calls of
+//! one answer and their results. A turn is a run with its conversation.
 
 use std::{
     fmt,

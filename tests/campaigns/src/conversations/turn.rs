@@ -132,7 +132,7 @@ impl TurnModel {
         self.check_durable(entries)
     }
 
-    /// Checks the staged messages of the run.
+    /// Checks the staged messages of the run, which are stored but not yet visible.
     pub(crate) fn check_staged(&self, entries: &[Entry]) -> Result<(), String> {
         if self.mode != PersistenceMode::Journaled || self.acknowledged.is_some() {
             return Err("it must not be open".to_owned());

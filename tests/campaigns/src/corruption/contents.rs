@@ -37,8 +37,8 @@ pub(super) enum Damage {
     Reported,
     /// The record or the summary is read with changed content.
     Beside(String),
-    /// Messages are missing, or staged messages are visible. The messages that are read are
-    /// unchanged.
+    /// Messages are missing, or messages of an uncommitted run are visible. The messages that are
+    /// read are unchanged.
     Missing(String),
     /// A message is read with changed content.
     Wrong(String),

@@ -103,7 +103,7 @@ pub(crate) async fn fill(store: &Shared, rng: &mut Rng) -> Result<(), BoxError> 
     Ok(())
 }
 
-/// Waits until the input and the first answer of a conversation's open run are staged.
+/// Waits until the input and the first answer of a conversation's open run are stored.
 async fn answer_is_staged(store: &Shared, key: &ConversationKey) -> Result<(), BoxError> {
     while store.0.open_run(key).await?.is_none_or(|run| run.messages.len() < 2) {
         tokio::time::sleep(Duration::from_millis(1)).await;

@@ -1,5 +1,5 @@
-//! A client that chooses its operations at random. A journaled run is open until it ends. Its lease
-//! is the time until which no other client may take over the run.
+//! A client that chooses its operations at random. A journaled run is open until it is committed or
+//! discarded. Its lease is the time until which no other client may take over the run.
 
 use std::time::{Duration, SystemTime};
 
@@ -19,7 +19,7 @@ use super::{
 
 /// The conversation that most operations use.
 const MAIN: &str = "main";
-/// The targets of forks.
+/// The ids of the copies that forks create.
 const COPIES: [&str; 2] = ["copy-1", "copy-2"];
 
 /// A client, which performs its operations one after the other.
@@ -175,8 +175,8 @@ impl Client {
         self.submit(write).await;
     }
 
-    /// Submits a write of the open run, which stages a message, only renews the lease, or ends the
-    /// run.
+    /// Submits a write of the open run. The write stores a message, only renews the lease, or ends
+    /// the run.
     async fn continue_run(&mut self, journal: Journal) {
         let (count, close) = match self.rng.below(8) {
             0..3 => (1, None),

@@ -29,7 +29,8 @@ pub(super) enum Incarnation {
     Unknown { not: u64 },
 }
 
-/// An open run. Only the holder of its lease may append to the conversation.
+/// An open run: a journaled run that was neither committed nor discarded. Only the holder of its
+/// lease may append to the conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Open {
     pub(super) run: String,

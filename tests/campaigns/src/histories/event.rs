@@ -142,7 +142,8 @@ pub(super) enum CloseSeen {
     Discard { visible: u64 },
 }
 
-/// A lease; times are in milliseconds since 1970, by the clock of the client that wrote them.
+/// The lease of an open run: its holder, and the time until which no other client may take over the
+/// run. Times are in milliseconds since 1970, by the clock of the client that wrote them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct LeaseSeen {
     pub(super) attempt: u32,

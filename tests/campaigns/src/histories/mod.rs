@@ -2,13 +2,14 @@
 //! explains every answer.
 //!
 //! Clients in two processes append, journal, resume and discard runs, and fork, prune, summarize,
-//! delete and read a few conversations of one store. Each client has its own clock, by which it decides
-//! whether a lease has expired. The clocks are stepped forward and back. Some acknowledgements are
-//! late, or the client never receives them. The client then continues without the acknowledgement,
-//! or sends the same write again. Every operation is recorded with its begin and its end. The
-//! history (`event.rs`) is linearizable if its operations have an order with two properties: each
-//! operation takes effect between its begin and its end, and a sequential store
-//! (`specification.rs`) that executes the operations in this order returns the same answers.
+//! delete and read a few conversations of one store. Each client has its own clock. If the lease of
+//! another client has expired by this clock, the client may take over the run of the other client.
+//! The clocks are stepped forward and back. Some acknowledgements are late, or the client never
+//! receives them. The client then continues without the acknowledgement, or sends the same write
+//! again. Every operation is recorded with its begin and its end. The history (`event.rs`) is
+//! linearizable if its operations have an order with two properties: each operation takes effect
+//! between its begin and its end, and a sequential store (`specification.rs`) that executes the
+//! operations in this order returns the same answers.
 //!
 //! # The checker
 //!

@@ -34,8 +34,8 @@ struct State {
     allowed: usize,
     /// Whether the model was called more often than in the recording.
     is_overrun: bool,
-    /// Whether the tools of the last answer run again, because an earlier attempt was interrupted while
-    /// they ran.
+    /// Whether the tools of the last answer run again, because an earlier play was interrupted
+    /// during their execution.
     resumes_with_tools: bool,
     verification: Verification,
 }
@@ -77,8 +77,8 @@ impl Script {
         state.allowed = state.given + answers;
     }
 
-    /// Marks the first answer of the run as already returned. An earlier attempt stored this answer
-    /// and was interrupted while the tools of the answer ran, so the tools run again.
+    /// Marks the first answer of the run as already returned. An earlier play stored this answer
+    /// and was interrupted during the execution of its tools, so the tools run again.
     pub(super) fn resume_with_tools(&self) {
         let mut state = self.state();
         state.given += 1;

@@ -216,8 +216,8 @@ async fn check_further_use(
     store.close().await.map_err(error_text("it cannot be closed"))
 }
 
-/// Discards or commits an open run, and checks that all of its staged messages were discarded or
-/// committed.
+/// Discards or commits an open run (an incomplete journaled run), and checks that all of its
+/// messages were discarded or committed.
 async fn check_recovery(
     store: &SqliteStore,
     key: &ConversationKey,

@@ -6,7 +6,8 @@ use std::collections::BTreeMap;
 
 use super::notes::{Action, Key, Note, Staging, WriteNote};
 
-/// The visible messages of a conversation, and its staged messages.
+/// The visible messages of a conversation, and its staged messages, which a run has stored and not
+/// yet committed.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) exists: bool,

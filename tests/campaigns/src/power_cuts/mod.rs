@@ -1,10 +1,10 @@
 //! Power cuts: the content of a store on a disk after a power loss.
 //!
-//! A workload runs in its own process under strace. strace records, in the order of their
-//! occurrence, every change of a file with its data, every sync, and every line in which the
-//! workload notes that an operation began or was acknowledged. A cut is a position in this order,
-//! together with a random choice of the unsynced changes that reached the disk (`disk.rs` describes
-//! the model of a disk). The campaign creates the files with the content of such a disk, opens the
+//! A workload runs in its own process under strace. strace records every change of a file with its
+//! data, every sync, and every note of the workload that an operation began or was acknowledged.
+//! The records are in the order of their occurrence. A cut is a position in this order, together
+//! with a random choice of the unsynced changes that reached the disk (`disk.rs` describes the
+//! model of a disk). The campaign creates the files with the content of such a disk, opens the
 //! store, and compares the content of the store with the notes.
 
 mod check;

@@ -21,7 +21,7 @@ use tower_chat_transfer::delete_scope;
 use super::{Search, append, connect, failed, started};
 use crate::{Failure, Figures};
 
-/// The number of interleaved rounds of measurement.
+/// The number of measurements of each store.
 const ROUNDS: usize = 3;
 
 /// The number of writes to each conversation, as in `docs/scaling.md`. Each message has about 392

@@ -1,4 +1,5 @@
-//! The slots of a server of a Redis cluster are moved to other servers during writes.
+//! The slots of a server of a Redis cluster, which are partitions of its keys, are moved to other
+//! servers during writes.
 
 use tokio::task::block_in_place;
 use tower_chat_core::ConversationKey;

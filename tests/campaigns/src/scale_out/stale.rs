@@ -50,7 +50,7 @@ impl Stale {
     }
 
     /// In the role of another writer, appends as many writes to the promoted server as were lost.
-    /// Then appends in the role of the stale writer, which the server must refuse.
+    /// Then appends in the role of the stale writer. The server must refuse this append.
     ///
     /// Revisions count messages. After the other writer has appended as many messages as were lost,
     /// the sequence numbers match again. Only a new incarnation then distinguishes the two

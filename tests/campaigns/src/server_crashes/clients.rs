@@ -289,8 +289,8 @@ impl Clients {
         }
     }
 
-    /// Ends the open runs, completes another run in every conversation, and compares every
-    /// conversation with its model.
+    /// Ends the open runs (which were neither committed nor discarded), completes another run in
+    /// every conversation, and compares every conversation with its model.
     async fn finish(mut self) -> Result<Figures, Failure> {
         let store = self.open(LONG).await?;
         for conversation in 0..self.arguments.conversations {

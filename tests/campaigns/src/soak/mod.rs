@@ -5,10 +5,10 @@
 //! This process is the supervisor, which decides each step. The supervisor has a model of every
 //! conversation, and compares the store with the model between the runs and at the end. The
 //! supervisor measures memory and open files of both processes, the length of the store's log and
-//! queue, and the duration of appends, and prints these values for each tenth of the time. Memory,
-//! open files and the log must not grow: the median of the last third may exceed the median of the
-//! first third only by the bounds in `growth.rs`. Durations and queue lengths depend on the
-//! machine, so they are printed and have no bounds.
+//! queue, and the duration of appends. The supervisor prints these values for each tenth of the
+//! time. Memory, open files and the log must not grow: the median of the last third may exceed the
+//! median of the first third only by the bounds in `growth.rs`. Durations and queue lengths depend
+//! on the machine, so they are printed and have no bounds.
 
 mod backups;
 mod child;

@@ -173,8 +173,8 @@ fn lines(export: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(export).lines().map(str::to_owned).collect()
 }
 
-/// The fields that may differ after a transfer: resuming an open run changes its attempt number,
-/// and therefore the digests of the export.
+/// The fields that may differ after a transfer. Resuming an open run (an incomplete journaled run)
+/// changes the number of its attempts, and therefore the digests of the export.
 const ATTEMPTS: [&str; 2] = ["\"sha256\":", "\"attempt\":"];
 
 /// The fields that differ between two migrations.

@@ -127,7 +127,7 @@ impl Store {
         self.histories().into_iter().map(|(id, history)| (id, content(history))).collect()
     }
 
-    /// Returns the number of open runs.
+    /// Returns the number of open runs, which were neither committed nor discarded.
     pub(crate) fn open_runs(&self) -> usize {
         self.with(async |store| store.open_runs(SCOPE, None, 10).await.expect("a list").len())
     }

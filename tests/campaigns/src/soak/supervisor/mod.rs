@@ -226,8 +226,8 @@ impl Supervisor {
         }
     }
 
-    /// Waits for the work in progress, ends the open runs, and compares every conversation with its
-    /// model.
+    /// Waits for the work in progress, ends the open runs (which were neither committed nor
+    /// discarded), and compares every conversation with its model.
     async fn finish(
         mut self,
         received: &mut mpsc::UnboundedReceiver<ChildReport>,
