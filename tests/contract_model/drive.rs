@@ -404,8 +404,9 @@ impl<'a> Driver<'a> {
                 let position = message.id.map(|message| CallPosition { message, index });
                 if let Some(position) = position {
                     // A call is inserted first with its position in the answer, and then with its
-                    // position in the store. The two differ if a hook has removed an earlier call
-                    // of the message. The stored position replaces the first one.
+                    // position in the store. The two positions differ if the hook of a tool has
+                    // removed an earlier call of the message. The stored position replaces the
+                    // first one.
                     self.calls.insert(token.to_owned(), (id, position));
                 }
             }

@@ -20,9 +20,9 @@ use tower_chat::{
 pub(crate) enum Fault {
     /// Two results of the same answer's calls are exchanged before they are stored.
     WrongCall,
-    /// A hook is not called for a result.
+    /// The hook of a tool, which changes what is stored, is not called for a result.
     LostHook,
-    /// The record loses the end time of a tool call.
+    /// The record of tool calls loses the end time of a call.
     StaleNumber,
     /// The stored messages of an interrupted run are returned as its answer.
     PartialAnswer,

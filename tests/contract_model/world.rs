@@ -35,7 +35,7 @@ struct Shared {
 #[derive(Default)]
 struct State {
     answered: BTreeMap<usize, usize>,
-    /// The service call at which the attempt in progress is cut off.
+    /// The service call at which the attempt in progress (an execution of a request) is cut off.
     cut: Option<Cut>,
     /// The set of tools that becomes registered while the next tool runs.
     tools_then: Option<ToolMask>,

@@ -86,8 +86,8 @@ fn per_run(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
             without_answer = entries;
         }
     }
-    // A tool that the input approved may have ended the run before any service call, so that no
-    // answer exists.
+    // The tool of an approved call may have ended the run before any service call. The run then has
+    // no answer.
     let is_stored = |entry: &Entry| match entry {
         Entry::Results(serials) => !index.result_labels(run, serials).is_empty(),
         Entry::Finished(_) | Entry::Input | Entry::Answer(_) => false,

@@ -1,5 +1,5 @@
 //! The rules of the contract for service calls, tools and callers. The rules do not depend on the
-//! history.
+//! history. An attempt is one execution of a run.
 
 use std::collections::{HashMap, HashSet};
 
@@ -289,8 +289,8 @@ fn nothing_is_lost_at_the_end_of(
         let Event::Finished { token } = event else { continue };
         let call = token.split('#').next().unwrap_or_default();
         if case.mode == PersistenceMode::PerServiceCall && has_ended_the_run(call, attempt, index) {
-            // The model never receives this result, so no message contains it. The record contains
-            // the result only if the caller waits until the end of the run.
+            // The model never receives this result, so no message contains it. The record of tool
+            // calls contains the result only if the caller waits until the end of the run.
             continue;
         }
         let is_results = submitted.contains(format!("result {call}={token}").as_str());
@@ -316,7 +316,7 @@ fn nothing_is_lost_at_the_end_of(
     Ok(())
 }
 
-/// Returns whether a tool in the batch of a call has ended the run.
+/// Returns whether this call, or another call of the same answer, has ended the run.
 fn has_ended_the_run(call: &str, attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -> bool {
     let Some((serial, _)) = index.call(call) else { return false };
     index.answers[&serial].calls.iter().filter(|call| call.tool == "stop").any(|stop| {

@@ -141,9 +141,9 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
     /// Makes an attempt without faults.
     ///
     /// Readers may still see an approval request as pending although an open run, or a run with
-    /// unsaved messages in the outbox, has answered it. If the caller answers the approval request
-    /// again, it receives an error. It then sends a new request that answers only the approval
-    /// requests that are still pending.
+    /// unsaved messages in the outbox, has answered it. If the caller answers this approval request
+    /// again, the caller receives an error, and then sends a new request. The new request answers
+    /// only the approval requests that are still pending.
     async fn attempt_without_faults(
         &self,
         run: usize,
@@ -303,7 +303,8 @@ pub(crate) fn readers_of<S: HistoryStore + Clone>(store: S, case: &Case) -> Read
     Readers { store, all_or_nothing: !shows_parts(case.mode) }
 }
 
-/// Groups the visible messages into turns. Fails if turns are mixed or a message occurs twice.
+/// Groups the visible messages by their runs. Fails if the messages of two runs are mixed or a
+/// message occurs twice.
 pub(crate) fn turns<'a>(
     world: &World,
     messages: impl Iterator<Item = &'a Arc<Message>>,

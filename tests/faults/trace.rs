@@ -33,7 +33,8 @@ pub(crate) enum Event {
     Fault { what: String },
     /// The process ended or was killed, and another process begins.
     Restarted,
-    /// The open run is about to be committed without being resumed.
+    /// The open run, which was neither committed nor discarded, will be committed without being
+    /// resumed.
     Closing { run: usize },
     /// The caller received an outcome, or has disconnected.
     Ended { run: usize, outcome: Outcome },
@@ -107,7 +108,7 @@ pub(crate) fn result_label(result: &ToolResult) -> String {
     format!("{}={what}", result.call_id.as_deref().unwrap_or_default())
 }
 
-/// Returns the labels of the messages and record rows of a write.
+/// Returns the labels of the messages, and of the rows of the record of tool calls, in a write.
 pub(crate) fn labels(write: &Write) -> Vec<String> {
     let messages = write.messages().iter().flat_map(|message| {
         let results = message.results().map(|result| format!("result {}", result_label(result)));

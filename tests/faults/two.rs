@@ -149,8 +149,8 @@ fn says_overtaken(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Error(error) if error.contains("another run was stored after it"))
 }
 
-/// Checks that every outcome is allowed, that turns are not mixed, and that each turn follows the
-/// rules of its mode.
+/// Checks that every outcome is allowed, that the messages of the two runs are not mixed, and that
+/// each run follows the rules of its mode.
 async fn check(
     case: &Case,
     world: &World,

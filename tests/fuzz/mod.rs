@@ -1,13 +1,13 @@
 //! Tests that no external input makes a parser panic.
 //!
 //! Each target is a parser, which receives recorded bytes with seeded damage: requests, answers and
-//! streams of every wire, stored messages, rows of a store in plaintext and encrypted, imported
-//! rows, histories of other systems, answers of an MCP server, and requests to the HTTP endpoint.
-//! The default test tries some thousand inputs. The ignored test, for a release build, tries
-//! `TOWER_CHAT_CASES` inputs of each target (one million by default), and prints counts and the
-//! slowest input with its time and length. `TOWER_CHAT_SEED` sets the seed of the damage,
-//! `TOWER_CHAT_CASE` selects one case of each target, and `TOWER_CHAT_TARGET` selects the targets
-//! with this text in their names.
+//! streams in the JSON format of every provider, stored messages, rows of a store in plaintext and
+//! encrypted, imported rows, histories of other systems, answers of an MCP server, and requests to
+//! the HTTP endpoint. The default test tries some thousand inputs. The ignored test, for a release
+//! build, tries `TOWER_CHAT_CASES` inputs of each target (one million by default), and prints
+//! counts and the slowest input with its time and length. `TOWER_CHAT_SEED` sets the seed of the
+//! damage, `TOWER_CHAT_CASE` selects one case of each target, and `TOWER_CHAT_TARGET` selects the
+//! targets with this text in their names.
 
 mod clients;
 mod damage;

@@ -123,7 +123,7 @@ fn interrupted() -> String {
 }
 
 /// Checks that the replay contains every text, unless [`ReplayPolicy::window`] limits the replay to
-/// the last turns.
+/// the last runs.
 fn keeps_all_texts(
     stored: &Messages,
     shown: &Messages,

@@ -3,7 +3,8 @@
 //!
 //! [`Model`] identifies calls only by their tokens, and has no ids, revisions, writes or leases.
 //! The record has one row for each call. A journaled run is open until it is committed or
-//! discarded. Its staged entries are stored, but not visible.
+//! discarded. Its staged entries are stored, but not visible. An attempt sends the request of a run
+//! once. A hook of a tool changes or drops what is stored of a call.
 
 mod entry;
 mod replay;

@@ -19,8 +19,8 @@ pub(super) fn replay<'e>(
         match entry {
             Entry::Text(text) | Entry::Queued(text) => replay.user(text),
             Entry::Approvals { text, .. } => text.iter().for_each(|text| replay.approver(text)),
-            // If hooks have dropped all parts of an answer, the store does not contain the answer,
-            // and it begins no round.
+            // If the hooks of tools have dropped all parts of an answer, the store does not contain
+            // the answer, and it begins no round.
             Entry::Answer(_) if is_stored && entry.texts(true).is_empty() => {}
             Entry::Answer(answers) => replay.answer(answers, is_stored),
             Entry::Results(outcomes) => replay.results(outcomes, is_stored),

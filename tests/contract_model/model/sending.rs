@@ -1,6 +1,7 @@
 //! Computes the effect of a request on the conversation. A batch is the calls of one answer, and a
 //! round is a batch with its results. An attempt is one execution of a run. A journaled run is open
-//! until it is committed or discarded, and its staged entries are not visible.
+//! until it is committed or discarded, and its staged entries are not visible. A hook of a tool
+//! changes or drops what is stored of a call.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -51,9 +52,9 @@ struct Executed {
 
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum EndOfRound {
-    /// A tool has ended the run.
+    /// A tool has ended the run with its result.
     Tool,
-    /// A tool has stopped the run.
+    /// A tool has stopped the run with the handle of the run.
     Stop,
 }
 

@@ -3,11 +3,12 @@
 //! call must send the complete conversation.
 //!
 //! With each service call, the loop sends all messages, the messages of its run, the new messages,
-//! or the last two turns. The message types of the loop keep or lose ids, reasoning and metadata,
-//! and may join the results of a round. The tools of the loop queue messages, and the loop stops
-//! turns between tools. Service calls fail and are repeated, answers are lost, and the loop
-//! continues in another process. Run ids are used again, and conversations are copied while calls
-//! wait for approval. Texts and ids repeat, so that only the position of a message identifies it.
+//! or the last two turns (questions with everything up to their answers). The message types of the
+//! loop keep or lose ids, reasoning and metadata, and may join the results of an answer's calls.
+//! The tools of the loop queue messages, and the loop stops turns between tools. Service calls fail
+//! and are repeated, answers are lost, and the loop continues in another process. Run ids are used
+//! again, and conversations are copied while calls wait for approval. Texts and ids repeat, so that
+//! only the position of a message identifies it.
 
 mod case;
 mod drive;
