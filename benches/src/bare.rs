@@ -1,5 +1,5 @@
-//! The floor of the SQLite cases: the same rows, written over one reused connection on the calling
-//! thread.
+//! The floor of the SQLite cases, with which the time of the store is compared: the same rows,
+//! written over one reused connection on the calling thread.
 //!
 //! The file has the same tables, indexes and rows as the file of the store, and the connection sets
 //! the same pragmas. An append uses prepared statements and already encoded messages. Unlike the

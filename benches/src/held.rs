@@ -10,9 +10,10 @@
 //!
 //! `cargo run --profile measure -p tower-chat-benches --bin held` prints one JSON object on each
 //! line: the peak of the allocated bytes while an input is read, without the input itself, and this
-//! peak divided by the length of the input. The program fails if the memory for each byte of an
-//! input with 16,000 items exceeds the bound of the case, or exceeds 1.5 times the memory for each
-//! byte of an input with 1,000 items. The figures do not depend on the load of the machine.
+//! peak divided by the length of the input. The program measures the memory for each byte of an
+//! input with 16,000 items and of an input with 1,000 items. The program fails if the first value
+//! exceeds the bound of the case, or 1.5 times the second value. The figures do not depend on the
+//! load of the machine.
 
 use std::hint::black_box;
 

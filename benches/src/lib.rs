@@ -5,9 +5,9 @@
 //! `cargo run --profile measure -p tower-chat-benches [-- --quick] [--case NAME]` prints one JSON
 //! object on each line to stdout, and progress to stderr. `us_per_call` and `floor_us` are medians
 //! of interleaved repetitions in microseconds, and `ratio` is the first divided by the second. If a
-//! store writes to a disk, `bytes_written_per_call` and `floor_bytes` are the growth of the log of
-//! the store and of the floor, and `fsyncs_per_call` is the number of syncs of the store's log. For
-//! other stores, these fields and `durability` are null. The module of each case describes its
+//! store writes to a disk, `bytes_written_per_call` is the growth of its log, and `fsyncs_per_call`
+//! the number of syncs of its log. `floor_bytes` is the growth of the log of the floor. For other
+//! stores, these fields and `durability` are null. The module of each case describes its
 //! measurement and its floor.
 //!
 //! A quick measurement omits long histories in the case `sqlite`, since they take long to create.

@@ -105,8 +105,8 @@ pub(crate) fn all_steps() -> ReplayPolicy {
         .with_window(Window::tokens(212_000).with_low_water(210_000))
 }
 
-/// Returns stored turns with ids. Every second result is a list of sources, and every eighth call
-/// names a tool that no longer exists.
+/// Returns stored turns (questions with everything up to their answers) with ids. Every second
+/// result is a list of sources, and every eighth call names a tool that no longer exists.
 pub(crate) fn conversation(count: usize) -> Messages {
     let run = RunId::from_bytes([1; 16]);
     let stored = workload::stored_messages(count);

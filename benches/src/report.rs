@@ -1,4 +1,5 @@
-//! The lines of the output, and the medians in these lines.
+//! The lines of the output, and the medians in these lines. Each line compares a measured time with
+//! a floor, which is the time of a simpler operation.
 
 use std::time::Instant;
 

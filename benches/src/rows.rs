@@ -51,7 +51,8 @@ impl BareAppend {
         Self { bodies, records: calls.zip(0..).take(CALLS - 1).map(record).collect() }
     }
 
-    /// Returns the append of one round in the middle of a run, without its record.
+    /// Returns the append in the middle of a run, of a result and the next call, without rows of
+    /// the record.
     pub(crate) fn of_messages(messages: &[std::sync::Arc<Message>]) -> Self {
         let bodies = messages.iter().map(|message| format::encode(message)).collect();
         Self { bodies, records: Vec::new() }

@@ -3,7 +3,7 @@
 
 /// The input of a measured run.
 pub(crate) const INPUT: &str = "Which of my orders are late, and why?";
-/// The input of a stored turn.
+/// The question of each stored turn. A turn is a question and everything up to its answer.
 pub(crate) const STORED_INPUT: &str = "And the other orders?";
 /// The name of the only tool.
 pub(crate) const TOOL: &str = "search_orders";

@@ -1,5 +1,5 @@
-//! The floor of the PostgreSQL case: one reused connection, one prepared statement, and one round
-//! trip for each append.
+//! The floor of the PostgreSQL case, with which the time of the store is compared: one reused
+//! connection, one prepared statement, and one round trip for each append.
 //!
 //! The statement writes the same rows as the store, with already encoded messages. Unlike the
 //! store, the statement does not check whether the conversation was changed by another writer.

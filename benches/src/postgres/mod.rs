@@ -145,9 +145,9 @@ async fn measure_runs(
     Ok(measured)
 }
 
-/// Returns the number of syncs of the server's log for each service call. The function waits until
-/// no other client is connected, and closes its own store before it reads the count, because the
-/// server publishes the counts of a connection when the connection is closed.
+/// Returns the number of syncs of the server's log for each service call. The server publishes the
+/// counts of a connection when the connection is closed. The function therefore closes its own
+/// store, and waits until no other client is connected, before it reads the count.
 async fn syncs_per_call(
     address: &str,
     schema: &str,
