@@ -6,10 +6,10 @@
 //!
 //! The program asks the same question three times, with a simulated clock: at minute 0, within the
 //! freshness window of the first result, and after the window. Then a tool returns private content.
-//! The current run receives this content. A hook replaces the content before the result is stored,
-//! so that later runs do not receive the private content. The function that replaces the model
-//! answers from the results in the request, and calls a tool only if the request contains no
-//! result.
+//! The current run receives this content. The `persist` hook of the tool replaces the content
+//! before the result is stored, so that later runs do not receive the private content. The function
+//! that replaces the model answers from the results in the request, and calls a tool only if the
+//! request contains no result.
 
 use std::{
     sync::{

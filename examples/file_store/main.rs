@@ -6,9 +6,9 @@
 //!
 //! The store is a minimal one: all conversations are in memory, every write replaces and syncs the
 //! file of its conversation on the calling thread, and only one process at a time may open the
-//! folder. The store has no optional capabilities such as open runs. The store therefore supports
-//! the modes `PerRun` and `PerServiceCall`, but not `Journaled`. The tests at the end of this file
-//! check the store against the contract of stores.
+//! folder. The store has no optional capabilities, such as the storage of incomplete runs. The
+//! store therefore supports the modes `PerRun` and `PerServiceCall`, but not `Journaled`. The tests
+//! at the end of this file check the store against the contract of stores.
 
 mod store;
 
