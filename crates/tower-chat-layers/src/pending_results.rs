@@ -69,10 +69,10 @@ pub async fn with_recorded_results(
 
 /// Returns the messages of a history with additions from the record of tool calls. The recorded
 /// results of dangling calls are added after the answers that contain the calls, except the results
-/// of the calls in `answered`. If a tool ended a run after the calls of an answer, or if the run
-/// returned one of these calls to the caller, the answer is marked as the end of its run, and the
-/// results of its calls are added only under [`DanglingCalls::FromRecord`]. Returns `None` if the
-/// record contains neither results of dangling calls nor such an end of a run.
+/// of the calls in `answered`. If one of the calls of an answer ended the run, or was returned to
+/// the caller, the answer is marked as the end of its run. The results of its calls are then added
+/// only under [`DanglingCalls::FromRecord`]. Returns `None` if the record contains neither results
+/// of dangling calls nor such an end of a run.
 pub(crate) async fn completed_from_record(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,

@@ -8,8 +8,8 @@ use crate::{
 };
 
 impl JournalPolicy {
-    /// Returns whether the policy treats this error of this attempt as a permanent failure of the
-    /// run.
+    /// Returns whether the policy treats this error as a permanent failure of the run. `attempt` is
+    /// the number of this execution of the run.
     pub(crate) fn is_refusal(&self, error: &(dyn Error + 'static), attempt: u32) -> bool {
         is_refusal(error).unwrap_or(attempt >= self.max_unclear_attempts)
     }

@@ -37,7 +37,7 @@ pub fn as_one_message(answer: &Answer) -> Message {
     let Some((last, earlier)) = last_answer.split_last() else {
         return Message::new(Role::Assistant, Vec::new());
     };
-    // The log finds the calls that have results. It contains only the last answer, because an
+    // The log finds the calls that have results. The log contains only the last answer, because an
     // earlier answer may contain an answered call with the same id.
     let log = CallLog::of(last_answer.iter().chain(results).map(|message| &**message));
     let mut calls = log.calls().iter();

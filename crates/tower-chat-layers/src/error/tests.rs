@@ -40,8 +40,8 @@ fn answer() -> Box<Answer> {
     Box::new(Answer::new(Vec::new(), Finish::default()))
 }
 
-/// Returns the errors that the store, the service or another run causes, each with whether it is
-/// retryable.
+/// Returns the errors that the store, the service or another run causes. The flag is set if the
+/// error is retryable.
 fn of_surroundings() -> [(PersistenceError, bool); 20] {
     let (run, id) = (RunId::new(), Arc::<str>::from("id"));
     let until = SystemTime::UNIX_EPOCH;

@@ -50,7 +50,7 @@ mod tests {
         asking.id = Some(MessageId { run, index: 1 });
         let position = CallPosition { message: MessageId { run, index: 1 }, index: 1 };
         // The id in this result was generated when the message contained another call before these
-        // two calls. A hook has removed that call since.
+        // two calls. The `persist` hook of a tool has removed that call since.
         let of_other = ToolResult::new("call_1_2", "found").answering(position);
         let answer = Message::tool_results([of_other]);
         let open = effective_call_ids(&asking);

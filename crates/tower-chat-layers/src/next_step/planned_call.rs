@@ -19,8 +19,8 @@ pub(crate) struct PlannedCall {
 pub(crate) enum Action {
     Run(Arc<dyn Tool>),
     Refuse(Refusal),
-    /// The result of an earlier attempt of the run, or of an earlier run that executed the approved
-    /// call.
+    /// The result of an earlier attempt at (execution of) this run, or of an earlier run that
+    /// executed the approved call.
     Reuse(Box<(ToolResult, ToolReport)>),
 }
 

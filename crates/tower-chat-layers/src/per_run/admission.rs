@@ -104,8 +104,9 @@ fn busy_with(
 
 impl BlockingOpenRun {
     /// Returns the open run that must be resumed or closed before this run may begin. Returns
-    /// `None` if the conversation has no open run, or if this run is the open run and its mode is
-    /// journaled, because this run then continues from its own staged messages.
+    /// `None` if the conversation has no open run. Also returns `None` if this run is the open run
+    /// and its mode is journaled. This run then continues from its own staged messages, which are
+    /// stored but not yet part of the history.
     ///
     /// # Errors
     ///

@@ -19,10 +19,10 @@ pub(super) struct ApprovedElsewhere {
 }
 
 impl ApprovedElsewhere {
-    /// Waits for one interval if the request contains decisions about approval requests, and
-    /// another process either is running an approved call, or has finished an approved call and has
-    /// not stored the run yet. Returns whether the function has waited. After a wait, the caller
-    /// must read the head of the conversation (its revision and open run) again.
+    /// Waits for one interval if the request approves or rejects calls, and another process
+    /// executes a run with an approved call. The call may have finished already, if the run is not
+    /// stored yet. Returns whether the function has waited. After a wait, the caller must read the
+    /// head of the conversation (its current state) again.
     ///
     /// After the tool has finished, the run of the other process sends the result to the model and
     /// stores the answer. Without the wait, this request would send the same result in another paid

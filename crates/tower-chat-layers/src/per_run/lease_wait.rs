@@ -1,5 +1,5 @@
 //! Waits for the end of another process's lease. A lease is the time until which no other process
-//! may take over an open run.
+//! may take over an open run, which is a journaled run that was neither committed nor discarded.
 
 use std::time::{Duration, SystemTime};
 

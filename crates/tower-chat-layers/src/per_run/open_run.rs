@@ -1,5 +1,6 @@
 //! Resumes, commits or discards an open run before a new run of the conversation. An open run is a
-//! journaled run that was neither committed nor discarded.
+//! journaled run that was neither committed nor discarded. Its lease is the time until which no
+//! other process may take over the run. An attempt is one execution of a run.
 
 use std::{future::poll_fn, pin::pin, time::SystemTime};
 

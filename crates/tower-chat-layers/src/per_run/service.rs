@@ -342,7 +342,8 @@ struct Opened {
 }
 
 impl Opened {
-    /// Adds to the answer the branch of the run, and the open run that was resumed before this run.
+    /// Adds to the answer the branch in which the run has executed, and the interrupted run that
+    /// was resumed before this run.
     fn report(&mut self, answer: &mut Answer) {
         let Some(admission) = &mut self.admission else { return };
         answer.finish.branch.clone_from(&admission.branch);

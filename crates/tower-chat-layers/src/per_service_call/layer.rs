@@ -33,7 +33,7 @@ use crate::{Clock, PersistencePolicy, ToolSource, run::Settings};
 /// policy. Without that layer, each request must name a conversation, and the first service call of
 /// a [`ToolLoopLayer`](crate::ToolLoopLayer) begins one run for all service calls of the loop. The
 /// run loads the history once. Before the run stores messages, it applies the
-/// [`persist`](crate::Tool::persist) hooks of the loop's tools. It also records the times and
+/// [`persist`](crate::Tool::persist) hooks of the loop's tools. The run also records the times and
 /// outcomes of tool calls. If a request is sent again, its run continues after the stored messages,
 /// and the answer contains only the messages that this attempt has added. If the run was complete,
 /// the layer returns the stored answer.

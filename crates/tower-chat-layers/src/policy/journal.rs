@@ -1,6 +1,6 @@
 //! The policies for writing and resuming journaled runs. A journaled run stores its messages while
-//! it is active, and is open until it is committed or discarded. An attempt is one execution of a
-//! run: if the same request is sent again, another attempt continues the run.
+//! it is active, and is an open run until it is committed or discarded. An attempt is one execution
+//! of a run: if the same request is sent again, another attempt continues the run.
 
 use std::{fmt, sync::Arc, time::Duration, time::SystemTime};
 

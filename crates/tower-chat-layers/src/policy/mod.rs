@@ -51,9 +51,9 @@ pub enum ConflictPolicy {
     /// Uses the service's id, and stops recording the conversation, except for approval requests and
     /// their results.
     ///
-    /// A journaled run stages its input before the service returns an id. Such a run is therefore
-    /// recorded completely if the service returns the first id during the run. Later runs are not
-    /// recorded.
+    /// A journaled run stages its input (stores it for a later commit) before the service returns
+    /// an id. Such a run is therefore recorded completely if the service returns the first id
+    /// during the run. Later runs are not recorded.
     StopRecording,
     /// Uses the service's id, and writes all messages to the store as a record.
     ///
@@ -183,8 +183,9 @@ pub enum ConcurrentRuns {
     Reject,
     /// The runs of this process wait in a queue, in the order of their arrival. A run also waits,
     /// for [a limited time](crate::recovery::JournalPolicy::with_max_lease_wait), while another
-    /// process has the lease of a journaled run in the conversation. In every mode, a request that
-    /// answers approvals also waits while another process executes an approved call.
+    /// process executes a journaled run in the conversation, which the lease of that run reports.
+    /// In every mode, a request that answers approvals also waits while another process executes an
+    /// approved call.
     Queue {
         /// The maximum number of waiting runs of one conversation. Further runs are rejected.
         max_waiting: usize,

@@ -1,5 +1,6 @@
 //! Ends open runs without resuming them. An open run is a journaled run that was neither committed
-//! nor discarded. Its staged messages are stored, but are not yet part of the history.
+//! nor discarded. Its staged messages are stored, but are not yet part of the history. An attempt
+//! is one execution of a run.
 
 use std::{
     sync::Arc,

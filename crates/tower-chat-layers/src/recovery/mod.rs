@@ -10,7 +10,8 @@
 //!   Answered service calls are not repeated. A tool call that has finished does not run again, and
 //!   a call that was never started runs. The [declaration](crate::ToolDefinition::safe_to_retry) of
 //!   the tool and [`UnknownCalls`] decide about a call with an unknown outcome. A call whose
-//!   arguments a hook has [redacted](crate::tool::StoredCall::redact_arguments) does not run;
+//!   arguments the `persist` hook of its tool has
+//!   [redacted](crate::tool::StoredCall::redact_arguments) does not run;
 //! - **committed** in its current state by [`close`], which adds a result to every call without a
 //!   result;
 //! - **discarded** by [`close`].

@@ -46,7 +46,8 @@ pub struct RecoveryPolicy {
 pub enum Recovered {
     /// The conversation had no open run.
     NothingOpen,
-    /// The run was resumed, and is complete. The answer contains the messages of all attempts.
+    /// The run was resumed, and is complete. The answer contains all messages of the run, also
+    /// those that were stored before the recovery.
     Resumed(Box<Answer>),
     /// The run was ended without being resumed.
     Ended(RunEnd),

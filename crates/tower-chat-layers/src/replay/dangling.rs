@@ -1,5 +1,6 @@
 //! Finds stored calls without a stored result. The replay is the part of the history that the model
-//! receives.
+//! receives. A round consists of the calls of one answer and their results. The open round is the
+//! last one, if results may still arrive for it.
 
 use std::{error::Error, fmt, sync::Arc};
 

@@ -107,8 +107,8 @@ impl Replay {
             && !holds_marks
             && matches!(message.role, Role::Assistant | Role::Tool)
         {
-            // The message has no content, either because a hook did not allow any content to be
-            // stored, or because the message only marks the end of its run.
+            // The message has no content, either because the `persist` hook of a tool did not allow
+            // any content to be stored, or because the message only marks the end of its run.
             if let Some(round) = &mut self.open {
                 if message.role == Role::Tool {
                     round.end_answer();

@@ -1,5 +1,5 @@
-//! Finds and removes interrupted calls: the replay contains such a call with an error result that
-//! reports the interruption.
+//! Finds and removes interrupted calls. The run of such a call ended before the result of the call
+//! was stored. The replay contains the call with an error result that reports the interruption.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -59,8 +59,8 @@ pub(super) fn first_position<'a>(
 
 /// Returns the position of each message that contains some of the interrupted calls, with the ids
 /// of these calls, in descending order of the positions. The next message after each position
-/// contains the results that report the interruption. For each call, `calls` contains a number of
-/// messages: the call is one of this many first messages of `output`.
+/// contains the results that report the interruption. `calls` contains each call with a number of
+/// messages at the beginning of `output`, one of which contains the call.
 ///
 /// The function walks over the messages once, from the last message until all calls are found.
 fn find<'a>(

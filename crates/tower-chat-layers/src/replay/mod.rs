@@ -8,15 +8,15 @@
 //! 2. **pairing**: every call is moved directly before its result; dangling calls (calls without a
 //!    result), orphan results (results without a call) and duplicate results are repaired; calls
 //!    that wait for approval are omitted until they have a result;
-//! 3. **summary**: if the store contains a summary of the oldest turns, its text replaces these
-//!    turns ([`ReplaySummary`]);
+//! 3. **summary**: if the store contains a summary of the oldest messages, its text replaces these
+//!    messages ([`ReplaySummary`]);
 //! 4. **freshness**: results that are too old are omitted with their calls ([`Freshness`]);
 //! 5. **tools**: calls of tools that are no longer registered are omitted, and calls with
 //!    unreadable arguments ([`OutdatedCalls`]);
 //! 6. **citations**: sources that a tool found, and that the model did not cite, are omitted
 //!    ([`Citations`]);
 //! 7. **media**: old pictures and documents are replaced by a sentence ([`OldMedia`]);
-//! 8. **window**: only the newest turns are sent ([`Window`]).
+//! 8. **window**: only the newest turns (the messages of one run each) are sent ([`Window`]).
 //!
 //! The first two steps always run, in the fold [`Replay`]. The third step runs on the output of the
 //! fold, which is its [`view`](Replay::view). Each of the other steps runs if a [`ReplayPolicy`]

@@ -41,7 +41,8 @@ impl OldMedia {
         Self(MediaLimit::Last(media))
     }
 
-    /// Sends the media of this number of turns: the newest stored turns.
+    /// Sends the media of this number of turns, the newest stored ones. A turn is the messages of
+    /// one run.
     pub fn keep_turns(turns: usize) -> Self {
         Self(MediaLimit::Turns(turns))
     }

@@ -40,7 +40,7 @@ impl DanglingCalls {
     }
 }
 
-/// Whether a replay repairs dangling calls and orphan results.
+/// Whether a replay repairs dangling calls and orphan results, which are results without a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Strictness {
     /// For a stored history. The replay repairs dangling calls by this policy, and the output is

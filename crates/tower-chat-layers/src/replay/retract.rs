@@ -1,9 +1,10 @@
 //! Removes interrupted calls for which the real result arrives later, and splits off the part of a
 //! replay that may still change.
 //!
-//! A call is interrupted if its run ended without its result. The replay contains such a call with
-//! an error result. A round consists of the calls of one answer of the model and their results. The
-//! open round is the last one, if results may still arrive for it.
+//! A call is interrupted if its run ended before the call had a result. The view of a replay, which
+//! is its output, contains such a call with an error result. A round consists of the calls of one
+//! answer of the model and their results. The open round is the last one, if results may still
+//! arrive for it.
 
 use std::sync::Arc;
 

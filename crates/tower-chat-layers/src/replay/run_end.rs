@@ -14,8 +14,8 @@ use tower_chat_core::{
 };
 
 /// The metadata key for an array of call ids in a stored message of results. The calls with these
-/// ids have run, but a hook did not allow their results to be stored. The replay therefore does not
-/// report these calls as interrupted.
+/// ids have run, but the `persist` hooks of their tools did not allow the results to be stored. The
+/// replay therefore does not report these calls as interrupted.
 const RESULTS_NOT_KEPT: &str = "results_not_kept";
 
 /// Adds the ids of calls to the metadata of a message, from which the results of these calls were

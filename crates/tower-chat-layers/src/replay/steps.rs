@@ -138,7 +138,7 @@ impl ReplayPolicy {
         self
     }
 
-    /// Limits the replay to the newest turns.
+    /// Limits the replay to the newest turns, which are the messages of one run each.
     #[must_use]
     pub fn with_window(mut self, policy: impl Into<Option<Window>>) -> Self {
         self.window = policy.into();
@@ -219,8 +219,8 @@ impl ReplayPolicy {
     /// answer these calls.
     pub fn edit(&self, replay: &mut Replay, context: &ReplayContext<'_>) {
         replay.edit_closed(|closed| self.apply(closed, context));
-        // The step for citations is not applied to the open round, which is at the end of the
-        // history. The turn of this round has no final answer yet.
+        // The step for citations is not applied to the open round, which consists of the last calls
+        // of the history and their results. The turn of this round has no final answer yet.
         replay.edit_open(|round| match self.tool_history {
             ToolHistory::Omit => {
                 round.retain_beside_calls(|part| !is_of_tools(part));

@@ -27,8 +27,8 @@ pub enum ToolHistory {
     /// The model receives calls and results.
     #[default]
     Replay,
-    /// Calls, results and approvals are omitted. This includes the calls and results of tools that
-    /// the provider executes. A message without other content is omitted.
+    /// Calls, results and approvals are omitted, including the calls and results of tools that the
+    /// provider executes. A message without other content is omitted.
     Omit,
 }
 

@@ -11,9 +11,9 @@ use super::turns::Turns;
 /// at all, so that no result is sent without its call.
 ///
 /// When the length exceeds the limit, the oldest turns are removed until the length is at most the
-/// low-water mark, which is three quarters of the limit by default. Until the next removal, the
-/// replay only grows at its end, and the prompt caches of providers remain valid. Which turns are
-/// removed depends only on the messages.
+/// low-water mark, a lower limit. By default, the mark is three quarters of the limit. Until the
+/// next removal, the replay only grows at its end, and the prompt caches of providers remain valid.
+/// Which turns are removed depends only on the messages.
 ///
 /// System and developer messages at the beginning of the conversation, and a summary after them, are
 /// never removed, but their length is included. The newest turn is never removed, even if its length exceeds the limit.

@@ -33,10 +33,10 @@ struct TurnEnd {
 /// `None` if no turn may be covered. `messages` are the messages after those of the summary in
 /// force.
 ///
-/// The covered messages consist of whole turns. They contain no call that waits for approval, and
-/// no call that was returned to the caller and has no result yet. Calls of interrupted runs do not
-/// prevent a summary, because the model receives these calls with an error result. Otherwise, one
-/// interrupted run would prevent all later summaries of the conversation.
+/// The covered messages consist of whole turns. None of their calls waits for approval, or for a
+/// result from the caller. Calls of interrupted runs do not prevent a summary, because the model
+/// receives these calls with an error result. Otherwise, one interrupted run would prevent all
+/// later summaries of the conversation.
 pub(super) fn messages_to_cover(
     messages: &Messages,
     counter: &dyn TokenCounter,

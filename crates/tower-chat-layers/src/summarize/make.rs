@@ -113,8 +113,8 @@ impl SummaryFailure {
 }
 
 impl<'a> Making<'a> {
-    /// Begins to make the summaries of a run, whose requests contain the messages of `view` and of
-    /// `own`. Returns `None` if these messages do not exceed the limit.
+    /// Begins to make the summaries of a run. `view` contains the history as the model receives it,
+    /// and `own` the input of the run. Returns `None` if these messages do not exceed the limit.
     pub(crate) fn of_run(
         summarize: &'a Summarize,
         source: Summarizable,
@@ -154,9 +154,9 @@ impl<'a> Making<'a> {
         })
     }
 
-    /// Makes summaries until no further turn may be covered. Returns `None` if the run is stopped
-    /// before. Otherwise, returns the first failure, if there is one. Summaries that were made before
-    /// a stop or a failure remain stored.
+    /// Makes summaries until no further turn (the messages of one run) may be covered. Returns
+    /// `None` if the run is stopped before. Otherwise, returns the first failure, if there is one.
+    /// Summaries that were made before a stop or a failure remain stored.
     pub(crate) async fn make_all(&mut self) -> Option<Result<(), SummaryFailure>> {
         while let Some(covered) = self.next() {
             let request = self.request(covered).await;

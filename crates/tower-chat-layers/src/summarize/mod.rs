@@ -43,16 +43,17 @@ use crate::{
 ///   receives them, and then the prompt. The request has no instructions, no tools and no
 ///   conversation. If the provider requires definitions of the called tools, as Bedrock does, add
 ///   them with a layer around the service.
-/// - **Failures.** If the service fails, if its answer has no text or is cut off, or if the store
-///   refuses the summary, the run continues with the summary that was in force before, and a warning
-///   is logged. If the service does not answer, the run waits: limit the time of the service. A stop
-///   of the run ends the wait, and no further summary is made.
-/// - **Permits.** During the wait, the persistence layer that has begun the run releases the permit of
-///   the service below, so the service that writes summaries may share a concurrency limit with the
-///   model client.
-/// - **Runs.** A run keeps the summary with which it began. Each attempt of a run uses the summary
-///   that is in force when the attempt begins. An attempt does not make a summary if an earlier
-///   attempt has stored an answer, or if it resumes a journaled run.
+/// - **Failures.** A summary is not made if the service fails, if its answer has no text or is cut
+///   off, or if the store refuses the summary. The run then logs a warning, and continues with the
+///   summary that was in force before. If the service does not answer, the run waits: limit the
+///   time of the service. A stop of the run ends the wait, and no further summary is made.
+/// - **Permits.** During the wait, the persistence layer that has begun the run releases the permit
+///   of the service below. The service that writes summaries may therefore share a concurrency
+///   limit with the model client.
+/// - **Runs.** A run keeps the summary with which it began. If the request of the run is sent
+///   again, this new attempt uses the summary that is in force when the attempt begins. An attempt
+///   does not make a summary if an earlier attempt has stored an answer, or if it resumes a
+///   journaled run.
 /// - **Usage.** The tokens of the service calls for summaries are part of the usage of the run, in
 ///   its answer and in the directory (the store's list of conversations with their usage).
 ///
@@ -154,10 +155,11 @@ impl Summarize {
     ///
     /// # Errors
     ///
-    /// Returns [`PersistenceError::NotLoaded`] or [`PersistenceError::MissingCapability`], if the
-    /// store cannot be read or stores no summaries, and [`PersistenceError::NotSummarized`] if the
-    /// service fails, if its answer is not usable, or if the store does not add the summary. Summaries
-    /// that were made before the failure remain stored.
+    /// Returns [`PersistenceError::NotLoaded`] if the store cannot be read, and
+    /// [`PersistenceError::MissingCapability`] if the store stores no summaries. Returns
+    /// [`PersistenceError::NotSummarized`] if the service fails, if its answer is not usable, or if
+    /// the store does not add the summary. Summaries that were made before the failure remain
+    /// stored.
     pub async fn now(
         &self,
         store: &impl HistoryStore,

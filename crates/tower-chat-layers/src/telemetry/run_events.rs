@@ -11,8 +11,8 @@ use tower_chat_core::{
 
 use crate::{replay::DanglingCall, summarize::SummaryFailure};
 
-/// Reports that an attempt has taken over an open run (a journaled run that was neither committed
-/// nor discarded) from the attempt with this lease.
+/// Reports that an attempt (an execution of a run) has taken over an open run (a journaled run that
+/// was neither committed nor discarded) from the attempt with this lease.
 pub(crate) fn taken_over(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -94,8 +94,8 @@ pub(crate) fn summarized(key: &ConversationKey, failure: Option<&SummaryFailure>
     }
 }
 
-/// Reports that a conversation exceeds the limit for a summary, but that a summary may cover none
-/// of its turns.
+/// Reports that a conversation exceeds the limit for a summary, but that none of its messages may
+/// be summarised.
 pub(crate) fn nothing_to_summarize(key: &ConversationKey) {
     tracing::warn!(
         conversation = %key,

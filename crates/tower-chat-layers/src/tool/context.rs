@@ -56,10 +56,10 @@ impl ToolContext {
         self.pending.id()
     }
 
-    /// Returns the idempotency key of the call. The key is the same in every attempt to run the
-    /// call, and different for every other call, so that an external system can recognise a
-    /// repeated call. The key consists of the id of the run and the position of the call in the
-    /// run. All characters of the key are valid in an HTTP header.
+    /// Returns the idempotency key of the call. The key is the same each time the call is run, and
+    /// different for every other call, so that an external system can recognise a repeated call.
+    /// The key consists of the id of the run and the position of the call in the run. All
+    /// characters of the key are valid in an HTTP header.
     pub fn idempotency_key(&self) -> String {
         match self.pending.position() {
             Some(position) => idempotency_key(position),
@@ -156,9 +156,9 @@ impl ToolContext {
         &self.handle
     }
 
-    /// Marks a request as the request of a run nested in this run. The nested run is refused if its
-    /// conversation is the conversation of this run, or of an outer run of this run, because the
-    /// nested run would write messages between a call and its result.
+    /// Marks a request as the request of a run nested in this run. The nested run must not use the
+    /// conversation of this run, or of an outer run of this run. Otherwise the nested run is
+    /// refused, because it would write messages between a call and its result.
     #[must_use]
     pub fn nest(&self, mut request: ChatRequest) -> ChatRequest {
         let mut ancestry = self.run.extensions.get::<RunAncestry>().cloned().unwrap_or_default();

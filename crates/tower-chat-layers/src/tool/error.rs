@@ -51,8 +51,8 @@ impl ToolError {
     /// Creates an error that fails the run with
     /// [`ToolLoopError::ToolFailedRun`](crate::ToolLoopError::ToolFailedRun). The tool loop starts
     /// no further call of the answer, unless it runs calls concurrently. A journaled run remains
-    /// open. The attempt that resumes the run uses the error as the result of the call, and runs
-    /// the remaining calls.
+    /// open. When the run is resumed, it uses the error as the result of the call, and runs the
+    /// remaining calls.
     pub fn fail_run(source: impl Into<BoxError>) -> Self {
         Self(Effect::FailRun(source.into()))
     }

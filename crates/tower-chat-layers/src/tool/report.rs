@@ -20,7 +20,8 @@ pub(crate) struct ToolReport {
     pub(crate) source: ResultSource,
 }
 
-/// The origin of a result, which decides whether a hook must be called.
+/// The origin of a result, which decides whether the [`persist`](super::Tool::persist) hook of the
+/// tool must be called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResultSource {
     /// A tool, or the caller, who executed the call instead of a tool.

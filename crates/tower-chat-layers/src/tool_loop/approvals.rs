@@ -42,8 +42,8 @@ pub(crate) fn check(run: &Run, request: &ChatRequest) -> Result<(), ToolLoopErro
 /// A decision is old if an answer or a result follows the decision among the request's messages. An
 /// old decision has an effect only if its call is still pending.
 ///
-/// If a decided call already has a result and no answer of the model follows the result, the call does
-/// not run again, and the run continues by sending the result to the model.
+/// If a decided call already has a result and no answer of the model follows the result, the call
+/// does not run again. The run continues by sending the result to the model.
 ///
 /// # Errors
 ///

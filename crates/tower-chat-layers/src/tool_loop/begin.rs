@@ -1,6 +1,6 @@
 //! Finds the step at which a run of the loop begins: a service call, approved calls, or the step at
 //! which an earlier attempt was interrupted. A persister is a layer below the loop that stores the
-//! messages of each service call.
+//! messages of each service call. An attempt is one execution of the run.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -199,8 +199,8 @@ fn source_numbers(run: Run, messages: Messages) -> SourceNumbers {
 ///
 /// # Errors
 ///
-/// Returns an error if a persistence layer is on the wrong side of the loop, or if no layer below
-/// would store the run and the policy is to fail such a run.
+/// Returns an error if a persistence layer is on the wrong side of the loop. Also returns an error
+/// if no layer would store the run, and the policy does not allow such a run.
 pub(super) async fn check_layers<S>(
     ready: &mut S,
     settings: &Settings,

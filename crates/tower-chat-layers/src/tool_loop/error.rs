@@ -64,10 +64,9 @@ pub enum ToolLoopError {
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// A decision names an approval request that is not pending in this conversation. The approval
-    /// request is neither stored in this conversation nor among the messages of the chat request,
-    /// or this conversation is a copy and the approval request is pending in the original
-    /// conversation. No call was run.
+    /// A decision names an approval request that is not pending in this conversation. Either the
+    /// approval request is neither stored nor among the messages of the chat request, or this
+    /// conversation is a copy and the approval request is pending in the original. No call was run.
     ApprovalUnknown {
         /// The id in the decision.
         id: String,

@@ -66,7 +66,8 @@ impl Executor<'_> {
             write_beside(self.run, Event::ToolsNotRun { outcomes }).await?;
         }
         if outcomes.terminate && !self.settings.concurrent {
-            // An earlier attempt has run a tool that ends the run, so no further call may run.
+            // An earlier attempt at (execution of) this run has run a tool that ends the run, so no
+            // further call may run.
             return Ok(());
         }
         let at_once = if self.settings.concurrent { calls.len() } else { 1 };

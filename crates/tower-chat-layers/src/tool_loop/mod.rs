@@ -26,10 +26,11 @@
 //! - A retry layer above the loop runs tools again that have already run, unless the request names
 //!   a conversation. A repeated request with a conversation resumes its run. Put the retry layer
 //!   below the loop, where it repeats one service call.
-//! - tower's `Timeout` above the loop limits the time of a whole run until the head of its answer,
-//!   tools included. Below the loop, `Timeout` limits the time of a service call until the head of
-//!   its answer. An [`IdleTimeoutLayer`](crate::idle_timeout::IdleTimeoutLayer) below detects a
-//!   stream that stalls.
+//! - tower's `Timeout` above the loop limits the time, including tools, until the run returns its
+//!   response. The stream of the response is not limited. Below the loop, `Timeout` limits the time
+//!   until a service call returns its response. An
+//!   [`IdleTimeoutLayer`](crate::idle_timeout::IdleTimeoutLayer) below detects a stream that
+//!   stalls.
 //! - If a second tool loop is below the loop, the inner loop runs the calls, and the outer loop
 //!   receives the calls with their results.
 //!

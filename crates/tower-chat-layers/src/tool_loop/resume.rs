@@ -27,7 +27,7 @@ impl PlannedCall {
         Some((self.pending.position()?, result, ToolReport::not_run(ToolStatus::RejectedArguments)))
     }
 
-    /// Returns whether the tool accepts arguments that a hook has changed.
+    /// Returns whether the tool accepts arguments that its `persist` hook has changed.
     pub(super) fn accepts_stored_arguments(&self) -> bool {
         matches!(&self.action, Action::Run(tool) if tool.definition().accepts_stored_arguments)
     }

@@ -126,9 +126,10 @@ impl<S> Rounds<S> {
         self.end_stopped(unsent, answer).await
     }
 
-    /// Adds results for the calls that an earlier attempt has left without results, if this attempt
-    /// is stopped before its first answer. Without these results, the history would end with calls
-    /// of a run that has ended, and replay would omit such calls although their tools may have run.
+    /// Adds results for the calls that an earlier attempt at (execution of) the run has left
+    /// without results, if this attempt is stopped before its first answer. Without these results,
+    /// the history would end with calls of a run that has ended, and replay would omit such calls
+    /// although their tools may have run.
     async fn answer_interrupted(&mut self) -> Result<(), BoxError> {
         for (index, (pending, row)) in self.run.unanswered_calls().await?.into_iter().enumerate() {
             let (result, report) = match CallOutcome::of(&row) {

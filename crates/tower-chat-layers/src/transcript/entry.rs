@@ -188,8 +188,8 @@ pub(super) fn as_client_knows(messages: &Messages, names: &HashSet<&str>) -> Vec
 /// The origin of the results of calls.
 #[derive(Default)]
 struct Answers {
-    /// The calls that tools of the stack answered within the run that contains the call. Each entry
-    /// is the number of the message and the index of the call in the message.
+    /// The calls whose results tools of the stack have returned within the run of the call. Each
+    /// entry is the number of the message and the index of the call in the message.
     within_run: HashSet<(u64, u32)>,
     /// The results that a client sent in a later run, without results of calls that had to be approved.
     from_client: HashSet<ResultPosition>,

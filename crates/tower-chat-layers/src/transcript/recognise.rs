@@ -1,4 +1,5 @@
-//! Finds the new messages of a client's transcript.
+//! Finds the new messages of a client's transcript, which is a whole conversation that the client
+//! sends with each request. A statement of the model is an assistant message with text or calls.
 
 use std::collections::HashSet;
 
@@ -19,8 +20,8 @@ use super::{
 /// time is linear in the lengths of both lists.
 ///
 /// `is_retry` marks a request that the client sends again. A request that repeats everything up to
-/// the last question, earlier answers included, is also treated as a retry, because a client that
-/// had received the last answer would repeat that answer too.
+/// the last question, including earlier answers, is also treated as a retry. A client that had
+/// received the last answer would repeat that answer too.
 ///
 /// ```
 /// use tower_chat::{Message, message::Messages, transcript::{Recognised, recognise}};
@@ -44,9 +45,9 @@ pub fn recognise(
     recognise_after_cut(stored, 0, sent, is_retry)
 }
 
-/// Like [`recognise`], with the history of a store. If older messages were pruned from the history,
-/// the request may still begin with the pruned messages. The function removes the pruned messages
-/// if the rest of the request begins with the stored messages.
+/// Like [`recognise`], with the history of a store. If older messages were pruned (deleted from the
+/// stored history), the request may still begin with the pruned messages. The function removes the
+/// pruned messages if the rest of the request begins with the stored messages.
 ///
 /// # Errors
 ///
@@ -85,7 +86,7 @@ pub(super) fn recognise_after_cut(
 }
 
 /// Returns the position in a request at which the stored messages begin. The messages before this
-/// position repeat pruned messages.
+/// position repeat messages that were pruned.
 fn cut_in(stored: &Messages, sent: &Messages) -> Option<usize> {
     let end = StoredEnd::of(stored);
     let views = [View::verbatim(stored, sent, &end), View::of_client(stored, sent)];

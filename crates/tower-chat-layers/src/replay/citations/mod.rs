@@ -40,7 +40,7 @@ impl Citations {
         items.filter_map(|item| sources::number_of(item, &self.number_key)).max()
     }
 
-    /// Returns the first number for the sources of the next turn.
+    /// Returns the first number for the sources of the next run.
     pub fn next_number(&self, messages: &Messages) -> u64 {
         self.highest_number(messages).map_or(0, |highest| highest.saturating_add(1))
     }

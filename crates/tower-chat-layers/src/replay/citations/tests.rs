@@ -21,7 +21,7 @@ fn sources(numbers: impl IntoIterator<Item = u64>) -> String {
     format!("[{}]", numbers.into_iter().map(source).collect::<Vec<_>>().join(", "))
 }
 
-/// Returns a turn: a question, a round with these results, and an answer.
+/// Returns a turn: a question, calls with these results, and an answer.
 fn turn(results: &[&str], answer: &str) -> Messages {
     let ids = || (0..results.len()).map(|index| format!("c{index}"));
     let answers = ids().zip(results).map(|(id, text)| ToolResult::new(id, *text));

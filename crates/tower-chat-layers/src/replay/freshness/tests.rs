@@ -14,7 +14,8 @@ fn at(seconds: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(seconds)
 }
 
-/// A turn of one round, with the times at which its calls finished.
+/// A question, one message with calls, their results and an answer, with the times at which the
+/// calls finished.
 struct Turn {
     messages: Messages,
     times: FinishTimes,
@@ -136,7 +137,7 @@ fn a_window_for_a_channel_or_a_tool_replaces_the_general_window() {
 }
 
 /// A window for channel and tool together replaces the windows of the channel and of the tool.
-/// Without it, the shorter one of the other two windows applies.
+/// Without this window, the shorter one of the other two windows applies.
 #[test]
 fn a_window_for_channel_and_tool_wins_and_otherwise_the_shorter_of_their_windows_applies() {
     let policy = Freshness::within(seconds(100))

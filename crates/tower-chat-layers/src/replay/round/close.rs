@@ -1,6 +1,6 @@
 //! Builds the output for a round whose calls are not answered in order. A round consists of the
-//! calls of one answer of the model and their results. It is closed when it can receive no more
-//! results.
+//! calls of one answer of the model and their results. A round is closed when it can receive no
+//! more results.
 
 use std::{collections::HashSet, sync::Arc};
 

@@ -79,9 +79,9 @@ impl Round {
         self.position
     }
 
-    /// Returns whether a message belongs to the answer that opened the round. This is the case if
-    /// the same run has added the message, if no result and no approval response precede the
-    /// message in the round, and if the run did not end before the message.
+    /// Returns whether a message belongs to the answer that opened the round: if the same run has
+    /// added the message, if no result and no approval response precede the message in the round,
+    /// and if the run did not end before the message.
     pub(in crate::replay) fn is_continued_by(&self, message: &Message) -> bool {
         AnswerKey::is_shared(&self.message, message)
             && self.after.as_ref().is_none_or(|after| !after.is_answered)
@@ -133,8 +133,8 @@ impl Round {
         })
     }
 
-    /// Records that the calls are not answered in order. Without this record, every further result
-    /// would repeat the check, in time proportional to the size of the round.
+    /// Stores that the calls are not answered in order. Otherwise, every further result would
+    /// repeat the check, in time proportional to the size of the round.
     pub(in crate::replay) fn set_out_of_order(&mut self) {
         self.after.get_or_insert_default().in_order.set_broken();
     }

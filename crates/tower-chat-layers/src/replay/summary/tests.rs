@@ -1,4 +1,5 @@
-//! Tests which messages the model receives in place of the covered ones.
+//! Tests which messages the model receives if a summary covers the first messages of a history. A
+//! turn is the messages of one run.
 
 use tower_chat_core::{
     RunId, ToolCall, ToolResult,
@@ -73,7 +74,7 @@ fn shorts(messages: &Messages) -> String {
     messages.iter().map(short).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns the view of the whole replay under a policy, after the step.
+/// Returns the output of the whole replay under a policy, with the summary.
 fn sent(history: &History, summary: &ReplaySummary, policy: &ReplayPolicy) -> Messages {
     let mut replay = Replay::new(DanglingCalls::default());
     replay.push_from(&history.messages, 0);

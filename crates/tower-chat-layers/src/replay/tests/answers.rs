@@ -38,8 +38,8 @@ fn results_without_a_position_answer_calls_of_the_last_message_or_of_the_whole_a
     for id in ["", "c"] {
         let call = |name: &str| Message::tool_calls([ToolCall::new(id, name, "{}")]);
         let pair = |name: &str, text: &str| (name.to_owned(), text.to_owned());
-        // A run was interrupted after its first answer, and its next attempt has called the model
-        // again.
+        // A run was interrupted after its first answer. When its request was sent again, the model
+        // was called again.
         let one = of_one_run([call("lost"), call("kept"), results_that_say([(id, "r")])]);
         assert_eq!(pairs(one), [pair("kept", "r")], "{id:?}");
         let both = [pair("one", "r1"), pair("two", "r2")];
@@ -250,7 +250,8 @@ async fn the_replay_of_a_long_history_yields_regularly_to_other_tasks() {
     for (messages, yields) in
         [(1, 0), (LARGE, 0), (LARGE + 1, 1), (3 * LARGE, 2), (3 * LARGE + 5, 3)]
     {
-        // The well-formed prefix ends before the first orphan result.
+        // The well-formed prefix ends before the first orphan result, which is a result without a
+        // call.
         let orphans = (0..messages)
             .map(|index| Ok::<_, Infallible>(Arc::new(results([&*format!("{index}")]))));
         let head = Head::new(Revision { incarnation: 7, sequence: 1 });

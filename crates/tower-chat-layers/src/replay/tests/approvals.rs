@@ -90,7 +90,8 @@ fn text_with_an_approval_of_each_of_two_runs_is_sent_after_the_results_of_its_ow
     assert_eq!(output_of(messages), expected);
 }
 
-/// A late result answers a call of the open round, or an omitted call of an earlier round.
+/// A result answers a call of the last answer, or a call of an earlier answer that the replay has
+/// omitted.
 #[test]
 fn a_late_result_does_not_answer_an_approved_call_without_an_id() {
     let requests = ["approval_1", "approval_2"]

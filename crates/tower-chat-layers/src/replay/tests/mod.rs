@@ -1,4 +1,5 @@
-//! Tests the view of a replay for damaged and for valid histories.
+//! Tests the output of a replay (its view) for damaged and for valid histories. A lenient replay
+//! keeps calls without results and results without calls.
 
 mod answers;
 mod approvals;

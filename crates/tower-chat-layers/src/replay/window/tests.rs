@@ -142,8 +142,9 @@ fn a_window_keeps_every_history_valid() {
     check_step(|messages, seed| window(seed).apply(messages), &[]);
 }
 
-/// Between two changes of the boundary, the view only grows at its end. A boundary to which the
-/// messages are pushed one by one returns the same view as the window.
+/// Between two changes of the boundary, which is the beginning of the window, the sent messages
+/// only grow at their end. A boundary to which the messages are pushed one by one returns the same
+/// view as the window.
 #[test]
 fn the_shown_prefix_changes_only_when_the_boundary_moves() {
     for seed in 1..SEEDS {

@@ -3,7 +3,7 @@
 
 use super::atom::{Atom, Atoms, Content};
 
-/// The number of atoms at the beginning of a request that repeat stored atoms.
+/// The result of the comparison of a request with the stored atoms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Alignment {
     /// The maximum number of atoms at the beginning of the request that repeat the final stored atoms.
@@ -26,12 +26,12 @@ pub(super) struct Furthest {
 
 /// Compares a request with the stored atoms. The request may begin with any stored atom, and may
 /// omit optional atoms. If `by_id` is `true`, a message with the id of a stored message can only
-/// repeat that message. If `begins_at_cut` is `true`, older messages were pruned, and the request
-/// may begin with pruned messages.
+/// repeat that message. If `begins_at_cut` is `true`, older messages were pruned (deleted from the
+/// store), and the request may begin with these messages.
 ///
 /// For each stored atom in turn, the function computes how many atoms of the request may repeat the
-/// stored atoms up to this atom. Optional atoms allow several such numbers, as in a matcher for a
-/// pattern with optional parts.
+/// stored atoms up to this atom. Several numbers are possible, because the request may omit
+/// optional atoms.
 pub(super) fn align(
     stored: &Atoms<'_>,
     request: &Atoms<'_>,
@@ -82,9 +82,10 @@ pub(super) fn align(
     alignment
 }
 
-/// Allows the request to contain results whose calls a hook has removed from the stored answer.
-/// `repeated` contains the possible numbers of repeated atoms. If such a result follows that number
-/// of atoms in the request, the function also adds the number that includes this result.
+/// Allows the request to contain results whose calls the `persist` hook of a tool has removed from
+/// the stored answer. `repeated` contains the possible numbers of repeated atoms. If the next atom
+/// of the request after such a number is a result of this kind, the function also adds the number
+/// that includes the result.
 fn skip_unknown_results(repeated: &mut Vec<usize>, answer: &Atom<'_>, request: &Atoms<'_>) {
     let mut position = 0;
     while let Some(count) = repeated.get(position).copied() {
@@ -96,7 +97,8 @@ fn skip_unknown_results(repeated: &mut Vec<usize>, answer: &Atom<'_>, request: &
     }
 }
 
-/// Returns whether an answer is the next stored atom that a loop would repeat after this position.
+/// Returns whether an answer is the next stored atom after this position, apart from optional atoms
+/// without text and calls.
 fn is_before_answer(stored: &Atoms<'_>, position: usize) -> bool {
     let mut after = stored.all.iter().skip(position + 1);
     let after = after.find(|atom| !atom.is_optional || atom.is_statement());

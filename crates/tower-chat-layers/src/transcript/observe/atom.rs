@@ -51,9 +51,9 @@ pub(super) enum Content<'m> {
 pub(super) struct Utterance<'m> {
     message: &'m Message,
     calls: Vec<Call<'m>>,
-    /// Whether a hook may have removed calls of the message.
+    /// Whether the `persist` hook of a tool may have removed calls of the message.
     lacks_calls: bool,
-    /// Whether the message is a partial response.
+    /// Whether the message is a partial response: the text of an answer whose stream ended early.
     is_partial: bool,
 }
 

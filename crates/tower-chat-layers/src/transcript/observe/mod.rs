@@ -1,11 +1,11 @@
 //! Finds the stored messages in a service call's request, for a tool loop of another crate.
 //!
-//! Such a loop has its own message types. The loop sends the whole transcript of its run with each call,
-//! or only new messages, and its types may lose ids, reasoning and provider items. The request is
-//! compared with the stored messages: roles, texts, media, the ids and names of calls, and the calls that
-//! results answer. Arguments and the contents of results are not compared, because hooks and truncation
-//! may have changed the stored ones. The result depends only on the request and the stored messages, so
-//! that every process gets the same result.
+//! Such a loop has its own message types. The loop sends the whole transcript of its run with each
+//! call, or only new messages, and its types may lose ids, reasoning and provider items. The
+//! request is compared with the stored messages: roles, texts, media, the ids and names of calls,
+//! and the calls that results answer. Arguments and the contents of results are not compared,
+//! because the `persist` hooks of tools and truncation may have changed the stored ones. The result
+//! depends only on the request and the stored messages, so that every process gets the same result.
 
 mod align;
 mod atom;
@@ -25,10 +25,10 @@ use self::{
 
 /// The messages that are stored when a request arrives.
 pub(crate) struct StoredTranscript<'m> {
-    /// The stored messages that precede `added`.
+    /// The stored messages that precede the messages in `added`.
     pub(crate) before: Messages,
     pub(crate) added: &'m [Arc<Message>],
-    /// Whether older messages were pruned.
+    /// Whether older messages were pruned, which means that they were deleted from the store.
     pub(crate) is_pruned: bool,
     pub(crate) run: StoredRun,
 }
@@ -104,7 +104,8 @@ impl StoredTranscript<'_> {
         self.before.len() + self.added.len()
     }
 
-    /// Returns the newest stored messages, as many as a request with the messages `sent` can repeat.
+    /// Returns as many of the newest stored messages as a request with the messages `sent` can
+    /// repeat.
     fn tail(&self, sent: &[Arc<Message>]) -> Vec<&Arc<Message>> {
         let answers = sent.iter().filter(|message| is_answer(message)).count();
         let mut tail: Vec<&Arc<Message>> = Vec::new();
@@ -151,8 +152,8 @@ struct Comparison<'c> {
     leading: usize,
     known: Atoms<'c>,
     request: Atoms<'c>,
-    /// Whether older messages were pruned. `known` then begins with the first message that was not
-    /// pruned.
+    /// Whether older messages were pruned, which means that they were deleted from the store.
+    /// `known` then begins with the first message that was not pruned.
     begins_at_cut: bool,
 }
 
