@@ -51,7 +51,7 @@ fn with_empty() -> Arc<Conversations> {
 }
 
 #[test]
-fn a_read_that_began_before_a_write_is_not_cached_after_it() {
+fn a_read_that_began_before_a_write_is_not_cached_after_the_write() {
     let conversations = with_empty();
     let early = conversations.read(&key(), now(&conversations));
     let write = write(Revision::ABSENT, &["1"]);
@@ -117,7 +117,7 @@ fn overlapping_writes_that_leave_the_revision_unchanged_empty_the_entry() {
 }
 
 #[test]
-fn a_read_that_began_earlier_does_not_replace_a_later_one() {
+fn the_result_of_an_earlier_read_does_not_replace_that_of_a_later_read() {
     let conversations = conversations();
     let early = conversations.read(&key(), now(&conversations));
     let late = conversations.read(&key(), now(&conversations));

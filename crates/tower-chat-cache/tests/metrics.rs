@@ -44,7 +44,7 @@ fn recorded() -> RecordedMetrics {
 }
 
 #[tokio::test]
-async fn a_cache_counts_its_answers_its_evictions_and_what_it_holds() {
+async fn a_cache_measures_its_loads_its_evictions_and_its_size() {
     let (_alone, metrics) = (ALONE.lock().await, recorded());
     let inner = MemoryStore::new();
     let text = "x".repeat(60_000);
@@ -76,7 +76,7 @@ async fn a_cache_counts_its_answers_its_evictions_and_what_it_holds() {
 }
 
 #[tokio::test]
-async fn an_answer_after_a_comparison_with_the_store_is_counted_as_such() {
+async fn a_load_after_a_comparison_with_the_store_is_counted_as_revalidated() {
     let (_alone, metrics) = (ALONE.lock().await, recorded());
     let inner = MemoryStore::new();
     append(&inner, 7, Revision::ABSENT, "seven").await;

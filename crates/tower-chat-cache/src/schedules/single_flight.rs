@@ -48,7 +48,7 @@ fn concurrent_loads_share_one_load() {
 }
 
 #[test]
-fn a_load_whose_caller_is_cancelled_continues_for_another_or_is_started_again() {
+fn a_load_whose_caller_is_dropped_is_continued_or_repeated_for_the_other_caller() {
     try_schedules(|| assert!((1..=2).contains(&loads(true))));
 }
 
@@ -126,7 +126,7 @@ fn a_revalidated_load_contains_earlier_acknowledged_writes() {
 
 #[test]
 #[should_panic(expected = " of ")]
-fn a_store_whose_loads_miss_submissions_is_found() {
+fn the_search_through_schedules_detects_a_store_whose_loads_miss_submissions() {
     let late = || SlowStore { is_late: true, ..SlowStore::new() };
     try_schedules(move || read_during_writes(&without_revalidation(late())));
 }

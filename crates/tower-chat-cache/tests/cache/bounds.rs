@@ -43,7 +43,7 @@ async fn the_least_recently_used_conversation_is_evicted_first() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_grows_makes_others_go_and_then_goes_itself() {
+async fn a_growing_conversation_evicts_other_conversations_and_finally_itself() {
     let store = small();
     let text = "x".repeat(10_000);
     for number in 0..10 {

@@ -18,7 +18,7 @@ impl store::author::StoreWrapper for Bare {
 }
 
 #[test]
-fn a_cache_offers_the_capabilities_of_the_store_inside() {
+fn a_cache_has_exactly_the_capabilities_of_its_inner_store() {
     let store = CachingStore::new(Bare(MemoryStore::new()));
     assert!(store.journal().is_none() && store.directory().is_none());
     assert!(store.tool_calls().is_none() && store.maintenance().is_none());

@@ -195,7 +195,7 @@ async fn step(store: &Cache, dice: &mut Dice, tickets: &mut Vec<Ticket>) {
 }
 
 #[tokio::test]
-async fn a_cache_shows_what_the_store_has() {
+async fn a_cache_returns_the_same_data_as_its_inner_store() {
     let (mut hits, mut parts) = (0, 0);
     for seed in 0..300 {
         let (store, mut dice, mut tickets) = (cache(), Dice(seed), Vec::new());

@@ -6,7 +6,7 @@ use tower_chat_core::store::{HistoryStore, Revision, StoreError};
 use crate::common::{append, broken, cache, key, reads, texts, write};
 
 #[tokio::test]
-async fn a_load_or_head_that_failed_is_not_kept() {
+async fn a_failed_load_or_head_is_not_cached() {
     let store = cache();
     store.inner().fail_next_load(broken());
     store.inner().fail_next_head(broken());
@@ -20,7 +20,7 @@ async fn a_load_or_head_that_failed_is_not_kept() {
 }
 
 #[tokio::test]
-async fn a_write_that_failed_leaves_nothing_known() {
+async fn a_failed_write_removes_the_cache_entry() {
     let store = cache();
     let at = append(store.inner(), write(Revision::ABSENT, &["1"])).await.unwrap();
     texts(&store).await;
@@ -32,7 +32,7 @@ async fn a_write_that_failed_leaves_nothing_known() {
 
 /// The inner store has stored the write, but its acknowledgement was lost.
 #[tokio::test]
-async fn a_write_whose_answer_was_lost_is_read_back() {
+async fn a_load_returns_a_write_whose_answer_was_lost() {
     let store = cache();
     let at = append(store.inner(), write(Revision::ABSENT, &["1"])).await.unwrap();
     texts(&store).await;
@@ -48,7 +48,7 @@ async fn a_write_whose_answer_was_lost_is_read_back() {
 
 /// A write of another process causes one conflict.
 #[tokio::test]
-async fn a_conflict_brings_the_cache_up_to_date() {
+async fn a_load_after_a_conflict_returns_the_write_of_the_other_process() {
     let store = cache();
     texts(&store).await;
     append(store.inner(), write(Revision::ABSENT, &["theirs"])).await.unwrap();
@@ -77,7 +77,7 @@ async fn a_load_waits_for_a_write_that_was_submitted_before_it() {
 }
 
 #[tokio::test]
-async fn a_ticket_without_a_waiting_caller_leaves_nothing_known() {
+async fn a_write_whose_ticket_is_dropped_removes_the_cache_entry() {
     for is_stored in [true, false] {
         let store = cache();
         texts(&store).await;
@@ -100,7 +100,7 @@ async fn a_ticket_without_a_waiting_caller_leaves_nothing_known() {
 /// The entry remains only if all of several concurrent writes are stored. If one of the writes
 /// fails, the entry is removed.
 #[tokio::test]
-async fn writes_that_follow_each_other_unseen_are_known_when_all_are_stored() {
+async fn the_cache_entry_remains_after_concurrent_writes_only_if_all_are_stored() {
     for fails in [false, true] {
         let store = cache();
         texts(&store).await;

@@ -40,7 +40,7 @@ fn assert_part(history: &History, leading: &[&str], after: u64, messages: &[&str
 }
 
 #[tokio::test]
-async fn a_part_is_cached_and_grows() {
+async fn a_cached_part_of_a_conversation_grows_with_each_write() {
     for (revalidation, heads) in [(Revalidation::Never, 0), (Revalidation::Always, 3)] {
         let store = cache_with(revalidation);
         let from = range(1, 4);
@@ -83,7 +83,7 @@ async fn a_whole_load_replaces_a_part_and_answers_later_loads_of_parts() {
 /// The cached part lacks messages if the new value selects earlier messages, or other leading
 /// messages.
 #[tokio::test]
-async fn a_part_that_lacks_messages_is_loaded_again() {
+async fn a_part_is_loaded_again_if_the_cached_part_lacks_selected_messages() {
     for other in [range(1, 3), range(2, 4), range(0, 5)] {
         let store = cache();
         let from = range(1, 4);
@@ -103,7 +103,7 @@ async fn a_part_that_lacks_messages_is_loaded_again() {
 }
 
 #[tokio::test]
-async fn another_process_is_noticed() {
+async fn a_part_is_loaded_again_after_a_change_by_another_process() {
     let store = cache_with(Revalidation::Always);
     let (from, later) = (range(1, 4), range(1, 5));
     let at = six(&store, &from).await;
@@ -124,7 +124,7 @@ async fn another_process_is_noticed() {
 
 /// The value has changed elsewhere since the caller has read the head.
 #[tokio::test]
-async fn a_head_with_another_value_is_no_hit() {
+async fn a_load_with_an_outdated_load_from_value_is_not_a_hit() {
     let store = cache_with(Revalidation::Always);
     let from = range(1, 4);
     let at = six(&store, &from).await;
@@ -135,7 +135,7 @@ async fn a_head_with_another_value_is_no_hit() {
 }
 
 #[tokio::test]
-async fn a_committed_run_extends_a_part() {
+async fn a_committed_run_extends_the_cached_part() {
     let store = cache();
     let from = range(0, 4);
     let at = six(&store, &from).await;
@@ -154,7 +154,7 @@ async fn a_committed_run_extends_a_part() {
 /// A load of the whole conversation does not share a load of a part. A load of a part shares the
 /// load of the whole conversation, and a load of the same part.
 #[tokio::test]
-async fn loads_at_the_same_time_share_what_they_need() {
+async fn concurrent_loads_share_only_a_load_of_all_messages_that_they_need() {
     for is_part_first in [true, false] {
         let store = cache();
         let (from, key) = (range(1, 4), key());
@@ -184,7 +184,7 @@ async fn loads_at_the_same_time_share_what_they_need() {
 
 /// The bound of the cache counts the leading messages.
 #[tokio::test]
-async fn the_weight_of_a_part_has_its_leading_messages() {
+async fn the_size_of_a_cached_part_includes_its_leading_messages() {
     let bytes = async |leading| {
         let options = CacheOptions::new().with_revalidation(Revalidation::Never);
         let store = CachingStore::with_options(FaultyStore::new(MemoryStore::new()), options);

@@ -19,7 +19,7 @@ use tower_chat_testkit::FaultyStore;
 use crate::common::{append, broken, cache_with, key, reads, staged, texts, write};
 
 #[tokio::test]
-async fn always_compares_a_head_and_loads_nothing_while_nothing_changes() {
+async fn with_always_a_load_of_an_unchanged_conversation_reads_only_the_head() {
     let store = cache_with(Revalidation::Always);
     let at = append(store.inner(), write(Revision::ABSENT, &["1"])).await.unwrap();
     for heads in 0..3 {
@@ -42,7 +42,7 @@ async fn always_compares_a_head_and_loads_nothing_while_nothing_changes() {
 }
 
 #[tokio::test]
-async fn a_head_that_cannot_be_read_fails_the_load_and_loses_nothing() {
+async fn a_load_fails_if_the_head_cannot_be_read_and_the_cache_entry_remains() {
     let store = cache_with(Revalidation::Always);
     texts(&store).await;
     store.inner().fail_next_head(broken());
@@ -53,7 +53,7 @@ async fn a_head_that_cannot_be_read_fails_the_load_and_loses_nothing() {
 
 /// A commit without messages does not change the revision, and makes staged messages visible.
 #[tokio::test]
-async fn a_commit_elsewhere_is_noticed_although_the_revision_stays() {
+async fn a_load_returns_a_commit_of_another_process_although_the_revision_is_the_same() {
     let store = cache_with(Revalidation::Always);
     let first = write(Revision::ABSENT, &["staged"]).staged(staged(1, None));
     append(&store, first.clone()).await.unwrap();
@@ -67,7 +67,7 @@ async fn a_commit_elsewhere_is_noticed_although_the_revision_stays() {
 }
 
 #[tokio::test]
-async fn after_a_while_it_is_compared_again() {
+async fn a_cache_entry_is_compared_with_the_head_after_the_configured_duration() {
     let start = Instant::now();
     let now = Arc::new(Mutex::new(start));
     let clock = now.clone();
@@ -99,7 +99,7 @@ async fn after_a_while_it_is_compared_again() {
 }
 
 #[tokio::test]
-async fn another_conversation_of_the_same_length_is_noticed() {
+async fn a_load_returns_a_conversation_created_again_elsewhere_with_the_same_length() {
     let store = cache_with(Revalidation::Always);
     append(&store, write(Revision::ABSENT, &["old"])).await.unwrap();
     assert_eq!(texts(&store).await, ["old"]);
@@ -110,7 +110,7 @@ async fn another_conversation_of_the_same_length_is_noticed() {
 
 /// A second store that opens the same file acts like another process.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_processes_on_one_file_see_each_other() {
+async fn a_caching_store_and_another_store_on_one_file_load_each_others_writes() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("chat.db");
     let theirs = SqliteStore::open(&path).await.unwrap();

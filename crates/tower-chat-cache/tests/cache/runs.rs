@@ -21,7 +21,7 @@ fn tools() -> Tools {
 }
 
 #[tokio::test]
-async fn a_warm_run_reads_nothing() {
+async fn a_run_in_a_cached_conversation_reads_nothing_from_the_inner_store() {
     for mode in
         [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled]
     {
@@ -68,7 +68,7 @@ async fn a_warm_run_reads_nothing() {
 }
 
 #[tokio::test]
-async fn a_slot_is_held_while_the_model_is_called() {
+async fn a_run_reserves_a_slot_while_the_model_is_called() {
     let folder = tempfile::tempdir().unwrap();
     let options = SqliteStore::options().with_max_queued(1);
     let store = CachingStore::new(options.open(folder.path().join("chat.db")).await.unwrap());

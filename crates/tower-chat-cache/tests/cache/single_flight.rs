@@ -7,7 +7,7 @@ use tower_chat_testkit::Gate;
 use crate::common::{append, broken, cache, cache_with, key, reads, texts, write};
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
-async fn loads_at_the_same_time_read_once() {
+async fn concurrent_loads_read_the_inner_store_once() {
     let store = cache();
     append(store.inner(), write(Revision::ABSENT, &["1"])).await.unwrap();
     let gate = Gate::closed();
@@ -28,7 +28,7 @@ async fn loads_at_the_same_time_read_once() {
 }
 
 #[tokio::test]
-async fn all_who_waited_learn_of_the_failure_and_the_next_reads_again() {
+async fn every_caller_of_a_shared_load_receives_its_error_and_the_next_load_reads_again() {
     let store = cache();
     let gate = Gate::closed();
     store.inner().hold_next_load(&gate);
@@ -47,7 +47,7 @@ async fn all_who_waited_learn_of_the_failure_and_the_next_reads_again() {
 }
 
 #[tokio::test]
-async fn an_error_of_the_backend_is_returned_whole_to_each() {
+async fn every_caller_of_a_shared_load_receives_the_backend_error_with_its_source() {
     let store = cache();
     let gate = Gate::closed();
     store.inner().hold_next_load(&gate);
@@ -65,7 +65,7 @@ async fn an_error_of_the_backend_is_returned_whole_to_each() {
 }
 
 #[tokio::test]
-async fn a_load_that_is_given_up_is_finished_by_the_others() {
+async fn a_shared_load_is_completed_although_one_of_its_callers_is_dropped() {
     let store = cache();
     append(store.inner(), write(Revision::ABSENT, &["1"])).await.unwrap();
     let (gate, key) = (Gate::closed(), key());
@@ -81,7 +81,7 @@ async fn a_load_that_is_given_up_is_finished_by_the_others() {
 }
 
 #[tokio::test]
-async fn loads_that_are_all_given_up_leave_nothing_behind() {
+async fn a_load_whose_callers_were_all_dropped_does_not_affect_later_loads() {
     let store = cache();
     let (gate, key) = (Gate::closed(), key());
     store.inner().hold_next_load(&gate);
@@ -93,7 +93,7 @@ async fn loads_that_are_all_given_up_leave_nothing_behind() {
 /// A load that begins after a write must include the write. Therefore the load does not share an
 /// earlier load.
 #[tokio::test]
-async fn a_load_after_a_write_is_another() {
+async fn a_load_after_a_write_does_not_share_an_earlier_load() {
     let store = cache();
     let (gate, key) = (Gate::closed(), key());
     store.inner().hold_next_load(&gate);
@@ -111,7 +111,7 @@ async fn a_load_after_a_write_is_another() {
 /// If other processes write, the shared load may have begun before a write that a later caller must
 /// see.
 #[tokio::test]
-async fn a_joined_load_is_compared_too() {
+async fn the_result_of_a_shared_load_is_compared_with_the_head_for_a_later_caller() {
     let store = cache_with(tower_chat_cache::Revalidation::Always);
     let (gate, key) = (Gate::closed(), key());
     store.inner().hold_next_load(&gate);

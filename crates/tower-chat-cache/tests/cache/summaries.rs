@@ -32,7 +32,7 @@ async fn in_force(store: &Cache) -> Option<u64> {
 }
 
 #[tokio::test]
-async fn a_summary_leaves_the_messages_in_the_cache() {
+async fn adding_or_removing_a_summary_keeps_the_messages_in_the_cache() {
     let store = cache_with(Revalidation::Never);
     append(&store, write(Revision::ABSENT, &["1", "2"])).await.unwrap();
     let first = summary(&store, 1).await;
@@ -49,7 +49,7 @@ async fn a_summary_leaves_the_messages_in_the_cache() {
 }
 
 #[tokio::test]
-async fn a_summary_during_a_write_leaves_the_messages_in_the_cache() {
+async fn adding_a_summary_during_a_write_keeps_the_messages_in_the_cache() {
     let store = cache_with(Revalidation::Never);
     let at = append(&store, write(Revision::ABSENT, &["1", "2"])).await.unwrap();
     let first = summary(&store, 1).await;
@@ -67,7 +67,7 @@ async fn a_summary_during_a_write_leaves_the_messages_in_the_cache() {
 }
 
 #[tokio::test]
-async fn a_summary_of_another_process_is_noticed_with_the_head() {
+async fn the_head_contains_a_summary_that_another_process_has_added() {
     let store = cache_with(Revalidation::Always);
     append(&store, write(Revision::ABSENT, &["1", "2"])).await.unwrap();
     let first = summary(&store, 1).await;

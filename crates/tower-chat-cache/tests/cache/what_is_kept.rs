@@ -15,7 +15,7 @@ use tower_chat_cache::CachingStore;
 use crate::common::{append, cache, key, reads, staged, texts, write};
 
 #[tokio::test]
-async fn a_conversation_that_begins_here_is_never_read() {
+async fn a_conversation_that_this_store_has_created_is_never_loaded() {
     let store = cache();
     assert_eq!(store.head(&key()).await.unwrap().revision, Revision::ABSENT);
     assert_eq!(reads(store.inner()), (0, 1));
@@ -30,7 +30,7 @@ async fn a_conversation_that_begins_here_is_never_read() {
 }
 
 #[tokio::test]
-async fn a_history_is_read_once_and_then_grows_with_the_writes() {
+async fn a_history_is_loaded_once_and_then_extended_with_each_write() {
     let store = cache();
     let at = append(store.inner(), write(Revision::ABSENT, &["1"])).await.unwrap();
     assert_eq!(texts(&store).await, ["1"]);
@@ -46,7 +46,7 @@ async fn a_history_is_read_once_and_then_grows_with_the_writes() {
 /// A value that a reader derived from a history is available to the reader of the longer history
 /// after a write.
 #[tokio::test]
-async fn the_memo_continues_with_its_history() {
+async fn the_memo_of_a_history_remains_after_writes_and_is_gone_after_a_deletion() {
     let store = cache();
     let at = append(store.inner(), write(Revision::ABSENT, &["1"])).await.unwrap();
     store.load(&key()).await.unwrap().memo().set("derived");
@@ -70,7 +70,7 @@ async fn the_memo_continues_with_its_history() {
 }
 
 #[tokio::test]
-async fn a_discarded_run_leaves_the_history_that_is_kept() {
+async fn a_discarded_run_does_not_change_the_cached_history() {
     let store = cache();
     store.head(&key()).await.unwrap();
     let at = append(&store, write(Revision::ABSENT, &["1"])).await.unwrap();
@@ -89,7 +89,7 @@ async fn a_discarded_run_leaves_the_history_that_is_kept() {
 
 /// The cache does not contain the staged messages of a run that another process opened.
 #[tokio::test]
-async fn the_commit_of_a_run_that_was_not_opened_here_has_the_history_read() {
+async fn the_history_is_loaded_again_after_the_commit_of_a_run_opened_by_another_process() {
     let store = cache();
     let first = write(Revision::ABSENT, &["staged"]).staged(staged(1, None));
     append(store.inner(), first.clone()).await.unwrap();
@@ -104,7 +104,7 @@ async fn the_commit_of_a_run_that_was_not_opened_here_has_the_history_read() {
 }
 
 #[tokio::test]
-async fn the_head_is_read_again_when_calls_begin_or_cease_to_wait_for_approval() {
+async fn the_head_is_read_again_after_a_write_that_changes_pending_approvals() {
     let store = cache();
     store.head(&key()).await.unwrap();
     let call = ToolCall::new("c1", "pay", "{}");
@@ -129,7 +129,7 @@ async fn the_head_is_read_again_when_calls_begin_or_cease_to_wait_for_approval()
 }
 
 #[tokio::test]
-async fn calls_that_were_staged_wait_for_approval_from_the_commit_on() {
+async fn staged_calls_are_pending_approvals_only_after_the_commit() {
     let store = cache();
     store.head(&key()).await.unwrap();
     let call = ToolCall::new("c1", "pay", "{}");
@@ -154,7 +154,7 @@ async fn calls_that_were_staged_wait_for_approval_from_the_commit_on() {
 }
 
 #[tokio::test]
-async fn a_fork_is_read_from_its_new_conversation() {
+async fn a_fork_replaces_the_cache_entry_of_its_target() {
     let (store, copy) = (cache(), tower_chat_core::ConversationKey::new("alice", "copy"));
     store.head(&key()).await.unwrap();
     store.head(&copy).await.unwrap();
@@ -176,7 +176,7 @@ async fn a_forgotten_conversation_is_read_again() {
 }
 
 #[test]
-fn a_cache_is_cloned_although_its_store_is_not() {
+fn a_caching_store_can_be_cloned_although_its_inner_store_cannot() {
     fn cloned<S: HistoryStore>(cache: &CachingStore<S>) -> CachingStore<S> {
         cache.clone()
     }
