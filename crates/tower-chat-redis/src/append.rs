@@ -217,7 +217,7 @@ mod tests {
     };
 
     #[tokio::test]
-    async fn a_conversation_is_not_made_once_it_may_have_left_the_list() {
+    async fn an_append_after_the_deadline_of_its_listing_creates_no_conversation() {
         let server = match RedisServer::start() {
             Ok(server) => server,
             Err(missing) => return skip("a conversation that Redis made late", missing),

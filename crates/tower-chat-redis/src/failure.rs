@@ -199,7 +199,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_mean_what_the_documentation_says() {
+    fn error_codes_of_the_server_have_their_documented_meanings() {
         for (code, expected) in [
             ("WRONGTYPE", Meaning::Foreign),
             ("OOM", Meaning::ResourceExhausted),

@@ -264,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_of_a_conversation_has_one_tag_and_nothing_of_another_has_it() {
+    fn all_keys_of_a_conversation_have_one_hash_tag_that_no_other_conversation_has() {
         let names = Names::new("tower-chat");
         let mut tags = HashSet::new();
         for scope in halves() {
@@ -279,7 +279,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_and_those_who_add_to_it_have_one_tag_that_no_conversation_has() {
+    fn a_list_and_its_creation_tokens_have_one_hash_tag_that_no_conversation_has() {
         let names = Names::new("tower-chat");
         let mut tags = HashSet::new();
         for scope in halves() {
@@ -294,7 +294,7 @@ mod tests {
     }
 
     #[test]
-    fn the_name_of_a_list_tells_its_scope_or_how_a_long_one_stands_in_names() {
+    fn the_scope_or_its_shortened_form_is_read_from_the_name_of_a_list() {
         let names = Names::new("a:{b}:c*");
         for scope in halves() {
             let found = names.read_list(&names.list(&scope)).unwrap();
@@ -317,7 +317,7 @@ mod tests {
     }
 
     #[test]
-    fn plain_keys_can_be_read_in_their_names() {
+    fn the_names_of_keys_contain_the_scope_and_the_percent_encoded_id() {
         let names = Names::new("chat").conversation(&ConversationKey::new("alice", "a b"));
         assert_eq!(names.head(), "chat:{alice/a%20b}:head");
     }

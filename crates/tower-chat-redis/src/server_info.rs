@@ -83,7 +83,7 @@ mod tests {
     }
 
     #[test]
-    fn an_old_server_is_refused_and_a_new_one_is_not() {
+    fn a_server_older_than_version_7_0_is_refused() {
         let options = RedisOptions::new();
         for version in ["7.0.0", "7.4.2", "8.0", "10.1.3"] {
             check(&REDIS.replace("7.0.15", version), &options).unwrap();
@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn waiting_for_disks_needs_a_newer_server_with_an_append_only_file() {
+    fn synced_writes_need_a_server_of_version_7_2_with_an_append_only_file() {
         let options = RedisOptions::new().with_write_concern(WriteConcern::Synced { replicas: 0 });
         let error = check(REDIS, &options).unwrap_err();
         assert!(matches!(error, OpenError::TooOld { needed: "7.2", .. }), "{error:?}");
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_throws_data_away_is_refused_unless_that_is_allowed() {
+    fn a_server_that_may_evict_keys_is_refused_unless_eviction_is_allowed() {
         let policy = REDIS.replace("policy:noeviction", "policy:allkeys-lru");
         check(&policy, &RedisOptions::new()).unwrap();
         let evicts = policy.replace("maxmemory:0", "maxmemory:1000000");
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_of_a_cluster_is_not_taken_for_one_alone() {
+    fn a_server_of_a_cluster_is_refused_as_a_single_server() {
         let cluster = REDIS.replace("cluster_enabled:0", "cluster_enabled:1");
         let error = check(&cluster, &RedisOptions::new()).unwrap_err();
         assert!(matches!(error, OpenError::Cluster), "{error:?}");

@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_answer_of_a_server_is_read() {
+    fn the_settings_of_a_server_are_parsed_from_its_answer() {
         let answer = "redis_version:7.2.4\r\nrole:slave\r\nconnected_slaves:2\r\nused_memory:900\r\n\
             maxmemory:1000\r\nmaxmemory_policy:allkeys-lru\r\nevicted_keys:3\r\naof_enabled:1\r\n\
             aof_last_write_status:err\r\nrdb_last_bgsave_status:err\r\ncluster_enabled:1\r\n";

@@ -134,7 +134,7 @@ mod tests {
     const CALL: SequencePosition = SequencePosition { sequence: 3, index: 12 };
 
     #[test]
-    fn a_row_is_returned_whatever_its_name_is() {
+    fn a_row_with_any_tool_name_is_read_as_it_was_written() {
         for name in ["", "weather", "a b:c", "12:x{\"", "\0\n\u{1F600}"] {
             let mut record = ToolRecord::pending(CALL, 2, "id \0", name);
             assert_eq!(read(CALL, &write(&record)), Ok(record.clone()));
@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn a_member_that_is_no_row_is_none() {
+    fn a_member_that_is_not_a_row_is_an_error() {
         let row = write(&ToolRecord::pending(CALL, 0, "id", "name"));
         for length in 0..row.len() {
             assert!(read(CALL, &row[..length]).is_err(), "{length}");

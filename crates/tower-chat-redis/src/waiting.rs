@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn one_wait_speaks_of_all_the_writes_before_it_that_changed_something() {
+    fn one_wait_decides_the_outcome_of_all_earlier_writes_that_changed_data() {
         let disk = WriteConcern::Synced { replicas: 0 };
         let both = WriteConcern::Synced { replicas: 1 };
         let counts = |disks, replicas| Value::Array(vec![Value::Int(disks), Value::Int(replicas)]);

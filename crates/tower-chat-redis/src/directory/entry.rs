@@ -187,7 +187,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn counts_are_returned_from_their_text_and_damaged_ones_do_not() {
+    fn counts_are_read_as_they_were_written_and_damaged_texts_are_errors() {
         let mut tokens = Usage::new(1, 2);
         tokens.cached_input_tokens = 3;
         tokens.reasoning_tokens = UsageSum::LARGEST;

@@ -42,7 +42,7 @@ mod update_log {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_wakes_readers_at_another_server() {
+async fn an_update_log_wakes_readers_at_another_server_of_the_cluster() {
     let options = options();
     let logs = async |first: &str| {
         let store = options.clone().connect_cluster(&[first]).await.unwrap();
@@ -53,7 +53,7 @@ async fn a_log_wakes_readers_at_another_server() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn conversations_lie_on_all_servers() {
+async fn conversations_are_distributed_over_all_servers_of_the_cluster() {
     let prefix = crate::common::prefix();
     let store = open(options().with_prefix(&prefix)).await;
     for number in 0..60 {
@@ -79,7 +79,7 @@ async fn conversations_lie_on_all_servers() {
 }
 
 #[tokio::test]
-async fn options_that_a_cluster_lacks_are_refused() {
+async fn options_that_a_cluster_does_not_support_are_refused() {
     let error = options().connect(&addresses()[0]).await.unwrap_err();
     assert!(matches!(error, OpenError::Cluster), "{error:?}");
     let waiting = options().with_write_concern(WriteConcern::Replicas(1));
@@ -91,7 +91,7 @@ async fn options_that_a_cluster_lacks_are_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_of_a_cluster_that_crashes_in_the_middle_of_writes_loses_and_doubles_nothing() {
+async fn crashes_of_cluster_servers_during_writes_lose_and_duplicate_no_write() {
     let cluster = required(RedisCluster::start(3), "the Redis store in a cluster");
     let addresses = cluster.addresses();
     let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();

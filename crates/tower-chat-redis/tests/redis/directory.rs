@@ -89,7 +89,7 @@ impl Fixture {
 }
 
 #[tokio::test]
-async fn a_conversation_of_an_older_release_gets_its_entry_when_it_is_first_read() {
+async fn a_conversation_of_an_older_release_gets_its_directory_entry_at_its_first_read() {
     let mut fixture = Fixture::new().await;
     fixture.old("old").await;
     let listed = fixture.listed().await;
@@ -107,7 +107,7 @@ async fn a_conversation_of_an_older_release_gets_its_entry_when_it_is_first_read
 }
 
 #[tokio::test]
-async fn a_conversation_of_an_older_release_gets_its_entry_when_it_is_first_written() {
+async fn a_conversation_of_an_older_release_gets_its_directory_entry_at_its_first_write() {
     let mut fixture = Fixture::new().await;
     let end = fixture.old("written").await;
     let model = ModelUsage::new(Some("m".into()), UsageSum::of_calls(1, 2));
@@ -137,7 +137,7 @@ async fn a_conversation_of_an_older_release_gets_its_entry_when_it_is_first_writ
 }
 
 #[tokio::test]
-async fn an_open_run_of_an_older_release_is_taken_off_the_count_once_it_is_discarded() {
+async fn discarding_an_open_run_of_an_older_release_decreases_the_number_of_runs() {
     let mut fixture = Fixture::new().await;
     let end = fixture.old("open").await;
     let run = run_made_at(7_000, 3);
@@ -158,7 +158,7 @@ async fn an_open_run_of_an_older_release_is_taken_off_the_count_once_it_is_disca
 }
 
 #[tokio::test]
-async fn an_entry_that_an_older_release_left_behind_is_not_that_of_the_next_conversation() {
+async fn a_conversation_does_not_use_the_directory_entry_of_an_earlier_one_with_its_id() {
     let mut fixture = Fixture::new().await;
     let usage = ModelUsage::new(Some("of the first".into()), UsageSum::of_calls(7, 0));
     let first = write_of(&key("again"), RunId::new(), 0, Revision::ABSENT, "first")
@@ -189,7 +189,7 @@ async fn an_entry_that_an_older_release_left_behind_is_not_that_of_the_next_conv
 }
 
 #[tokio::test]
-async fn an_entry_ends_with_its_conversation() {
+async fn a_directory_entry_expires_together_with_its_conversation() {
     let mut fixture = Fixture::new().await;
     let hour = options().with_prefix(&fixture.prefix).with_time_to_live(Duration::from_secs(3600));
     let mortal = open(hour).await;
@@ -210,7 +210,7 @@ async fn an_entry_ends_with_its_conversation() {
 }
 
 #[tokio::test]
-async fn what_cannot_be_read_is_listed_so_and_the_others_are_there() {
+async fn a_list_reports_unreadable_conversations_and_contains_the_others() {
     let mut fixture = Fixture::new().await;
     for id in ["entry", "numbers", "newer", "whole"] {
         append(&fixture.store, write(&key(id), Revision::ABSENT, &[id])).await.unwrap();
@@ -270,7 +270,7 @@ async fn scopes_of_any_name_are_found() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_description_whose_answer_was_lost_is_set_once_and_questions_are_one_command() {
+async fn a_description_whose_answer_was_lost_is_set_once_and_each_read_is_one_command() {
     let (proxy, address) = Proxy::start(&address()).await;
     let store = options().with_max_connections(1).connect(&address).await.unwrap();
     let key = key("set once");
@@ -299,7 +299,7 @@ async fn a_description_whose_answer_was_lost_is_set_once_and_questions_are_one_c
 }
 
 #[tokio::test]
-async fn a_long_page_from_the_end_is_read_in_parts() {
+async fn a_page_of_long_messages_before_a_position_is_returned_in_order() {
     let store = open(options()).await;
     let mut end = Revision::ABSENT;
     for number in 0..5 {

@@ -122,7 +122,7 @@ async fn readers_do_not_wait_behind_a_write_that_waits_for_a_replica() {
 /// The test runs on one thread, so that all submitted writes have been sent when a later request is
 /// answered.
 #[tokio::test]
-async fn writes_that_come_while_others_wait_for_a_replica_wait_together() {
+async fn writes_submitted_while_a_write_waits_for_a_replica_share_one_wait() {
     let ids = ["a", "b", "c", "d", "e", "f", "g", "h"];
     let (server, replica, proxy, store, at) = waiting_for_a_replica(ids).await;
     let (before, begun) = (proxy.asked(), std::time::Instant::now());
@@ -147,7 +147,7 @@ async fn writes_that_come_while_others_wait_for_a_replica_wait_together() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_replica_can_be_read_and_not_written() {
+async fn a_store_on_a_replica_can_read_and_refuses_writes() {
     let server = start(&[]);
     let replica = replica_of(&server);
     let options = options()
@@ -165,7 +165,7 @@ async fn a_replica_can_be_read_and_not_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_that_came_to_a_replica_goes_where_a_new_connection_leads() {
+async fn a_write_that_a_replica_has_refused_is_sent_again_on_a_new_connection() {
     let server = start(&[]);
     let replica = replica_of(&server);
     let (proxy, address) = Proxy::start(&replica.address(0)).await;
@@ -180,7 +180,7 @@ async fn a_write_that_came_to_a_replica_goes_where_a_new_connection_leads() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_without_memory_stores_nothing_by_halves_and_continues_when_it_has_some() {
+async fn writes_on_a_server_without_memory_store_nothing_and_succeed_after_it_has_memory() {
     let server = start(&["--maxmemory-policy", "noeviction"]);
     let prefix = prefix();
     let store = options().with_prefix(&prefix).connect(&server.address(0)).await.unwrap();
@@ -204,7 +204,7 @@ async fn a_server_without_memory_stores_nothing_by_halves_and_continues_when_it_
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn room_can_be_made_on_a_server_without_memory() {
+async fn deletions_prunes_and_discards_succeed_on_a_server_without_memory() {
     let server = start(&["--maxmemory-policy", "noeviction"]);
     let prefix = prefix();
     let options = options().with_prefix(&prefix);
@@ -247,7 +247,7 @@ async fn room_can_be_made_on_a_server_without_memory() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_is_on_the_disk_when_it_is_acknowledged_or_the_store_does_not_open() {
+async fn an_acknowledged_synced_write_is_stored_after_a_crash_of_the_server() {
     // With this setting, the server answers without waiting for its disk, and syncs once a second.
     let mut server = start(&["--appendfsync", "everysec"]);
     let options = options().with_write_concern(WriteConcern::Synced { replicas: 0 });

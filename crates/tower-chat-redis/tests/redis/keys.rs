@@ -55,7 +55,7 @@ async fn everything(connection: &mut MultiplexedConnection, prefix: &str) -> Str
 }
 
 #[tokio::test]
-async fn deletion_leaves_nothing() {
+async fn a_deletion_removes_all_keys_and_data_of_a_conversation() {
     let prefix = prefix();
     let store = open(options().with_prefix(&prefix)).await;
     let mut connection = raw(&address()).await;
@@ -68,7 +68,7 @@ async fn deletion_leaves_nothing() {
 }
 
 #[tokio::test]
-async fn a_conversation_ends_with_all_its_keys_and_another_may_follow() {
+async fn all_keys_of_a_conversation_expire_together_and_its_id_can_be_used_again() {
     let prefix = prefix();
     let options = options().with_prefix(&prefix).with_time_to_live(Duration::from_secs(3600));
     let store = open(options).await;
@@ -107,7 +107,7 @@ async fn a_conversation_ends_with_all_its_keys_and_another_may_follow() {
 }
 
 #[tokio::test]
-async fn a_conversation_that_was_not_written_for_its_time_is_gone() {
+async fn a_conversation_is_gone_when_its_time_to_live_has_passed_since_its_last_write() {
     let prefix = prefix();
     let options = options().with_prefix(&prefix).with_time_to_live(Duration::from_millis(1));
     let store = open(options).await;
@@ -125,7 +125,7 @@ async fn a_conversation_that_was_not_written_for_its_time_is_gone() {
 }
 
 #[tokio::test]
-async fn the_id_of_a_conversation_that_ended_leaves_the_list_once_nobody_can_be_making_it() {
+async fn the_list_keeps_an_expired_id_until_no_writer_can_create_the_conversation() {
     let prefix = prefix();
     let store = open(options().with_prefix(&prefix)).await;
     let mut connection = raw(&address()).await;
@@ -150,7 +150,7 @@ async fn the_id_of_a_conversation_that_ended_leaves_the_list_once_nobody_can_be_
 }
 
 #[tokio::test]
-async fn a_writer_that_recreates_a_conversation_keeps_it_listed() {
+async fn a_deletion_keeps_the_id_on_the_list_while_a_writer_creates_the_conversation() {
     let prefix = prefix();
     let store = open(options().with_prefix(&prefix)).await;
     let mut connection = raw(&address()).await;
@@ -166,7 +166,7 @@ async fn a_writer_that_recreates_a_conversation_keeps_it_listed() {
 }
 
 #[tokio::test]
-async fn a_store_without_a_time_to_live_lets_a_conversation_live() {
+async fn an_append_without_a_time_to_live_removes_the_expiry_of_a_conversation() {
     let prefix = prefix();
     let options = options().with_prefix(&prefix);
     let mortal = open(options.clone().with_time_to_live(Duration::from_secs(3600))).await;
@@ -218,7 +218,7 @@ async fn with_foreign(part: &str, words: &[&str]) -> (RedisStore, MultiplexedCon
 }
 
 #[tokio::test]
-async fn foreign_data_under_the_names_of_a_store_are_left_alone() {
+async fn foreign_data_under_the_key_names_of_a_store_is_reported_and_not_changed() {
     for (part, words) in [
         ("head", &["SET", "foreign"][..]),
         ("head", &["HSET", "foreign", "yes"]),
@@ -256,7 +256,7 @@ async fn foreign_data_under_the_names_of_a_store_are_left_alone() {
 }
 
 #[tokio::test]
-async fn a_key_that_was_replaced_stops_a_write_before_its_first_change() {
+async fn a_write_that_finds_foreign_data_in_a_key_changes_nothing() {
     for part in ["messages", "tools", "calls", "pending", "directory"] {
         let prefix = prefix();
         let store = open(options().with_prefix(&prefix)).await;
@@ -284,7 +284,7 @@ async fn a_key_that_was_replaced_stops_a_write_before_its_first_change() {
 }
 
 #[tokio::test]
-async fn a_newer_format_and_a_missing_message_are_said_to_be_so() {
+async fn a_newer_format_and_a_missing_or_undecodable_message_are_reported() {
     let prefix = prefix();
     let store = open(options().with_prefix(&prefix)).await;
     let mut connection = raw(&address()).await;
@@ -308,7 +308,7 @@ async fn a_newer_format_and_a_missing_message_are_said_to_be_so() {
 }
 
 #[tokio::test]
-async fn pruned_messages_are_gone_and_a_concurrent_reader_starts_again() {
+async fn a_prune_removes_the_data_of_pruned_messages_and_begins_another_life() {
     let prefix = prefix();
     let store = open(options().with_prefix(&prefix)).await;
     let mut connection = raw(&address()).await;

@@ -102,7 +102,7 @@ async fn a_claim_whose_answer_was_lost_is_not_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deletion_whose_answer_was_lost_says_so() {
+async fn a_deletion_whose_answer_was_lost_fails_with_an_error_that_is_not_retryable() {
     let (proxy, store) = through_a_proxy().await;
     store.delete(&key("nothing")).await.unwrap();
     proxy.lose_the_next_answer();
@@ -113,7 +113,7 @@ async fn a_deletion_whose_answer_was_lost_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_prune_whose_answer_was_lost_is_done_once_and_says_what_went() {
+async fn a_prune_whose_answer_was_lost_is_executed_once_and_returns_its_counts() {
     let (proxy, store) = through_a_proxy().await;
     let three_runs = async |key: &ConversationKey| {
         let mut at = Revision::ABSENT;
@@ -135,7 +135,7 @@ async fn a_prune_whose_answer_was_lost_is_done_once_and_says_what_went() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_whose_answer_was_lost_is_asked_again() {
+async fn a_read_whose_answer_was_lost_is_sent_again() {
     let (proxy, store) = through_a_proxy().await;
     assert_eq!(texts(&store, &key("first")).await, ["x"]);
     proxy.lose_the_next_answer();
@@ -146,7 +146,7 @@ async fn a_question_whose_answer_was_lost_is_asked_again() {
 /// The test runs on one thread, because tokio's clock can be paused only on a current-thread
 /// runtime.
 #[tokio::test]
-async fn connections_that_fell_silent_are_given_up_for_a_new_one() {
+async fn a_write_on_a_silent_connection_is_sent_again_on_a_new_connection() {
     let options = options().with_max_connections(2);
     let (proxy, through) = Proxy::start(&address()).await;
     let store = options.clone().connect(&through).await.unwrap();
@@ -185,7 +185,7 @@ async fn scripts_that_the_server_has_forgotten_are_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn connections_that_the_server_closes_are_made_again() {
+async fn connections_that_the_server_has_closed_are_opened_again() {
     let server = start(&[]);
     let store = options().connect(&server.address(0)).await.unwrap();
     let mut connection = raw(&server.address(0)).await;
@@ -201,7 +201,7 @@ async fn connections_that_the_server_closes_are_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_handle_may_be_dropped_before_a_write_is_stored() {
+async fn submitted_writes_are_stored_after_the_last_handle_is_dropped() {
     let options = options();
     let store = open(options.clone()).await;
     let key = key("dropped");

@@ -52,7 +52,7 @@ impl Fixture {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn values_that_cannot_be_read_stand_among_the_others() {
+async fn unreadable_values_are_returned_as_errors_among_the_other_values() {
     let mut fixture = Fixture::new().await;
     let (messages, tools) = (fixture.name("messages"), fixture.name("tools"));
     fixture.cut_off("2").await;
@@ -83,7 +83,7 @@ async fn values_that_cannot_be_read_stand_among_the_others() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn numbers_that_cannot_be_keep_no_server_busy() {
+async fn reading_rows_with_impossible_numbers_does_not_block_the_server() {
     for (field, value) in [("sequence", "9007199254740991"), ("sequence", "x"), ("pruned", "-1")] {
         let mut fixture = Fixture::new().await;
         let head = fixture.name("head");
@@ -112,7 +112,7 @@ async fn a_conversation_of_several_pages_is_read_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_list_without_conversations_is_no_scope() {
+async fn a_scope_whose_list_contains_no_existing_conversation_is_not_returned() {
     let mut fixture = Fixture::new().await;
     let list = format!("{}:{{ghost/*}}:list", fixture.prefix);
     let ids: Vec<String> = (0..600).map(|number| format!("gone {number:03}")).collect();

@@ -25,7 +25,7 @@ fn all_words(error: &dyn Error) -> String {
 }
 
 #[tokio::test]
-async fn a_password_is_needed_where_the_server_asks_for_one_and_never_shown() {
+async fn connecting_needs_the_password_of_the_server_and_no_error_contains_the_password() {
     let server = start(&["--requirepass", SECRET]);
     let port = server.port();
     let with = |user: &str, password: &str| {
@@ -56,7 +56,7 @@ async fn a_password_is_needed_where_the_server_asks_for_one_and_never_shown() {
 }
 
 #[tokio::test]
-async fn a_user_needs_no_more_than_the_store_does() {
+async fn a_user_with_permissions_for_one_prefix_can_use_the_store_only_with_this_prefix() {
     let server = start(&[]);
     let mut connection = raw(&server.address(0)).await;
     let user = "ACL SETUSER chat on >word ~tower-chat:* -@all +@connection +info +@scripting \
@@ -73,7 +73,7 @@ async fn a_user_needs_no_more_than_the_store_does() {
 }
 
 #[tokio::test]
-async fn an_address_without_a_server_can_be_tried_again() {
+async fn connecting_to_an_address_without_a_server_fails_with_a_retryable_error() {
     let nobody = format!("redis://127.0.0.1:{}/", free_port());
     let error = options().connect(&nobody).await.unwrap_err();
     assert!(matches!(error, OpenError::Connect { .. }), "{error:?}");
@@ -119,7 +119,7 @@ async fn a_server_that_is_too_old_is_refused() {
 }
 
 #[tokio::test]
-async fn waiting_for_disks_is_refused_where_the_server_cannot() {
+async fn connecting_with_synced_writes_fails_if_the_server_cannot_sync_each_write() {
     let options = options().with_write_concern(WriteConcern::Synced { replicas: 0 });
     let error = options.clone().connect(&server_of_version("7.0.15").await).await.unwrap_err();
     assert!(matches!(error, OpenError::TooOld { needed: "7.2", .. }), "{error:?}");
@@ -128,7 +128,7 @@ async fn waiting_for_disks_is_refused_where_the_server_cannot() {
 }
 
 #[tokio::test]
-async fn a_server_that_throws_data_away_is_refused() {
+async fn connecting_to_a_server_that_may_evict_keys_is_refused() {
     let server = start(&["--maxmemory", "100mb", "--maxmemory-policy", "allkeys-lru"]);
     let error = options().connect(&server.address(0)).await.unwrap_err();
     assert!(matches!(error, OpenError::Evicts { .. }), "{error:?}");
@@ -156,14 +156,14 @@ async fn settings_out_of_range_are_refused() {
 }
 
 #[tokio::test]
-async fn the_retry_timeout_may_have_no_end() {
+async fn the_retry_timeout_may_be_unlimited() {
     let store = open(options().with_retry_timeout(Duration::MAX)).await;
     append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
     assert_eq!(texts(&store, &key("a")).await, ["a"]);
 }
 
 #[tokio::test]
-async fn stores_with_different_prefixes_know_nothing_of_each_other() {
+async fn a_store_returns_no_conversation_of_a_store_with_another_prefix() {
     let one = options();
     let (first, second) = (open(one.clone()).await, open(options()).await);
     append(&first, write(&key("kept"), Revision::ABSENT, &["a"])).await.unwrap();

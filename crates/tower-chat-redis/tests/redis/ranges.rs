@@ -28,7 +28,7 @@ async fn only_the_selected_messages_are_loaded() {
 
 /// The leading messages and the messages after the part that is left out have several pages.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_range_has_several_pages() {
+async fn a_load_of_a_range_with_several_pages_returns_all_selected_messages() {
     let store = open(options()).await;
     let long = "x".repeat(400_000);
     let all: Vec<String> = (1..=20).map(|number| format!("{number} {long}")).collect();
@@ -47,7 +47,7 @@ async fn a_range_has_several_pages() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_range_that_was_damaged_on_the_server_selects_all_messages() {
+async fn a_load_with_a_range_that_was_damaged_on_the_server_returns_all_messages() {
     let prefix = prefix();
     let store = open(options().with_prefix(&*prefix)).await;
     let mut connection = raw(&address()).await;
@@ -72,7 +72,7 @@ async fn a_range_that_was_damaged_on_the_server_selects_all_messages() {
 
 /// A message that is missing in a selected part is an error, as in the whole conversation.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_message_of_the_range_is_an_error() {
+async fn a_load_of_a_range_fails_if_a_selected_message_is_missing() {
     for (missing, is_selected) in [(1, true), (2, false), (4, false), (5, true), (6, true)] {
         let prefix = prefix();
         let store = open(options().with_prefix(&*prefix)).await;

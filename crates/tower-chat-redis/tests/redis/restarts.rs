@@ -10,7 +10,7 @@ use tower_chat_core::store::{Revision, StoreError};
 use tower_chat_testkit::server::writes_through_outages;
 
 #[tokio::test(flavor = "multi_thread")]
-async fn crashes_in_the_middle_of_writes_lose_and_double_nothing() {
+async fn crashes_of_the_server_during_writes_lose_and_duplicate_no_write() {
     let server = start(&[]);
     let options = options().with_retry_timeout(Duration::from_secs(300));
     let store = options.connect(&server.address(0)).await.unwrap();
@@ -27,7 +27,7 @@ async fn crashes_in_the_middle_of_writes_lose_and_double_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_stays_away_is_an_error_that_can_be_retried() {
+async fn operations_on_an_unavailable_server_fail_with_a_retryable_error() {
     let mut server = start(&[]);
     let address = server.address(0);
     let options = options().with_retry_timeout(Duration::from_millis(50));

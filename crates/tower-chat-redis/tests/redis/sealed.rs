@@ -26,7 +26,7 @@ async fn plain_changes_are_refused_once_a_sealed_write_is_stored() {
 /// An older release has sealed the conversation without recording that the store contains sealed
 /// data.
 #[tokio::test]
-async fn a_sealed_head_that_was_read_says_what_the_store_holds() {
+async fn a_store_refuses_plain_writes_after_it_has_read_a_sealed_head() {
     let options = options();
     let store = open(options.clone()).await;
     let head = ServiceIdChange::Set("tower-chat-2:k:AAAA".into());
@@ -43,7 +43,7 @@ async fn a_sealed_head_that_was_read_says_what_the_store_holds() {
 
 /// The first format of sealed data contains sealed messages, but no sealed head.
 #[tokio::test]
-async fn messages_of_the_first_sealed_format_are_found_by_the_first_plain_change() {
+async fn the_first_plain_change_is_refused_if_messages_have_the_first_sealed_format() {
     let sealed_message = || {
         let native = Native::new(SEALED_WIRE, "{}".parse().unwrap());
         Message::new(Role::User, vec![Part::Native(native)])

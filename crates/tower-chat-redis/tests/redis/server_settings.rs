@@ -3,7 +3,7 @@
 use crate::common::{ask, options, raw, start};
 
 #[tokio::test]
-async fn the_settings_of_a_server_are_reported_of_one_that_a_store_would_refuse_too() {
+async fn the_settings_of_a_server_are_reported_although_a_store_refuses_the_server() {
     let server = start(&[
         "--maxmemory",
         "50mb",
@@ -30,7 +30,7 @@ async fn the_settings_of_a_server_are_reported_of_one_that_a_store_would_refuse_
 }
 
 #[tokio::test]
-async fn settings_that_a_user_may_not_ask_for_are_left_out() {
+async fn settings_that_a_user_has_no_permission_to_read_are_omitted() {
     let server = start(&["--save", "", "--aof-load-truncated", "no"]);
     let mut connection = raw(&server.address(0)).await;
     let user = "ACL SETUSER limited on >words ~* +@all -config";

@@ -30,12 +30,17 @@ const PROCESSES: usize = 4;
 const WRITES: usize = 25;
 
 #[tokio::test]
-async fn processes_that_race_on_one_conversation_lose_and_double_nothing() {
+async fn every_write_of_processes_that_race_on_one_conversation_is_stored_exactly_once() {
     let prefix = prefix();
     let children: Vec<_> = (0..PROCESSES)
         .map(|number| {
             Command::new(env::current_exe().unwrap())
-                .args(["--exact", "several::child_races", "--ignored", "--nocapture"])
+                .args([
+                    "--exact",
+                    "several::child_appends_to_the_shared_conversation",
+                    "--ignored",
+                    "--nocapture",
+                ])
                 .env(ADDRESS, address())
                 .env(PREFIX, &prefix)
                 .env(NAME, number.to_string())
@@ -60,7 +65,7 @@ async fn processes_that_race_on_one_conversation_lose_and_double_nothing() {
 
 #[tokio::test]
 #[ignore = "the child of another test"]
-async fn child_races() {
+async fn child_appends_to_the_shared_conversation() {
     let (Ok(address), Ok(prefix), Ok(name)) = (env::var(ADDRESS), env::var(PREFIX), env::var(NAME))
     else {
         return;
@@ -143,7 +148,7 @@ async fn a_hundred_thousand_messages_are_appended_to_loaded_and_copied() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_that_is_read_in_pages_comes_whole_and_in_order() {
+async fn a_query_of_a_record_with_several_pages_returns_all_calls_in_order() {
     const MESSAGES: u64 = 30;
     const CALLS: u32 = 4;
     let store = open(options()).await;
@@ -182,7 +187,7 @@ async fn a_record_that_is_read_in_pages_comes_whole_and_in_order() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_record_that_is_pruned_between_two_of_its_pages_is_read_from_its_beginning() {
+async fn a_query_of_the_record_starts_again_after_a_prune_between_two_of_its_pages() {
     const MESSAGES: u64 = 20;
     let options = options();
     let store = open(options.clone()).await;
@@ -227,7 +232,7 @@ async fn forking_through_a_proxy() -> (String, RedisStore, Proxy, RedisStore) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fork_that_comes_too_late_leaves_nothing_behind() {
+async fn a_fork_whose_target_already_exists_fails_and_leaves_no_keys() {
     let (prefix, store, proxy, forking) = forking_through_a_proxy().await;
     let mut connection = raw(&address()).await;
     append(&store, write(&key("from"), Revision::ABSENT, &["a"])).await.unwrap();
@@ -268,7 +273,7 @@ async fn a_fork_that_comes_too_late_leaves_nothing_behind() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_fork_is_never_made_of_two_conversations() {
+async fn a_fork_starts_again_if_its_source_is_replaced_while_the_fork_reads() {
     let (_, store, proxy, forking) = forking_through_a_proxy().await;
     let from = key("from");
     append(&store, write(&from, Revision::ABSENT, &["old"])).await.unwrap();

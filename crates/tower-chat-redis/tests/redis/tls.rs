@@ -30,7 +30,7 @@ fn certificate(folder: &Path) {
 }
 
 #[tokio::test]
-async fn a_server_is_spoken_to_if_its_certificate_is_known() {
+async fn connecting_over_tls_succeeds_only_if_the_certificate_is_trusted() {
     let folder = tempfile::tempdir().unwrap();
     certificate(folder.path());
     let path = |name: &str| folder.path().join(name).to_string_lossy().into_owned();

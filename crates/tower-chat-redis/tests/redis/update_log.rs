@@ -77,7 +77,7 @@ pub(crate) async fn check_that_a_log_wakes_readers(
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_wakes_the_readers_of_another() {
+async fn an_update_log_wakes_the_readers_of_another_update_log_on_the_server() {
     let options = options();
     let writer = connect(&address(), options.clone()).await;
     check_that_a_log_wakes_readers(&writer, &connect(&address(), options).await).await;
@@ -155,7 +155,7 @@ async fn the_keys_of_a_run_expire() {
 
 /// When a run begins, the log removes runs whose keys have expired from the index.
 #[tokio::test(flavor = "multi_thread")]
-async fn expired_keys_leave_the_index() {
+async fn runs_with_expired_keys_are_removed_from_the_index() {
     let prefix = prefix();
     let log_options = UpdateLogOptions::default().with_retention(Duration::from_millis(50));
     let server = options().with_prefix(&*prefix);
@@ -174,7 +174,7 @@ async fn expired_keys_leave_the_index() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_erasure_leaves_no_key() {
+async fn erasing_the_updates_of_a_conversation_removes_all_its_keys() {
     let prefix = prefix();
     let log = connect(&address(), options().with_prefix(&*prefix)).await;
     let run = begun(&log, "wardrobe").await;

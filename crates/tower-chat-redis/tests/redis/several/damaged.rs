@@ -229,7 +229,7 @@ async fn exercise(address: &str, number: usize, damage: &[&str], is_open: bool) 
 }
 
 #[tokio::test]
-async fn damaged_data_keeps_no_script_busy_and_deletes_nothing() {
+async fn operations_on_damaged_data_block_no_script_and_change_no_other_conversation() {
     // This test has its own server, because other tests would fail if a script blocked the server.
     let server = start(&[]);
     for (number, damage) in DAMAGES.iter().enumerate() {
