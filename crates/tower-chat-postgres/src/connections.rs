@@ -386,7 +386,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_retry_timeout_may_have_no_end() {
+    async fn the_retry_timeout_may_be_unlimited() {
         let options = PostgresOptions::new().with_retry_timeout(Duration::MAX);
         assert_eq!(attempts(options, Duration::from_secs(35), 100).await, (101, true));
     }

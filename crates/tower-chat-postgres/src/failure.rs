@@ -242,7 +242,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn codes_mean_what_the_documentation_says() {
+    fn error_codes_of_the_server_have_their_documented_meanings() {
         // https://www.postgresql.org/docs/current/errcodes-appendix.html
         for (code, expected) in [
             ("40001", Meaning::NotApplied),

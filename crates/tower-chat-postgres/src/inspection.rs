@@ -90,7 +90,7 @@ fn every_statement_is_limited_to_one_conversation() {
 }
 
 #[test]
-fn the_inspection_notices_what_reaches_further() {
+fn the_inspection_finds_statements_that_reach_beyond_one_conversation() {
     for (sql, scope) in [
         ("SELECT 1 FROM \"s\".messages AS m WHERE m.scope = $1", Scope::Conversation),
         ("SELECT 1 FROM \"s\".messages AS m WHERE m.conversation = $2", Scope::One),
@@ -108,7 +108,7 @@ fn the_inspection_notices_what_reaches_further() {
 }
 
 #[test]
-fn the_key_leads_every_primary_key_and_index_and_the_database_numbers_nothing() {
+fn every_index_begins_with_the_scope_and_the_schema_has_no_sequences_or_foreign_keys() {
     let sql = words(&crate::schema::all(&layout()));
     let tables = TABLES.len() + 2;
     assert_eq!(sql.matches("PRIMARY KEY (scope, conversation").count(), tables);
@@ -127,7 +127,7 @@ fn the_key_leads_every_primary_key_and_index_and_the_database_numbers_nothing() 
 }
 
 #[test]
-fn statements_stand_nowhere_else() {
+fn only_the_listed_source_files_contain_sql_statements() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
     let apart = [
         "directory_migration.rs",

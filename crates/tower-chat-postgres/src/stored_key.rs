@@ -54,7 +54,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn short_halves_stand_as_they_are() {
+    fn short_scopes_and_ids_are_stored_unchanged() {
         for text in ["", "a", "a\0b", "\u{e9}", &"x".repeat(MAX_UNCHANGED_BYTES)] {
             assert_eq!(key_part(text), text.as_bytes());
             assert_eq!(long(text), None);
@@ -62,7 +62,7 @@ mod tests {
     }
 
     #[test]
-    fn long_halves_are_cut_and_stay_different() {
+    fn long_scopes_and_ids_are_shortened_and_remain_different() {
         let [one, other] = ["1", "2"].map(|end| "x".repeat(MAX_UNCHANGED_BYTES) + end);
         assert_eq!(key_part(&one).len(), MAX_UNCHANGED_BYTES + 32);
         assert_ne!(key_part(&one), key_part(&other));
@@ -71,7 +71,7 @@ mod tests {
     }
 
     #[test]
-    fn cutting_keeps_the_order_of_halves_that_begin_differently() {
+    fn shortening_keeps_the_order_of_scopes_and_ids_that_begin_differently() {
         let long = "b".repeat(2 * MAX_UNCHANGED_BYTES);
         assert!(key_part("a") < key_part(&long) && key_part(&long) < key_part("c"));
         assert!(key_part(&"b".repeat(MAX_UNCHANGED_BYTES)) < key_part(&long));

@@ -31,7 +31,7 @@ async fn texts(store: &Cache, key: &ConversationKey) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn each_sees_at_once_what_the_other_has_written() {
+async fn each_of_two_caching_stores_loads_the_writes_of_the_other_at_once() {
     let stores = two().await;
     let key = key("shared");
     let mut revision = Revision::ABSENT;
@@ -52,7 +52,7 @@ async fn each_sees_at_once_what_the_other_has_written() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_conversation_that_the_other_made_anew_is_not_taken_for_the_old_one() {
+async fn a_caching_store_loads_a_conversation_that_another_store_has_created_again() {
     let [one, other] = two().await;
     let key = key("anew");
     append(&one, write(&key, Revision::ABSENT, &["old"])).await.unwrap();
@@ -66,7 +66,7 @@ async fn a_conversation_that_the_other_made_anew_is_not_taken_for_the_old_one() 
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_write_after_what_was_not_seen_is_refused_and_the_next_load_is_right() {
+async fn a_write_at_an_outdated_revision_conflicts_and_the_next_load_is_current() {
     let [one, other] = two().await;
     let key = key("conflict");
     let seen = append(&one, write(&key, Revision::ABSENT, &["a"])).await.unwrap();

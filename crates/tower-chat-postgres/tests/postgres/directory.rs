@@ -61,7 +61,7 @@ async fn long_names_of_models_scopes_and_conversations_are_returned_whole() {
 /// A list reports a conversation with damaged data as unreadable, and still contains the other
 /// conversations.
 #[tokio::test]
-async fn damage_of_one_conversation_leaves_the_list_of_the_others() {
+async fn a_list_reports_damaged_conversations_and_contains_the_others() {
     let schema = schema();
     let store = open(PostgresStore::options().with_schema(&schema)).await;
     for (id, time) in [("metadata", 40), ("title", 30), ("number", 20), ("whole", 10)] {
@@ -94,7 +94,7 @@ async fn damage_of_one_conversation_leaves_the_list_of_the_others() {
 /// If few conversations match the query, the store reads a page in several batches. The page must
 /// not miss a conversation between two batches.
 #[tokio::test]
-async fn a_page_continues_where_a_batch_ends() {
+async fn pages_that_are_read_in_several_batches_miss_no_conversation() {
     let schema = schema();
     let store = open(PostgresStore::options().with_schema(&schema)).await;
     let client = raw(&server().address("postgres")).await;
@@ -131,7 +131,7 @@ async fn a_page_continues_where_a_batch_ends() {
 /// Only a transaction that has set `tower_chat.all_scopes` sees rows of all scopes. A transaction
 /// without a setting sees no row of the directory.
 #[tokio::test]
-async fn with_row_level_security_no_role_sees_the_directory_without_saying_so() {
+async fn with_row_level_security_the_directory_is_visible_only_with_the_setting_for_all_scopes() {
     let schema = schema();
     let options = PostgresStore::options()
         .with_schema(&schema)
@@ -165,7 +165,7 @@ async fn with_row_level_security_no_role_sees_the_directory_without_saying_so() 
 /// Appends within the same hour write the new version of the conversation's row to the same page,
 /// and change no index.
 #[tokio::test]
-async fn an_append_changes_no_index_of_the_conversation() {
+async fn an_append_within_the_same_hour_changes_no_index_of_the_conversation() {
     let schema = schema();
     let store = open(PostgresStore::options().with_schema(&schema)).await;
     let key = key("often written");
@@ -202,7 +202,7 @@ async fn an_append_changes_no_index_of_the_conversation() {
 }
 
 #[tokio::test]
-async fn a_conversation_is_found_by_its_key_in_a_scope_of_which_the_planner_knows_nothing() {
+async fn a_conversation_is_found_by_the_primary_key_in_a_scope_without_statistics() {
     let (schema, user) = (schema(), ordinary_user().await);
     PostgresStore::options().with_schema(&schema).connect(&user).await.unwrap();
     let client = raw(&user).await;

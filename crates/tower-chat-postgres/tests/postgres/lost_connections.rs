@@ -91,7 +91,7 @@ async fn a_claim_whose_answer_was_lost_is_not_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_deletion_whose_answer_was_lost_says_so() {
+async fn a_deletion_whose_answer_was_lost_fails_with_an_error_that_is_not_retryable() {
     let (proxy, store) = through_a_proxy().await;
     store.delete(&key("nothing")).await.unwrap();
     proxy.lose_the_next_answer();
@@ -101,7 +101,7 @@ async fn a_deletion_whose_answer_was_lost_says_so() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_question_whose_answer_was_lost_is_asked_again() {
+async fn a_read_whose_answer_was_lost_is_sent_again() {
     let (proxy, store) = through_a_proxy().await;
     assert_eq!(texts(&store, &key("first")).await, ["x"]);
     proxy.lose_the_next_answer();
@@ -133,7 +133,7 @@ async fn a_write_that_waits_too_long_for_a_lock_is_not_stored_and_can_be_sent_ag
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_last_handle_may_be_dropped_before_a_write_is_stored() {
+async fn submitted_writes_are_stored_after_the_last_handle_is_dropped() {
     let schema = crate::common::schema();
     let options = PostgresStore::options().with_schema(&schema);
     let store = open(options.clone()).await;

@@ -29,7 +29,7 @@ async fn damage(schema: &str, statements: &[&str]) {
 }
 
 #[tokio::test]
-async fn rows_that_cannot_be_read_stand_among_the_others() {
+async fn unreadable_rows_are_returned_as_errors_among_the_other_rows() {
     let schema = schema();
     let store = open(options().with_schema(&schema)).await;
     let at = fill(&store).await;

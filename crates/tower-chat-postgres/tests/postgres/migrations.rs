@@ -81,7 +81,7 @@ async fn seen(client: &Client, schema: &str, table: &str) -> i64 {
 }
 
 #[tokio::test]
-async fn version_1_is_brought_up_to_date() {
+async fn tables_of_version_1_are_migrated() {
     let schema = version_1(TABLES, "").await;
     // This store enables the option for row-level security, which must have no effect on existing
     // tables.
@@ -92,7 +92,7 @@ async fn version_1_is_brought_up_to_date() {
 }
 
 #[tokio::test]
-async fn version_1_with_row_level_security_is_brought_up_to_date_by_a_store_without_the_setting() {
+async fn tables_of_version_1_with_row_level_security_are_migrated_without_the_option() {
     let schema = version_1(DIVIDED_TABLES, NAME_SCOPE).await;
     assert_is_usable(&open(&schema).await, REVISION).await;
     let client = raw(&ordinary_user().await).await;
@@ -174,7 +174,7 @@ async fn the_directory_of_an_older_version_has_the_times_of_its_runs() {
 /// In version 2, the function `append` could lack the statement that sets the scope. Partitions had
 /// no policies, so that a query that named a partition saw the rows of all scopes.
 #[tokio::test]
-async fn version_2_gets_the_name_of_the_scope_and_the_policies_of_partitions() {
+async fn the_migration_of_version_2_adds_the_scope_setting_and_policies_of_partitions() {
     let schema = schema();
     let options = PostgresStore::options()
         .with_schema(&schema)

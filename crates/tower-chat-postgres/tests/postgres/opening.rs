@@ -21,7 +21,7 @@ const PROCESSES: usize = 8;
 const SHARED: &str = "shared by processes";
 
 #[tokio::test]
-async fn many_processes_may_start_at_once() {
+async fn many_processes_can_open_a_new_schema_at_the_same_time() {
     let address = server().address("postgres");
     let children: Vec<_> = (0..PROCESSES)
         .map(|number| {
@@ -52,7 +52,7 @@ async fn child_opens_and_writes() {
 }
 
 #[tokio::test]
-async fn what_is_stored_is_there_for_the_next_store() {
+async fn a_store_loads_the_messages_that_an_earlier_store_has_written() {
     let options = options();
     let store = open(options.clone()).await;
     append(&store, write(&key("kept"), Revision::ABSENT, &["a"])).await.unwrap();
@@ -61,7 +61,7 @@ async fn what_is_stored_is_there_for_the_next_store() {
 }
 
 #[tokio::test]
-async fn a_schema_that_is_there_needs_no_right_to_make_one() {
+async fn a_user_without_the_right_to_create_schemas_can_use_an_existing_schema() {
     let schema = schema();
     let client = raw(&server().address("postgres")).await;
     let made =
@@ -73,7 +73,7 @@ async fn a_schema_that_is_there_needs_no_right_to_make_one() {
 }
 
 #[tokio::test]
-async fn tables_of_a_newer_release_are_left_alone() {
+async fn tables_of_a_newer_release_are_refused() {
     let schema = schema();
     let options = PostgresStore::options().with_schema(&schema);
     open(options.clone()).await;
@@ -85,7 +85,7 @@ async fn tables_of_a_newer_release_are_left_alone() {
 }
 
 #[tokio::test]
-async fn a_file_that_cannot_be_opened_reports_why() {
+async fn a_failed_connection_reports_its_cause() {
     let error = PostgresStore::connect("postgres://host:port/").await.unwrap_err();
     assert!(matches!(error, OpenError::Address { .. }), "{error:?}");
     let error = options().with_max_connections(0).connect("host=localhost").await.unwrap_err();
@@ -110,7 +110,7 @@ async fn a_file_that_cannot_be_opened_reports_why() {
 }
 
 #[tokio::test]
-async fn with_row_level_security_a_transaction_sees_the_scope_that_it_names() {
+async fn with_row_level_security_a_transaction_sees_only_the_scope_in_its_setting() {
     let schema = schema();
     let address = ordinary_user().await;
     let options = PostgresStore::options().with_schema(&schema).with_row_level_security(true);
@@ -147,7 +147,7 @@ async fn with_row_level_security_a_transaction_sees_the_scope_that_it_names() {
 }
 
 #[tokio::test]
-async fn with_row_level_security_a_partition_shows_no_more_than_the_table() {
+async fn with_row_level_security_a_partition_shows_only_the_scope_in_the_setting() {
     let schema = schema();
     let address = ordinary_user().await;
     let options = PostgresStore::options()
@@ -177,7 +177,7 @@ async fn with_row_level_security_a_partition_shows_no_more_than_the_table() {
 }
 
 #[tokio::test]
-async fn a_table_is_divided_by_conversation() {
+async fn the_rows_of_a_table_are_divided_into_partitions_by_conversation() {
     let schema = schema();
     let store = open(PostgresStore::options().with_schema(&schema).with_partitions(4)).await;
     for number in 0..40 {

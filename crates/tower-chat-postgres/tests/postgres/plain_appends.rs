@@ -46,7 +46,7 @@ async fn conflict(store: &PostgresStore, write: Write) -> Box<Conflict> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn they_are_one_round_trip_and_two_where_the_conversation_has_changed() {
+async fn a_plain_append_is_one_round_trip_and_a_plain_append_with_a_conflict_is_two() {
     let (proxy, store) = prepared().await;
     let (key, begun) = begun(&store, "round trips").await;
     let before = proxy.asked();
@@ -64,7 +64,7 @@ async fn they_are_one_round_trip_and_two_where_the_conversation_has_changed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_whose_answer_was_lost_is_stored_once() {
+async fn a_plain_append_whose_answer_was_lost_is_stored_once() {
     let (proxy, store) = prepared().await;
     let (key, begun) = begun(&store, "lost").await;
     let second = write(&key, begun, &["a", "b"]);
@@ -75,7 +75,7 @@ async fn one_whose_answer_was_lost_is_stored_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_waits_for_another_finds_what_it_has_stored() {
+async fn a_plain_append_that_waits_for_a_lock_conflicts_with_the_change_of_the_lock_holder() {
     let schema = schema();
     let store = open(PostgresStore::options().with_schema(&schema)).await;
     let (one, mut revision) = begun(&store, "waits").await;
@@ -105,7 +105,7 @@ async fn one_that_waits_for_another_finds_what_it_has_stored() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_that_waits_too_long_is_not_stored_and_can_be_sent_again() {
+async fn a_plain_append_that_waits_too_long_for_a_lock_is_not_stored_and_can_be_sent_again() {
     let schema = schema();
     // The timeout is long enough for requests that do not wait for a lock, even on a busy machine.
     let timeout = Duration::from_secs(3);
@@ -129,7 +129,7 @@ async fn one_that_waits_too_long_is_not_stored_and_can_be_sent_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_open_run_keeps_them_out() {
+async fn a_plain_append_during_an_open_run_is_a_conflict() {
     let (_proxy, store) = prepared().await;
     let (key, begun) = begun(&store, "open").await;
     let lease = Lease {
@@ -154,7 +154,7 @@ async fn an_open_run_keeps_them_out() {
 /// Stores writes with every combination of a number of messages and a number of rows, including
 /// combinations for which there is no statement.
 #[tokio::test(flavor = "multi_thread")]
-async fn any_number_of_rows_is_stored_alike() {
+async fn a_plain_append_stores_any_number_of_rows_like_the_function() {
     let schema = schema();
     let store = open(PostgresStore::options().with_schema(&schema)).await;
     let client = raw(&server().address("postgres")).await;
@@ -198,7 +198,7 @@ async fn any_number_of_rows_is_stored_alike() {
 
 /// A write replaces the row of a call that was already recorded.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_row_of_the_record_is_brought_up_to_date() {
+async fn a_plain_append_replaces_an_existing_row_of_the_record() {
     let store = open(options()).await;
     let (key, mut revision) = begun(&store, "record").await;
     let call = Message::tool_calls([ToolCall::new("call", "pay", "{}")]);

@@ -45,7 +45,7 @@ mod contract {
 /// Without the option `with_prepared_statements(false)`, a write fails with an error that names the
 /// option, and stores nothing.
 #[tokio::test(flavor = "multi_thread")]
-async fn prepared_statements_that_are_not_found_name_the_option() {
+async fn the_error_for_a_missing_prepared_statement_names_the_option() {
     let one = PgBouncer::start(server(), PoolMode::Transaction, 1);
     let one = required(one, "the PostgreSQL store behind PgBouncer");
     let address = one.address("postgres");

@@ -43,7 +43,7 @@ async fn every_kind_of_append_sets_the_range() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_range_that_was_damaged_in_the_table_selects_all_messages() {
+async fn a_load_with_a_range_that_was_damaged_in_the_table_returns_all_messages() {
     let damages = [
         "'{}'",
         "'none'",
@@ -76,7 +76,7 @@ async fn a_range_that_was_damaged_in_the_table_selects_all_messages() {
 
 /// A message that is missing in a selected part is an error, as in the whole conversation.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_missing_message_of_the_range_is_an_error() {
+async fn a_load_of_a_range_fails_if_a_selected_message_is_missing() {
     for (missing, is_selected) in [(1, true), (2, false), (4, false), (5, true), (6, true)] {
         let schema = schema();
         let store = open(PostgresStore::options().with_schema(&schema)).await;

@@ -25,7 +25,7 @@ async fn taken_over(options: PostgresOptions) -> PostgresStore {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_connection_that_only_reads_is_not_kept_for_the_next_write() {
+async fn after_a_write_on_a_read_only_connection_the_next_write_uses_another_connection() {
     as_superuser(&format!("CREATE ROLE {ROLE} LOGIN; GRANT CREATE ON DATABASE postgres TO {ROLE}"))
         .await;
     let options = options();

@@ -13,17 +13,17 @@ static SERVER: LazyLock<PostgresServer> = LazyLock::new(start);
 static IN_USE: Mutex<()> = Mutex::const_new(());
 
 #[tokio::test(flavor = "multi_thread")]
-async fn crashes_in_the_middle_of_writes_lose_and_double_nothing() {
+async fn crashes_of_the_server_during_writes_lose_and_duplicate_no_write() {
     outages_in_the_middle_of_writes(PostgresServer::crash).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn kills_in_the_middle_of_writes_lose_and_double_nothing() {
+async fn kills_of_the_server_during_writes_lose_and_duplicate_no_write() {
     outages_in_the_middle_of_writes(PostgresServer::kill).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn stops_in_the_middle_of_writes_lose_and_double_nothing() {
+async fn stops_of_the_server_during_writes_lose_and_duplicate_no_write() {
     outages_in_the_middle_of_writes(PostgresServer::stop).await;
 }
 
@@ -39,7 +39,7 @@ async fn outages_in_the_middle_of_writes(ends: fn(&PostgresServer)) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_stays_away_is_an_error_that_can_be_retried() {
+async fn operations_on_an_unavailable_server_fail_with_a_retryable_error() {
     let _alone = IN_USE.lock().await;
     let options = options().with_retry_timeout(Duration::from_millis(50));
     let address = SERVER.address("postgres");

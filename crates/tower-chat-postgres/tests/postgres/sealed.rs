@@ -25,7 +25,7 @@ async fn plain_changes_are_refused_once_a_sealed_write_is_stored() {
 /// The migration of version 6 marks tables that contain sealed data, with and without row-level
 /// security.
 #[tokio::test]
-async fn tables_of_an_older_version_are_marked_if_they_hold_sealed_data() {
+async fn migrated_tables_refuse_plain_writes_if_they_contain_sealed_data() {
     let item: RawJson = "\"tower-chat-1:k:1:0:AAAA\"".parse().unwrap();
     let envelope =
         Message::new(Role::User, vec![Part::from(Native::new("tower-chat-encrypted", item))]);

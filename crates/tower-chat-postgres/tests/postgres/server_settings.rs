@@ -30,7 +30,7 @@ async fn the_settings_of_a_server_are_reported_with_and_without_tables() {
 }
 
 #[tokio::test]
-async fn rights_and_settings_of_a_role_are_those_of_the_role_that_asks() {
+async fn server_settings_describes_the_rights_and_settings_of_the_connected_role() {
     let schema = schema();
     let options = PostgresStore::options().with_schema(&schema);
     options.clone().connect(&ordinary_user().await).await.unwrap();
@@ -58,7 +58,7 @@ async fn rights_and_settings_of_a_role_are_those_of_the_role_that_asks() {
 }
 
 #[tokio::test]
-async fn without_a_migration_nothing_is_made_and_older_tables_are_refused() {
+async fn without_a_migration_no_schema_is_created_and_older_tables_are_refused() {
     let schema = schema();
     let options = PostgresStore::options().with_schema(&schema);
     let address = server().address("postgres");

@@ -17,7 +17,7 @@ const NEVER: usize = 1_000;
 const STATEMENT_TIMEOUT: Duration = Duration::from_secs(5);
 
 #[tokio::test]
-async fn a_server_that_never_answers_is_given_up() {
+async fn connecting_to_a_server_that_never_answers_fails_with_a_retryable_error() {
     // The operating system accepts connections to this listener, but no program reads from them.
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -31,7 +31,7 @@ async fn a_server_that_never_answers_is_given_up() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn an_opening_that_is_not_answered_ends() {
+async fn opening_a_store_ends_if_any_of_its_requests_is_not_answered() {
     let options =
         PostgresStore::options().with_schema(schema()).with_statement_timeout(STATEMENT_TIMEOUT);
     let address = server().address("postgres");
@@ -55,7 +55,7 @@ async fn an_opening_that_is_not_answered_ends() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn one_silent_connection_is_enough_to_try_none_that_was_made_before() {
+async fn after_one_silent_connection_the_store_opens_a_new_connection() {
     let (proxy, through) = Proxy::start(&server().address("postgres")).await;
     let options = options().with_statement_timeout(STATEMENT_TIMEOUT);
     let store = options.connect(&through).await.unwrap();
@@ -115,7 +115,7 @@ async fn two_messages(store: &PostgresStore, name: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_copy_that_is_not_answered_is_made_again() {
+async fn a_fork_that_is_not_answered_is_sent_again() {
     let work = async |store: &PostgresStore, name: &str| {
         let copy = key(&format!("copy {name}"));
         store.fork_at(&key(name), None, &copy).await.unwrap().position
@@ -128,7 +128,7 @@ async fn a_copy_that_is_not_answered_is_made_again() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_pruning_that_is_not_answered_is_tried_again_until_it_may_have_been_done() {
+async fn a_prune_that_is_not_answered_is_sent_again_unless_it_may_have_been_committed() {
     let work =
         async |store: &PostgresStore, name: &str| store.prune(&key(name), Keep::Messages(1)).await;
     let (other, mut found) = silent_at_each_question(two_messages, work).await;

@@ -109,14 +109,14 @@ async fn a_certificate_of_another_name_is_refused() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_that_requires_tls_refuses_others() {
+async fn a_server_that_requires_tls_refuses_a_client_without_tls() {
     let error = open(&address(NAME, "disable"), &AUTHORITY).await.unwrap_err();
     assert!(matches!(error, OpenError::Connect { .. }), "{error:?}");
     assert!(!error.is_retryable(), "the server has answered");
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_client_that_wants_tls_uses_no_server_without() {
+async fn a_client_that_requires_tls_refuses_a_server_without_tls() {
     let address = server().address("postgres").replace("sslmode=disable", "sslmode=require");
     let error = open(&address, &AUTHORITY).await.unwrap_err();
     assert!(matches!(error, OpenError::Connect { .. }), "{error:?}");

@@ -70,7 +70,7 @@ async fn wait(log: &PostgresUpdateLog, run: &RunKey) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_log_wakes_the_readers_of_another() {
+async fn an_update_log_wakes_the_readers_of_another_update_log_on_the_server() {
     let options = options();
     let address = server().address("postgres");
     let (writer, reader) =
@@ -113,7 +113,7 @@ async fn a_reader_survives_the_loss_of_its_connection() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_silent_connection_is_replaced() {
+async fn an_update_log_replaces_a_silent_connection() {
     let (proxy, address) = Proxy::start(&server().address("postgres")).await;
     let log = connect(&address, options().with_statement_timeout(Duration::from_secs(5))).await;
     let run = begun(&log).await;
@@ -141,7 +141,7 @@ async fn an_append_whose_answer_was_lost_is_stored_once() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn tables_are_created_only_if_that_is_allowed() {
+async fn an_update_log_creates_its_tables_only_with_migration() {
     let schema = schema();
     let options = options().with_schema(&*schema);
     let address = server().address("postgres");
@@ -171,7 +171,7 @@ async fn a_log_without_notifications_is_polled() {
 
 /// Erasing a run must also erase updates that a concurrent transaction adds to the run.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_update_outlives_its_run() {
+async fn erasing_a_run_also_erases_updates_that_are_appended_at_the_same_time() {
     let schema = schema();
     let log = connect(&server().address("postgres"), options().with_schema(&*schema)).await;
     for _ in 0..20 {

@@ -148,7 +148,7 @@ async fn exercise(table: &str, change: &str, is_open: bool) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn rows_out_of_range_are_damage_and_delete_nothing() {
+async fn rows_out_of_range_are_reported_as_damage_and_change_no_other_conversation() {
     for (table, change) in DAMAGES {
         for is_open in [false, true] {
             if is_open || *table != "open_runs" {
