@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use tower_chat_core::{
-    Message, Role, ToolInvocation, ToolStatus,
+    Message, Messages, Role, ToolInvocation, ToolStatus,
     store::{Head, History},
 };
 
@@ -37,7 +37,8 @@ impl Run {
             let conversation = &log.conversation;
             let calls = pending_calls(last_round(&conversation.added));
             let head = Head::new(conversation.revision).with_pruned(conversation.pruned);
-            (calls, History::new(head, conversation.history.clone()))
+            let history = History::new(head, conversation.history.clone());
+            (calls, history.with_skipped(conversation.skipped, Messages::new()))
         };
         let positions: Vec<_> = calls.iter().filter_map(PendingCall::position).collect();
         if positions.is_empty() {

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use tower_chat::{
     ConversationKey, HistoryStore, Message, PersistencePolicy, Tools,
+    policy::UnansweredInputs,
     replay::{ReplayPolicy, Window},
     store::{
         self, Directory, History, HistorySummary, Journal, Maintenance as _, StoreError,
@@ -243,4 +244,37 @@ async fn a_prune_or_another_policy_makes_a_run_load_all_messages() {
         assert!(run.last_sent().starts_with("user q6, assistant a6"), "{}", run.last_sent());
     })
     .await;
+}
+
+#[tokio::test]
+async fn a_stopped_run_has_results_for_interrupted_calls_although_earlier_messages_are_not_loaded()
+{
+    let reason = "only per-service-call mode reads the record of an interrupted run";
+    Cases::all()
+        .modes([PerServiceCall], reason)
+        .check(async |case| {
+            let texts = (1..=9).map(|number| Step::text(format!("a{number}")));
+            let script = texts.chain([case.calls([("look", "c1")]), Step::hang()]);
+            let run = Counted::with(case, script).await;
+            let policy = || two_turns().with_inputs_of_dropped_call(UnansweredInputs::None);
+            let client = run.client(policy());
+            run.ask(&client, 1..=9).await;
+            let mut request = case.ask("q10");
+            tokio::select! {
+                biased;
+                answer = send(&client, request.clone()) => panic!("{answer:?}"),
+                () = run.model.called(11) => {}
+            }
+            drop(client);
+            let calls = "assistant look#c1".to_owned();
+            assert_eq!(stored(&run.store).await.last(), Some(&calls));
+            run.take_loaded();
+            request.run_handle().stop();
+            send(&run.client(policy()), request).await.unwrap();
+            let loaded = run.take_loaded();
+            assert!(loaded.iter().all(|count| *count <= 8), "{loaded:?}");
+            let result = format!("tool c1!{INTERRUPTED}");
+            assert_eq!(stored(&run.store).await[18..], ["user q10".to_owned(), calls, result]);
+        })
+        .await;
 }
