@@ -36,8 +36,8 @@ pub struct Head {
     /// [`Summaries`](super::Summaries).
     pub summary: Option<SummaryInForce>,
     /// The number of [rewrites](super::Maintenance::rewrite) that changed messages of the
-    /// conversation. A store without the capability [`Summaries`](super::Summaries) need not count
-    /// them.
+    /// conversation. A store need not count them if it has neither the capability
+    /// [`Summaries`](super::Summaries) nor [`load_from`](Self::load_from).
     pub rewrites: u64,
     /// The part of the conversation that the next run needs to load; `None` if it needs all
     /// messages, or if the store does not keep this value.

@@ -242,11 +242,11 @@ impl Replay {
         let mut answers = Vec::new();
         let mut orphans = Vec::new();
         for result in results {
-            match self.take_answered_by(&result).map(Arc::unwrap_or_clone) {
+            let unanswered = self.take_answered_by(&result).map(Arc::unwrap_or_clone);
+            let call_run = unanswered.as_ref().map(|call| call.named_by.message.run);
+            self.late_results.extend(message.id.map(|id| (call_run, id.run)));
+            match unanswered {
                 Some(unanswered) => {
-                    let call_run = unanswered.named_by.message.run;
-                    let result_run = message.id.map(|id| id.run);
-                    self.answered_later.extend(result_run.map(|run| (call_run, run)));
                     let result = unanswered.answer(result);
                     if !ids.insert(result.call_id.clone()) {
                         // The calls of one message must have different ids. A second call with the

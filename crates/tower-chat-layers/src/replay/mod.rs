@@ -138,9 +138,9 @@ pub struct Replay {
     decided: Vec<String>,
     /// The marks of content that services have refused.
     refused: Arc<Vec<RefusalMark>>,
-    /// For each result that answers a call of an earlier run, the run of the call and the run of the
-    /// result.
-    answered_later: Vec<(RunId, RunId)>,
+    /// The results that do not follow their calls: for each, the run of the call, if the replay has
+    /// found the call, and the run of the result.
+    late_results: Vec<(Option<RunId>, RunId)>,
 }
 
 impl Replay {
@@ -234,7 +234,7 @@ impl Replay {
             first_dangling: None,
             decided: Vec::new(),
             refused: Arc::default(),
-            answered_later: Vec::new(),
+            late_results: Vec::new(),
         }
     }
 
@@ -260,8 +260,17 @@ impl Replay {
         ended.close_round();
         let is_earlier = |call: &Unanswered| call.named_by.message.run < run;
         let is_awaited = ended.omitted_calls.iter().any(|call| call.is_awaited && is_earlier(call));
-        let is_answered = |(call, result): &(RunId, RunId)| *call < run && *result >= run;
-        !is_awaited && !ended.answered_later.iter().any(is_answered)
+        let is_answered = |(call, result): &(Option<RunId>, RunId)| {
+            call.is_some_and(|call| call < run) && *result >= run
+        };
+        !is_awaited && !ended.late_results.iter().any(is_answered)
+    }
+
+    /// Returns whether a message contains a result of which the replay has not found the call.
+    pub(crate) fn has_results_without_calls(&self) -> bool {
+        let mut ended = self.clone();
+        ended.close_round();
+        ended.late_results.iter().any(|(call, _)| call.is_none())
     }
 
     /// Returns the number of pushed messages.

@@ -100,7 +100,7 @@ impl Replay {
             first_dangling: self.first_dangling.take(),
             decided: self.decided.clone(),
             refused: self.refused.clone(),
-            answered_later: self.answered_later.clone(),
+            late_results: self.late_results.clone(),
         }
     }
 }

@@ -14,7 +14,7 @@ use tower_chat_core::{
 
 use super::{
     Settings,
-    load_range::{all_messages, answers_calls, next_range, range_of},
+    load_range::{next_range, range_of},
     model_request::own_messages,
     partial_text::is_partial_response,
     redact::is_without_calls,
@@ -57,33 +57,37 @@ pub(super) struct LoadedReplay {
 /// replay policy. Loads only the messages in `range`, if there is one.
 pub(super) async fn load_history(
     settings: &Settings,
-    Conversation { key, run }: &Conversation,
+    conversation: &Conversation,
     request: &ChatRequest,
     range: Option<&Arc<LoadFrom>>,
 ) -> Result<LoadedReplay, StoreError> {
-    let mut stored = match range {
+    let Conversation { key, run } = conversation;
+    let stored = match range {
         Some(from) => settings.store.load_from(key, from).await?,
         None => settings.store.load(key).await?,
     };
-    // Another process may have changed the conversation since its head was read.
-    if !stored.is_whole() && range_of(&settings.policy, &stored.head, *run) != range {
-        stored = settings.store.load(key).await?;
-    }
     let unsaved = unsaved_after(&settings.store, key, &stored.head);
     let own = own_messages(request);
     let (history, mut replay) = replay_of(settings, key, *run, stored, &unsaved, &own).await;
     // The summary is created from the history with the unsaved messages, because a summary counts
     // each message that is not in its history as covered.
     let summary = ReplaySummary::in_force(&*settings.store, key, &history).await?;
+    let summary_id = summary.as_ref().map(|summary| summary.summary().id);
+    if !history.is_whole() {
+        // Another process may have changed the conversation since its head was read.
+        let is_valid = range_of(&settings.policy, &history.head, *run) == range
+            && summary_id == history.head.summary.map(|summary| summary.id)
+            && !replay.has_results_without_calls();
+        if !is_valid {
+            return Box::pin(load_history(settings, conversation, request, None)).await;
+        }
+    }
     let before = settings.policy.summarize.as_ref().map(|_| replay.clone());
     settings.replay_sources(key, request).edit(&mut replay, summary.as_ref()).await;
-    let next_range = match answers_calls(&own) {
-        true => all_messages(&history.head),
-        false => next_range(&settings.policy, &history, &replay, summary.as_ref()),
-    };
+    let next_range = next_range(&settings.policy, &history, &replay, summary.as_ref());
     Ok(LoadedReplay {
         next_range,
-        summary: summary.as_ref().map(|summary| summary.summary().id),
+        summary: summary_id,
         summarizable: before.map(|before| {
             Box::new(Summarizable {
                 history: history.clone(),

@@ -10,13 +10,16 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 use tower_chat_core::{
-    Message, MessageId, Part, Role, RunId,
+    Message, MessageId, Part, Role, RunId, ToolResult,
     store::{Head, History, author::LoadFrom},
 };
 
+use super::RunLog;
 use crate::{
     PersistencePolicy,
-    replay::{DanglingCalls, Replay, ReplayPolicy, ReplaySummary, ToolHistory, is_answer},
+    replay::{
+        Citations, DanglingCalls, Replay, ReplayPolicy, ReplaySummary, ToolHistory, is_answer,
+    },
 };
 
 /// The state of the conversation and the policy to which a position applies.
@@ -26,6 +29,8 @@ struct AppliesTo {
     rewrites: u64,
     /// The largest id of the runs whose messages are not loaded.
     last_run: RunId,
+    /// The number that follows the numbers of all sources in the messages that are not loaded.
+    next_source: u64,
     /// The window that leaves the messages out. `None` if the summary in force covers them.
     window: Option<WindowInForce>,
 }
@@ -38,6 +43,16 @@ struct WindowInForce {
     omits_tools: bool,
     /// The id of the summary in force.
     summary: Option<u64>,
+}
+
+impl AppliesTo {
+    fn of(from: &LoadFrom) -> Option<Self> {
+        serde_json::from_str(&from.applies_to).ok()
+    }
+
+    fn is_unchanged(&self, head: &Head) -> bool {
+        self.pruned == head.pruned && self.rewrites == head.rewrites
+    }
 }
 
 impl WindowInForce {
@@ -62,11 +77,27 @@ fn has_ranges(policy: &ReplayPolicy) -> bool {
     policy.citations.is_none() && policy.dangling_calls != DanglingCalls::Fail
 }
 
-/// Returns whether a request contains results of calls or responses to approval requests. The calls
+/// Returns whether messages contain results of calls or responses to approval requests. The calls
 /// may be in messages that a range does not contain.
-pub(super) fn answers_calls(own: &[Arc<Message>]) -> bool {
+pub(super) fn answers_calls(messages: &[Arc<Message>]) -> bool {
     let answers = |part: &Part| matches!(part, Part::ToolResult(_) | Part::ApprovalResponse(_));
-    own.iter().any(|message| message.parts.iter().any(answers))
+    messages.iter().any(|message| message.parts.iter().any(answers))
+}
+
+/// Returns whether messages of a run answer calls of earlier runs. `added` are the messages that
+/// the run has added before.
+fn answers_earlier_calls(messages: &[Arc<Message>], run: RunId, added: &[Arc<Message>]) -> bool {
+    let approves = |part: &Part| matches!(part, Part::ApprovalResponse(_));
+    (0..).zip(messages).any(|(position, message)| {
+        let before = messages.iter().take(position);
+        let own = || added.iter().chain(before.clone()).rev().flat_map(|it| it.calls());
+        let is_earlier = |result: &ToolResult| match (&result.call, &result.call_id) {
+            (Some(call), _) => call.message.run != run,
+            (None, Some(id)) if !id.is_empty() => !own().any(|call| call.id.as_ref() == Some(id)),
+            (None, _) => own().next().is_none(),
+        };
+        message.results().any(is_earlier) || message.parts.iter().any(approves)
+    })
 }
 
 /// Returns the range of a conversation with this head that a new run needs. `None` if the run needs
@@ -77,7 +108,7 @@ pub(super) fn range_of<'a>(
     run: RunId,
 ) -> Option<&'a Arc<LoadFrom>> {
     let from = head.load_from.as_ref().filter(|_| has_ranges(&policy.replay))?;
-    let applies_to: AppliesTo = serde_json::from_str(&from.applies_to).ok()?;
+    let applies_to = AppliesTo::of(from)?;
     let is_left_out = match &applies_to.window {
         Some(window) => {
             let summary = head.summary.map(|summary| summary.id);
@@ -85,8 +116,7 @@ pub(super) fn range_of<'a>(
         }
         None => head.summary.is_some_and(|summary| summary.covers_to >= from.after),
     };
-    let is_unchanged = applies_to.pruned == head.pruned && applies_to.rewrites == head.rewrites;
-    (is_left_out && is_unchanged && run > applies_to.last_run).then_some(from)
+    (is_left_out && applies_to.is_unchanged(head) && run > applies_to.last_run).then_some(from)
 }
 
 /// Returns the range that the next run needs. `None` if the range in the head of the history need
@@ -97,6 +127,23 @@ pub(super) fn next_range(
     replay: &Replay,
     summary: Option<&ReplaySummary>,
 ) -> Option<Arc<LoadFrom>> {
+    let stored = history.head.load_from.as_deref();
+    if let Some(range) = new_range(policy, history, replay, summary) {
+        return (stored != Some(&range)).then(|| Arc::new(range));
+    }
+    // The stored range stays, unless another program has added results of calls before it.
+    let next = history.message(stored?.after.checked_add(1)?)?.id?;
+    let is_outdated = history.is_whole() && stored?.after > 0 && !replay.can_begin_with(next.run);
+    is_outdated.then(all_messages)
+}
+
+/// Determines the range from the loaded history. `None` if no message can be left out.
+fn new_range(
+    policy: &PersistencePolicy,
+    history: &History,
+    replay: &Replay,
+    summary: Option<&ReplaySummary>,
+) -> Option<LoadFrom> {
     if !has_ranges(&policy.replay) || !history.runs_ascend() {
         return None;
     }
@@ -121,32 +168,77 @@ pub(super) fn next_range(
     if !begins_run || !ends_turn || !replay.can_begin_with(run) {
         return None;
     }
+    let next_source = next_source(history, after)?;
     let Head { pruned, rewrites, .. } = history.head;
-    let applies_to = AppliesTo { pruned, rewrites, last_run, window };
+    let applies_to = AppliesTo { pruned, rewrites, last_run, next_source, window };
     let applies_to = serde_json::to_string(&applies_to).ok()?;
-    let from = LoadFrom { leading, after, applies_to };
-    let is_new = history.head.load_from.as_deref() != Some(&from);
-    (is_new && leading <= after).then(|| Arc::new(from))
+    (leading <= after).then_some(LoadFrom { leading, after, applies_to })
 }
 
-/// Returns a range that contains all messages, if the head has another one. A run stores it if its
-/// messages may answer calls that the range in the head does not contain.
-pub(super) fn all_messages(head: &Head) -> Option<Arc<LoadFrom>> {
-    head.load_from.as_ref().filter(|from| from.after > 0)?;
-    Some(Arc::new(LoadFrom { leading: 0, after: 0, applies_to: String::new() }))
+/// Returns the number that follows the numbers of all sources in the messages up to `after`. Reads
+/// only the messages after the stored range, if it applies. Returns `None` if earlier messages are
+/// neither loaded nor known.
+fn next_source(history: &History, after: u64) -> Option<u64> {
+    let stored = history.head.load_from.as_deref().filter(|from| from.after <= after);
+    let known = stored.and_then(|from| Some((from.after, AppliesTo::of(from)?)));
+    let known = known.filter(|(_, applies_to)| applies_to.is_unchanged(&history.head));
+    let (from, known) = match known {
+        Some((from, applies_to)) => (from.max(history.skipped()), applies_to.next_source),
+        None if history.is_whole() => (history.skipped(), 0),
+        None => return None,
+    };
+    let index = |sequence: u64| usize::try_from(sequence.checked_sub(history.skipped())?).ok();
+    let messages = history.messages.take(index(after)?).skip(index(from)?);
+    Some(known.max(Citations::default().next_number(&messages)))
+}
+
+/// Returns the number that follows the numbers of all sources in the messages that were not loaded.
+pub(super) fn next_source_after_skipped(history: &History) -> u64 {
+    let stored = history.head.load_from.as_deref().filter(|_| !history.is_whole());
+    stored.and_then(AppliesTo::of).map_or(0, |applies_to| applies_to.next_source)
+}
+
+/// Returns a range that contains all messages.
+fn all_messages() -> Arc<LoadFrom> {
+    Arc::new(LoadFrom { leading: 0, after: 0, applies_to: String::new() })
+}
+
+impl RunLog {
+    /// Returns the range that a write of the run stores for the next run. If the messages of the
+    /// write answer calls of earlier runs, or if a tool loop of another crate sends the messages of
+    /// the conversation itself, the next run needs all messages.
+    pub(super) fn range_with(&mut self, messages: &[Arc<Message>]) -> Option<Arc<LoadFrom>> {
+        let conversation = &mut self.conversation;
+        let mut range = conversation.next_range.take();
+        if conversation.needs_all_later
+            || answers_earlier_calls(messages, self.run, &conversation.added)
+        {
+            range = conversation.has_range.then(all_messages);
+        }
+        if let Some(range) = &range {
+            conversation.has_range = range.after > 0;
+        }
+        range
+    }
 }
 
 /// Returns the sequence number of the last system or developer message at the beginning of the
 /// conversation, which neither a summary nor a window leaves out. Returns 0 if there is none. Returns
 /// `None` if the replay begins with other such messages, because it omits messages between them.
+/// Also returns `None` if these messages contain media, which later messages affect: `OldMedia` counts
+/// them, and a service may refuse them.
 fn leading_messages(history: &History, replay: &Replay) -> Option<u64> {
     let is_leading =
         |message: &&Arc<Message>| matches!(message.role, Role::System | Role::Developer);
-    let count = match history.is_whole() {
-        true => history.messages.iter().take_while(is_leading).count(),
-        false => history.leading.len(),
+    let leading = match history.is_whole() {
+        true => history.messages.take(history.messages.iter().take_while(is_leading).count()),
+        false => history.leading.clone(),
     };
-    if replay.closed().iter().take_while(is_leading).count() != count {
+    let count = leading.len();
+    let has_media =
+        |message: &Arc<Message>| message.parts.iter().any(|part| matches!(part, Part::Media(_)));
+    let of_replay = replay.closed().iter().take_while(is_leading).count();
+    if of_replay != count || leading.iter().any(has_media) {
         return None;
     }
     Some(if count == 0 { 0 } else { history.head.pruned + count as u64 })

@@ -99,6 +99,13 @@ pub(super) struct LoadedConversation {
     pub(super) skipped: u64,
     /// The range that the next run needs to load. The first write of the run stores it.
     pub(super) next_range: Option<Arc<LoadFrom>>,
+    /// Whether the stored range leaves out messages.
+    pub(super) has_range: bool,
+    /// Whether the next run needs all messages, because a tool loop of another crate executes this
+    /// run. Its requests are compared with the whole history.
+    pub(super) needs_all_later: bool,
+    /// The number that follows the numbers of all sources in messages that were not loaded.
+    pub(super) next_source: u64,
     /// The replay of the history and of the messages that this run has added.
     pub(super) replay: Replay,
     /// The revision that the next write expects.
@@ -182,6 +189,9 @@ impl RunLog {
             pruned: 0,
             skipped: 0,
             next_range: None,
+            has_range: false,
+            needs_all_later: false,
+            next_source: 0,
             replay: Replay::lenient(),
             revision: Revision::ABSENT,
             service_id: None,

@@ -296,11 +296,11 @@ impl Run {
 pub(crate) fn next_source_number(run: &Run, own: &Messages) -> u64 {
     let citations = run.policy().replay.citations.clone().unwrap_or_default();
     let log = run.log();
-    let (history, added) =
-        (log.conversation.history.clone(), log.conversation.added.iter().cloned().collect());
+    let (history, skipped) = (log.conversation.history.clone(), log.conversation.next_source);
+    let added = log.conversation.added.iter().cloned().collect();
     drop(log);
     let next = [&history, &added, own].map(|messages| citations.next_number(messages));
-    next.into_iter().max().unwrap_or_default()
+    next.into_iter().fold(skipped, u64::max)
 }
 
 impl fmt::Debug for Run {

@@ -128,6 +128,7 @@ fn unsubmitted(
             return Ok(NewOfCall::Messages(own));
         }
     }
+    log.conversation.needs_all_later = true;
     if log.held.is_broken {
         return Ok(NewOfCall::Unknown);
     }

@@ -308,9 +308,10 @@ fn as_write(run: &Run, log: &mut RunLog, contents: Contents, id: MessageId) -> W
     // A write that closes the run reports usage even if it has no messages, because this is the
     // last write of the run.
     let activity = activity(run, log, !stored.is_empty() || close.is_some());
+    let range = log.range_with(&stored);
     let mut write = Write::new(run.key().clone(), id, log.conversation.revision, stored)
         .with_activity(activity)
-        .with_load_from(log.conversation.next_range.take());
+        .with_load_from(range);
     if !claims.is_empty() {
         write = write.with_claims(claims);
     }

@@ -40,7 +40,7 @@ use super::{
     hooks::Hooks,
     input_digest::{differs, input_digest},
     journaled::Journal,
-    load_range::{answers_calls, range_of},
+    load_range::{answers_calls, next_source_after_skipped, range_of},
     loaded::Loaded,
     log::{LoadedConversation, RunLog, StoredBefore},
     model_request::own_messages,
@@ -322,6 +322,9 @@ impl Beginning<'_> {
             && opened.service_id.is_none()
             && !own.is_empty()
             && !answers_calls(&own)
+            && own
+                .iter()
+                .all(|message| message.id.is_none_or(|id| id.run == self.conversation.run))
             && !choice.compares(&own);
         let range = range_of(&self.settings.policy, &opened.head, self.conversation.run);
         range.filter(|_| is_new && !opened.sends_record)
@@ -493,6 +496,9 @@ impl Beginning<'_> {
             pruned: history.head.pruned,
             skipped: history.skipped(),
             next_range,
+            next_source: next_source_after_skipped(&history),
+            needs_all_later: false,
+            has_range: opened.head.load_from.as_ref().is_some_and(|from| from.after > 0),
             rewrites: history.head.rewrites,
             revision: history.head.revision,
             history: history.messages,

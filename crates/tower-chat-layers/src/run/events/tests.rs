@@ -43,6 +43,9 @@ fn log(mode: PersistenceMode) -> RunLog {
         rewrites: 0,
         skipped: 0,
         next_range: None,
+        has_range: false,
+        needs_all_later: false,
+        next_source: 0,
         summary: None,
         summarizable: None,
     };

@@ -4,14 +4,17 @@
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
+use serde_json::json;
 use tower_chat::{
-    ConversationKey, HistoryStore, Message, PersistencePolicy, Tools,
+    ConversationKey, HistoryStore, Message, PersistencePolicy, ToolContext, Tools,
     policy::UnansweredInputs,
     replay::{ReplayPolicy, Window},
     store::{
         self, Directory, History, HistorySummary, Journal, Maintenance as _, StoreError,
         Summaries as _, ToolCallQueries, author::LoadFrom,
     },
+    tool::ToolOutput,
+    tool_fn,
 };
 use tower_chat_testkit::{FaultyStore, ScriptedModel, Step};
 
@@ -21,6 +24,8 @@ use crate::common::*;
 struct Counting {
     inner: Store,
     loaded: Arc<Mutex<Vec<usize>>>,
+    /// The id of a summary that another process removes directly after the next load of a range.
+    removed: Arc<Mutex<Option<u64>>>,
 }
 
 #[async_trait]
@@ -44,6 +49,10 @@ impl store::author::StoreWrapper for Counting {
     ) -> Result<History, StoreError> {
         let history = self.inner.load_from(key, from).await?;
         self.loaded.lock().unwrap().push(history.leading.len() + history.messages.len());
+        let removed = self.removed.lock().unwrap().take();
+        if let Some(removed) = removed {
+            assert!(self.inner.remove_summary(key, removed).await?);
+        }
         Ok(history)
     }
 
@@ -73,6 +82,7 @@ struct Counted {
     case: Case,
     store: Store,
     loaded: Arc<Mutex<Vec<usize>>>,
+    removed: Arc<Mutex<Option<u64>>>,
     model: ScriptedModel,
 }
 
@@ -82,11 +92,12 @@ impl Counted {
     }
 
     async fn with(case: Case, script: impl IntoIterator<Item = Step>) -> Self {
-        let loaded = Arc::new(Mutex::new(Vec::new()));
-        let counting = Counting { inner: case.store().await, loaded: loaded.clone() };
+        let (loaded, removed) = (Arc::new(Mutex::new(Vec::new())), Arc::new(Mutex::new(None)));
+        let (inner, removes) = (case.store().await, removed.clone());
+        let counting = Counting { inner, loaded: loaded.clone(), removed: removes };
         let store: Arc<dyn HistoryStore> = Arc::new(counting);
         let store = FaultyStore::new(store).shared_by_processes();
-        Self { case, store, loaded, model: ScriptedModel::new(script) }
+        Self { case, store, loaded, removed, model: ScriptedModel::new(script) }
     }
 
     fn client(&self, policy: PersistencePolicy) -> Client {
@@ -277,4 +288,73 @@ async fn a_stopped_run_has_results_for_interrupted_calls_although_earlier_messag
             assert_eq!(stored(&run.store).await[18..], ["user q10".to_owned(), calls, result]);
         })
         .await;
+}
+
+#[tokio::test]
+async fn a_summary_that_is_removed_during_the_load_is_not_used() {
+    every_case(async |case| {
+        let run = Counted::new(case).await;
+        let client = run.client(policy());
+        run.ask(&client, 1..=6).await;
+        let store = run.store.inner();
+        let history = store.load(&key()).await.unwrap();
+        for covers_to in [4, 8] {
+            let last = history.message(covers_to).unwrap().id.unwrap();
+            let summary = HistorySummary::new(covers_to, last, format!("up to {covers_to}"));
+            store.add_summary(&key(), &summary, 0).await.unwrap();
+            *run.removed.lock().unwrap() = (covers_to == 8).then_some(summary.id);
+        }
+        let removed = run.removed.lock().unwrap().take();
+        run.ask(&client, 7..=7).await;
+        *run.removed.lock().unwrap() = removed;
+        run.ask(&run.client(policy()), 8..=8).await;
+        assert_eq!(*run.removed.lock().unwrap(), None, "the summary was removed");
+        let sent = run.last_sent();
+        assert!(sent.contains("up to 4, user q3, assistant a3, user q4"), "{sent}");
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn a_stored_message_before_the_range_is_not_stored_again() {
+    every_case(async |case| {
+        let run = Counted::new(case).await;
+        let client = run.client(two_turns());
+        run.ask(&client, 1..=8).await;
+        let first = run.store.inner().load(&key()).await.unwrap().message(1).unwrap().clone();
+        let request = case.request_with([(*first).clone(), Message::user("q9")]);
+        send(&run.client(two_turns()), request).await.unwrap();
+        assert_eq!(run.last_sent(), "user q7, assistant a7, user q8, assistant a8, user q9");
+        assert_eq!(stored(&run.store).await.len(), 18);
+    })
+    .await;
+}
+
+#[tokio::test]
+async fn source_numbers_follow_those_before_the_range() {
+    every_case(async |case| {
+        let search = |call: &'static str| case.calls([("search", call)]);
+        let texts = (2..=8).map(|number| Step::text(format!("a{number}")));
+        let script = [search("c1"), Step::text("a1")].into_iter().chain(texts);
+        let script = script.chain([search("c2"), Step::text("a9")]);
+        let run = Counted::with(case, script).await;
+        let numbered = tool_fn(definition("search"), |context: ToolContext| async move {
+            let numbers = context.take_source_numbers(2);
+            let sources = numbers.map(|number| json!({"source_number": number, "content": "x"}));
+            Ok(ToolOutput::from(serde_json::Value::from_iter(sources).to_string()))
+        });
+        let tools = Tools::new().with(numbered);
+        let client = |policy| {
+            let store = run.store.in_another_process();
+            case.stack(run.model.clone(), &store, policy, tools.clone())
+        };
+        run.ask(&client(two_turns()), 1..=8).await;
+        run.take_loaded();
+        run.ask(&client(two_turns()), 9..=9).await;
+        assert!(run.take_loaded().iter().all(|count| *count <= 6));
+        let sent = run.last_sent();
+        let second = sent.rsplit("tool c2=").next().unwrap();
+        assert!(second.contains("2") && second.contains("3") && !second.contains("0"), "{sent}");
+    })
+    .await;
 }
