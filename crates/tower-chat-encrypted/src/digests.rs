@@ -8,18 +8,21 @@ use crate::chain::Digest;
 /// first messages of a conversation, which a range also contains) end with one of these messages.
 const FIRST: u64 = 16;
 
-/// The maximum number of digests of later messages. If there are more, every second one is removed.
-const MAX_SPACED: usize = 64;
+/// The distance between two digests is at most the distance to the last message, divided by
+/// `2^FRACTION`. A range near the end of a long conversation then begins soon after one of the
+/// messages.
+const FRACTION: u32 = 3;
+
+/// After this many messages, the digests that are no longer needed are removed.
+const REMOVE_AFTER: u64 = 64;
 
 /// The digests of some messages of one incarnation of a conversation, ordered by sequence number.
 /// The incarnation is a random number that changes, for example, when the conversation is created
 /// again.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Digests {
-    /// The digests of the first messages, and of messages whose sequence numbers are multiples of
-    /// `2^exponent`.
+    /// The digests of the first messages, of the last messages, and of some messages between them.
     spaced: Vec<(u64, Digest)>,
-    exponent: u32,
     /// The digests at both ends of the gap in the range that was loaded: those of the last leading
     /// message and of the last message that was not loaded.
     ends: Vec<(u64, Digest)>,
@@ -35,16 +38,9 @@ impl Digests {
     /// which belong to messages that were not stored.
     pub(crate) fn push(&mut self, sequence: u64, digest: Digest) {
         self.truncate(sequence.saturating_sub(1));
-        if !self.keeps(sequence) {
-            return;
-        }
         self.spaced.push((sequence, digest));
-        let first = self.spaced.iter().take_while(|(sequence, _)| *sequence <= FIRST).count();
-        if self.spaced.len() - first > MAX_SPACED {
-            self.exponent += 1;
-            let mut spaced = std::mem::take(&mut self.spaced);
-            spaced.retain(|(sequence, _)| self.keeps(*sequence));
-            self.spaced = spaced;
+        if sequence.is_multiple_of(REMOVE_AFTER) {
+            self.spaced.retain(|(kept, _)| is_kept(*kept, sequence));
         }
     }
 
@@ -66,10 +62,14 @@ impl Digests {
         let all = self.spaced.iter().chain(&self.ends);
         all.filter(|(found, _)| *found <= sequence).max_by_key(|(found, _)| *found).copied()
     }
+}
 
-    fn keeps(&self, sequence: u64) -> bool {
-        sequence <= FIRST || sequence.trailing_zeros() >= self.exponent
-    }
+/// Returns whether the digest of a message is kept in a conversation that ends with `last`. The
+/// farther a message is from the end, the higher the power of two that divides its sequence number.
+fn is_kept(sequence: u64, last: u64) -> bool {
+    let distance = last.saturating_sub(sequence).max(1);
+    let exponent = distance.ilog2().saturating_sub(FRACTION);
+    sequence <= FIRST || sequence.trailing_zeros() >= exponent
 }
 
 #[cfg(test)]
@@ -81,19 +81,22 @@ mod tests {
     }
 
     #[test]
-    fn a_bounded_number_of_digests_covers_the_whole_range_of_a_long_conversation() {
+    fn a_few_digests_are_close_to_the_end_of_a_long_conversation() {
         let mut digests = Digests::default();
-        for sequence in 1..=100_000 {
+        let last = 100_000;
+        for sequence in 1..=last {
             digests.push(sequence, digest(sequence));
-            assert!(digests.spaced.len() <= MAX_SPACED + FIRST as usize);
         }
+        assert!(digests.spaced.len() < 250, "{} digests", digests.spaced.len());
         for sequence in 1..=FIRST {
             assert_eq!(digests.of(sequence), Some(digest(sequence)));
         }
-        for sequence in (FIRST..100_000).step_by(777) {
+        for distance in (0..last - FIRST).step_by(77) {
+            let sequence = last - distance;
             let (found, of) = digests.up_to(sequence).unwrap();
             assert_eq!(of, digest(found));
-            assert!(found <= sequence && sequence - found <= 4096, "{found} up to {sequence}");
+            let most = (distance / 4).max(REMOVE_AFTER / 4);
+            assert!(found <= sequence && sequence - found <= most, "{found} up to {sequence}");
         }
         assert_eq!(digests.up_to(0), None);
     }

@@ -109,10 +109,11 @@ async fn a_long_conversation_is_loaded_in_small_parts() {
         assert_eq!(texts(found.messages.iter()), expected);
         assert_eq!(found.skipped(), from.after);
         // The first process has loaded the whole conversation, and does not know every digest. The
-        // inner store then loads some more messages.
+        // inner store may then load a few more messages.
         let inside = process.inner().head(&key()).await.unwrap().load_from.unwrap();
         let more = from.after - inside.after;
-        assert!(if round == 0 { (1..64).contains(&more) } else { more == 0 }, "{round}: {more}");
+        let most = if round == 0 { 16 } else { 0 };
+        assert!(more <= most, "{round}: {more}");
     }
     // A process that has read only the head does not know the digests of the messages.
     let process = other_process(&store);
