@@ -4,8 +4,8 @@
 
 use crate::chain::Digest;
 
-/// All digests of messages up to this sequence number are kept, because the leading messages (the
-/// first messages of a conversation, which a range also contains) end with one of these messages.
+/// The store keeps the digest of every message up to this sequence number. A range also contains the
+/// first messages of a conversation, and its value needs the digest of the last of them.
 const FIRST: u64 = 16;
 
 /// The distance between two digests is at most the distance to the last message, divided by
@@ -64,8 +64,9 @@ impl Digests {
     }
 }
 
-/// Returns whether the digest of a message is kept in a conversation that ends with `last`. The
-/// farther a message is from the end, the higher the power of two that divides its sequence number.
+/// Returns whether the store keeps the digest of a message, if `last` is the last message of the
+/// conversation. Far from the end, it keeps only the digests of sequence numbers that a high power
+/// of two divides.
 fn is_kept(sequence: u64, last: u64) -> bool {
     let distance = last.saturating_sub(sequence).max(1);
     let exponent = distance.ilog2().saturating_sub(FRACTION);

@@ -47,7 +47,7 @@ pub(crate) struct Statements {
     /// Reads the visible messages without those that a value of the column `load_from` leaves out.
     /// If the conversation does not have this value, reads all visible messages. The parameters
     /// after the conversation's key are the value, the number of leading messages, and the sequence
-    /// number of the last message that is left out.
+    /// number of the last message that the statement does not read.
     pub(crate) messages_from: String,
     /// Reads the staged messages.
     pub(crate) staged_messages: String,

@@ -18,7 +18,8 @@ use super::RunLog;
 use crate::{
     PersistencePolicy,
     replay::{
-        Citations, DanglingCalls, Replay, ReplayPolicy, ReplaySummary, ToolHistory, is_answer,
+        Citations, DanglingCalls, Replay, ReplayPolicy, ReplaySummary, ToolHistory,
+        effective_call_ids, is_answer,
     },
 };
 
@@ -85,16 +86,17 @@ pub(super) fn answers_calls(messages: &[Arc<Message>]) -> bool {
 }
 
 /// Returns whether messages of a run answer calls of earlier runs. `added` are the messages that
-/// the run has added before.
+/// the run has added before. The results of a call without an id have its generated id.
 fn answers_earlier_calls(messages: &[Arc<Message>], run: RunId, added: &[Arc<Message>]) -> bool {
     let approves = |part: &Part| matches!(part, Part::ApprovalResponse(_));
     (0..).zip(messages).any(|(position, message)| {
         let before = messages.iter().take(position);
-        let own = || added.iter().chain(before.clone()).rev().flat_map(|it| it.calls());
+        let own = || added.iter().chain(before.clone()).rev();
+        let own_ids = || own().flat_map(|message| effective_call_ids(message));
         let is_earlier = |result: &ToolResult| match (&result.call, &result.call_id) {
             (Some(call), _) => call.message.run != run,
-            (None, Some(id)) if !id.is_empty() => !own().any(|call| call.id.as_ref() == Some(id)),
-            (None, _) => own().next().is_none(),
+            (None, Some(id)) if !id.is_empty() => !own_ids().any(|own| own == *id),
+            (None, _) => own_ids().next().is_none(),
         };
         message.results().any(is_earlier) || message.parts.iter().any(approves)
     })

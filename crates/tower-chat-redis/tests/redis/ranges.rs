@@ -26,7 +26,8 @@ async fn only_the_selected_messages_are_loaded() {
     assert!(store_contract::loads_ranges(&store).await);
 }
 
-/// The leading messages and the messages after the part that is left out have several pages.
+/// The store reads the messages of a range in pages. In this test, it reads several pages of leading
+/// messages and several pages of later messages.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_load_of_a_range_with_several_pages_returns_all_selected_messages() {
     let store = open(options()).await;

@@ -358,3 +358,22 @@ async fn source_numbers_follow_those_before_the_range() {
     })
     .await;
 }
+
+#[tokio::test]
+async fn results_of_the_same_run_leave_the_range() {
+    every_id(async |case| {
+        let labels = ["c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8"];
+        let script = (1..).zip(labels).flat_map(|(number, label)| {
+            [case.calls([("look", label)]), Step::text(format!("a{number}"))]
+        });
+        let run = Counted::with(case, script).await;
+        let client = run.client(two_turns());
+        run.ask(&client, 1..=7).await;
+        run.take_loaded();
+        run.ask(&run.client(two_turns()), 8..=8).await;
+        // Each of at most three turns has four messages.
+        let loaded = run.take_loaded();
+        assert!(loaded.iter().all(|count| *count <= 12), "{loaded:?}");
+    })
+    .await;
+}
