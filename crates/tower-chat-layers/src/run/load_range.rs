@@ -6,7 +6,7 @@
 //! write ([`next_range`]). The next run loads the messages from there, if the position still applies
 //! ([`range_of`]). Otherwise it loads all messages.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use serde::{Deserialize, Serialize};
 use tower_chat_core::{
@@ -88,18 +88,42 @@ pub(super) fn answers_calls(messages: &[Arc<Message>]) -> bool {
 /// Returns whether messages of a run answer calls of earlier runs. `added` are the messages that
 /// the run has added before. The results of a call without an id have its generated id.
 fn answers_earlier_calls(messages: &[Arc<Message>], run: RunId, added: &[Arc<Message>]) -> bool {
-    let approves = |part: &Part| matches!(part, Part::ApprovalResponse(_));
-    (0..).zip(messages).any(|(position, message)| {
-        let before = messages.iter().take(position);
-        let own = || added.iter().chain(before.clone()).rev();
-        let own_ids = || own().flat_map(|message| effective_call_ids(message));
-        let is_earlier = |result: &ToolResult| match (&result.call, &result.call_id) {
-            (Some(call), _) => call.message.run != run,
-            (None, Some(id)) if !id.is_empty() => !own_ids().any(|own| own == *id),
-            (None, _) => own_ids().next().is_none(),
+    let mut own = OwnCallIds { known: HashSet::new(), unread: added };
+    for message in messages {
+        let approves = |part: &Part| matches!(part, Part::ApprovalResponse(_));
+        let mut is_own = |result: &ToolResult| match &result.call {
+            Some(call) => call.message.run == run,
+            None => own.contains(result.call_id.as_deref()),
         };
-        message.results().any(is_earlier) || message.parts.iter().any(approves)
-    })
+        if message.parts.iter().any(approves) || !message.results().all(&mut is_own) {
+            return true;
+        }
+        own.known.extend(effective_call_ids(message));
+    }
+    false
+}
+
+/// The ids of the calls of a run. A result usually answers a call of the last message with calls, so
+/// the earlier messages are read only if the ids of the later ones do not contain an id.
+struct OwnCallIds<'a> {
+    known: HashSet<String>,
+    /// The messages of the run whose calls are not in `known` yet.
+    unread: &'a [Arc<Message>],
+}
+
+impl OwnCallIds<'_> {
+    /// Returns whether a call has this id. Without an id, returns whether there is any call.
+    fn contains(&mut self, id: Option<&str>) -> bool {
+        let id = id.filter(|id| !id.is_empty());
+        loop {
+            if id.map_or(!self.known.is_empty(), |id| self.known.contains(id)) {
+                return true;
+            }
+            let Some((last, unread)) = self.unread.split_last() else { return false };
+            self.known.extend(effective_call_ids(last));
+            self.unread = unread;
+        }
+    }
 }
 
 /// Returns the range of a conversation with this head that a new run needs. `None` if the run needs
