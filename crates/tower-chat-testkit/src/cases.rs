@@ -1,4 +1,4 @@
-//! Iterates over all combinations of test parameters, instead of nested loops.
+//! Iterates over all combinations of test parameters.
 
 use std::{fmt::Debug, thread};
 

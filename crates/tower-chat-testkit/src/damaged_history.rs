@@ -110,7 +110,7 @@ fn results(rng: &mut Rng, calls: &[ToolCall], turn: usize) -> Message {
     Message::tool_results(results)
 }
 
-/// Generates the text of a result. Some of the texts are a list of sources whose numbers begin with
+/// Generates the text of a result, which sometimes is a JSON list of sources with numbers from
 /// `first`.
 fn result_text(rng: &mut Rng, first: usize) -> String {
     let source = |number: usize| {

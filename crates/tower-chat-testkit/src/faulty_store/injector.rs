@@ -26,8 +26,8 @@ pub trait FaultInjector: Send + Sync + 'static {
     /// Called before an operation. Returns the fault and the delays to inject.
     fn before(&self, operation: Operation) -> Injection;
 
-    /// Called with the writes of each call of `append`, before the call of
-    /// [`before`](Self::before).
+    /// Called with the writes of each `append`. The store calls [`before`](Self::before) after this
+    /// method.
     fn submitted(&self, writes: &[Write]) {
         let _ = writes;
     }

@@ -1,7 +1,9 @@
-//! [`FaultyStore`], whose operations fail or wait when a test requires it. A submission is the
-//! writes of one call of `append`, and its ticket is the future with which the caller waits for the
-//! outcome. A head is the revision and the open run of a conversation, without its messages. An
-//! open run is a run that is not committed yet.
+//! [`FaultyStore`], whose operations fail or wait when a test requires it.
+//!
+//! - A *submission* is the writes of one call of `append`. Its *ticket* is the future with which
+//!   the caller waits for the outcome.
+//! - The *head* of a conversation is its revision and its open run (a run that is not committed
+//!   yet), without the messages.
 
 mod injector;
 mod operation;
@@ -38,10 +40,10 @@ use crate::Gate;
 /// which selects the fault of each operation. An operation without a fault is forwarded to the
 /// inner store.
 ///
-/// The store uses the [`handle`](HistoryStore::handle) of the inner store, which contains the runs
-/// in progress of a process. A store has its own handle, however, if it has an injector or
-/// simulates [another process](Self::in_another_process) or [one of several
-/// processes](Self::shared_by_processes). Clones share faults and counts.
+/// The [`handle`](HistoryStore::handle) of a store contains the runs that are in progress in the
+/// process. This store shares the handle of the inner store, unless it has an injector or simulates
+/// [another process](Self::in_another_process) or
+/// [one of several processes](Self::shared_by_processes). Clones share faults and counts.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -87,7 +89,7 @@ struct State {
     held: VecDeque<Held>,
 }
 
-/// A delayed submission, which was not passed to the inner store yet.
+/// A delayed submission, which was not yet passed to the inner store.
 struct Held {
     slot: Slot,
     writes: Vec<Write>,
@@ -95,13 +97,12 @@ struct Held {
     ticket: oneshot::Sender<Ticket>,
 }
 
-/// The keys of the delayed submissions, and the number of released ones. Other operations wait for
-/// changes of this value.
+/// The state that operations watch to wait for delayed submissions.
 #[derive(Default)]
 struct Unreleased {
     /// The number of submissions that were first delayed and then passed to the inner store.
     released: usize,
-    /// The key of the conversation of each delayed write, in the order of the writes.
+    /// The conversation of each delayed write, in the order of the writes.
     keys: VecDeque<ConversationKey>,
 }
 
@@ -118,15 +119,15 @@ impl<S: HistoryStore> FaultyStore<S> {
         }
     }
 
-    /// Creates a store with an injector, which selects the fault of each operation. The store
-    /// represents the store of one process. To simulate two processes, wrap two clones of the same
-    /// inner store.
+    /// Creates a store that simulates the store of one process and has an injector, which selects
+    /// the fault of each operation. To simulate two processes, wrap two clones of the same inner
+    /// store.
     ///
-    /// An operation blocks the calling thread until the inner store has completed the operation.
-    /// The order and the effects of operations therefore depend only on the injector, even if the
-    /// inner store has threads. Each operation waits until all earlier submissions were passed to
-    /// the inner store. A task passes delayed submissions to the inner store, in their order. In a
-    /// store with an injector, [`hold_appends`](Self::hold_appends) has no effect.
+    /// The order and the effects of operations depend only on the injector, even if the inner store
+    /// has threads: an operation waits until all earlier submissions were passed to the inner
+    /// store, and then blocks the calling thread until the inner store has completed the operation.
+    /// A task passes the submissions that the injector delays to the inner store, in their order.
+    /// [`hold_appends`](Self::hold_appends) has no effect.
     pub fn with_injector(inner: S, injector: impl FaultInjector) -> Self {
         Self {
             handle: Some(StoreHandle::new()),
@@ -240,8 +241,8 @@ impl<S: HistoryStore> FaultyStore<S> {
     }
 
     /// Delays submissions until [`release_appends`](Self::release_appends) is called, as if the
-    /// store were slow. A delayed submission is not lost if its ticket is dropped. `flush`, and
-    /// loads of the conversations of the submission, wait for the submission.
+    /// store were slow. `flush`, and loads of the same conversations, wait for the delayed
+    /// submissions. A delayed submission is stored later even if the caller drops its ticket.
     pub fn hold_appends(&self) {
         self.state().is_holding = true;
     }

@@ -1,6 +1,4 @@
-//! Executes one operation with its fault, which a test has prepared or an injector has selected. A
-//! submission is the writes of one call of `append`, and its ticket is the future with which the
-//! caller waits for the outcome.
+//! Executes one operation with the fault that a test has prepared or an injector has selected.
 
 use std::{
     pin::pin,
@@ -120,8 +118,7 @@ impl<S: HistoryStore> FaultyStore<S> {
         }
     }
 
-    /// Passes the oldest delayed submission to the inner store. Returns `false` if no submission is
-    /// delayed.
+    /// Passes the oldest delayed submission to the inner store. Returns `false` if there is none.
     pub(super) fn release_one(&self, state: &mut State) -> bool {
         let Some(Held { slot, writes, fault, ticket }) = state.held.pop_front() else {
             return false;

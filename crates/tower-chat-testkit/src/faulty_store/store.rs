@@ -97,9 +97,8 @@ impl<S: HistoryStore> HistoryStore for FaultyStore<S> {
         let (ticket, receiver) = oneshot::channel::<Ticket>();
         state.held.push_back(Held { slot, writes, fault, ticket });
         self.shared.unreleased.send_modify(|unreleased| unreleased.keys.extend(keys));
-        // A store with an injector receives a submission on a thread without a runtime only at the
-        // end of the simulated process. No task can pass this submission to the inner store. The
-        // submission is therefore lost.
+        // Without a runtime, no task can pass the submission to the inner store. The submission is
+        // lost. This happens only at the end of the simulated process.
         if self.injector.is_some()
             && !is_dead
             && let Ok(runtime) = tokio::runtime::Handle::try_current()

@@ -60,8 +60,8 @@ fn is_word(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|it| it.is_ascii_alphanumeric() || "_-".contains(it))
 }
 
-/// Returns the number of the first token in a text. A token consists of `letter`, a number and a
-/// point. For the letter `c` and the token `c1.`, the number is 1.
+/// Returns the number of the first token in a text. A token is `letter`, a number and a point, such
+/// as `c1.`.
 fn token(text: &str, letter: char) -> Option<usize> {
     let mut found = text.split(letter).skip(1).filter_map(|rest| {
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
@@ -164,10 +164,9 @@ impl Found<'_> {
         self.check(is_fine, || format!("the id {id:?}"));
     }
 
-    /// Checks a result. The id of the result must be the id of a call without a result. A token is
-    /// a short text, such as `r1.`, by which a test recognises a call and its result. The token in
-    /// the result must have the same number as the token in the arguments of the call. `open`
-    /// contains the arguments of the calls without results, by call id.
+    /// Checks a result. Its id must be the id of a call without a result. Its token, such as `r1.`,
+    /// must have the same number as the token in the arguments of the call. `open` contains the
+    /// arguments of the calls without results, by call id.
     fn answer(&mut self, open: &mut HashMap<String, String>, id: &str, result: &Value) {
         let Some(arguments) = open.remove(id) else {
             return self.refuse(format!("a result of no open call: {id:?}"));
@@ -334,10 +333,9 @@ impl Found<'_> {
         self.check(is_read && !is_audio, || format!("the part {part}"));
     }
 
-    /// Checks a request that enables thinking and ends with results of tools. The answer of the
-    /// assistant with the calls of these results must begin with a thinking block. Otherwise Claude
-    /// returns the error *When `thinking` is enabled, a final `assistant` message must start with a
-    /// thinking block*.
+    /// If a request enables thinking and ends with results, checks that the answer with the calls
+    /// of these results begins with a thinking block. Claude refuses other requests: *When
+    /// `thinking` is enabled, a final `assistant` message must start with a thinking block*.
     fn thinking(&mut self, body: &Value) {
         let fields = match self.service.wire {
             "anthropic" if self.service.name != "deepseek" => body,
@@ -354,7 +352,7 @@ impl Found<'_> {
             matches!(text(block, "type"), "thinking" | "redacted_thinking")
                 || block["reasoningContent"].is_object()
         };
-        // The blocks after the last content of the user that is not a result, each with the role of
+        // The blocks after the last content of the user other than results, each with the role of
         // its message.
         let mut answer: Vec<(&str, &Value)> = Vec::new();
         for message in list(&body["messages"]) {

@@ -64,8 +64,8 @@ fn event(message: &[u8]) -> Option<StreamEvent> {
     Some(StreamEvent { data: unwrapped(data)?, event: name })
 }
 
-/// Returns the event of the model, which an event `chunk` contains in base64 in its field `bytes`.
-/// Returns data without this field unchanged.
+/// Decodes the base64 text in the field `bytes` of an event `chunk`. Returns data without this
+/// field unchanged.
 fn unwrapped(data: String) -> Option<String> {
     match serde_json::from_str::<Value>(&data).ok()?.get("bytes").and_then(Value::as_str) {
         Some(bytes) => String::from_utf8(BASE64.decode(bytes).ok()?).ok(),

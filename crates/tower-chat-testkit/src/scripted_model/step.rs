@@ -85,9 +85,8 @@ impl Step {
         Self::new(Reply::Hang)
     }
 
-    /// Computes the step from the request. The step that this function returns may itself set
-    /// whether to stream, where to wait, and where to interrupt the answer. These settings apply if
-    /// the computed step does not contain them.
+    /// Computes the step from the request. For streaming, gate and interruption, the settings of
+    /// the computed step take precedence over the settings of this step.
     pub fn respond(decide: impl FnOnce(&ChatRequest) -> Step + Send + 'static) -> Self {
         Self::new(Reply::Respond(Box::new(decide)))
     }
@@ -142,8 +141,8 @@ impl Step {
         self
     }
 
-    /// Returns the step to use for this request. For a step of [`respond`](Self::respond), this is
-    /// the computed step.
+    /// Returns the step to use for this request: for a step of [`respond`](Self::respond), the
+    /// computed step.
     pub(super) fn resolve(self, request: &ChatRequest) -> Self {
         let Reply::Respond(decide) = self.reply else { return self };
         let chosen = decide(request).resolve(request);

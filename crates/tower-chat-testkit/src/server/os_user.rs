@@ -2,8 +2,8 @@
 
 use std::{fs, os::unix::fs::chown, path::Path, process::Command};
 
-/// The user that runs a server. Database servers refuse to run as root. Therefore this is another
-/// user if this process runs as root, and the user of this process otherwise.
+/// The user that runs a server: the user of this process or, if this process runs as root, another
+/// user, because database servers refuse to run as root.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct OsUser {
     /// The ids of the user and the group. `None` for the user of this process.

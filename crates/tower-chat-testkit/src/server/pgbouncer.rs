@@ -37,9 +37,9 @@ pub enum PoolMode {
 
 /// A temporary PgBouncer, which pools connections to a [`PostgresServer`].
 ///
-/// The pooler ignores the startup parameter `options`. The option `max_prepared_statements` is not
-/// set. In the pool mode `transaction`, versions before 1.21 do not support prepared statements,
-/// and later versions use their default.
+/// The pooler ignores the startup parameter `options`, and uses the default value of
+/// `max_prepared_statements`. Versions before 1.21 do not support prepared statements in the pool
+/// mode `transaction`.
 ///
 /// ```no_run
 /// use tower_chat_testkit::server::{PgBouncer, PoolMode, PostgresServer, required};
@@ -51,7 +51,7 @@ pub enum PoolMode {
 #[derive(Debug)]
 pub struct PgBouncer {
     process: Option<Child>,
-    // Dropped after the pooler was stopped.
+    // `Drop` stops the pooler before the script of this field runs.
     _end: AtTheEnd,
     folder: TempDir,
     port: u16,
@@ -150,8 +150,7 @@ impl Drop for PgBouncer {
         if let Some(mut process) = self.process.take() {
             drop(process.kill());
             drop(process.wait());
-            // The operating system may assign the same process id to another process, which the
-            // script must not kill.
+            // Otherwise the script of `_end` could kill another process with the same process id.
             drop(fs::remove_file(self.folder.path().join("pid")));
         }
     }

@@ -45,7 +45,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 /// ```
 #[derive(Debug)]
 pub struct PostgresServer {
-    // Dropped before `folder`, which the script needs.
+    // Precedes `folder`, because the script, which runs when this field is dropped, needs the
+    // folder.
     _end: AtTheEnd,
     pub(super) folder: TempDir,
     pub(super) programs: PathBuf,

@@ -45,7 +45,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub struct RedisServer {
     process: Option<Child>,
-    // Dropped after the server was stopped.
+    // `Drop` stops the server before the script of this field runs.
     _end: AtTheEnd,
     folder: TempDir,
     pub(super) program: PathBuf,
@@ -130,8 +130,7 @@ impl RedisServer {
         let mut process = self.process.take().expect("the server is running");
         process.kill().expect("Redis is killed");
         process.wait().expect("Redis has ended");
-        // The operating system may assign the same process id to another process, which the script
-        // must not kill.
+        // Otherwise the script of `_end` could kill another process with the same process id.
         drop(fs::remove_file(self.folder.path().join("pid")));
     }
 

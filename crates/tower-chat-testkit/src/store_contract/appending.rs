@@ -228,8 +228,8 @@ pub async fn large_messages_and_writes_are_stored(store: Store) {
     assert_eq!(loaded[1..], numbers);
 }
 
-/// Messages are returned in the order of the writes, even if the clock is set back between two
-/// writes, and ids are therefore out of order. A tool may end before its start for the same reason.
+/// Messages are returned in the order of the writes, even if their ids are out of order, because
+/// the clock was set back between two writes. The recorded end of a tool may precede its start.
 pub async fn messages_keep_their_order_when_clocks_are_set_back(store: Store) {
     let key = key("clocks");
     let mut at = Revision::ABSENT;

@@ -137,9 +137,9 @@ pub async fn an_open_run_claims_calls_that_are_seen(store: Store) {
     stored(&store, late.with_claims(again(Some(10)))).await;
 }
 
-/// The head (everything about a conversation except its messages) contains the approval requests
-/// that have no result. These requests are in the order of their calls, and grouped by answer. An
-/// answer may consist of several messages. Staged requests are not included.
+/// The head (everything about a conversation except its messages) lists the approval requests
+/// without a result, in the order of their calls and grouped by the answer of the model. An answer
+/// may consist of several messages. Staged requests are not listed.
 pub async fn calls_that_wait_for_approval_come_with_the_head(store: Store) {
     let (key, other) = (key("waiting"), key("waiting too"));
     let pending = async || {

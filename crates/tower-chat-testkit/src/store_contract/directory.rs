@@ -44,7 +44,7 @@ pub(super) fn activity(milliseconds: u64, usage: &[ModelUsage]) -> RunActivity {
     RunActivity::new(at(milliseconds)).with_usage(usage.iter().cloned())
 }
 
-/// Returns a write with one message, whose id contains the run.
+/// Returns a write with one user message. `id` is the id of the message.
 pub(super) fn write_of(key: &ConversationKey, id: MessageId, at: Revision, text: &str) -> Write {
     Write::new(key.clone(), id, at, [Arc::new(Message::user(text))])
 }
@@ -273,8 +273,8 @@ pub async fn staged_runs_are_in_the_directory_at_once(store: Store) {
 }
 
 /// The number of runs does not include a discarded run. A run with visible messages is counted
-/// once. The run is also counted if it continues after the discard of another run, or if later
-/// messages of the run are discarded.
+/// once, even if it continues after another run was discarded, or if its later messages are
+/// discarded.
 pub async fn a_discarded_run_is_taken_off_the_count(store: Store) {
     if lacks(&store, &[Capability::Journal]) {
         return;

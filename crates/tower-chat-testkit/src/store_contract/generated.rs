@@ -54,9 +54,9 @@ pub async fn generated_writes_are_decided_as_in_memory(store: Store) {
 fn outcome(write: &Write, of: Result<Revision, AppendError>) -> String {
     match of.map_err(|error| error.source) {
         Ok(revision) => format!("{revision:?}"),
-        // A write may be invalid for several reasons, and a store that wraps another store may
-        // detect these reasons in another order. Therefore the returned error is ignored if a
-        // number of the write is out of range.
+        // An invalid write may have several errors, and a store that wraps another store may return
+        // another one of them. If a number of the write is out of range, the returned error is
+        // therefore not compared.
         Err(_) if write.check_range(LAST_SEQUENCE).is_err() => "out of range".to_owned(),
         Err(StoreError::Conflict(conflict)) => {
             format!("conflict with {:?}, open run {:?}", conflict.found, conflict.open_run)
@@ -92,8 +92,7 @@ struct Generator {
     /// Whether the store supports open runs. Otherwise no staged writes are generated.
     stages: bool,
     written: Vec<Write>,
-    /// The positions of the calls in all generated messages whose sequence number is within the
-    /// allowed range. The messages may have been refused.
+    /// The positions of the calls in generated messages. The store may have refused these messages.
     calls: Vec<SequencePosition>,
 }
 
@@ -173,8 +172,8 @@ impl Generator {
         rows
     }
 
-    /// Returns a row that replaces the row of an earlier call. If the message of this call is not
-    /// stored, the store must ignore the row.
+    /// Returns another row for an earlier call. The store must ignore the row if it has not stored
+    /// the message of the call.
     fn row_of_earlier_call(&mut self) -> Option<ToolRecord> {
         let call = *self.rng.one_of(&self.calls)?;
         let mut row = pending(call.sequence, call.index, "weather");

@@ -75,8 +75,8 @@ pub async fn keys_that_look_alike_are_different_conversations(store: Store) {
     let halves = similar_names();
     let mut keys = Vec::new();
     for separator in ["", "/", ":", "|", ".", " ", "\0", "\n", "'", "\u{1F}"] {
-        // A store that joins scope and id with this separator would store the first two keys under
-        // the same text, and also the last two keys.
+        // A store that joins scope and id with this separator would confuse the first key with the
+        // second key, and the third key with the fourth key.
         keys.push(ConversationKey::new("x", format!("y{separator}z")));
         keys.push(ConversationKey::new(format!("x{separator}y"), "z"));
         keys.push(ConversationKey::new(format!("v{separator}"), "w"));

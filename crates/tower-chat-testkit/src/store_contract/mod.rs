@@ -43,16 +43,16 @@
 //! # fn main() {}
 //! ```
 //!
-//! For a store that wraps another store, and for the second setting of a store,
-//! `one_runtime: "reason"` omits the runtime with one thread. If a setting shares all code with a
-//! setting that was tested completely, use [`store_promises!`](crate::store_promises), which runs
-//! single tests.
+//! To test a store that wraps another store, or the second setting of a store, pass
+//! `one_runtime: "reason"`, which omits the runtime with one thread. If a setting shares all code
+//! with a setting that was tested completely, use [`store_promises!`](crate::store_promises), which
+//! runs only the tests that it names.
 //!
-//! If a store lacks a [capability](tower_chat_core::store::Capability), the tests of the capability
-//! are omitted by `directory: "reason"`, `maintenance: "reason"`, `journal: "reason"`, `tool_calls:
-//! "reason"` or `summaries: "reason"`. These options must be at the end, in this order. Other tests
-//! skip the steps that need the capability. A store without the capability `Journal` must refuse
-//! staged writes, whose messages readers must not see until their run is committed.
+//! If a store lacks a [capability](tower_chat_core::store::Capability), omit its tests with
+//! `directory: "reason"`, `maintenance: "reason"`, `journal: "reason"`, `tool_calls: "reason"` or
+//! `summaries: "reason"`. These options must be at the end, in this order. Other tests skip the
+//! steps that need the capability. A store without the capability `Journal` must refuse staged
+//! writes (writes that readers must not see until their run is committed).
 //!
 //! Each test is also a function of this module, which a crate can call for a store that needs a
 //! special setup.
@@ -114,9 +114,8 @@ pub enum Runtime {
     SeveralThreads,
 }
 
-/// Opens a store with `open`, and runs a test with this store on a new runtime.
-///
-/// The second value that `open` returns is dropped after the runtime has ended.
+/// Opens a store with `open`, and runs a test with this store on a new runtime. `open` also returns
+/// a guard, which is dropped after the runtime has ended.
 ///
 /// # Panics
 ///
@@ -329,8 +328,7 @@ macro_rules! __promise_tests {
     )* };
 }
 
-/// Passes the names of the tests of the capability `Directory` to the macro `boxed` or to
-/// `__promise_tests`.
+/// Lists the tests of the capability `Directory` for `boxed` or `__promise_tests`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __directory_promises {
@@ -367,8 +365,7 @@ macro_rules! __directory_promises {
     };
 }
 
-/// Passes the names of the tests of the capability `Maintenance` to the macro `boxed` or to
-/// `__promise_tests`.
+/// Lists the tests of the capability `Maintenance` for `boxed` or `__promise_tests`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __maintenance_promises {
@@ -422,8 +419,7 @@ macro_rules! __maintenance_promises {
     };
 }
 
-/// Passes the names of the tests of the capability `Journal` to the macro `boxed` or to
-/// `__promise_tests`.
+/// Lists the tests of the capability `Journal` for `boxed` or `__promise_tests`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __journal_promises {
@@ -459,8 +455,7 @@ macro_rules! __journal_promises {
     };
 }
 
-/// Passes the names of the tests of queries for tool calls to the macro `boxed` or to
-/// `__promise_tests`.
+/// Lists the tests of queries for tool calls for `boxed` or `__promise_tests`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __tool_call_promises {
@@ -481,8 +476,7 @@ macro_rules! __tool_call_promises {
     };
 }
 
-/// Passes the names of the tests of the capability `Summaries` to the macro `boxed` or to
-/// `__promise_tests`.
+/// Lists the tests of the capability `Summaries` for `boxed` or `__promise_tests`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __summary_promises {
@@ -511,7 +505,7 @@ macro_rules! __summary_promises {
     };
 }
 
-/// Passes the names of the slow tests to the macro `boxed` or to `__promise_tests`.
+/// Lists the slow tests for `boxed` or `__promise_tests`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __heavy_promises {
@@ -548,8 +542,7 @@ macro_rules! __residual_data {
     };
 }
 
-/// Passes the names of the tests that every store must pass to the macro `boxed` or to
-/// `__promise_tests`.
+/// Lists the tests that every store must pass for `boxed` or `__promise_tests`.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __every_promise {

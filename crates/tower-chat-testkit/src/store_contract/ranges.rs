@@ -21,7 +21,7 @@ fn range(leading: u64, after: u64) -> Arc<LoadFrom> {
     Arc::new(LoadFrom { leading, after, applies_to: format!("\"é\" after {after}") })
 }
 
-/// Stores messages with these texts and a value for the next run. Returns the revision.
+/// Stores messages with these texts and a [`LoadFrom`] for the next run. Returns the revision.
 async fn written(
     store: &Store,
     key: &ConversationKey,
@@ -32,16 +32,15 @@ async fn written(
     stored(store, write(key, at, texts).with_load_from(Some(from.clone()))).await
 }
 
-/// Stores six messages with a value for the next run. Returns the revision.
+/// Stores six messages with a [`LoadFrom`] for the next run. Returns the revision.
 async fn six(store: &Store, key: &ConversationKey, from: &Arc<LoadFrom>) -> Revision {
     let at = stored(store, write(key, Revision::ABSENT, &["1", "2", "3"])).await;
     written(store, key, at, &["4", "5", "6"], from).await
 }
 
-/// Loads the selected messages, and compares them with the whole history. The loaded messages must
-/// be the leading messages that the value selects, and the end of the history after the skipped
-/// messages. If the head has a value, the head must have this value. Returns the number of skipped
-/// messages.
+/// Checks that a load with `from` returns the selected leading messages and the end of the history.
+/// If the head contains a [`LoadFrom`], it must be `from`. Returns the number of messages that the
+/// load has skipped.
 async fn assert_range(store: &Store, key: &ConversationKey, from: &Arc<LoadFrom>) -> u64 {
     let head = store.head(key).await.expect("the head is read");
     if let Some(found) = &head.load_from {
@@ -67,7 +66,7 @@ async fn assert_range(store: &Store, key: &ConversationKey, from: &Arc<LoadFrom>
     part.skipped()
 }
 
-/// Checks that all messages are loaded if the conversation does not have this value.
+/// Checks that a load with a [`LoadFrom`] that is not in the head returns all messages.
 async fn assert_whole(store: &Store, key: &ConversationKey, from: &LoadFrom) {
     let head = store.head(key).await.expect("the head is read");
     assert_ne!(head.load_from.as_deref(), Some(from));
@@ -99,9 +98,8 @@ pub async fn a_range_is_the_end_of_the_history(store: Store) {
     }
 }
 
-/// All messages are loaded if the conversation does not exist, has no value, or has another value.
-/// All messages are also loaded if the conversation was deleted and created again. A copy of a
-/// conversation has no value.
+/// A load returns all messages if the head contains no [`LoadFrom`] or another one. The head
+/// contains none if the conversation was deleted and created again, or is a copy.
 pub async fn another_value_loads_the_whole_history(store: Store) {
     let (key, copy) = (key("another"), super::fixture::key("copy"));
     let (first, second) = (range(0, 3), range(1, 5));
@@ -121,8 +119,8 @@ pub async fn another_value_loads_the_whole_history(store: Store) {
     assert_whole(&store, &key, &second).await;
 }
 
-/// A write without messages changes the value. A write that is refused does not change the value,
-/// and neither does the repetition of a stored write.
+/// A write without messages changes the [`LoadFrom`] in the head. A write that is refused, or that
+/// repeats a stored write, does not.
 pub async fn a_write_sets_the_range_once(store: Store) {
     let key = key("once");
     let (first, second, third) = (range(0, 2), range(0, 4), range(0, 5));
@@ -141,8 +139,8 @@ pub async fn a_write_sets_the_range_once(store: Store) {
     assert_range(&store, &key, &third).await;
 }
 
-/// A staged write sets the value before its run is committed. A range does not contain staged
-/// messages.
+/// A staged write sets the [`LoadFrom`] before its run is committed. A range does not contain
+/// staged messages.
 pub async fn a_range_has_only_visible_messages(store: Store) {
     if lacks(&store, &[Capability::Journal]) {
         return;

@@ -163,8 +163,7 @@ pub async fn a_repeated_write_does_not_bring_older_rows_back(store: Store) {
     assert_eq!(stored(&store, call.clone()).await, call.result());
     assert_eq!(recorded(&store, &key).await[0].status, ToolStatus::Ok);
 
-    // The rule also applies if the later writes, which were stored before the repetition, contained
-    // only rows.
+    // The rule also applies if the later write has only replaced the row.
     let call = write_messages(&key, revision(&store, &key).await, [asking(&["b"])])
         .with_tools(vec![pending(3, 0, "b")]);
     stored(&store, call.clone()).await;
@@ -230,8 +229,8 @@ pub async fn rows_can_be_written_without_messages(store: Store) {
     assert_eq!(recorded(&store, &key).await, found);
 }
 
-/// The message with the call of a row must be stored at the latest by the write with the row.
-/// Otherwise the row is ignored. The row remains absent even if the message is written later.
+/// A row is ignored if the message of its call is neither stored nor in the same write, even if
+/// this message is written later.
 pub async fn rows_of_messages_that_are_not_there_are_no_rows(store: Store) {
     let key = key("no such message");
     let rows =

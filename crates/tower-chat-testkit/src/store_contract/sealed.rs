@@ -15,17 +15,16 @@ use super::{
     summaries::{add, assert_summaries, summary},
 };
 
-/// After a [sealed](Write::sealed) write, a store refuses every change that is not sealed. The test
-/// opens three stores with the same data, by calls of `open`. The rule applies to the [`Store`]
-/// through which the sealed write was made, to a [`Store`] that was opened before, as by another
-/// process, and to a [`Store`] that is opened later. The store must have a directory, must be empty
-/// at first, and must keep its data after the process has ended.
+/// After a [sealed](Write::sealed) write, a store refuses every change that is not sealed. The rule
+/// also applies to stores that were opened before the write, as by another process, and to stores
+/// that are opened later. The test calls `open` three times, and each call must open the same data.
+/// At first, the store must be empty. It must have a directory, and keep its data after the process
+/// has ended.
 pub async fn plain_changes_are_refused_once_a_sealed_write_is_stored(
     open: impl AsyncFn() -> Store,
 ) {
     let (store, other) = (open().await, open().await);
-    // The other process writes before the sealed write. This process may therefore have cached that
-    // the store contains no sealed data.
+    // After these changes, `other` may have cached that there is no sealed data.
     stored(&other, write(&key("plain"), Revision::ABSENT, &["hi"])).await;
     assert!(other.delete(&key("plain")).await.expect("the conversation is deleted"));
     let mut at = Revision::ABSENT;

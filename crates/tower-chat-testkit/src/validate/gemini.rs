@@ -1,9 +1,8 @@
 //! Validates the conversation of a request to Gemini's `generateContent`.
 //!
-//! Consecutive contents of the same speaker form one turn, because Gemini merges them. For the role
-//! `model`, the speaker is the model. For the roles `user` and `function`, and for a content
-//! without a role, the speaker is the user. A call has an id only if the client or a newer model
-//! has set it.
+//! Consecutive contents of the same speaker form one turn, because Gemini merges them. The speaker
+//! is the model for the role `model`, and the user for `user`, for `function` and without a role.
+//! Calls of older models have no ids, unless the client has set them.
 
 use std::collections::HashMap;
 
@@ -218,9 +217,8 @@ impl<'a> Turns<'a> {
         self.close(report);
     }
 
-    /// Compares the calls of a turn of the model with the responses in the following turn of the
-    /// user, and reports the violations. Then clears the calls and the responses. The caller calls
-    /// this function when both turns are complete.
+    /// Compares the calls of a complete turn of the model with the responses in the complete
+    /// following turn of the user. Reports the violations, and clears the calls and the responses.
     fn close(&mut self, report: &mut Report) {
         let calls = std::mem::take(&mut self.calls);
         let responses = std::mem::take(&mut self.responses);

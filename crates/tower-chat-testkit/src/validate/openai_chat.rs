@@ -156,9 +156,9 @@ fn gives_an_id(message: &Value) -> bool {
         || list(message, "tool_calls").iter().any(|call| is_id(text(call, "id")))
 }
 
-/// Returns whether an assistant message has content. Servers of reasoning models accept a message
-/// that contains only reasoning. Therefore a refusal, audio or reasoning, each in a field of its
-/// own, is content too.
+/// Returns whether an assistant message has content. A refusal, audio or reasoning in a field of
+/// its own is content too: servers of reasoning models accept a message that contains only
+/// reasoning.
 fn has_content(message: &Value) -> bool {
     ["content", "refusal", "audio", "reasoning", "reasoning_content", "reasoning_details"]
         .iter()

@@ -111,8 +111,7 @@ struct Input<'a> {
     calls: HashMap<&'a str, Call>,
     /// The index of the most recent message.
     last_message: Option<usize>,
-    /// The index of the first reasoning item since the last item of the model that is not
-    /// reasoning. `None` if no reasoning item follows that item.
+    /// The index of the first reasoning item that no other item of the model has followed yet.
     reasoning: Option<usize>,
     /// The index of the previous item, if the previous item is reasoning with an id of OpenAI.
     link: Option<usize>,

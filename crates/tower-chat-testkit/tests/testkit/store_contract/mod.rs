@@ -284,7 +284,8 @@ impl Broken {
         }
     }
 
-    /// Returns the range in a write. The fault may remove it.
+    /// Returns the value in a write that selects the messages for the next run. The fault may
+    /// remove it.
     fn range(&self, key: &ConversationKey, write: &Write) -> Option<Arc<LoadFrom>> {
         let head = futures_util::FutureExt::now_or_never(self.inner.head(key));
         let known = head.unwrap().unwrap().load_from;

@@ -54,11 +54,9 @@ impl Mutation {
     ];
 
     /// Returns what the documentation of a wire says about this mutation.
-    ///
     /// If the verdict contains several rules, the other calls of the conversation determine which
-    /// of these rules a mutant breaks. After a call was removed, its result is a second result of
-    /// another call if the round has more calls or if the previous round has a call with the same
-    /// id. Otherwise the result answers no call.
+    /// of these rules a mutant breaks. The result of a removed call, for example, may answer no
+    /// call, or be a second result of another call.
     pub(crate) fn verdict(self, wire: Wire) -> Verdict {
         use Verdict::{Allowed, Forbidden, NotPossible};
         let is_flat = block_list(wire).is_none() && wire != Wire::OpenAiResponses;
