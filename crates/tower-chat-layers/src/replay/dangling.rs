@@ -86,8 +86,8 @@ impl Replay {
         answered.into_iter().flatten().flatten().map(|call| call.call_position).collect()
     }
 
-    /// Returns the calls that need no approval and have no result in the pushed messages, and
-    /// whether the view, which is the output of the replay, contains each of them.
+    /// Returns the dangling calls, and for each of them whether the view (the output of the replay)
+    /// contains the call.
     pub(crate) fn dangling(&self) -> Vec<DanglingCall> {
         let mut ended = self.clone();
         ended.close_round();

@@ -79,8 +79,9 @@ impl Replay {
         }
     }
 
-    /// Adds the next message of a model's answer. Only later messages can answer the calls of this
-    /// answer. A lenient replay therefore repairs this message and all later messages.
+    /// Adds the next message of a model's answer. From this message on, a lenient replay repairs
+    /// calls and results like the replay of a stored history: all results of the new calls are in
+    /// later messages of this replay.
     pub(crate) fn push_answer(&mut self, message: &Arc<Message>) {
         if self.strictness == Strictness::Lenient && message.role == Role::Assistant {
             self.close_round();
@@ -91,8 +92,9 @@ impl Replay {
 
     fn push_piece(&mut self, message: &Arc<Message>) {
         if message.parts.is_empty() && message.role != Role::Tool {
-            // The piece contained only misplaced calls, which were removed. Like other input
-            // messages, the piece ends the open round.
+            // The piece contained only calls in a message that is no answer of the model. Step 1
+            // has removed these calls. The empty piece ends the open round, like a message of the
+            // user.
             self.position += 1;
             return self.close_round();
         }
@@ -150,7 +152,8 @@ impl Replay {
     }
 
     pub(super) fn push_results(&mut self, message: &Arc<Message>) {
-        // Each result has the id of its call, so that no result needs the position of its call.
+        // If the round's first message of results answers all calls, by id and in order, the
+        // results need no call positions.
         if let Some(round) = self.open.take_if(|round| round.is_answered_in_order_at_once(message))
         {
             round.append_to(&mut self.closed);
@@ -176,9 +179,8 @@ impl Replay {
         }
     }
 
-    /// Adds a message with responses to approval requests. The responses are added to `decided`.
-    /// The replay contains neither the responses nor calls in this message. The other parts of the
-    /// message are added after the results of the open round.
+    /// Adds a message with responses to approval requests. The replay omits the responses, and all
+    /// calls in this message. The other parts are added after the results of the open round.
     pub(super) fn push_approvals(&mut self, message: &Arc<Message>) {
         self.settle();
         let mut rest = (**message).clone();
@@ -275,8 +277,8 @@ impl Replay {
         self.closed.push(Message::tool_results(results));
     }
 
-    /// Returns the messages, with a call position in each result that the open round would otherwise
-    /// match with a wrong call.
+    /// Returns the messages. Adds the call position to each result that the open round would
+    /// otherwise match with a wrong call.
     pub(super) fn named(&self, messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
         if messages.is_empty() || (self.decided.is_empty() && self.omitted_calls.is_empty()) {
             return messages.to_vec();
@@ -288,8 +290,8 @@ impl Replay {
         messages.iter().map(|message| naming.name(message)).collect()
     }
 
-    /// Adds call positions to the results that were added to the open round since the previous call
-    /// of `settle`.
+    /// Adds call positions, where they are necessary, to the results that the open round has
+    /// received since the last `settle`.
     pub(super) fn settle(&mut self) {
         let Some(round) = self.open.as_mut().filter(|round| round.has_unnamed()) else { return };
         let unnamed = round.take_unnamed();
@@ -299,7 +301,7 @@ impl Replay {
         }
     }
 
-    /// Returns this replay after [`settle`](Self::settle).
+    /// Returns this replay, settled.
     pub(super) fn settled(&self) -> Cow<'_, Self> {
         if !self.open.as_ref().is_some_and(Round::has_unnamed) {
             return Cow::Borrowed(self);

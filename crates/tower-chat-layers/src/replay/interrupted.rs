@@ -18,8 +18,8 @@ use super::round::{Unanswered, drop_trailing_reasoning, has_content, interrupted
 #[derive(Debug, Clone)]
 pub(super) struct Retracted {
     pub(super) call: Arc<Unanswered>,
-    /// The number of messages that the replay contained when the call was retracted. The call is in
-    /// one of these messages.
+    /// The number of messages in the replay when the call was retracted. One of them contains the
+    /// call.
     pub(super) within: usize,
 }
 
@@ -59,8 +59,8 @@ pub(super) fn first_position<'a>(
 
 /// Returns the position of each message that contains some of the interrupted calls, with the ids
 /// of these calls, in descending order of the positions. The next message after each position
-/// contains the results that report the interruption. `calls` contains each call with a number of
-/// messages at the beginning of `output`, one of which contains the call.
+/// contains the results that report the interruption. Each item of `calls` is a call, and the
+/// number of messages at the beginning of `output` among which the call is searched.
 ///
 /// The function walks over the messages once, from the last message until all calls are found.
 fn find<'a>(

@@ -1,10 +1,10 @@
 //! Replay: the part of the stored history that the model receives.
 //!
-//! The stored history is complete and append-only. A pure function of the stored history returns
-//! the replay, which is valid for every provider. The function has these steps:
+//! The stored history is complete and append-only. These steps create the replay, which is valid
+//! for every provider:
 //!
 //! 1. **order**: a message with calls and their results is split, so that each message contains
-//!    either calls or results; calls in messages whose role is not assistant are omitted;
+//!    either calls or results; calls in messages of other roles than the assistant are omitted;
 //! 2. **pairing**: every call is moved directly before its result; dangling calls (calls without a
 //!    result), orphan results (results without a call) and duplicate results are repaired; calls
 //!    that wait for approval are omitted until they have a result;
@@ -18,9 +18,8 @@
 //! 7. **media**: old pictures and documents are replaced by a sentence ([`OldMedia`]);
 //! 8. **window**: only the newest turns (the messages of one run each) are sent ([`Window`]).
 //!
-//! The first two steps always run, in the fold [`Replay`]. The third step runs on the output of the
-//! fold, which is its [`view`](Replay::view). Each of the other steps runs if a [`ReplayPolicy`]
-//! enables the step.
+//! The type [`Replay`] executes the first two steps, which always run. The later steps change its
+//! output, the [`view`](Replay::view). A [`ReplayPolicy`] enables steps 4 to 8 one by one.
 //!
 //! A result that contains the position of a stored call
 //! ([`ToolResult::call`](tower_chat_core::ToolResult::call)) answers this call. Other results are
@@ -105,7 +104,7 @@ use crate::yielding::LARGE;
 /// [`view`](Self::view) returns the messages in a form that is valid for every provider.
 ///
 /// Messages are only added at the end. A replay can therefore be cached with a history, and
-/// continued when messages are added to the history. The cost of adding a message does not depend
+/// continued when messages are added to the history: the cost of adding a message does not depend
 /// on the number of earlier messages.
 ///
 /// ```
@@ -124,21 +123,23 @@ pub struct Replay {
     open: Option<Round>,
     /// The number of pushed messages.
     pushed: usize,
-    /// The position of the next message. If a message is split, each piece has a separate position.
+    /// The position of the next message. If step 1 splits a message, each piece has its own
+    /// position.
     position: usize,
     /// The calls of closed rounds without a result.
     omitted_calls: OmittedCalls,
-    /// Calls that must be removed from `closed`, because their real results have arrived later. The
-    /// view does not contain these calls.
+    /// The calls in `closed` with an error result (the call was interrupted) whose real results
+    /// have arrived later. They are not removed from `closed` yet, but the view does not contain
+    /// them.
     retracted: Vec<Retracted>,
     /// The first dangling call, for the policy [`DanglingCalls::Fail`].
     first_dangling: Option<Arc<DanglingCallError>>,
-    /// The ids of the approval requests that were answered since the model's last answer. The next
-    /// results are matched with the calls of these requests first.
+    /// The ids of the approval requests that were answered since the model's last answer. The calls
+    /// of these requests have precedence when the next results are matched.
     decided: Vec<String>,
     /// The marks of content that services have refused.
     refused: Arc<Vec<RefusalMark>>,
-    /// The results that do not follow their calls: for each, the run of the call, if the replay has
+    /// The results of calls of earlier rounds: the run of the call, or `None` if the replay has not
     /// found the call, and the run of the result.
     late_results: Vec<(Option<RunId>, RunId)>,
 }
@@ -150,9 +151,9 @@ impl Replay {
         Self::with_strictness(Strictness::Repair(dangling))
     }
 
-    /// Creates a replay for messages of a caller, which may refer to stored calls and results. This
-    /// replay generates missing ids and processes approvals. Calls without results and results
-    /// without calls remain unchanged.
+    /// Creates a replay for the messages of a request, which may answer calls that only the store
+    /// contains. This replay generates missing ids and processes approvals. Calls without results
+    /// and results without calls remain unchanged.
     pub fn lenient() -> Self {
         Self::with_strictness(Strictness::Lenient)
     }
@@ -166,10 +167,9 @@ impl Replay {
         self
     }
 
-    /// Returns the replay of a stored history. A store that has the history in memory also caches
-    /// its replay, so that only the messages after the cached replay are processed. Without a
-    /// cached replay, the well-formed prefix of the history is not processed, because the replay
-    /// does not change these messages.
+    /// Returns the replay of a stored history. Only the messages after the cached replay are
+    /// processed or, without a cached replay, after the well-formed prefix, which a replay does not
+    /// change.
     pub(crate) fn of_history(history: &History, dangling: DanglingCalls) -> Self {
         let mut replay = Self::known_of(history, dangling);
         if replay.pushed < history.messages.len() {
@@ -180,8 +180,7 @@ impl Replay {
         replay
     }
 
-    /// Returns the same replay as `of_history`, but yields to the runtime after each range of many
-    /// messages.
+    /// Returns the same replay as `of_history`, but yields to the runtime at intervals.
     pub(crate) async fn of_long_history(history: &History, dangling: DanglingCalls) -> Self {
         let mut replay = Self::known_of(history, dangling);
         let all = history.messages.len();
@@ -249,13 +248,14 @@ impl Replay {
     }
 
     /// Returns whether the replay of the messages from the first message of `run` on is equal to
-    /// the end of this replay. `run` must begin after the answer of an earlier run, and the run ids
-    /// of the messages must ascend. If so, the messages from `run` on can be replayed alone. The
-    /// result is `false` if these messages answer calls of earlier runs, or if later messages may
-    /// answer calls of earlier runs.
+    /// the end of this replay. If so, these messages can be replayed alone. This is not the case if
+    /// they, or messages that are still to come, answer calls of earlier runs.
+    ///
+    /// The caller must know that `run` begins after the answer of an earlier run, and that the run
+    /// ids of the messages ascend.
     pub(crate) fn can_begin_with(&self, run: RunId) -> bool {
-        // Results in the open round may answer calls of earlier rounds. Closing the round matches
-        // these results.
+        // The results in the open round may answer calls of earlier rounds. They are matched when
+        // the round is closed.
         let mut ended = self.clone();
         ended.close_round();
         let is_earlier = |call: &Unanswered| call.named_by.message.run < run;
@@ -266,7 +266,7 @@ impl Replay {
         !is_awaited && !ended.late_results.iter().any(is_answered)
     }
 
-    /// Returns whether a message contains a result of which the replay has not found the call.
+    /// Returns whether a message contains a result whose call the replay has not found.
     pub(crate) fn has_results_without_calls(&self) -> bool {
         let mut ended = self.clone();
         ended.close_round();

@@ -1,11 +1,12 @@
-//! Sets [`ToolResult::call`] of results to the positions of their calls, where this is necessary.
-//! In the modules of replay, results are *named* when this module has processed them.
+//! Adds the position of the call to a result ([`ToolResult::call`]) if a match by id and order
+//! would be wrong. In the modules of replay, a result is *named* after this.
 //!
-//! Without the position, two kinds of results could be matched with a wrong call. The result of an
-//! omitted call could be matched with a call of the open round. The result of a call that was
-//! approved or rejected could be matched with another call that has the same id. A round consists
-//! of the calls of one answer of the model and their results. The open round is the last one, if
-//! results may still arrive for it.
+//! Two kinds of results need a position. The result of an omitted call could be matched with a call
+//! of the open round. The result of an approved or rejected call could be matched with another call
+//! that has the same id.
+//!
+//! A round consists of the calls of one answer of the model and their results. The open round is
+//! the last one, if results may still arrive for it.
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
@@ -16,28 +17,28 @@ use tower_chat_core::{
 
 use super::{omitted_calls::OmittedCalls, round::Unanswered};
 
-/// Adds call positions to the results in consecutive messages, where this is necessary.
+/// Adds call positions to the results in consecutive messages, where they are necessary.
 pub(super) struct Naming<'a> {
     earlier: &'a OmittedCalls,
-    /// The calls of the open round, and the results of the round until now.
+    /// The calls of the open round and its results so far.
     round: Option<RoundMatcher<&'a str>>,
     decided: Option<Decided<'a>>,
 }
 
 /// The calls of the open round, the index of the first call in the last message with calls, and the
-/// results of the round until now.
+/// results of the round so far.
 type RoundSoFar<'a, 'r> = (&'a [Unanswered], usize, &'r [Arc<Message>]);
 
 /// The calls that were approved or rejected since the model's last answer.
 struct Decided<'a> {
     calls: Matcher<&'a str>,
-    /// The index in `calls` of the first call that belongs to the open round. The calls before this index
-    /// belong to earlier rounds, and the replay has omitted them.
+    /// The index in `calls` of the first call of the open round. The calls before this index are
+    /// omitted calls of earlier rounds.
     of_round: usize,
-    /// For each call in `calls` from the index `of_round` on, its index among the calls of the open round.
+    /// For each call of the open round in `calls`, its index among all calls of this round.
     calls_of_round: Vec<usize>,
-    /// For each call of the open round, the index of the call in `calls`, or `None` if the call was
-    /// neither approved nor rejected.
+    /// For each call of the open round, its index in `calls`, or `None` if the call was neither
+    /// approved nor rejected.
     by_call: Vec<Option<usize>>,
 }
 
@@ -135,8 +136,8 @@ impl<'a> Decided<'a> {
         decided
     }
 
-    /// Adds the results of a message to the matcher of the open round. If a result answers a
-    /// decided call, the matcher of the decided calls does not match this call again.
+    /// Adds the results of a message to the matcher of the open round, and hides the decided calls
+    /// that they answer, so that no other result is matched with them.
     fn follow(&mut self, round: &mut RoundMatcher<&'a str>, message: &Message) {
         let before = round.answers().len();
         if !round.extend(message.results().map(Target::from)) {
@@ -176,8 +177,8 @@ impl<'a> Decided<'a> {
                 && (round.as_mut().is_some_and(|round| round.has_id(id))
                     || earlier.find(result).is_some());
             if is_of_other {
-                // The id identifies a call that was neither approved nor rejected. Among the
-                // decided calls, a result with this id could be matched with a call that has no id.
+                // The result is for another call, which has this id. `calls.answer` could match it
+                // with a decided call that has no id.
                 continue;
             }
             if let Answers::Call(call) = self.calls.answer(&*result) {
@@ -185,8 +186,8 @@ impl<'a> Decided<'a> {
                 result.call = self.calls.calls().get(call).and_then(|call| call.position);
             }
         }
-        // A call position in a result does not answer the call. The call is answered when the round
-        // matches the result with the call.
+        // `calls.answer` has marked these calls as answered, but until now their results only have
+        // a position. A call is answered when `follow` adds its result to the round.
         answered.into_iter().for_each(|call| self.calls.set_answered(call, false));
     }
 }

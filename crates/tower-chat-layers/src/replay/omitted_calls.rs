@@ -1,6 +1,5 @@
 //! Stores the calls without a result of closed rounds. A round consists of the calls of one answer
-//! of the model and their results. A closed round is an earlier one, after which other messages
-//! were added.
+//! of the model and their results. A round is closed when later messages show that it is over.
 
 use std::sync::Arc;
 
@@ -11,7 +10,7 @@ use super::round::Unanswered;
 
 /// The calls without a result of closed rounds. The replay omits such a call, or contains the call
 /// with a result that reports the interruption. A late result, which arrives after its round was
-/// closed, identifies its call by position or id. A clone shares all data with the original.
+/// closed, identifies its call by position or id.
 #[derive(Debug, Clone, Default)]
 pub(super) struct OmittedCalls {
     /// The calls by number. The numbers are in the order of the messages that contain the calls.

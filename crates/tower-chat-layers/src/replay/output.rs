@@ -13,9 +13,8 @@ pub(super) type MessageRef<'a> = Cow<'a, Arc<Message>>;
 
 /// The output of the steps for a sequence of messages, the oldest first.
 ///
-/// A step returns at most one message for each message. All steps process a message before the next
-/// message is read. The history is therefore read once, and not once for each step. For a long
-/// history, reading costs more than the steps.
+/// All steps process a message before the next message is read. The history is therefore read once,
+/// and not once for each step. For a long history, reading costs more than the steps.
 #[derive(Debug)]
 pub(super) struct ReplayOutput<'a> {
     original: &'a Messages,

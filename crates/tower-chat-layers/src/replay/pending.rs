@@ -47,9 +47,8 @@ impl Replay {
         self.pending_batches().into_iter().map(|batch| batch.waiting).collect()
     }
 
-    /// Returns whether a result may still arrive for one of the calls: a call waits for approval, or
-    /// was returned to the caller. Calls of interrupted runs do not count. If a round is open, its
-    /// calls count.
+    /// Returns whether a result may still arrive: a round is open, or a call of an earlier round
+    /// waits for approval or was returned to the caller.
     pub(crate) fn awaits_results(&self) -> bool {
         self.open.is_some() || self.omitted_calls.iter().any(|call| call.is_awaited)
     }

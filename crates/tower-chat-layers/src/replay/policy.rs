@@ -22,11 +22,13 @@ pub enum DanglingCalls {
     FromRecord,
     /// Sends a call of an interrupted run with the result from the record of tool calls. If the
     /// record contains no result, the call is sent with an error result, which reports that the
-    /// call may or may not have run. Does not send a call of a run that ended intentionally: a tool
-    /// ended the run, or the run returned the call to the caller, who sent no result.
+    /// call may or may not have run.
     ///
-    /// A run that ended intentionally has stored a mark. A run without this mark is treated as
-    /// interrupted, such as a run that was imported.
+    /// Does not send a call of a run that ended intentionally, such as a run that returned the call
+    /// to the caller, who then sent no result.
+    ///
+    /// A run that ended intentionally has stored a mark. A run without this mark, such as an
+    /// imported run, is treated as interrupted.
     #[default]
     Interrupted,
     /// Fails the request with [`DanglingCallError`](super::DanglingCallError).

@@ -17,14 +17,14 @@ use super::{
 };
 
 impl Replay {
-    /// Removes from the view each interrupted call that is answered by a result in the open round
-    /// or in `messages`. When this result is pushed, the call is added again, with the result. The
-    /// result may be pushed to this replay, or to the replay that
-    /// [`split_open_round`](Self::split_open_round) returns.
+    /// Removes from the view each interrupted call that a result in the open round or in `messages`
+    /// answers. The caller pushes `messages` later, to this replay or to the replay that
+    /// [`split_open_round`](Self::split_open_round) returns. This push adds the call again, with
+    /// its result.
     pub(crate) fn retract_answered_by(&mut self, messages: &[Arc<Message>]) {
-        // The messages are pushed to a clone, because the match of a result depends on the calls of
-        // the open round. If a result answers a call of the open round, an earlier call with the
-        // same id remains interrupted.
+        // Only a push finds the call that a result answers. The messages are therefore pushed to a
+        // clone. If a result answers a call of the open round, an earlier call with the same id
+        // remains interrupted.
         let mut followed = self.clone();
         messages.iter().for_each(|message| followed.push(message));
         followed.close_round();
@@ -83,10 +83,10 @@ impl Replay {
         open
     }
 
-    /// Splits off and returns the open round. `self` keeps all messages before the open round, also
-    /// if they contain interrupted calls. If a message that is pushed to the returned replay
-    /// answers an interrupted call, the caller must [retract](Self::retract_answered_by) this call
-    /// before the split.
+    /// Splits off and returns the open round. `self` keeps all messages before the open round,
+    /// including interrupted calls, which the returned replay cannot remove. Before the split, the
+    /// caller must pass the messages that it will push to
+    /// [`retract_answered_by`](Self::retract_answered_by).
     #[must_use]
     pub(crate) fn split_open_round(&mut self) -> Self {
         Self {

@@ -1,9 +1,11 @@
 //! Reads and writes the marks that stored messages contain about the end of their run.
 //!
-//! A final answer without calls shows that the run is complete, and needs no mark. If a run ends
-//! intentionally in another way, the last write of the run stores a mark. If the calls of the last
-//! answer are returned to the caller or not run, the metadata of this answer contains the mark. If
-//! a tool ended the run, the result of the tool contains the mark.
+//! A run that ends with a final answer without calls needs no mark. Each other run that ends
+//! intentionally is marked by its last write, because a replay would otherwise report its calls
+//! without results as interrupted:
+//! - in the metadata of the last answer, if the calls of this answer are returned to the caller or
+//!   not run;
+//! - in the result of a tool, if this tool ended the run.
 
 use std::sync::Arc;
 
@@ -18,8 +20,8 @@ use tower_chat_core::{
 /// replay therefore does not report these calls as interrupted.
 const RESULTS_NOT_KEPT: &str = "results_not_kept";
 
-/// Adds the ids of calls to the metadata of a message, from which the results of these calls were
-/// removed.
+/// Adds to the metadata of a message of results the ids of the calls whose results were removed
+/// from the message.
 pub(crate) fn mark_not_kept(message: &mut Arc<Message>, call_ids: Vec<Value>) {
     if !call_ids.is_empty() {
         let metadata = &mut Arc::make_mut(message).metadata;
@@ -44,14 +46,14 @@ pub(crate) fn mark_ended(message: &mut Arc<Message>) {
 }
 
 /// The metadata key for the reason for which a run ended, in the last stored message of the run.
-/// The key is absent if the message shows the reason in another way.
+/// Only a stop and the limit of rounds are stored under this key.
 const ENDED_BY: &str = "ended_by";
 
 const STOP: &str = "stop";
 const ROUND_LIMIT: &str = "round_limit";
 
-/// Stores the reason for which a run ended in the last message of the run, unless the message shows
-/// the reason in another way.
+/// Stores in the last message of a run that a stop or the limit of rounds has ended the run. Other
+/// reasons are not stored.
 pub(crate) fn mark_ended_by(message: &mut Arc<Message>, ended_by: EndedBy) {
     let name = match ended_by {
         EndedBy::Stop => STOP,
@@ -72,7 +74,7 @@ pub(crate) fn ended_by(message: &Message) -> Option<EndedBy> {
     }
 }
 
-/// Returns the message without marks. The caller of the run received this message.
+/// Returns the message without marks, as the caller of the run received it.
 pub(crate) fn without_mark(message: &Arc<Message>) -> Arc<Message> {
     let mut message = message.clone();
     if is_marked_ended(&message) {

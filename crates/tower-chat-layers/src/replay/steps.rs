@@ -30,7 +30,7 @@ pub struct ReplayPolicy {
     pub dangling_calls: DanglingCalls,
     /// Whether the model receives the calls and results of earlier runs.
     pub tool_history: ToolHistory,
-    /// The time for which the model receives results. `None` if results are sent at any age.
+    /// The maximum age of results. `None` if results are sent at any age.
     pub freshness: Option<Freshness>,
     /// The policy for calls of tools that are no longer registered, and for unreadable calls.
     pub outdated_calls: OutdatedCalls,
@@ -145,7 +145,7 @@ impl ReplayPolicy {
         self
     }
 
-    /// Returns whether steps 4 to 8 are off, so that they change no message.
+    /// Returns whether steps 4 to 8 change no message.
     pub fn is_off(&self) -> bool {
         self.tool_history == ToolHistory::Replay
             && self.freshness.is_none()
@@ -214,13 +214,12 @@ impl ReplayPolicy {
         output.finish()
     }
 
-    /// Applies the steps to a replay of a stored history, like [`apply`](Self::apply) to messages.
-    /// Calls without a result at the end of the history remain, because the input of the run may
-    /// answer these calls.
+    /// Applies steps 3 to 8 to a replay of a stored history. Calls without a result at the end of
+    /// the history remain, because the input of the run may answer these calls.
     pub fn edit(&self, replay: &mut Replay, context: &ReplayContext<'_>) {
         replay.edit_closed(|closed| self.apply(closed, context));
-        // The step for citations is not applied to the open round, which consists of the last calls
-        // of the history and their results. The turn of this round has no final answer yet.
+        // The open round (the last calls of the history and their results) keeps all sources,
+        // because a later answer of its turn may cite them.
         replay.edit_open(|round| match self.tool_history {
             ToolHistory::Omit => {
                 round.retain_beside_calls(|part| !is_of_tools(part));
@@ -236,8 +235,7 @@ impl ReplayPolicy {
     }
 
     /// Returns a function that tests whether a call is omitted, or `None` if the policy omits no
-    /// calls. The function combines steps 4 and 5, because both of them remove calls with their
-    /// results.
+    /// calls. The function combines steps 4 and 5.
     fn leaving_calls<'a>(
         &'a self,
         context: &ReplayContext<'a>,

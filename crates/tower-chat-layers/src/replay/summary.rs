@@ -9,8 +9,7 @@ use tower_chat_core::{
     store::{History, HistoryStore, HistorySummary, StoreError},
 };
 
-/// The key of the mark of a summary in the metadata of its message. The value is the id of the
-/// summary.
+/// The metadata key in a message that contains a summary. The value is the id of the summary.
 const SUMMARY: &str = "history_summary";
 
 /// The beginning of each message that contains a summary.
@@ -99,7 +98,8 @@ impl ReplaySummary {
     }
 }
 
-/// A number of messages at the beginning of a history.
+/// The messages at the beginning of a history that a summary covers. Their ids identify them in the
+/// output of the earlier replay steps.
 #[derive(Debug, Clone)]
 pub(crate) struct Covered {
     /// The id of the first message after the covered messages.

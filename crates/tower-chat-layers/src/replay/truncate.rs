@@ -95,8 +95,8 @@ fn text_len(result: &ToolResult) -> usize {
 }
 
 /// Truncates the text to at most `limit` bytes and adds the marker after them. The text must be
-/// longer than `limit` and the marker together. The function then also removes a marker at the end
-/// of the text, which an earlier truncation has added.
+/// longer than `limit` and the marker together. The cut then also removes the marker of an earlier
+/// truncation at the end of the text.
 fn cut(content: &mut Vec<Part>, limit: usize, marker: &str) {
     let mut left = limit;
     let mut is_cut = false;

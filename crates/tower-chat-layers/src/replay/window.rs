@@ -15,8 +15,9 @@ use super::turns::Turns;
 /// next removal, the replay only grows at its end, and the prompt caches of providers remain valid.
 /// Which turns are removed depends only on the messages.
 ///
-/// System and developer messages at the beginning of the conversation, and a summary after them, are
-/// never removed, but their length is included. The newest turn is never removed, even if its length exceeds the limit.
+/// System and developer messages at the beginning of the conversation, and a summary after them,
+/// are never removed, but count towards the limit. The newest turn is never removed, even if its
+/// length exceeds the limit.
 ///
 /// ```
 /// use tower_chat::{Message, message::Messages, replay::Window};
@@ -157,11 +158,8 @@ impl fmt::Debug for Window {
     }
 }
 
-/// The position at which the window of a conversation begins. Each added message updates the
-/// position.
-///
-/// The boundary can be cached with a growing conversation. The cost of each added message does not
-/// depend on the number of earlier messages.
+/// The position at which the window of a conversation begins. [`push`](Self::push) updates the
+/// position in constant time.
 #[derive(Debug, Clone)]
 pub(crate) struct Boundary {
     window: Window,
@@ -169,8 +167,8 @@ pub(crate) struct Boundary {
     /// The number of messages at the beginning that are never removed: the `pinned` ones, and
     /// system and developer messages.
     head: usize,
-    /// The number of messages at the beginning that are never removed because the caller requires
-    /// it, whatever their role is.
+    /// The number of messages at the beginning that are never removed, whatever their role is: the
+    /// summary, and the messages before it.
     pinned: usize,
     /// The cost of the first `head` messages. All costs are in the unit of the window.
     head_cost: usize,

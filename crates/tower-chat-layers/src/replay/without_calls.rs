@@ -26,7 +26,7 @@ pub(super) fn without_calls(
 /// of the answer remains.
 pub(super) struct WithoutCalls<G> {
     is_removed: G,
-    /// The results in the next messages that the step removes.
+    /// Selects the results in the next messages that the step removes.
     open: Round,
     position: usize,
     /// For each call of the current message, whether it is removed.

@@ -12,7 +12,7 @@ use tower_chat_core::{
 ///
 /// A call is identified by its id in the replay, and not by its index, because the replay may omit
 /// other calls of the message. Calls of one message with the same id are identified by their order.
-/// If the replay has omitted some of these calls, all of them have the latest of their times.
+/// If the replay has omitted some of these calls, the latest of their times applies to all of them.
 ///
 /// ```
 /// use std::time::SystemTime;
@@ -28,8 +28,8 @@ use tower_chat_core::{
 pub struct FinishTimes {
     /// The calls, sorted by their positions. Within a run, this is the order of the conversation.
     calls: Vec<FinishedCall>,
-    /// The times by call id, for lookups of calls in messages without an id. The value of an id
-    /// that several calls have is `None`.
+    /// The times by call id, for lookups of calls in messages without an id. The value is `None` if
+    /// several calls have the id.
     alone: OnceLock<HashMap<String, Option<SystemTime>>>,
 }
 
@@ -104,9 +104,8 @@ impl FinishTimes {
         }
     }
 
-    /// Adds times for calls without a recorded time: the time at which the result of the call was
-    /// [added](Message::time). The results of such calls are from the caller, from a tool loop of
-    /// another crate, or from an import.
+    /// Sets the time of each call without a recorded time to the time at which the result of the
+    /// call was [added](Message::time).
     ///
     /// The messages must be the output of [`Replay::view`](crate::replay::Replay::view), in which
     /// results follow their calls.
@@ -197,13 +196,13 @@ impl FinishedCall {
 const FEW: usize = 8;
 
 /// A cursor over the times, for lookups during a walk over the messages. If the messages are in the
-/// order of the times, each lookup reads the next entry instead of searching.
+/// order of the times, a lookup needs no search.
 #[derive(Debug)]
 pub(super) struct FinishTimesWalk<'a> {
     times: &'a FinishTimes,
     /// The index in `times.calls` of the first call of the most recently found message.
     at: usize,
-    /// The calls with times in the message of the most recent lookup.
+    /// The calls in the message of the most recent lookup.
     known: Option<KnownCalls<'a>>,
     /// The ranks of the calls in the most recent message with more than [`FEW`] parts.
     ranks: Option<Ranks>,
@@ -335,8 +334,8 @@ struct Rank {
 /// The ranks of all calls of a message, in order.
 #[derive(Debug)]
 struct Ranks {
-    /// The address of the message, because the replay may have split a message into two with the same
-    /// id.
+    /// The address of the message. The id alone does not identify the message, because the replay
+    /// may have split a message into two with the same id.
     address: usize,
     message: MessageId,
     ranks: Vec<Rank>,

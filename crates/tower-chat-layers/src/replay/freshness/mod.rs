@@ -15,8 +15,8 @@ use tower_chat_core::{Message, Messages, ToolCall};
 pub use self::{finish_times::FinishTimes, settings::FreshnessError};
 use super::without_calls::without_calls;
 
-/// The channel of a request, such as `web`, `sms` or `voice`. With a request extension of this
-/// type, the windows that a [`Freshness`] has for this channel apply.
+/// The channel of a request, such as `web`, `sms` or `voice`. The channel is a request extension. A
+/// [`Freshness`] can have other windows for a channel.
 ///
 /// ```
 /// use tower_chat::{ChatRequest, replay::Channel};
@@ -43,15 +43,16 @@ impl fmt::Display for Channel {
     }
 }
 
-/// The time for which the model receives the results of tools after the tool has finished.
+/// The maximum age, called the window, at which the model still receives the result of a tool.
 ///
 /// An older result and its call are not sent, but remain stored. The model can call the tool again.
 /// If no call of an answer remains, only the text of the answer is sent. Text that is not a tool
 /// result is sent at any age.
 ///
-/// If a window is set for the request's [`Channel`] and the tool together, this window applies to
-/// the result. Otherwise, the shorter one of the channel's window and the tool's window applies. If
-/// neither is set, the general window applies.
+/// The window of a result is the first of these that is set:
+/// 1. the window for the request's [`Channel`] and the tool together;
+/// 2. the window of the channel or of the tool, or the shorter one if both are set;
+/// 3. the general window.
 ///
 /// A result is fresh if its age is at most the window, or if its time is in the future. The age
 /// begins at the time at which the tool finished. If this time is unknown, the age begins when the
@@ -173,8 +174,8 @@ impl Freshness {
     }
 
     /// Returns a function that tests whether the result of a call is stale. The arguments of the
-    /// function are a message, the index of the call among the calls of this message, and the call.
-    /// Calls in the order of the messages are fast, because they need no search.
+    /// function are a message, the index of the tool call among the tool calls of this message, and
+    /// the tool call. The function is fastest if it receives the messages in order.
     pub(super) fn test<'a>(
         &'a self,
         now: SystemTime,

@@ -126,7 +126,7 @@ struct PairedCall {
     call: Unanswered,
     result: Option<ToolResult>,
     is_hidden: bool,
-    /// Whether the output contains a result that reports an interruption, if the call has no result.
+    /// Whether the call gets an error result that reports an interruption if it has no result.
     is_interrupted: bool,
 }
 
@@ -139,9 +139,8 @@ struct OutputMessage {
     is_answered: bool,
 }
 
-/// Returns the output for a message of the answer. `calls` iterates over the calls of the round.
-/// The function reads the calls of the message from `calls`, and adds the calls without a result to
-/// `unanswered`.
+/// Returns the output for a message of the answer. The calls of the message are the next items of
+/// `calls`. Those without a result are added to `unanswered`.
 fn output_message(
     message: &Arc<Message>,
     calls: &mut impl Iterator<Item = PairedCall>,

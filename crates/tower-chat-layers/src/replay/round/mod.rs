@@ -22,11 +22,11 @@ use super::run_end::{ended_by, ends_with_open_calls, forgotten_ids};
 /// A round that may still receive results.
 #[derive(Debug, Clone)]
 pub(in crate::replay) struct Round {
-    /// The first message with a call in the answer.
+    /// The first message of the answer that contains a call.
     message: Arc<Message>,
     position: usize,
-    /// `None` until another message is added to the round. Most rounds are complete with their
-    /// first message of results, and do not need the allocation.
+    /// `None` until another message is added to the round. Most rounds end with their first message
+    /// of results and never need the allocation.
     after: Option<Box<After>>,
 }
 
@@ -45,11 +45,12 @@ struct After {
     unnamed: Vec<Arc<Message>>,
     in_order: InOrder,
     following: Vec<Following>,
-    /// The indices of the answered calls that are omitted, among all calls of the answer.
+    /// The indices, among all calls of the answer, of the answered calls that the replay omits.
     hidden: Vec<usize>,
-    /// Whether a message without content after the calls marks that the run ended intentionally.
+    /// Whether a marker (a message without content) after the calls shows that the run ended
+    /// intentionally.
     run_ended: bool,
-    /// Whether this message also contains the reason for which the run ended.
+    /// Whether the marker also contains a reason: a stop or the limit of rounds.
     has_end_reason: bool,
 }
 
@@ -79,9 +80,8 @@ impl Round {
         self.position
     }
 
-    /// Returns whether a message belongs to the answer that opened the round: if the same run has
-    /// added the message, if no result and no approval response precede the message in the round,
-    /// and if the run did not end before the message.
+    /// Returns whether a message belongs to the answer that opened the round: the same run has
+    /// added the message, and the answer is not complete yet.
     pub(in crate::replay) fn is_continued_by(&self, message: &Message) -> bool {
         AnswerKey::is_shared(&self.message, message)
             && self.after.as_ref().is_none_or(|after| !after.is_answered)
@@ -106,14 +106,13 @@ impl Round {
         after.unnamed.push(message.clone());
     }
 
-    /// Removes and returns the messages of results that were not named yet. The caller adds call
-    /// positions to their results, and adds the messages again with
-    /// [`push_named`](Self::push_named).
+    /// Removes and returns the messages of results without call positions. The caller names them
+    /// (adds the positions) and adds them again with [`push_named`](Self::push_named).
     pub(in crate::replay) fn take_unnamed(&mut self) -> Vec<Arc<Message>> {
         self.after.as_mut().map(|after| std::mem::take(&mut after.unnamed)).unwrap_or_default()
     }
 
-    /// Returns whether some messages of results were not named yet.
+    /// Returns whether some messages of results are not [named](Self::take_unnamed) yet.
     pub(in crate::replay) fn has_unnamed(&self) -> bool {
         self.after.as_ref().is_some_and(|after| !after.unnamed.is_empty())
     }
@@ -123,8 +122,8 @@ impl Round {
     }
 
     /// Returns whether the round consists of one message with calls, and of one result for each
-    /// call, in the order of the calls. The method also reads results that are not
-    /// [named](Self::take_unnamed) yet, whose call positions may show another order.
+    /// call, in the order of the calls. If results are not [named](Self::take_unnamed) yet, `true`
+    /// may be wrong.
     pub(in crate::replay) fn may_be_answered_in_order(&self) -> bool {
         self.after.as_ref().is_some_and(|after| {
             after.in_order.is_complete(&self.message)
@@ -177,9 +176,7 @@ impl Round {
     }
 
     /// Omits each answered call for which `is_removed` returns `true`, together with its result.
-    /// Calls without a result are kept, because later messages may answer them. The arguments of
-    /// `is_removed` are the message of a call, the index of the call among the calls of this
-    /// message, and the call.
+    /// Calls without a result remain, because later messages may answer them.
     pub(in crate::replay) fn hide_answered(
         &mut self,
         mut is_removed: impl FnMut(&Message, usize, &ToolCall) -> bool,
@@ -236,7 +233,8 @@ impl Round {
         self.last_asking() == 0
     }
 
-    /// Returns the index, among all calls, of the first call of the last message with calls.
+    /// Returns the index of the first call in the last message with calls. The index counts all
+    /// calls of the answer.
     pub(in crate::replay) fn last_asking(&self) -> usize {
         let mut before = 0;
         let mut last = 0;
@@ -280,8 +278,7 @@ impl Round {
             .collect()
     }
 
-    /// Adds a round that [is answered in order](Self::is_answered_in_order) to the output without
-    /// changes.
+    /// Adds an unchanged round to the output.
     pub(in crate::replay) fn append_to(self, output: &mut Messages) {
         output.push(self.message);
         if let Some(after) = self.after {

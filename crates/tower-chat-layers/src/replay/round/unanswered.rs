@@ -6,17 +6,16 @@ use tower_chat_core::{
     ApprovalRequest, CallPosition, MessageId, Part, ToolCall, ToolResult, pairing::Candidate,
 };
 
-/// A call of a round. Most values are calls without a result.
+/// A call of a round. Outside of [`Round`](super::Round), the call has no result yet.
 #[derive(Debug, Clone)]
 pub(in crate::replay) struct Unanswered {
-    /// The position of the first message with a call in the answer. All calls of an answer have the
-    /// same value.
+    /// The position of the round's first message, which is the same for all calls of the round.
     pub(in crate::replay) position: usize,
     /// The id of the message that contains the call, and the index of the call among its calls. `None`
     /// if the message has no id.
     pub(in crate::replay) call_position: Option<(MessageId, usize)>,
-    /// The position by which results refer to the call. Calls in messages without an id also have
-    /// this position.
+    /// The position by which results refer to the call. If the message has no id, this position
+    /// contains a run id that no run has.
     pub(in crate::replay) named_by: CallPosition,
     pub(in crate::replay) call: ToolCall,
     /// Whether the answer also contains calls that need no approval.
@@ -41,8 +40,8 @@ impl Unanswered {
         &self.id
     }
 
-    /// Returns the result with the id of the call in replays, and without a call position. The
-    /// result directly follows its call in the replay, so that the id is sufficient.
+    /// Returns the result with the id of the call in replays, and without a call position. The id
+    /// is sufficient, because the result directly follows its call in the replay.
     pub(in crate::replay) fn answer(&self, mut result: ToolResult) -> ToolResult {
         result.call_id = Some(self.id.clone());
         result.call = None;

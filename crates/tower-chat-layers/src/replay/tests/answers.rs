@@ -38,8 +38,8 @@ fn results_without_a_position_answer_calls_of_the_last_message_or_of_the_whole_a
     for id in ["", "c"] {
         let call = |name: &str| Message::tool_calls([ToolCall::new(id, name, "{}")]);
         let pair = |name: &str, text: &str| (name.to_owned(), text.to_owned());
-        // A run was interrupted after its first answer. When its request was sent again, the model
-        // was called again.
+        // The first attempt of the run was interrupted after the call `lost`. The second attempt
+        // called the model again.
         let one = of_one_run([call("lost"), call("kept"), results_that_say([(id, "r")])]);
         assert_eq!(pairs(one), [pair("kept", "r")], "{id:?}");
         let both = [pair("one", "r1"), pair("two", "r2")];
