@@ -4,7 +4,6 @@ use std::ffi::OsString;
 
 use crate::Effort;
 
-/// The command line.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Arguments {
     pub(crate) effort: Effort,
@@ -12,7 +11,6 @@ pub(crate) struct Arguments {
     cases: Vec<String>,
 }
 
-/// The requested action.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Help,
@@ -48,7 +46,6 @@ impl Arguments {
         Ok(Wanted::Measurement(parsed))
     }
 
-    /// Returns whether a case is selected.
     pub(crate) fn wants(&self, case: &str) -> bool {
         self.cases.is_empty() || self.cases.iter().any(|wanted| wanted == case)
     }

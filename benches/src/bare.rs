@@ -1,9 +1,9 @@
-//! The floor of the SQLite cases, with which the time of the store is compared: the same rows,
-//! written over one reused connection on the calling thread.
+//! A bare SQLite connection, whose writes are the floor of the SQLite benchmarks: the time of the
+//! store is compared with the time in which this connection writes the same rows.
 //!
-//! The file has the same tables, indexes and rows as the file of the store, and the connection sets
-//! the same pragmas. An append uses prepared statements and already encoded messages. Unlike the
-//! store, the append does not check whether the conversation was changed by another writer.
+//! The file has the same tables and indexes as the file of the store, and the connection sets the
+//! same pragmas. An append uses prepared statements and already encoded messages. Unlike the store,
+//! it does not check whether another writer has changed the conversation.
 
 use std::path::Path;
 
@@ -16,14 +16,13 @@ use crate::{
     workload,
 };
 
-/// A bare connection to the file of a store.
 #[derive(Debug)]
 pub(crate) struct Bare {
     connection: Connection,
 }
 
 /// A conversation to which a bare connection appends a run. The connection reads the last sequence
-/// number once, when it creates this value, and not for each append.
+/// number once, and not for each append.
 #[derive(Debug)]
 pub(crate) struct BareConversation {
     key: ConversationKey,
@@ -47,7 +46,6 @@ impl Bare {
         Ok(Self { connection })
     }
 
-    /// Reads the last sequence number of a conversation, so that a new run can be appended.
     pub(crate) fn conversation(&self, key: &ConversationKey) -> Result<BareConversation, BoxError> {
         let number = self.find(key)?;
         let last: Option<i64> = self.connection.query_row(
@@ -60,8 +58,7 @@ impl Bare {
         Ok(BareConversation { key: key.clone(), run, number, last_sequence, run_index: 0 })
     }
 
-    /// Executes a transaction with one row for each encoded message and for each row of the record
-    /// of tool calls.
+    /// Executes a transaction with one row for each encoded message and each tool call.
     pub(crate) fn append(
         &self,
         to: &mut BareConversation,
@@ -108,7 +105,6 @@ impl Bare {
         Ok(())
     }
 
-    /// Loads and parses all messages of a conversation.
     pub(crate) fn load(&self, key: &ConversationKey) -> Result<Vec<Message>, BoxError> {
         let Some(number) = self.find(key)? else { return Ok(Vec::new()) };
         let mut select = self.connection.prepare_cached(
@@ -132,7 +128,7 @@ impl Bare {
         if is_busy { Err("the log was in use".into()) } else { Ok(()) }
     }
 
-    /// Returns the number of rows, and the total size of their columns.
+    /// Returns the number of rows of each table, and the total size of its columns.
     pub(crate) fn content(&self) -> Result<Vec<i64>, BoxError> {
         let sql = "SELECT * FROM (
                 SELECT count(*), total(length(scope) + length(conversation)) FROM conversations

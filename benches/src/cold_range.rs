@@ -1,5 +1,5 @@
-//! `cold_range`: the first request of a process in a long conversation, of which the model receives
-//! 50 turns. The store is opened again for each request, with an empty cache if it has one.
+//! `cold_range`: the first request of a process in a long conversation, if the model receives only
+//! the last 50 turns. The store is opened again for each request, and its cache, if any, is empty.
 //!
 //! Floor: the same request in a conversation with 100 messages. The two conversations alternate.
 //! Bound: at most twice the floor.
@@ -27,7 +27,7 @@ use crate::{
 /// The number of messages of the floor.
 const FEW: usize = 100;
 
-/// The number of turns that one submission stores.
+/// The number of turns that one write stores.
 const TURNS_OF_SUBMISSION: usize = 500;
 
 pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
@@ -66,8 +66,7 @@ async fn measure_store<S: HistoryStore>(
         let store = open().await?;
         fill(&store, key, messages).await?;
         store.close().await?;
-        // The first run loads all messages. Its result determines which messages the next run
-        // loads.
+        // The first run loads all messages, and stores which messages the next run needs.
         ask(open().await?, key).await?;
     }
     let (mut ours, mut floor) = (Samples::default(), Samples::default());

@@ -1,17 +1,17 @@
-//! `detached`: detached runs, each in its own task. The updates of all runs are appended to an
-//! update log in one SQLite file, from which clients read the updates.
+//! `detached`: detached runs, each in its own task. All runs append their updates to one update log
+//! in a SQLite file, from which clients read the updates.
 //!
-//! 64 runs receive 50 tokens a second each. The lines of this case have the fields `mode`, `value`,
-//! `unit` and `bound`:
+//! 64 runs receive 50 tokens a second each. The field `mode` of a printed line is one of:
 //!
-//! - `appends`, `appends_durable`: the number of appends to the update log for each run and second,
-//!   with the default settings and with `durable_delivery`. Bounds: 1.1 and 4.1. The last message
-//!   and the end of a run are appended immediately, which adds at most 2 appends to each run.
-//! - `update`: the processor time of the process for each update, minus the processor time for the
-//!   same runs in the same pipeline without the layer for detached runs. The model sends its tokens
-//!   without a pause. Bound: 2 us.
-//! - `update_paced`: the same as `update`, but the model sends 50 tokens a second, so that each
-//!   append contains 50 updates.
+//! - `appends`: the number of appends to the update log for each run and second, with the default
+//!   settings. Bound: 1.1. The last message and the end of a run are appended immediately, which
+//!   adds at most 2 appends to each run.
+//! - `appends_durable`: the same with `durable_delivery`. Bound: 4.1.
+//! - `update`: the processor time that the layer for detached runs adds to an update. The same runs
+//!   are measured with and without the layer, and the model sends its tokens without a pause.
+//!   Bound: 2 us.
+//! - `update_paced`: the same as `update`, but the model sends 50 tokens a second, and each append
+//!   contains 50 updates.
 //! - `commits`: the median time of a commit while the runs are in progress, divided by the median
 //!   time of a commit without runs. The commits write, with full durability, to a history in
 //!   another file of the same folder. Bound: 1.1.
@@ -67,7 +67,6 @@ struct Figure {
     bound: f64,
 }
 
-/// The tokens of each run.
 #[derive(Debug, Clone)]
 struct Tokens {
     count: usize,
@@ -142,8 +141,7 @@ async fn update(tokens: Tokens, repetitions: usize) -> Result<f64, BoxError> {
     Ok(added.median())
 }
 
-/// Returns the median time of a commit while runs are in progress, divided by the median time of a
-/// commit without runs.
+/// Returns the ratio of `commits`.
 async fn commits(rounds: usize) -> Result<f64, BoxError> {
     let folder = tempfile::tempdir_in(files::build_folder()?)?;
     let options = SqliteStore::options().with_durability(Durability::Full);
@@ -166,8 +164,7 @@ async fn commits(rounds: usize) -> Result<f64, BoxError> {
     Ok(beside.median() / alone.median())
 }
 
-/// Commits to one conversation, one commit after the other, and returns their times in
-/// microseconds.
+/// Appends to one conversation in consecutive commits, and returns their times in microseconds.
 async fn commit(store: &SqliteStore, number: usize) -> Result<Samples, BoxError> {
     let messages: [Arc<Message>; 2] =
         [workload::result_message(0).into(), workload::call_message(1).into()];
@@ -185,7 +182,6 @@ async fn commit(store: &SqliteStore, number: usize) -> Result<Samples, BoxError>
     Ok(samples)
 }
 
-/// Executes the runs at the same time. Their callers read the responses to the end.
 async fn execute<S>(stack: S) -> Result<(), BoxError>
 where
     S: Service<ChatRequest, Response = ChatResponse> + Clone + Send + 'static,
@@ -237,7 +233,6 @@ fn response(tokens: Tokens) -> ChatResponse {
     ChatResponse::stream(texts.chain(finish))
 }
 
-/// Returns the processor time of this process in seconds.
 fn processor_time() -> f64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     time.tv_sec as f64 + time.tv_nsec as f64 / 1e9

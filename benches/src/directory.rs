@@ -1,12 +1,13 @@
-//! `directory`: one append of a run with tools, for each store. The append contains the result of
-//! the last call, the next call, a row for each call in the record of tool calls, and the usage of
-//! the service call. The directory is the store's list of conversations with their usage.
+//! `directory`: how much longer an append takes because it also stores the usage of the service
+//! call. The store adds the usage to the directory, its list of conversations.
 //!
-//! Floor: the same append without usage, to another conversation of the same store. The two
-//! measurements alternate, so that the load of the machine affects both equally. The field
-//! `history` is the number of other conversations in the store. Bound for a durable append
-//! (`full`): 1.1. PostgreSQL uses an older and slower statement for an append without usage, so the
-//! ratio of PostgreSQL may be below 1.
+//! The append is one of a run with tools: the result of the last call, the next call, and a row for
+//! each of the two calls. Floor: the same append without usage, to another conversation of the same
+//! store. The two appends alternate, because the load of the machine changes. The field `history`
+//! is the number of other conversations in the store.
+//!
+//! Bound for a durable append (`full`): 1.1. The ratio of PostgreSQL may be below 1, because its
+//! store has an older and slower statement for an append without usage.
 
 use std::{
     sync::Arc,
@@ -64,8 +65,7 @@ async fn measure_postgres(effort: Effort) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Measures Redis twice: with an append-only file that is synced at each write, and without an
-/// append-only file.
+/// Measures Redis twice: `full` syncs an append-only file at each write, and `off` writes no file.
 async fn measure_redis(effort: Effort) -> Result<(), BoxError> {
     let durable = ["--appendonly", "yes", "--appendfsync", "always"];
     for (name, settings) in [("full", &durable[..]), ("off", &[])] {
@@ -112,7 +112,6 @@ async fn measure_store(
     Ok(store.close().await?)
 }
 
-/// A conversation to which each append adds one service call.
 struct Conversation {
     key: ConversationKey,
     run: RunId,
@@ -154,8 +153,8 @@ impl Conversation {
         Ok(())
     }
 
-    /// Returns the rows of the record of tool calls in an append: the call of the previous append
-    /// is finished, and a new call is pending.
+    /// Returns the rows of an append: the call of the previous append is finished, and a new call
+    /// is pending.
     fn records(&self) -> Vec<ToolRecord> {
         let of = |sequence, round| {
             let call = SequencePosition { sequence, index: 0 };

@@ -1,5 +1,5 @@
-//! SQLite stores, each with a second copy of its file for the floor: the same writes over a bare
-//! connection, with which the time of the store is compared.
+//! SQLite stores, each with a second copy of its file for a bare connection. The time of the store
+//! is compared with the time in which the bare connection makes the same writes (the floor).
 
 use std::{
     path::PathBuf,
@@ -17,11 +17,9 @@ use crate::{bare::Bare, rows::BareAppend, workload, written::Log};
 #[derive(Debug)]
 pub(crate) struct Template {
     path: PathBuf,
-    /// The folder of the file, which is deleted when this value is dropped.
     _folder: TempDir,
 }
 
-/// A store, and a bare connection to a copy of its file.
 #[derive(Debug)]
 pub(crate) struct Files {
     pub(crate) store: SqliteStore,
@@ -29,16 +27,14 @@ pub(crate) struct Files {
     pub(crate) floor: Arc<Mutex<Bare>>,
     pub(crate) floor_log: Log,
     path: PathBuf,
-    /// The folder of the file, which is deleted when this value is dropped.
     _folder: TempDir,
 }
 
-/// The durabilities with their names in the output.
 pub(crate) const DURABILITIES: [(&str, Durability); 2] =
     [("full", Durability::Full), ("normal", Durability::Normal)];
 
-/// The number of bytes that are written to each log before the measurement: more than the size at
-/// which SQLite checkpoints its log.
+/// The number of bytes that are written to each log before the measurement. SQLite checkpoints a
+/// log of this size.
 const BYTES_OF_LOG: usize = 6 << 20;
 
 impl Template {
@@ -59,8 +55,7 @@ impl Template {
     }
 
     /// Copies the file twice, and opens one copy as a store. In both copies the log already has its
-    /// full size and is reused, as in a store that has been used for some time: commits to a
-    /// growing log are slower.
+    /// full size and is reused, because commits to a growing log are slower.
     pub(crate) async fn copies(&self, durability: Durability) -> Result<Files, BoxError> {
         let folder = tempfile::tempdir_in(build_folder()?)?;
         let copy = |name| {
@@ -83,8 +78,6 @@ impl Template {
 }
 
 impl Files {
-    /// Creates a file with this number of conversations, each with this number of messages, and
-    /// copies it twice.
     pub(crate) async fn make(
         durability: Durability,
         conversations: usize,
@@ -93,20 +86,18 @@ impl Files {
         Template::make(conversations, history).await?.copies(durability).await
     }
 
-    /// Returns the bare connection.
     pub(crate) fn floor(&self) -> MutexGuard<'_, Bare> {
         self.floor.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Empties both logs, so that later the size of each log is the number of bytes written since
-    /// this call.
+    /// Empties both logs. The later size of each log is the number of bytes written since this
+    /// call.
     pub(crate) async fn empty_logs(&self) -> Result<(), BoxError> {
         self.store.checkpoint().await?;
         self.floor().empty_log()
     }
 
-    /// Fails unless the file of the floor has the same number of rows as the file of the store,
-    /// with the same total size.
+    /// Fails unless both files have the same number of rows, with the same total size.
     pub(crate) fn compare(&self) -> Result<(), BoxError> {
         let own = Bare::open(&self.path, Durability::Normal)?.content()?;
         let floor = self.floor().content()?;
@@ -117,7 +108,6 @@ impl Files {
     }
 }
 
-/// Returns the key of the conversation with this number.
 pub(crate) fn key(conversation: usize) -> ConversationKey {
     ConversationKey::new("benches", format!("conversation-{conversation}"))
 }

@@ -1,31 +1,33 @@
-//! Replay, import and wires (JSON formats of providers), for a conversation with many tool calls.
+//! Measures whether replay, import and wires (JSON formats of providers) take linear time in the
+//! number of tool calls of a conversation.
 //!
-//! - the field `mode` is the measured operation:
-//!   - `late_results`: one answer has all calls, and the replay has already marked them as
-//!     interrupted. Then the results arrive, each in its own message. In `late_rounds`, each answer
-//!     has one call, and all calls have the same id.
-//!   - `split_open`: the history of `late_rounds`, without the results, is replayed. Then the part
-//!     with calls that may still receive a result is split off.
-//!   - `provider_results`: a message contains calls that the provider has executed. Results of
-//!     other calls are between the results of these calls.
-//!   - `imported_steps`: a row with one call in each step, and a separate list of results. In
-//!     `imported_equal_ids`, all calls have the same id. In `imported_named`, each step has a call
-//!     that already has a result, and a call without an id. All results in the list name the id of
-//!     the calls that already have a result.
-//!   - `nested`, `whole_answer`: a stream with a nested field in every piece, and the body of an
-//!     answer with many calls, as in [`crate::held`].
-//!   - `finish_times`: one answer has calls with equal ids. The end times of the calls are taken
-//!     from their results, and stale results are omitted.
-//!   - the other modes are names of wires: the body of a request is encoded. One answer in the
-//!     request has calls with equal ids, and one message contains their results.
-//! - the field `history` is the number of calls.
+//! The field `mode` of a printed line names the operation:
 //!
-//! Floor: the same operation with 16,000 calls. The data of 16,000 calls and of 64,000 calls are
-//! larger than the caches of the processor. The data of 1,000 calls fit into the caches: in a
-//! comparison with 1,000 calls, even linear code takes up to 4.4 times as long for each of 16,000
-//! calls. The case fails if the time for each call is more than 2.5 times as long with 64,000 calls
-//! as with 16,000 calls. With quadratic growth, the ratio would be 4. The two sizes are measured
-//! alternately, since the load of the machine changes.
+//! - `late_results`: one answer has all calls, and the replay has already marked them as
+//!   interrupted. Then the results arrive, each in its own message.
+//! - `late_rounds`: the same with one answer for each call. All calls have the same id.
+//! - `split_open`: the history of `late_rounds`, without the results, is replayed. Then the replay
+//!   splits off the messages whose calls can still receive a result.
+//! - `provider_results`: a message contains calls that the provider has executed. Between the
+//!   results of these calls are results of other calls.
+//! - `imported_steps`: a row with one call in each step, and a separate list of results.
+//! - `imported_equal_ids`: the same with equal ids of all calls.
+//! - `imported_named`: each step has a call that already has a result, and a call without an id.
+//!   The list contains the results of the calls without an id, but names the id of the other calls.
+//! - `nested`: a stream with a nested field in every piece.
+//! - `whole_answer`: the body of an answer with many calls.
+//! - `finish_times`: one answer has calls with equal ids. The end times of the calls are taken from
+//!   their results, and stale results are omitted.
+//! - the name of a wire: a request is encoded. It contains one answer, whose calls have equal ids,
+//!   and one message with their results.
+//!
+//! The field `history` is the number of calls.
+//!
+//! Each operation is measured with 16,000 calls (the floor) and with 64,000 calls. The case fails
+//! if a call takes more than 2.5 times as long with 64,000 calls as with 16,000 calls. With
+//! quadratic growth, the ratio would be 4. A floor with 1,000 calls would be too low, because their
+//! data fit into the caches of the processor: even linear code takes up to 4.4 times as long for
+//! each of 16,000 calls as for each of 1,000 calls.
 
 use std::{
     hint::black_box,
@@ -58,7 +60,7 @@ fn sizes(effort: Effort) -> [usize; 2] {
     }
 }
 
-/// The maximum ratio of the time for each call to the time for each call of the floor.
+/// The maximum time for each call, in proportion to the floor.
 const GROWTH: f64 = 2.5;
 
 /// Executes an operation with this number of calls, and returns the time in microseconds.
@@ -102,8 +104,8 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
         let mut samples = sizes.map(|size| (size, Samples::default()));
         for _ in 0..effort.repetitions(20) {
             for (size, samples) in &mut samples {
-                // The smaller size is repeated until both samples have the same total number of
-                // calls, so that the load of the machine affects both sizes equally.
+                // The floor is repeated until both samples have the same total number of calls. The
+                // two sizes alternate, because the load of the machine changes.
                 let times = larger / *size;
                 let us: f64 = (0..times).map(|_| work(*size)).sum::<Result<_, _>>()?;
                 samples.add(us / f64::from(u32::try_from(larger)?));
@@ -133,7 +135,7 @@ fn result(id: usize, text: usize) -> ToolResult {
     ToolResult::new(format!("call_{id}"), format!("found {text}"))
 }
 
-/// Returns an answer with calls that have no results.
+/// Returns messages with one answer that has all calls, without results.
 fn asked_at_once(calls: usize) -> Vec<Message> {
     vec![
         Message::user("Look."),
@@ -172,7 +174,7 @@ fn split_open(calls: usize) -> f64 {
     us_since(start)
 }
 
-/// Replays a message in which results of other calls separate the results of the provider's calls.
+/// Measures a message in which results of other calls separate the results of the provider's calls.
 /// Returns the time in microseconds.
 fn split_provider_results(calls: usize) -> f64 {
     let mut parts = Vec::with_capacity(2 * calls);
@@ -212,9 +214,7 @@ fn time(input: &str, read: fn(&str) -> Result<(), BoxError>) -> Result<f64, BoxE
     Ok(us_since(start))
 }
 
-/// Imports a row for `imported_named`: each step has a call with a result, and a call without an
-/// id. Each result in the list of the row names the id of the calls that already have a result.
-/// Returns the time in microseconds.
+/// Imports a row for `imported_named`. Returns the time in microseconds.
 fn import_named(steps: usize) -> Result<f64, BoxError> {
     let mut row = AggregateRow::new(Role::Assistant).with_text("All done.");
     for step in 0..steps {

@@ -1,19 +1,21 @@
-//! Measures the memory that the parsing of external input needs for each byte of the input.
+//! Measures how much memory the parser of an external input needs for each byte of the input.
 //!
 //! - `pairing`, `overlap`: a request to the endpoint with calls and their results in reverse order,
 //!   or with equal messages that are sent again, as in the module `pairing`. The measured memory
 //!   includes the stored messages.
-//! - `nested`, `too_deep`: a stream with an unknown field of 20 levels in every piece, or with a
-//!   field of 100 levels for each item, which is rejected.
-//! - `whole_answer`, `refusal`: the body of a complete answer with calls, and the body of an error.
+//! - `nested`: a stream with an unknown field of 20 levels in every piece.
+//! - `too_deep`: a field of 100 levels for each item, which the parser rejects.
+//! - `whole_answer`: the body of a complete answer with calls.
+//! - `refusal`: the body of an error.
 //! - the other cases are names of fields: a stream as in the module `streamed_answer`.
 //!
 //! `cargo run --profile measure -p tower-chat-benches --bin held` prints one JSON object on each
 //! line: the peak of the allocated bytes while an input is read, without the input itself, and this
-//! peak divided by the length of the input. The program measures the memory for each byte of an
-//! input with 16,000 items and of an input with 1,000 items. The program fails if the first value
-//! exceeds the bound of the case, or 1.5 times the second value. The figures do not depend on the
-//! load of the machine.
+//! peak divided by the length of the input.
+//!
+//! Each case reads an input with 1,000 items and an input with 16,000 items. The program fails if
+//! the memory for each byte of the large input exceeds the bound of the case, or 1.5 times the
+//! memory for each byte of the small input. The load of the machine does not change these figures.
 
 use std::hint::black_box;
 
@@ -31,12 +33,10 @@ use crate::{
 };
 
 const SIZES: [usize; 2] = [1000, 16_000];
-/// The maximum ratio of the memory for each byte of a large input to the memory for each byte of a
-/// small input.
+/// The maximum ratio of the memory for each byte between the large and the small input.
 const GROWTH: f64 = 1.5;
-/// The levels of a nested piece. The limit is 120 levels. The constant is smaller, because each
-/// level is parsed once more than the level around it. A debug build would need much time for 120
-/// levels.
+/// The levels of a nested piece. The parser allows 120 levels, which take much time in a debug
+/// build.
 const LEVELS: usize = 20;
 /// The number of bytes in each chunk from the network.
 const CHUNK: usize = 16 * 1024;
@@ -68,7 +68,7 @@ struct Case {
 /// If an input cannot be read, or takes more memory than its bound.
 pub fn measure(allocated: &impl Allocated) -> Result<(), BoxError> {
     for Case { name, input, read, bound } in cases() {
-        // The first read allocates all values that live as long as the process.
+        // The first read allocates the values that live as long as the process.
         read(&input(10))?;
         let mut floor = f64::NAN;
         for items in SIZES {
@@ -134,7 +134,7 @@ pub(crate) fn nested_pieces(items: usize) -> String {
     answer(items, "deep ", piece).join("\n")
 }
 
-/// Returns a piece with 100 nested levels for each item.
+/// Returns a nested field with 100 levels for each item.
 fn too_deep(levels: usize) -> String {
     let levels = levels * 100;
     format!("{}1{}", "[".repeat(levels), "]".repeat(levels))
@@ -172,8 +172,7 @@ pub(crate) fn read_answer(body: &str) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Returns an error body with this number of details. The details beyond the limit are not stored
-/// in memory.
+/// Returns an error body with this number of details.
 fn refusal(details: usize) -> String {
     let details: Vec<Value> = (0..details).map(|index| json!({"detail": index})).collect();
     json!({"error": {"message": "Too much.", "details": details}}).to_string()

@@ -1,8 +1,7 @@
 //! `inspector`: a page of the inspector over a long conversation in SQLite.
 //!
 //! Floor: the same page for 100 messages. Bound: three times the floor. The page with the next
-//! request to the model has no bound, because the inspector replays the whole conversation for this
-//! page.
+//! request to the model has no bound, because it needs a replay of the whole conversation.
 
 use std::{hint::black_box, time::Instant};
 
@@ -51,7 +50,6 @@ async fn measure_page(page: &str, requests: usize) -> Result<(Samples, Samples),
     Ok((long, short))
 }
 
-/// Requests a page, and returns the time until its response, in microseconds.
 async fn answered(pages: &Router, page: &str) -> Result<f64, BoxError> {
     let key = files::key(0);
     let address = format!("/{page}?scope={}&id={}", key.scope(), key.id());

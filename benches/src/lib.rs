@@ -1,16 +1,18 @@
-//! Benchmarks of the cost of the layers for each service call. Each figure is measured together
-//! with a floor in the same execution. The floor of a case is the time of a simpler operation: the
-//! same work without these layers, or the same operation with a smaller input.
+//! Benchmarks of the cost of the layers for each service call. Each case also measures a floor, the
+//! time of a simpler operation: the same work without these layers, or the same operation with a
+//! smaller input. The module of each case describes its measurement and its floor.
 //!
 //! `cargo run --profile measure -p tower-chat-benches [-- --quick] [--case NAME]` prints one JSON
-//! object on each line to stdout, and progress to stderr. `us_per_call` and `floor_us` are medians
-//! of interleaved repetitions in microseconds, and `ratio` is the first divided by the second. If a
-//! store writes to a disk, `bytes_written_per_call` is the growth of its log, and `fsyncs_per_call`
-//! the number of syncs of its log. `floor_bytes` is the growth of the log of the floor. For other
-//! stores, these fields and `durability` are null. The module of each case describes its
-//! measurement and its floor.
+//! object on each line to stdout, and progress to stderr. Its fields are:
 //!
-//! A quick measurement omits long histories in the case `sqlite`, since they take long to create.
+//! - `us_per_call`, `floor_us`: medians in microseconds. The repetitions of the case and of the
+//!   floor alternate.
+//! - `ratio`: the first divided by the second.
+//! - `bytes_written_per_call`, `floor_bytes`: the growth of the log of the store and of the floor.
+//! - `fsyncs_per_call`: the number of syncs of the log.
+//!
+//! The last three fields and `durability` are null if the store does not write to a disk. A quick
+//! measurement omits long histories, since they take long to create.
 //!
 //! `cargo run --profile measure -p tower-chat-benches --bin held` measures memory; see [`held`].
 //! `benches/peers/run` starts the program `peers`; see [`peers`].
@@ -50,7 +52,6 @@ use tower_chat_testkit::server::Missing;
 
 use self::arguments::{Arguments, Wanted};
 
-/// A named case.
 struct Case {
     name: &'static str,
     measure: fn(effort: Effort) -> Result<(), BoxError>,
@@ -99,7 +100,7 @@ impl Effort {
     }
 }
 
-/// Prints the name of a missing server that is not required.
+/// Prints the name of a missing server.
 ///
 /// # Errors
 ///
@@ -112,7 +113,6 @@ fn skipped(missing: Missing) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Runs the program. Fails if a case fails, or if an argument is unknown.
 pub fn main() -> ExitCode {
     let names: Vec<_> = CASES.iter().map(|case| case.name).collect();
     let arguments = match Arguments::parse(std::env::args_os().skip(1), &names) {

@@ -1,13 +1,13 @@
 //! Runs with a store in memory, and without a store.
 //!
-//! - `loop`: a run of 20 tool rounds and a final answer. This process has already executed an
+//! - `loop`: a run of 20 tool rounds and a final answer. The process has already executed an
 //!   earlier run in the same conversation. The time of the complete run, including the load, is
 //!   divided by its 21 service calls.
 //! - `single`: a run of one service call.
 //! - `first`: the same run as in `loop`, in a conversation that no run has loaded before.
 //!
-//! In the mode `none`, the stack has no persistence layer. The caller inserts the earlier messages
-//! into the request, before the new message.
+//! In the mode `none`, the stack has no persistence layer. The caller adds the earlier messages to
+//! the request.
 //!
 //! Floor: the same run with 10 stored messages. Bounds in per-service-call mode at 10,000 messages:
 //! at most 1.5 times the floor, and at most 4 times the time of `loop` without persistence.
@@ -53,7 +53,6 @@ enum Known {
     No,
 }
 
-/// A kind of run: a mode and a length of history.
 struct Setting {
     mode: &'static str,
     history: usize,
@@ -62,7 +61,6 @@ struct Setting {
     samples: Samples,
 }
 
-/// The location of the stored messages.
 enum Stored {
     InStore(Box<Write>),
     WithCaller(Messages),
@@ -118,8 +116,7 @@ impl Setting {
         Ok(Self { mode, history, pipeline, stored, samples: Samples::default() })
     }
 
-    /// Resets the stored history, executes one run, and returns the time of the run divided by its
-    /// service calls.
+    /// Resets the stored history, executes one run, and returns its time for each service call.
     async fn sample(
         &mut self,
         store: &MemoryStore,

@@ -1,18 +1,18 @@
 //! A request to the endpoint with many calls and results, or with many equal messages.
 //!
 //! - `pairing`: the first request of a conversation contains an answer with this number of calls,
-//!   and their results in reverse order, each in its own message.
-//! - `overlap`: a conversation has this number of equal user messages, and a request sends the same
-//!   messages again. Because all messages are equal, the repeated part may begin at every position.
+//! - `pairing`: the first request of a conversation contains an answer with many calls, and their
+//!   results in reverse order, each in its own message.
+//! - `overlap`: a conversation has many equal user messages, and a request sends the same messages
+//!   again. Because all messages are equal, the repeated part may begin at every position.
 //!
 //! The stack is the tool loop in per-service-call mode over a [`MemoryStore`], with a model that
-//! answers immediately. The field `history` is the number of calls or messages, and the time of the
+//! answers immediately. The field `history` is the number of calls or messages. The time of the
 //! HTTP request is divided by this number.
 //!
-//! Floor: the same request with 1,000 calls or messages. The case fails if the time for each call
-//! or message is more than 3 times as long with 16,000 as with 1,000. With quadratic growth, the
-//! ratio would be 16. The two sizes are measured alternately, since the load of the machine
-//! changes.
+//! Floor: the same request with 1,000 calls or messages. The case fails if a call or message takes
+//! more than 3 times as long with 16,000 as with 1,000. With quadratic growth, the ratio would be
+//! 16. The two sizes alternate, because the load of the machine changes.
 
 use std::time::Instant;
 
@@ -33,10 +33,10 @@ use crate::{
 };
 
 const SIZES: [usize; 2] = [1000, 16_000];
-/// The maximum ratio of the time for each call or message to the same time of the floor.
+/// The maximum time for each call or message, in proportion to the floor.
 const GROWTH: f64 = 3.0;
 
-/// Creates the bodies of the requests of one conversation. Only the last request is measured; the
+/// Creates the bodies of the requests of one conversation. Only the last request is measured. The
 /// others store its history.
 type Requests = fn(usize) -> Vec<Vec<Value>>;
 
@@ -98,12 +98,10 @@ async fn time_of_last(bodies: &[String]) -> Result<f64, BoxError> {
     Ok(us)
 }
 
-/// Returns the body of a request with calls that are answered in reverse order.
 pub(crate) fn pairing_body(calls: usize) -> String {
     body(calls_answered_in_reverse(calls))
 }
 
-/// Returns the body of a request with equal messages.
 pub(crate) fn overlap_body(count: usize) -> String {
     body(equal_messages(count))
 }

@@ -1,14 +1,13 @@
-//! The process of tower-chat in the comparison of `benches/peers`. The process executes the
-//! workload on command.
+//! The process of tower-chat in the comparison of `benches/peers`. It executes a workload on
+//! command.
 //!
 //! `peers FOLDER STORE` reads one command from each line of standard input, and answers each with
 //! one line of JSON. STORE is `full` or `normal`, for SQLite with that durability, or the address
 //! of a PostgreSQL server. All stores are used in per-service-call mode behind a [`CachingStore`].
 //!
 //! - `prepare HISTORY`: sets the number of stored messages in later conversations.
-//! - `open warm` or `open cold`: opens the store, and executes a run in another conversation first.
-//!   After `warm`, the store has already loaded the conversation of the next run. After `cold`, the
-//!   next run loads it.
+//! - `open warm` or `open cold`: opens the store, and executes a run in another conversation. After
+//!   `warm`, the conversation of the next run is in the cache. After `cold`, the next run loads it.
 //! - `run`: executes one run, including its load. The answer has the time in microseconds.
 //! - `close`: counts the stored messages, and closes the store.
 
@@ -33,9 +32,9 @@ use crate::{
     workload::{self, CALLS, Model},
 };
 
-/// The number of bytes that are written to the log before a run: more than the size at which SQLite
-/// checkpoints its log. Commits to a reused log are faster than commits to a growing log. The run
-/// in the other conversation restarts the log at its beginning, so that no measured run does.
+/// The number of bytes that are written to the log before a run. SQLite checkpoints a log of this
+/// size, and the run in the other conversation then begins the log again. The measured run
+/// therefore writes to a reused log, which is faster than a growing one.
 const BYTES_OF_LOG: usize = 6 << 20;
 
 /// Answers to commands until standard input ends.
@@ -68,7 +67,6 @@ fn print(answer: &Value) -> Result<(), BoxError> {
     Ok(out.flush()?)
 }
 
-/// The kind of storage.
 enum Backend {
     Sqlite(Durability),
     Postgres { address: String },
@@ -95,13 +93,11 @@ struct Responder {
     repetitions: usize,
 }
 
-/// A stack that is prepared for a run.
 struct Opened {
     store: Arc<dyn HistoryStore>,
     pipeline: ChatPipeline,
     model: Model,
     key: ConversationKey,
-    /// The folder of the store, which is deleted when this value is dropped.
     _folder: Option<TempDir>,
 }
 
@@ -164,8 +160,8 @@ impl Responder {
             }
             (Backend::Postgres { address }, _) => {
                 let store = PostgresStore::options().connect(address).await?;
-                // Unlike a file, a database is not copied for each run. Each run therefore has its
-                // own conversation.
+                // A database is not copied for each run. Each run therefore has its own
+                // conversation.
                 fill(&store, &key(self.repetitions), self.history).await?;
                 (Arc::new(CachingStore::new(store)), key(self.repetitions))
             }
@@ -217,7 +213,6 @@ async fn sqlite(folder: &Path, durability: Durability) -> Result<SqliteStore, Bo
     Ok(SqliteStore::options().with_durability(durability).open(folder.join(FILE)).await?)
 }
 
-/// Creates a conversation with this number of messages.
 async fn fill(
     store: &dyn HistoryStore,
     key: &ConversationKey,

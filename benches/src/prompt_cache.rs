@@ -1,18 +1,17 @@
 //! `prompt_cache`: the share of the prompt tokens that a provider reads from its prompt cache, for
-//! several policies of the replay.
+//! several replay policies.
 //!
-//! The recorded conversations of each source are stored one after the other, as one long
-//! conversation, in which every sixth question has a picture. A turn begins every minute. Each
-//! service call sends the replay of the earlier turns, followed by the messages of its turn. The
-//! repository contains only short recordings; the variable `TOWER_CHAT_DATA` names a folder with
-//! more recordings.
+//! The recordings of each source are joined to one long conversation, in which every sixth question
+//! has a picture. A turn begins every minute. Each service call sends the earlier turns as the
+//! policy edits them, followed by the messages of its own turn. The repository contains only short
+//! recordings; the variable `TOWER_CHAT_DATA` names a folder with more.
 //!
-//! The common beginning of a request and of the previous request is read from the cache, if it has
-//! at least 1024 tokens. Its length is rounded down to a multiple of 128 tokens. These are the
-//! rules of OpenAI; Anthropic has the same minimum for most models, and does not round. Tokens are
-//! estimated, and cache entries do not expire. `cost` is the cost of all prompts in proportion to
-//! the cost without a policy, if a token from the cache costs a tenth of another token. The cost
-//! includes the requests that create summaries.
+//! The simulated cache follows the rules of OpenAI. The common beginning of a request and the
+//! previous request is read from the cache if it has at least 1024 tokens. Its length is rounded
+//! down to a multiple of 128 tokens. Tokens are estimated, and cache entries do not expire.
+//!
+//! `cost` is the cost of all prompts in proportion to the cost without a policy. A token from the
+//! cache costs a tenth of another token. The cost includes the requests that create summaries.
 
 use std::{
     collections::BTreeMap,
@@ -38,11 +37,10 @@ use crate::{Effort, report::rounded};
 const TURN: Duration = Duration::from_secs(60);
 /// The shortest prefix that a provider caches, in tokens.
 const MIN_CACHED: usize = 1024;
-/// The number of tokens by which a cached prefix grows.
+/// The length of a cached prefix is a multiple of this number of tokens.
 const CACHED_STEP: usize = 128;
-/// The cost of a token from the cache, in proportion to another token.
 const CACHED_COST: f64 = 0.1;
-/// The limit of the policies that limit the length of the replay, in tokens.
+/// The maximum length of the replay for the policies that have one, in tokens.
 const LIMIT: usize = 16_000;
 /// The number of most recent turns that a summary does not cover.
 const UNCOVERED_TURNS: usize = 4;
@@ -216,7 +214,6 @@ impl Conversation {
         }
     }
 
-    /// Returns the messages of earlier turns that a request of a turn contains.
     fn history(&self, turn: usize) -> Vec<Arc<Message>> {
         let mut replay = self.replay.clone();
         let context = ReplayContext::at(time(turn)).with_finish_times(&self.finished);
@@ -238,7 +235,6 @@ impl Conversation {
         let uncovered = before.saturating_sub(UNCOVERED_TURNS);
         let first = turns.iter().flatten();
         let instructions = first.take_while(|message| message.role == Role::System).cloned();
-        // A summary of about 400 tokens.
         let summary = Message::user(format!("Summary {before}: {}", "What was said. ".repeat(105)));
         self.head = instructions.chain([summary.into()]).collect();
         self.replay = Replay::new(DanglingCalls::default());

@@ -1,11 +1,11 @@
 //! The cost of replay.
 //!
-//! - `replay`: stored messages are replayed with all steps of a `ReplayPolicy`. Each step changes
-//!   the history: half of the results are stale, a tool is no longer registered, some sources were
-//!   not cited, and the oldest turns are outside the window. Floor: a deep clone of the messages.
-//!   Bound: at most 4 times the floor.
-//! - `replay_off`: a later run replays the same conversation without any step, and continues from
-//!   the `Replay` that the earlier run has computed. Floor: the same with 10 stored messages.
+//! - `replay`: stored messages are replayed with all steps of a `ReplayPolicy`. Each step has
+//!   something to change: half of the results are stale, a tool is no longer registered, some
+//!   sources were not cited, and the oldest turns are outside the window. Floor: a deep clone of
+//!   the messages. Bound: at most 4 times the floor.
+//! - `replay_off`: the replay of a later run in the same conversation, without any step. It
+//!   continues from the `Replay` of the earlier run. Floor: the same with 10 stored messages.
 //!   Bound: at most 1.3 times the floor, or at most 1 us more than the floor.
 
 use std::{
@@ -185,8 +185,8 @@ mod tests {
         ] {
             assert_ne!(replayed(&stored, &without_one, &times), shown);
         }
-        // The window contains nearly all messages, so that the window does not reduce the work of
-        // the other steps.
+        // The window contains nearly all messages. A smaller window would reduce the work of the
+        // other steps.
         assert!(shown.len() > replayed(&stored, &all.with_window(None), &times).len() * 9 / 10);
     }
 }

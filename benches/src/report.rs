@@ -1,12 +1,12 @@
-//! The lines of the output, and the medians in these lines. Each line compares a measured time with
-//! a floor, which is the time of a simpler operation.
+//! The lines of the output. Each line compares a measured time with a floor, which is the time of a
+//! simpler operation.
 
 use std::time::Instant;
 
 use serde::Serialize;
 
-/// A line of the output. Values that do not apply are null, such as the bytes of a store that does
-/// not write to a disk, or the durability of reads.
+/// A line of the output. Values that do not apply are null: the durability of a case that only
+/// reads, and the bytes of a store that does not write to a disk.
 #[derive(Debug, Clone, Serialize)]
 pub(crate) struct Line {
     pub(crate) case: &'static str,
@@ -20,8 +20,7 @@ pub(crate) struct Line {
     pub(crate) us_per_call: f64,
     pub(crate) floor_us: f64,
     pub(crate) ratio: f64,
-    /// The bytes written to the log of the store for each service call. `floor_bytes` are the bytes
-    /// written to the log of the floor.
+    /// The bytes written to the log of the store for each service call.
     pub(crate) bytes_written_per_call: Option<f64>,
     pub(crate) floor_bytes: Option<f64>,
     /// The number of syncs for each service call.
@@ -41,8 +40,7 @@ pub(crate) struct Written {
 pub(crate) struct Samples(Vec<f64>);
 
 impl Line {
-    /// Creates a line for one conversation. The ratio is the median of the store divided by the
-    /// median of the floor.
+    /// Creates a line for one conversation.
     pub(crate) fn new(
         case: &'static str,
         mode: &'static str,
@@ -67,7 +65,6 @@ impl Line {
         }
     }
 
-    /// Adds the written bytes.
     pub(crate) fn with_written(mut self, written: Written) -> Self {
         self.bytes_written_per_call = Some(rounded(written.bytes));
         self.floor_bytes = Some(rounded(written.floor_bytes));
@@ -75,17 +72,12 @@ impl Line {
         self
     }
 
-    /// Inverts the ratio, so that it is the speedup over the floor.
+    /// Changes the ratio to the speedup over the floor.
     pub(crate) fn with_speedup(mut self) -> Self {
         self.ratio = rounded(self.floor_us / self.us_per_call);
         self
     }
 
-    /// Prints the line.
-    ///
-    /// # Errors
-    ///
-    /// If the line has no JSON form.
     pub(crate) fn print(&self) -> Result<(), serde_json::Error> {
         println!("{}", serde_json::to_string(self)?);
         Ok(())
@@ -97,7 +89,6 @@ impl Samples {
         self.0.push(us);
     }
 
-    /// Adds other samples.
     pub(crate) fn append(&mut self, mut others: Self) {
         self.0.append(&mut others.0);
     }
@@ -122,12 +113,10 @@ impl Extend<f64> for Samples {
     }
 }
 
-/// Returns the time since a start, in microseconds.
 pub(crate) fn us_since(start: Instant) -> f64 {
     start.elapsed().as_secs_f64() * 1e6
 }
 
-/// Returns the time between two times, in microseconds.
 pub(crate) fn us_between(start: Instant, end: Instant) -> f64 {
     end.duration_since(start).as_secs_f64() * 1e6
 }

@@ -1,21 +1,19 @@
-//! The rows of a run, in the encoded form in which a floor writes them. The floor of a benchmark is
-//! a simpler operation with which its time is compared. The record of tool calls has one row for
-//! each call.
+//! The encoded rows of a run, which a bare connection writes as the floor of a benchmark. The time
+//! of a store is compared with the time of these writes.
 
 use tower_chat::{Message, store::format};
 
 use crate::workload::{self, CALLS};
 
-/// The rows of one transaction of a floor.
+/// The rows of one transaction.
 #[derive(Debug, Clone)]
 pub(crate) struct BareAppend {
-    /// Encoded messages.
     pub(crate) bodies: Vec<String>,
     pub(crate) records: Vec<BareRecord>,
 }
 
-/// A row of the record of tool calls. The number of a message is its distance from the first
-/// message of the append: 0 is the first message, and -1 is the message before the append.
+/// A row about a tool call. The number of a message is its distance from the first message of the
+/// append: 0 is the first message, and -1 is the message before the append.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BareRecord {
     /// The number of the message with the call.
@@ -42,7 +40,6 @@ impl BareAppend {
         appends.collect()
     }
 
-    /// Returns the append of a run in per-run mode.
     pub(crate) fn of_run() -> Self {
         let bodies =
             workload::messages_of_run().iter().map(|message| format::encode(message)).collect();
@@ -51,8 +48,7 @@ impl BareAppend {
         Self { bodies, records: calls.zip(0..).take(CALLS - 1).map(record).collect() }
     }
 
-    /// Returns the append in the middle of a run, of a result and the next call, without rows of
-    /// the record.
+    /// Returns an append in the middle of a run, without rows about tool calls.
     pub(crate) fn of_messages(messages: &[std::sync::Arc<Message>]) -> Self {
         let bodies = messages.iter().map(|message| format::encode(message)).collect();
         Self { bodies, records: Vec::new() }

@@ -1,22 +1,22 @@
-//! `sqlite`: a run of 20 tool rounds in each mode, with a cached SQLite store, on a multi-thread
-//! runtime.
+//! `sqlite`: a run of 20 tool rounds in each persistence mode, with a cached SQLite store, on a
+//! multi-thread runtime.
 //!
-//! Before the run, the conversation is in the cache, as after an earlier run. The cases `cold_load`
-//! and `per_run` measure the cost without a cache. All modes use the same file in turn.
+//! Each mode is compared with a floor: a bare SQLite connection that writes the same rows. Before a
+//! run, the conversation is in the cache, as after an earlier run. All modes use the same file in
+//! turn.
 //!
 //! - `per_service_call`, `journaled`: the time from an answer of the model to the next service
-//!   call, or to the end of the run. This time includes the tool loop, persistence and the durable
-//!   appends. The time of the first service call also includes the beginning of the run. Floor: a
-//!   bare connection executes one transaction for each service call, while the model is called. The
-//!   transaction writes the rows of per-service-call mode: two messages, and the rows of the record
-//!   of tool calls for the finished call and the new call. A journaled run makes two durable
-//!   appends for each service call: one for the answer, and one for the outcome of the tool.
-//! - `per_run`: the complete run divided by its 21 service calls. Floor: one transaction with the
-//!   same rows, also divided by the service calls.
+//!   call, or to the end of the run. This time includes the tool loop and the durable writes. The
+//!   first service call also includes the beginning of the run. The floor is one transaction for
+//!   each service call: two messages, the row of the finished tool call and the row of the new tool
+//!   call. A journaled run makes two durable writes for each service call: one for the answer, and
+//!   one for the outcome of the tool.
+//! - `per_run`: the time of the complete run divided by its 21 service calls. The floor is one
+//!   transaction with all rows of the run, divided in the same way.
 //!
-//! Bounds in per-service-call mode: with full durability 1.3 times the floor, with normal
-//! durability 2.2 times the floor, and 1.3 times the bytes of the floor. Each bound applies to
-//! every length of history, and the times of all lengths are within a factor of 1.2.
+//! Bounds in per-service-call mode: 1.3 times the floor with full durability, 2.2 times the floor
+//! with normal durability, and 1.3 times the bytes of the floor. Each bound applies to every length
+//! of history. The longest and the shortest time of all lengths differ by a factor of at most 1.2.
 
 use std::{
     collections::VecDeque,
@@ -40,19 +40,18 @@ use crate::{
 };
 
 /// Lengths of history, each with the number of conversations that the runs use in turn. If the
-/// number of conversations is 0, each run creates a new conversation.
+/// number is 0, each run creates a new conversation.
 const HISTORIES: [(usize, usize); 4] = [(0, 0), (1000, 12), (10_000, 6), (100_000, 1)];
 
 /// The number of repetitions of the whole measurement, each on its own files. With only one
-/// repetition, the ratio of the medians is uncertain by one percent. This uncertainty is too large
-/// for the bound of full durability.
+/// repetition, the ratio of the medians is uncertain by one percent, which is too much for the
+/// bound of full durability.
 const COPIES: usize = 3;
 
 /// The longest history of a quick measurement, since longer ones take long to create.
 const LONGEST_OF_QUICK: usize = 1000;
 
-/// The number of runs of each mode while bytes are counted. This number is too small to cause a
-/// checkpoint.
+/// The number of runs of each mode while bytes are counted. More runs could cause a checkpoint.
 const COUNTED_RUNS: usize = 2;
 
 const MODES: [(&str, PersistenceMode); 3] = [
@@ -77,7 +76,6 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
                     bench.measure(repetitions).await
                 })
             };
-            // The written bytes are counted in the first repetition.
             let mut measured = measure_copy()?;
             for _ in 1..copies {
                 for ((mode, _), (more, _)) in measured.iter_mut().zip(measure_copy()?) {
@@ -95,7 +93,7 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// A store and its floor, each with its own file, and the scripted model of the runs.
+/// A store, the bare connection, and the scripted model of the runs.
 struct Bench {
     files: Files,
     store: Arc<CachingStore<SqliteStore>>,
@@ -107,7 +105,6 @@ struct Bench {
     runs: usize,
 }
 
-/// A mode and its measurements.
 struct Measured {
     mode: &'static str,
     persistence: PersistenceMode,
@@ -117,18 +114,15 @@ struct Measured {
     syncs: u64,
 }
 
-/// The bare connection. During each service call, the model executes one transaction on this
-/// connection.
+/// The bare connection. During each service call, the model executes one transaction on it.
 struct Floor {
     bare: Arc<Mutex<Bare>>,
     conversation: Option<BareConversation>,
-    /// The remaining transactions of the run. `times` contains the times of the finished
-    /// transactions.
+    /// The remaining transactions of the run.
     appends: VecDeque<BareAppend>,
     times: Vec<f64>,
 }
 
-/// The times of the service calls of one run, and of the transactions of the floor.
 struct Times {
     ours: Vec<f64>,
     floor: Vec<f64>,
@@ -187,8 +181,8 @@ impl Bench {
         Ok(measured)
     }
 
-    /// Executes a run in the next conversation, and writes the same rows to the conversation of the
-    /// floor.
+    /// Executes a run in the next conversation, and writes the same rows through the bare
+    /// connection.
     async fn run(&mut self, mode: &mut Measured) -> Result<Times, BoxError> {
         let key = files::key(self.runs.checked_rem(self.conversations).unwrap_or(self.runs));
         self.runs += 1;

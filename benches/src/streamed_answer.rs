@@ -1,14 +1,14 @@
-//! A streamed answer of Chat Completions: the case checks, parses and accumulates the data of its
-//! events, and encodes the resulting message once.
+//! A streamed answer of Chat Completions: the data of its events are checked, parsed and
+//! accumulated. The resulting message is encoded once.
 //!
 //! - the field `mode` is the name of the field whose value arrives in pieces: text (`content`,
 //!   `reasoning_content`), fragments of one block (`reasoning_details`), or an unknown list
 //!   (`odd`).
 //! - the field `history` is the number of pieces.
 //!
-//! Floor: the same with 1,000 pieces. The case fails if the time for each piece is more than 3
-//! times as long with 16,000 pieces as with 1,000 pieces. This bound allows for the noise of a busy
-//! machine; with quadratic growth, the ratio would be 16. [`crate::held`] measures the memory.
+//! Floor: the same with 1,000 pieces. The case fails if a piece takes more than 3 times as long
+//! with 16,000 pieces as with 1,000 pieces. With quadratic growth, the ratio would be 16.
+//! [`crate::held`] measures the memory.
 
 use std::{hint::black_box, time::Instant};
 
@@ -23,7 +23,7 @@ use crate::{
 
 const FLOOR: usize = 1000;
 const PIECES: [usize; 3] = [FLOOR, 4000, 16_000];
-/// The maximum ratio of the time for each piece to the time for each piece of the floor.
+/// The maximum time for each piece, in proportion to the floor.
 const GROWTH: f64 = 3.0;
 
 pub(crate) type Piece = fn(&str) -> Value;
@@ -65,12 +65,10 @@ pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Returns the data of the events of a stream with this number of pieces.
 pub(crate) fn answer(pieces: usize, text: &str, piece: Piece) -> Vec<String> {
     (0..pieces).map(|index| piece(&format!("{text}{index}")).to_string()).collect()
 }
 
-/// Accumulates the pieces of a stream.
 pub(crate) fn accumulated<'a>(
     answer: impl IntoIterator<Item = &'a str>,
 ) -> Result<Object, BoxError> {

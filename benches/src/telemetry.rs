@@ -1,10 +1,10 @@
-//! `telemetry`: runs of 21 service calls and runs of 1 service call, in per-service-call mode with
-//! a store in memory. The stack has the layers for telemetry and a traced store, but no subscriber
-//! and no recorder is installed. The time of the complete run is divided by its service calls.
+//! `telemetry`: the cost of the layers for telemetry if no subscriber and no recorder is installed.
+//! The stack is in per-service-call mode with a traced store in memory. The time of a complete run
+//! is divided by its service calls.
 //!
 //! Floor: the same stack without these layers and with a store that is not traced. The two stacks
-//! are measured alternately, so that the load of the machine affects both equally. The field
-//! `history` is the number of service calls.
+//! alternate, because the load of the machine changes. The field `history` is the number of service
+//! calls of a run, 21 or 1.
 
 use std::{sync::Arc, time::Instant};
 

@@ -1,9 +1,9 @@
-//! The texts of the workload. `benches/peers` parses this file, therefore the value of every
-//! constant is on one line.
+//! The texts of the workload. `benches/peers` also parses this file, and expects the value of each
+//! constant on one line.
 
 /// The input of a measured run.
 pub(crate) const INPUT: &str = "Which of my orders are late, and why?";
-/// The question of each stored turn. A turn is a question and everything up to its answer.
+/// The question of each stored turn.
 pub(crate) const STORED_INPUT: &str = "And the other orders?";
 /// The name of the only tool.
 pub(crate) const TOOL: &str = "search_orders";

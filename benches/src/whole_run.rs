@@ -3,9 +3,9 @@
 //! divided by its 21 service calls.
 //!
 //! Floor: the sum of two times, also divided by 21. The first is the time in which the store loads
-//! the messages and frees them; the case `cold_load` compares a load with its own floor. The second
-//! is the time of one transaction with the same rows on a bare connection. Bound at 10,000
-//! messages: the time of the load plus 1.1 times the time of the transaction.
+//! and frees the messages. The second is the time in which a bare connection writes the same rows
+//! in one transaction. Bound at 10,000 messages: the time of the load plus 1.1 times the time of
+//! the transaction.
 //!
 //! A run frees its loaded messages on another thread. The measurement waits for that thread before
 //! the next run begins.
@@ -28,7 +28,7 @@ use crate::{
 };
 
 /// Lengths of history, each with the number of conversations that the runs use in turn. If the
-/// number of conversations is 0, each run creates a new conversation.
+/// number is 0, each run creates a new conversation.
 const HISTORIES: [(usize, usize); 2] = [(0, 0), (10_000, 5)];
 
 pub(crate) fn measure(effort: Effort) -> Result<(), BoxError> {
@@ -69,7 +69,7 @@ async fn measure_runs(
     let (mut ours, mut floor) = (Samples::default(), Samples::default());
     for run in 0..runs {
         let key = files::key(run.checked_rem(conversations).unwrap_or(run));
-        // The order alternates, since a disk may behave differently directly after a sync.
+        // A disk may behave differently directly after a sync, so that the order alternates.
         let is_floor_first = run % 2 == 1;
         if is_floor_first {
             floor.add(measure_floor(&files, &key, history, &append).await? / CALLS as f64);
@@ -93,8 +93,8 @@ async fn measure_runs(
     Ok((ours, floor))
 }
 
-/// A weak reference to the last message that a run has loaded, which shows whether the run has
-/// freed the message.
+/// A weak reference to the last message that a run has loaded. It shows whether the run has freed
+/// the message.
 #[derive(Debug, Clone, Default)]
 struct LastLoaded(Arc<Mutex<Weak<Message>>>);
 

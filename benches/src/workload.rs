@@ -28,7 +28,7 @@ pub(crate) const CALLS: usize = 21;
 
 const ROUNDS_OF_STORED_TURN: usize = 4;
 
-/// The model, which returns one prepared message for each call, and records the times of the calls.
+/// The model. It returns one prepared message for each service call, and records the times.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Model(Arc<Mutex<Script>>);
 
@@ -40,8 +40,8 @@ struct Script {
     between: Option<Between>,
 }
 
-/// A function that the model calls during each service call. Measurements of this function
-/// therefore alternate with measurements of the run.
+/// A function that the model calls during each service call. Cases use it to measure their floor
+/// alternately with the run.
 struct Between(Box<Hook>);
 
 type Hook = dyn FnMut(&ChatRequest) -> Result<(), BoxError> + Send;
@@ -53,7 +53,6 @@ impl std::fmt::Debug for Between {
 }
 
 impl Model {
-    /// Sets the answers of the next run: this number of rounds, and the final answer.
     pub(crate) fn prepare(&self, rounds: usize) {
         let mut script = self.script();
         script.answers = (0..rounds).map(|round| call_message(round).into()).collect();
@@ -62,7 +61,6 @@ impl Model {
         script.calls.reserve(rounds + 1);
     }
 
-    /// Sets the function that the model calls during every service call.
     pub(crate) fn do_between(
         &self,
         between: impl FnMut(&ChatRequest) -> Result<(), BoxError> + Send + 'static,
@@ -100,7 +98,6 @@ impl Service<ChatRequest> for Model {
     }
 }
 
-/// Returns the only tool.
 pub(crate) fn tools() -> Tools {
     let parameters = json!({"type": "object", "properties": {"order": {"type": "string"}}});
     let definition = ToolDefinition::new(TOOL, "Looks orders up.", parameters);
@@ -135,12 +132,11 @@ pub(crate) async fn run(
     Ok(())
 }
 
-/// Returns the input of every run.
 pub(crate) fn input() -> ChatRequest {
     ChatRequest::user(INPUT)
 }
 
-/// Returns stored turns with this total number of messages. A turn is the input, four rounds and
+/// Returns stored turns with this total number of messages. A turn is a question, four rounds and
 /// the answer.
 pub(crate) fn stored_messages(count: usize) -> Vec<Arc<Message>> {
     let turn = || {
@@ -153,11 +149,9 @@ pub(crate) fn stored_messages(count: usize) -> Vec<Arc<Message>> {
     std::iter::repeat_with(turn).flatten().take(count).map(Arc::new).collect()
 }
 
-/// Adds the fields that a run stores with a message: the time at which the message was added, and
-/// the finish reason of an answer.
+/// Adds the fields that a run stores with a message.
 pub(crate) fn added(mut message: Message) -> Message {
-    // The time is constant. Its stored form has as many digits as the stored form of the current
-    // time.
+    // A constant time, whose stored form has as many digits as the current time.
     message.added_at = Some(SystemTime::UNIX_EPOCH + Duration::from_secs(1_790_000_000));
     if message.role == Role::Assistant {
         message.finish_reason = Finish::stop().reason;
@@ -169,7 +163,7 @@ pub(crate) fn added(mut message: Message) -> Message {
 pub(crate) fn messages_of_run() -> Vec<Arc<Message>> {
     let rounds = (0..CALLS - 1).flat_map(|round| [call_message(round), result_message(round)]);
     let mut input = Message::user(INPUT);
-    // A digest has the same length for every input.
+    // The real digest of an input has the same length.
     input.metadata.insert("run_input".to_owned(), json!(format!("1:1:{}", "0".repeat(64))));
     std::iter::once(input)
         .chain(rounds)
@@ -178,7 +172,6 @@ pub(crate) fn messages_of_run() -> Vec<Arc<Message>> {
         .collect()
 }
 
-/// Returns a write that creates a conversation with these messages.
 pub(crate) fn first_write(key: &ConversationKey, messages: Vec<Arc<Message>>) -> Write {
     let id = MessageId { run: RunId::new(), index: 0 };
     Write::new(key.clone(), id, Revision::ABSENT, messages)

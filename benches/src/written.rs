@@ -1,15 +1,14 @@
-//! Counts the bytes that a SQLite store writes to a disk, and its syncs. The bytes are the growth
-//! of the write-ahead log.
+//! Counts the bytes that a SQLite store writes to a disk, and its syncs.
 //!
-//! The bytes are measured separately from the times. The measurement begins with an empty log, and
-//! is too short for a checkpoint. The final size of the log is the number of written bytes: for
-//! each page that a transaction has changed, the page and 24 bytes.
+//! The bytes are measured separately from the times. The measurement begins with an empty
+//! write-ahead log, and is too short for a checkpoint, so that the final size of the log is the
+//! number of written bytes.
 //!
 //! The syncs are counted during the measurement of the times. A commit syncs the log once with
 //! [`Durability::Full`], and not at all with [`Durability::Normal`]. A checkpoint syncs the log and
-//! the file, and SQLite syncs the header of the log when SQLite restarts the log at its beginning.
-//! The header contains the number of these restarts. If the checkpoint thread of the store needs
-//! several steps for a checkpoint, this module counts slightly too few syncs.
+//! the file. After a checkpoint, SQLite restarts the log at its beginning and syncs the new header,
+//! which contains the number of restarts so far. The checkpoints are counted with this number. If
+//! the store needs several steps for a checkpoint, the count is slightly too small.
 
 use std::{
     fs::File,
@@ -23,7 +22,6 @@ use tower_chat_sqlite::{Durability, SqliteStore};
 /// The number of syncs of a checkpoint, including the sync of the new header after the checkpoint.
 const SYNCS_OF_CHECKPOINT: u64 = 3;
 
-/// The write-ahead log of a file.
 #[derive(Debug)]
 pub(crate) struct Log(PathBuf);
 
@@ -43,10 +41,10 @@ impl Log {
         }
     }
 
-    /// Returns the number of checkpoints in the header. `None` if the log is empty.
+    /// Returns the number of restarts from the header. `None` if the log is empty.
     fn checkpoints(&self) -> Result<Option<u32>, BoxError> {
-        // Closing a file releases all POSIX locks of the process on this file. SQLite has no locks
-        // on the log file, so this read does not release locks of the store.
+        // To close a file releases all POSIX locks of the process on it. SQLite has no locks on the
+        // log file, so that this read does not release locks of the store.
         let mut header = [0; 16];
         match File::open(&self.0).and_then(|mut log| log.read_exact(&mut header)) {
             Ok(()) => {}
@@ -62,7 +60,7 @@ impl Log {
     }
 }
 
-/// The number of commits and checkpoints of a store since a point in time.
+/// The commits and checkpoints of a store so far. Two of these values give the syncs between them.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Syncs {
     commits: u64,
@@ -85,7 +83,9 @@ impl Syncs {
         let checkpoints = match (then.checkpoints, self.checkpoints) {
             (Some(then), Some(now)) => now.wrapping_sub(then),
             (None, None) => 0,
-            (None, Some(_)) | (Some(_), None) => return Err("the log was emptied".into()),
+            (None, Some(_)) | (Some(_), None) => {
+                return Err("the log was empty at the start or at the end of the count".into());
+            }
         };
         Ok(of_commits + SYNCS_OF_CHECKPOINT * u64::from(checkpoints))
     }

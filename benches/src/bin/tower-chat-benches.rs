@@ -1,5 +1,4 @@
-//! Measures the cost of the layers for each service call, and compares the cost with a floor, which
-//! is the time of a simpler operation; see [`tower_chat_benches`].
+//! Measures the cost of the layers for each service call; see [`tower_chat_benches`].
 
 use std::process::ExitCode;
 

@@ -1,8 +1,8 @@
-//! The floor of the PostgreSQL case, with which the time of the store is compared: one reused
-//! connection, one prepared statement, and one round trip for each append.
+//! A bare PostgreSQL connection, whose writes are the floor of the PostgreSQL benchmark: the time
+//! of the store is compared with the time in which this connection writes the same rows.
 //!
-//! The statement writes the same rows as the store, with already encoded messages. Unlike the
-//! store, the statement does not check whether the conversation was changed by another writer.
+//! An append is one prepared statement with already encoded messages, and one round trip. Unlike
+//! the store, the statement does not check whether another writer has changed the conversation.
 
 use tokio_postgres::{Client, NoTls, Statement};
 use tower_chat::{BoxError, ConversationKey, run::RunId, store::format};
@@ -15,7 +15,6 @@ pub(super) struct Bare {
     append: Statement,
 }
 
-/// A conversation that a bare connection appends to.
 #[derive(Debug)]
 pub(super) struct BareConversation {
     key: ConversationKey,
@@ -37,7 +36,6 @@ impl BareConversation {
     }
 }
 
-/// Returns the messages of an append: the result of the last call, and a new call.
 pub(super) fn bodies() -> [String; 2] {
     [workload::result_message(0), workload::call_message(1)]
         .map(|message| format::encode(&workload::added(message)))
@@ -52,7 +50,7 @@ impl Bare {
         Ok(Self { client, append })
     }
 
-    /// Executes a transaction with two messages, and a row of the record of tool calls for each.
+    /// Executes a statement with two messages, and a row for the tool call of each.
     pub(super) async fn append(
         &self,
         to: &mut BareConversation,

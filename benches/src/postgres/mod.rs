@@ -1,22 +1,20 @@
 //! `postgres`: per-service-call mode with a PostgreSQL store behind a cache, on a multi-thread
 //! runtime, with a temporary server whose data are on a disk.
 //!
-//! The measured time begins with an answer of the model and ends with the next service call. The
-//! measured time includes the tool loop, persistence and one append. The first service call of each
-//! run is omitted, since its append may create the conversation. The durability `full` is the
-//! default of PostgreSQL. `off` is `synchronous_commit = off`: no commit waits for the disk, so the
-//! measured time is the time of all other work.
+//! The measured time begins with an answer of the model and ends with the next service call. It
+//! includes the tool loop, persistence and one append. The first service call of each run is
+//! omitted, because its append may create the conversation. The durability `full` is the default of
+//! PostgreSQL. With `off` (`synchronous_commit = off`), no commit waits for the disk.
 //!
-//! Floor: one statement writes the same rows into the same tables in one round trip: a result, the
-//! next call, and a row of the record of tool calls for each. The statement is sent over one reused
-//! connection of the same client library. The statement neither checks whether another writer has
-//! changed the conversation, nor updates the row of the conversation. The same number of statements
-//! as in a run is executed, alternately before and after the run. Bound with durability `full`: at
-//! most 1.7 times the floor, and the times of all lengths of history are within a factor of 1.25.
+//! Floor: a bare connection writes the same rows in one round trip: a result, the next call, and a
+//! row about each of the two calls. Its statement does not check whether another writer has changed
+//! the conversation, and does not update the row of the conversation. The floor is measured
+//! alternately before and after a run, with as many statements as the run makes appends. Bound with
+//! durability `full`: at most 1.7 times the floor. The longest and the shortest time of all lengths
+//! of history differ by a factor of at most 1.25.
 //!
-//! The written bytes are the bytes of the server's log, as the median of all runs. The server
-//! counts the syncs of its log. The syncs are measured in additional runs after the measurement of
-//! the times.
+//! The written bytes are the growth of the server's log, as the median of all runs. The syncs of
+//! this log are counted by the server, in additional runs after the measurement of the times.
 
 mod bare;
 pub(crate) mod server;
@@ -40,8 +38,8 @@ const HISTORIES: [usize; 4] = [0, 1000, 10_000, 100_000];
 /// The number of runs whose syncs are counted.
 const COUNTED_RUNS: usize = 2;
 
-/// The runs in one conversation add at most one message for this number of messages in its history,
-/// unless a single run adds more.
+/// Limits how much the runs in one conversation lengthen its history: by one message for this
+/// number of messages, or by a single run if that is more.
 const MAX_GROWTH: usize = 10;
 
 /// The durabilities with their names in the output, and the settings of their connections.
@@ -147,7 +145,7 @@ async fn measure_runs(
 
 /// Returns the number of syncs of the server's log for each service call. The server publishes the
 /// counts of a connection when the connection is closed. The function therefore closes its own
-/// store, and waits until no other client is connected, before it reads the count.
+/// store and waits for all other clients to disconnect before it reads the count.
 async fn syncs_per_call(
     address: &str,
     schema: &str,
@@ -173,7 +171,6 @@ fn pipeline(model: &Model, store: PostgresStore) -> Result<ChatPipeline, BoxErro
     workload::pipeline(model, Some((store, PersistenceMode::PerServiceCall)))
 }
 
-/// Executes a run, and returns the times of its service calls without the first one.
 async fn run_once(
     mut pipeline: ChatPipeline,
     model: Model,
@@ -189,7 +186,6 @@ async fn run_once(
     Ok(times.map(|((_, answered), next)| us_between(*answered, next)).collect())
 }
 
-/// Executes as many appends on the bare connection as a run makes, and returns their times.
 async fn append(
     bare: Bare,
     mut to: BareConversation,

@@ -18,7 +18,6 @@ pub(crate) fn start() -> Result<Option<PostgresServer>, BoxError> {
     }
 }
 
-/// Returns the address of the database, extended by a setting for each connection.
 pub(crate) fn address(server: &PostgresServer, setting: &str) -> String {
     format!("{}&options=-c%20{setting}", server.address("postgres"))
 }
@@ -28,7 +27,6 @@ pub(crate) async fn store(address: &str, schema: &str) -> Result<PostgresStore, 
     Ok(PostgresStore::options().with_schema(schema).connect(address).await?)
 }
 
-/// Creates a conversation with this number of messages.
 pub(crate) async fn fill(
     store: &PostgresStore,
     key: &ConversationKey,
@@ -41,7 +39,6 @@ pub(crate) async fn fill(
     Ok(())
 }
 
-/// Reads the position of the server's write-ahead log, and the number of its syncs.
 pub(crate) struct Log(Client);
 
 impl Log {
@@ -53,7 +50,6 @@ impl Log {
         Ok(Self(client))
     }
 
-    /// Executes a checkpoint of the server.
     pub(crate) async fn checkpoint(&self) -> Result<(), BoxError> {
         Ok(self.0.batch_execute("CHECKPOINT").await?)
     }
@@ -67,8 +63,8 @@ impl Log {
         Ok(self.position().await? - position)
     }
 
-    /// Returns the number of syncs of the log since the creation of the server. Syncs that the
-    /// server has not published yet are not included.
+    /// Returns the number of syncs of the log since the server was created, as far as the server
+    /// has published them.
     pub(crate) async fn syncs(&self) -> Result<i64, BoxError> {
         let version = "SELECT current_setting('server_version_num')::int";
         let version: i32 = self.0.query_one(version, &[]).await?.try_get(0)?;
@@ -90,7 +86,7 @@ impl Log {
     }
 }
 
-/// Returns a folder on a real disk that another user account can access.
+/// Returns a folder on a real disk that the account of the server can access.
 fn folder() -> Result<PathBuf, BoxError> {
     let built = files::build_folder()?;
     let may_be_entered = |folder: &std::path::Path| {

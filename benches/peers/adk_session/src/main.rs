@@ -40,8 +40,7 @@ const VERSION: &str = "2.3.0";
 const ROUNDS: usize = 20;
 const CALLS: usize = ROUNDS + 1;
 const ROUNDS_OF_STORED_TURN: usize = 4;
-/// The number of bytes that `fill_log` writes: more than the size at which SQLite checkpoints its
-/// log.
+/// The number of bytes that `fill_log` writes. SQLite checkpoints a log of this size.
 const BYTES_OF_LOG: i64 = 8_000_000;
 
 const APP: &str = "bench";
@@ -108,8 +107,6 @@ impl Tool for SearchOrders {
     }
 }
 
-/// A session service, the runner that uses the service, and the folder with the file of the
-/// service.
 struct Opened {
     sessions: Arc<SqliteSessionService>,
     runner: Runner,
@@ -264,8 +261,8 @@ impl Opened {
         Ok(self.sessions.get(request).await?.events().len())
     }
 
-    /// Extends the log beyond the size at which SQLite checkpoints it, and executes a checkpoint.
-    /// The next write then reuses the log from its beginning.
+    /// Writes to the log until SQLite must checkpoint it, and executes a checkpoint. The next write
+    /// then reuses the log from its beginning.
     async fn fill_log(&self) -> Outcome<()> {
         let pool = self.sessions.pool();
         sqlx::query("CREATE TABLE filling (bytes BLOB)").execute(pool).await?;
@@ -292,7 +289,7 @@ fn identity(session: &str) -> Outcome<AdkIdentity> {
     Ok(AdkIdentity::new(app, user, SessionId::try_from(session)?))
 }
 
-/// Returns stored turns with this total number of messages. A turn is the input, four rounds and
+/// Returns stored turns with this total number of messages. A turn is a question, four rounds and
 /// the answer.
 fn stored_events(count: usize) -> impl Iterator<Item = Event> {
     let turns = (0..).flat_map(|turn| {
