@@ -1,4 +1,4 @@
-//! Creates damaged inputs: changes bytes of a seed, or JSON values in a seed.
+//! Creates damaged inputs: changes bytes, or JSON values, in one of the seed inputs of a target.
 
 #![allow(clippy::indexing_slicing, reason = "an index out of range is a fault of the test")]
 
@@ -44,13 +44,13 @@ const WORDS: [&str; 32] = [
 const LEVELS: [usize; 7] = [60, 119, 126, 130, 1000, 10_000, 100_000];
 /// The maximum number of bytes that repeated items add to a list.
 const MANY_BYTES: usize = 64 * 1024;
-/// A placeholder in a value, which [`damage_value`] replaces with a nested value. No seed contains
-/// this text.
+/// A placeholder in a value, which [`damage_value`] replaces with a nested value. No seed input
+/// contains this text.
 const NESTED: &str = "<nested>";
 /// The maximum length of an input, in bytes.
 const MAX_INPUT_BYTES: usize = 256 * 1024;
 
-/// Returns one of the seeds, damaged one or several times.
+/// Returns one of the seed inputs, damaged one or several times.
 pub(crate) fn damaged(seeds: &[Vec<u8>], rng: &mut Rng) -> Vec<u8> {
     let mut bytes = rng.one_of(seeds).cloned().unwrap_or_default();
     for _ in 0..=rng.below(4) {
@@ -116,7 +116,6 @@ fn damage_json(bytes: &[u8], rng: &mut Rng) -> Result<Vec<u8>, Vec<u8>> {
     Ok([&bytes[..start], damage_value(value, rng).as_bytes(), &bytes[end..]].concat())
 }
 
-/// Damages a value, and returns its JSON.
 fn damage_value(mut value: Value, rng: &mut Rng) -> String {
     if !rng.one_in(64) {
         replace_value(&mut value, rng);

@@ -1,4 +1,4 @@
-//! The figures of a search in a target.
+//! The figures of a search, and their table.
 
 use std::fmt::Write as _;
 
@@ -24,8 +24,8 @@ pub struct Figures {
     pub slowest_length: usize,
 }
 
-/// The minimum length, in bytes, of inputs that `bytes_per_byte` takes into account. For shorter
-/// inputs, the fixed memory of a parser dominates.
+/// The minimum length, in bytes, of inputs that count for `bytes_per_byte`. The memory for shorter
+/// inputs is mostly the fixed memory of a parser.
 pub(crate) const LONG: usize = 4096;
 
 impl Figures {
@@ -35,7 +35,7 @@ impl Figures {
     }
 }
 
-/// Converts a number to a floating-point number for the output. The result may be inexact.
+/// Converts a number for the output. The result may be inexact.
 pub(crate) fn approximate(number: u64) -> f64 {
     u32::try_from(number).map_or(f64::from(u32::MAX), f64::from)
 }

@@ -1,4 +1,4 @@
-//! An input that breaks a rule.
+//! Saved inputs that break a rule.
 
 use std::{
     fmt, fs, io,
@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 pub struct Finding {
     /// The name of the target.
     pub target: String,
-    /// The seed of the search.
+    /// The number from which the search generates its inputs.
     pub seed: u64,
     /// The number of the case that created the input.
     pub case: u64,

@@ -6,7 +6,7 @@ use peak_alloc::PeakAlloc;
 static ALLOCATOR: PeakAlloc = PeakAlloc;
 
 /// Returns the result of a function, and its peak memory: the maximum of the allocated bytes during
-/// the execution, minus the bytes that were already allocated when the execution began.
+/// the execution, minus the bytes that were allocated before.
 pub(crate) fn measured<T>(run: impl FnOnce() -> T) -> (T, usize) {
     ALLOCATOR.reset_peak_usage();
     let before = ALLOCATOR.current_usage();

@@ -1,4 +1,4 @@
-//! Planted faults, which a search must find.
+//! Planted faults, which simulate faults of a parser.
 
 use std::{thread, time::Duration};
 
@@ -6,7 +6,7 @@ use clap::ValueEnum;
 
 use crate::search::processor_time;
 
-/// A planted fault, which simulates a fault of a parser. A search must find the planted fault.
+/// A planted fault. A search must find it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Plant {
     /// Some inputs make the parser panic.
@@ -40,7 +40,7 @@ impl Plant {
             Self::Quadratic if bytes.len() >= LONG => {
                 let length = bytes.len() as u64;
                 let time = Duration::from_nanos(length.saturating_mul(length) / 2);
-                // Four seconds exceed the time limit for every length of input.
+                // This time exceeds the limit for every length of input.
                 let until = processor_time() + time.min(Duration::from_secs(4));
                 while processor_time() < until {}
             }

@@ -133,7 +133,6 @@ fn replay(arguments: &Arguments, file: &Path) -> Result<bool, SupervisorError> {
     Ok(is_good)
 }
 
-/// Searches in all targets, and reports to the supervisor on the standard output.
 fn work(arguments: &Arguments) -> Result<(), SupervisorError> {
     record_panics();
     for entry in chosen(&arguments.targets, arguments.plant) {

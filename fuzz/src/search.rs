@@ -17,26 +17,24 @@ use crate::{
     targets::Target,
 };
 
-/// The limit on the memory of an execution, in bytes, is a fixed amount plus an amount for each
-/// byte of the input. The measured maximum is 320 bytes for each byte of the input. That input was
-/// an answer of Gemini with a list of 32,768 numbers of one digit; the parser allocates a part of
-/// the message for each number.
+/// The memory of an execution may be at most a fixed number of bytes plus a number of bytes for
+/// each byte of the input. The measured maximum is 320 bytes for each byte: the parser of Gemini
+/// answers allocates a part of the message for each number in a list of one-digit numbers.
 const FIXED_BYTES: usize = 1024 * 1024;
 const BYTES_PER_BYTE: usize = 512;
-/// The limit on the processor time of an execution is a fixed time plus a time for each byte of the
+/// The processor time of an execution may be at most a fixed time plus a time for each byte of the
 /// input. For long inputs, quadratic work takes a thousand times as long as linear work.
 const FIXED_TIME: Duration = Duration::from_millis(20);
 const TIME_PER_BYTE: Duration = Duration::from_micros(5);
-/// The factor by which the limits on time are extended, because a debug build is slower.
+/// The factor by which the time limit is longer in a debug build.
 const SLOWDOWN: u32 = if cfg!(debug_assertions) { 2 } else { 1 };
-/// The number of repetitions of an execution that exceeds the limit on time. Initialisation of the
-/// process, or other load on the machine, can make one execution slow.
+/// The number of repetitions of an execution that exceeds the time limit. The first execution may
+/// initialise the process, and the load of the machine may slow any execution.
 const REPETITIONS: usize = 2;
 
 /// The text of the first panic of the current execution, on any thread.
 static PANIC: Mutex<Option<String>> = Mutex::new(None);
 
-/// A search in one target.
 pub(crate) struct Search<'a> {
     pub(crate) target: &'a Target,
     pub(crate) seed: u64,
@@ -83,8 +81,8 @@ impl Search<'_> {
         Ok(())
     }
 
-    /// Executes the target with one undamaged input, and with the random numbers that the target
-    /// receives in this case. Returns whether the parser accepts the input.
+    /// Executes the target with one undamaged input, and with the random numbers of this case.
+    /// Returns whether the parser accepts the input.
     pub(crate) fn input(&self, input: &[u8], case: u64) -> Result<bool, Rule> {
         let mut rng = Rng::of(self.seed, case);
         drop(damage::damaged(&self.target.seeds, &mut rng));
@@ -96,8 +94,8 @@ impl Search<'_> {
         let length = input.len();
         let most_bytes = FIXED_BYTES + BYTES_PER_BYTE * length;
         if execution.bytes > most_bytes {
-            // Only the first execution may include allocations that initialise the process, so the
-            // execution is repeated.
+            // The first execution may allocate memory to initialise the process. A repetition does
+            // not.
             let bytes = self.execute(input, rng)?.bytes;
             if bytes > most_bytes {
                 return Err(Rule::Memory { bytes, length });
@@ -157,12 +155,11 @@ fn add(figures: &mut Figures, execution: &Execution, length: usize) {
     }
 }
 
-/// Installs a panic hook that records the text of a panic instead of printing it.
 pub(crate) fn record_panics() {
     panic::set_hook(Box::new(|panic| {
         let text = panic.to_string();
         let mut recorded = PANIC.lock().unwrap_or_else(PoisonError::into_inner);
-        // Only the first panic is recorded, because it may have caused the others.
+        // Later panics may be consequences of the first one.
         recorded.get_or_insert(text);
     }));
 }

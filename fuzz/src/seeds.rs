@@ -1,29 +1,28 @@
-//! The seeds of the targets: recorded inputs, and inputs that this file contains as text.
+//! The seed inputs of the targets: recorded inputs, and inputs that this file contains as text.
 
 use std::{fs, sync::LazyLock};
 
 use tower_chat_testkit::recordings::{Api, Exchange, Framing, Recordings};
 use tower_chat_wire::body::BodyWire;
 
-/// The maximum length of a seed, in bytes. Longer recordings are omitted, because they would make
-/// the targets slow.
+/// The maximum length of a seed input, in bytes. Longer recordings are omitted, because they would
+/// make the targets slow.
 const MAX_SEED_BYTES: usize = 12 * 1024;
 
 /// The number of lines that are used of each file of conversations.
 const LINES_OF_FILE: usize = 32;
 
-/// The seeds of one wire.
+/// The seed inputs of one wire (the JSON formats of one provider API).
 #[derive(Default)]
 pub(crate) struct Seeds {
     pub(crate) requests: Vec<Vec<u8>>,
     pub(crate) answers: Vec<Vec<u8>>,
     pub(crate) errors: Vec<Vec<u8>>,
     pub(crate) streams: Vec<Vec<u8>>,
-    /// The events of AWS event streams, as [`event_stream`](crate::targets) reads them.
+    /// The events of AWS event streams, in the form that [`event_stream`](crate::targets) encodes.
     pub(crate) events: Vec<Vec<u8>>,
 }
 
-/// The recorded exchanges, read once.
 static EXCHANGES: LazyLock<Vec<Exchange>> = LazyLock::new(|| {
     let cassettes = Recordings::all().cassettes().expect("the recorded exchanges can be read");
     cassettes.into_iter().flat_map(|cassette| cassette.exchanges).collect()
@@ -99,7 +98,7 @@ pub(crate) const OWN_REQUEST: &str = r#"{"model": "none", "messages": [
     {"role": "assistant", "content": "It is on its way."},
     {"role": "user", "content": "And order 8?"}]}"#;
 
-/// Rows of an aggregate history, as one JSON text in each line.
+/// Rows of an aggregate history: JSON rows that each contain all steps of a run.
 pub(crate) const OWN_ROWS: &str = concat!(
     r#"{"role": "user", "content": "Is it cold?"}"#,
     "\n",
@@ -113,8 +112,7 @@ pub(crate) const OWN_ROWS: &str = concat!(
     r#"{"role": "tool", "content": "late"}"#,
 );
 
-/// Complete answers, streams and errors of Ollama. These texts are from the documentation of Ollama
-/// (docs/api.md), because few recordings of Ollama exist.
+/// Complete answers of Ollama, from its documentation (docs/api.md). Few recordings exist.
 const OLLAMA_ANSWERS: [&str; 2] = [
     r#"{"model": "llama3.2", "created_at": "2023-12-12T14:13:43.416799Z", "message": {"role":
         "assistant", "content": "Hello! How are you?"}, "done": true, "done_reason": "stop",

@@ -1,4 +1,4 @@
-//! Starts workers, and finds the input that ended or hung a worker.
+//! Starts workers (child processes that search), and finds the input that ended or hung a worker.
 
 use std::{
     env, fs,
@@ -42,7 +42,7 @@ pub enum SupervisorError {
         /// The exit status of the worker.
         status: String,
     },
-    /// A worker ended or hung during a case, but did not end or hang when the cases were repeated.
+    /// A worker ended or hung during a case, but not when the cases were repeated.
     #[error(
         "{target}: an input from case {case} on ended the worker, but not when it was repeated"
     )]
@@ -60,7 +60,6 @@ impl SupervisorError {
     }
 }
 
-/// The results of all workers.
 #[derive(Default)]
 pub(crate) struct Outcome {
     pub(crate) figures: Vec<Figures>,
@@ -73,7 +72,7 @@ pub(crate) struct Supervisor<'a> {
     outcome: Outcome,
 }
 
-/// The target and the case at which a worker ended, and the broken rule.
+/// Where a worker ended, and the broken rule.
 struct Position {
     target: String,
     /// The most recent case that the worker has reported.
@@ -126,7 +125,7 @@ impl<'a> Supervisor<'a> {
     }
 
     /// Reads the reports of a worker until it ends, and kills a worker that hangs. If the worker
-    /// failed or hung, returns its position.
+    /// failed or hung, returns its last position.
     fn follow(&mut self, mut command: Command) -> Result<Option<Position>, SupervisorError> {
         let mut worker = command.stdout(Stdio::piped()).spawn().map_err(SupervisorError::Start)?;
         let events = events(&mut worker);
@@ -172,8 +171,8 @@ impl<'a> Supervisor<'a> {
         }
     }
 
-    /// Repeats the cases of a target, beginning at this position, in a worker that saves each input
-    /// before it executes the input. The last saved input is the one that ended or hung the worker.
+    /// Repeats the cases of a target from this position in a new worker, which saves each input
+    /// before the execution. The last saved input is the one that ended or hung the first worker.
     fn locate(&mut self, from: Position) -> Result<(), SupervisorError> {
         let folder = &self.arguments.findings;
         let trace = folder.join(format!("{}-trace", from.target));

@@ -31,7 +31,6 @@ fn damaged_input_breaks_no_rule_of_any_target() {
         text(&listed).lines().filter_map(|line| Some(line.split(' ').next()?.to_owned())).collect();
     assert!(names.len() > 50, "{names:?}");
     for name in names {
-        // Each target received its inputs, and accepted some of them.
         let line = table.lines().find(|line| line.starts_with(&format!("{name} "))).unwrap();
         let numbers: Vec<u64> =
             line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
@@ -40,8 +39,7 @@ fn damaged_input_breaks_no_rule_of_any_target() {
     }
 }
 
-/// Checks that a planted fault is found in a target, that the finding contains this text, and that
-/// its input is saved.
+/// Checks that a search in a target finds a planted fault, and saves its input.
 fn assert_finds(plant: &str, target: &str, more: &[&str], expected: &str) {
     let folder = tempfile::tempdir().unwrap();
     let arguments = [&[target, "--plant", plant, "--executions", "3000"], more].concat();

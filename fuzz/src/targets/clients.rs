@@ -12,7 +12,7 @@ use tower_chat_providers::{
 };
 use tower_chat_wire::body::BodyWire;
 
-/// The client to which the transport returns the response.
+/// The client that receives the response from the transport.
 #[derive(Clone, Copy)]
 pub(crate) enum Client {
     Of(BodyWire),
@@ -35,8 +35,8 @@ impl<'a> Input<'a> {
         Self { client, status: 200, is_streamed: false, bytes }
     }
 
-    /// Returns the answer that the client reads from the response. `size` is the size of the pieces
-    /// in which the response arrives, in bytes.
+    /// Returns the answer that the client reads from the response. The response arrives in pieces
+    /// of `size` bytes.
     pub(crate) fn answer(&self, size: usize) -> Result<Answer, BoxError> {
         let content_type = match (self.is_streamed, self.client) {
             (false, _) => "application/json",
@@ -80,9 +80,9 @@ where
     answer.now_or_never().expect("the whole response is in memory")
 }
 
-/// Encodes the lines of an input as messages of an AWS event stream. A line contains the name of
-/// the event, a tab and the payload. The checksums are valid, so damage in the lines reaches the
-/// parser of the events.
+/// Encodes each line of an input as a message of an AWS event stream. A line contains the name of
+/// the event, a tab and the payload. The checksums are valid, because the parser of the events
+/// would never receive damaged lines with wrong checksums.
 pub(crate) fn event_stream(lines: &[u8]) -> Vec<u8> {
     let mut bytes = Vec::new();
     for line in lines.split(|byte| *byte == b'\n').filter(|line| !line.is_empty()) {

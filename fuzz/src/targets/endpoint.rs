@@ -16,7 +16,7 @@ use tower_chat_wire::body::BodyWire;
 use super::Entry;
 use crate::seeds;
 
-/// After this many requests, a new router with an empty store is used.
+/// The number of requests after which the router is replaced by one with an empty store.
 const REQUESTS_OF_STORE: usize = 64;
 
 pub(crate) fn targets() -> [Entry; 2] {
@@ -47,8 +47,7 @@ const HEADS: [&str; 3] = [
     "GET /v1/models\n\n",
 ];
 
-/// Parses a request: a line with method and path, header lines, an empty line, and a body. Returns
-/// `None` if the bytes are no request.
+/// Parses a request: a line with method and path, header lines, an empty line, and a body.
 pub(crate) fn head(bytes: &[u8]) -> Option<Request<Body>> {
     let end = bytes.windows(2).position(|two| two == b"\n\n")?;
     let (head, body) = bytes.split_at(end);
@@ -64,8 +63,8 @@ pub(crate) fn head(bytes: &[u8]) -> Option<Request<Body>> {
     request.body(Body::from(body)).ok()
 }
 
-/// A router that is replaced after a number of requests, because its store would otherwise grow
-/// without limit.
+/// A router that is replaced after a number of requests, because its store would grow without
+/// limit.
 struct Routers {
     runtime: tokio::runtime::Runtime,
     current: RefCell<(usize, Router)>,
@@ -77,8 +76,7 @@ impl Routers {
         Self { runtime: runtime.expect("a runtime"), current: RefCell::new((0, router())) }
     }
 
-    /// Returns whether the endpoint answers a request with success. Panics if the endpoint answers
-    /// with a server error.
+    /// Returns whether the endpoint answers with success. Panics on a server error.
     fn answers(&self, request: Request<Body>) -> bool {
         let (used, current) = &mut *self.current.borrow_mut();
         *used += 1;

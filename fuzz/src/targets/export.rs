@@ -56,8 +56,8 @@ fn filled() -> MemoryStore {
     store
 }
 
-/// Recomputes the checksums and counts in the lines, so that an import does not already refuse a
-/// damaged file because of a wrong checksum.
+/// Recomputes the checksums and counts in the lines. Otherwise, the import would refuse each
+/// damaged file because of its checksum.
 fn with_right_sums(bytes: &[u8]) -> Vec<u8> {
     let (mut written, mut section) = (Vec::new(), Vec::new());
     let (mut conversations, mut counts) = (0, [0; 3]);

@@ -1,4 +1,4 @@
-//! The initial content of the stores of several targets: messages, tool calls in the record, and an
+//! The initial content of the stores of several targets: messages, rows about tool calls, and an
 //! open run.
 
 use std::sync::Arc;

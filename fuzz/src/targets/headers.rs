@@ -53,7 +53,7 @@ fn accepts(bytes: &[u8], rng: &mut Rng) -> Option<bool> {
     let mut waits = false;
     for text in ["Which tide?", "And now?"] {
         let answer = async { client.clone().oneshot(ChatRequest::user(text)).await };
-        // If the client waits for the rate limit, the future is not ready, even for a delay of
+        // The future is not ready if the client waits for the rate limit, even if the delay is
         // zero.
         let Some(answer) = answer.now_or_never() else { break };
         if let Err(error) = answer {

@@ -47,9 +47,8 @@ const FILES: [(Format, &str); 7] = [
     ),
 ];
 
-/// A checkpoint of LangGraph in MessagePack, as hexadecimal digits. `JsonPlusSerializer` writes
-/// this form. The checkpoint contains a question, an answer with a call, and the result of the
-/// call.
+/// A checkpoint of LangGraph, as `JsonPlusSerializer` encodes it in MessagePack, in hexadecimal
+/// digits. It contains a question, an answer with a call, and the result of the call.
 const CHECKPOINT: &str = "82a17604ae6368616e6e656c5f76616c75657381a86d6573736167657393c7560594b76c616e67636861696e5f636f72652e6d65737361676573ac48756d616e4d65737361676583a7636f6e74656e74a24869a474797065a568756d616ea26964a161b36d6f64656c5f76616c69646174655f6a736f6ec7b70594b76c616e67636861696e5f636f72652e6d65737361676573a941494d65737361676584a7636f6e74656e749282a474797065a474657874a474657874a749206c6f6f6b2e83a474797065a87468696e6b696e67a87468696e6b696e67a2686da97369676e6174757265a463773d3da474797065a26169a26964a162aa746f6f6c5f63616c6c739183a46e616d65a474696465a46172677381a2617401a26964a26331b36d6f64656c5f76616c69646174655f6a736f6ec76f0594b76c616e67636861696e5f636f72652e6d65737361676573ab546f6f6c4d65737361676584a7636f6e74656e74a531383a3430a474797065a4746f6f6cac746f6f6c5f63616c6c5f6964a26331a6737461747573a56572726f72b36d6f64656c5f76616c69646174655f6a736f6e";
 
 /// An item of OpenAI Responses, as the OpenAI Agents SDK stores it in the column `message_data`.
@@ -91,8 +90,7 @@ fn checkpoint() -> Vec<u8> {
     (0..CHECKPOINT.len()).step_by(2).map(digits).collect()
 }
 
-/// Creates a target that writes its input as a file of this format and imports the file. `text` is
-/// the only seed.
+/// Creates a target that imports its input as a file of this format. `text` is the only seed input.
 fn file(format: Format, text: &str) -> Made {
     let folder = tempfile::tempdir().expect("a folder");
     let run = move |bytes: &[u8], _: &mut Rng| {
@@ -103,8 +101,8 @@ fn file(format: Format, text: &str) -> Made {
     (vec![text.into()], Box::new(run))
 }
 
-/// Creates a target that stores its input as the value of the only row of a SQLite database and
-/// imports the database. `tables` creates the database, and `update` writes the value.
+/// Creates a target that stores its input as the only row of a SQLite database, and imports the
+/// database. `tables` creates the database, and `update` writes the value.
 fn row(
     format: Format,
     tables: &'static str,
@@ -127,14 +125,14 @@ fn row(
     Entry::new(format!("import-{format}"), "import::read of a row", make).slow()
 }
 
-/// Creates a target that writes its input as a SQLite file and imports the file as one of two
-/// formats. Its seeds are the bytes of two whole databases.
+/// Creates a target that imports its input as a SQLite file, in one of two formats. The seed inputs
+/// are two whole databases.
 fn databases() -> Made {
     let folder = tempfile::tempdir().expect("a folder");
     let seeds = [AGENT_MESSAGES, CHECKPOINTS].map(|tables| {
         let path = folder.path().join("whole.db");
         let connection = Connection::open(&path).expect("a database");
-        // The pages are small, so that most changed bytes are content and not unused space.
+        // In small pages, most changed bytes are content and not unused space.
         connection.pragma_update(None, "page_size", 512).expect("a setting");
         connection.execute_batch(tables).expect("its tables");
         drop(connection);

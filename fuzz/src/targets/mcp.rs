@@ -47,7 +47,6 @@ const RESULTS: [&str; 4] = [
         {"type": "object", "properties": {}}}}}}"#,
 ];
 
-/// Returns the targets for the tool list of a server, and for the result of a call.
 pub(crate) fn targets() -> [Entry; 2] {
     [
         Entry::new("mcp-tools", "the list of an MCP server: McpTools::list", || {
@@ -108,8 +107,8 @@ async fn calls_tool(mut client: Client) -> bool {
     !results.next().expect("each call has a result").is_error
 }
 
-/// Returns a client of a server. `page` is the server's first page of tools, and `result` is its
-/// result of each call.
+/// Returns a client of a server that answers with `page` to a request for its tools, and with
+/// `result` to each call.
 async fn connection(page: Vec<u8>, result: Vec<u8>) -> Client {
     let (ours, servers) = tokio::io::duplex(1 << 20);
     tokio::spawn(serve(servers, page, result));
@@ -132,8 +131,8 @@ async fn serve(stream: DuplexStream, page: Vec<u8>, result: Vec<u8>) {
         };
         let mut answer = [b"{\"jsonrpc\":\"2.0\",\"result\":", answer, b",\"id\":"].concat();
         answer.iter_mut().filter(|byte| **byte == b'\n').for_each(|byte| *byte = b' ');
-        // The client skips a line that it cannot read. The client then receives this error as the
-        // answer, instead of waiting forever.
+        // If the client cannot read the line of the answer, it skips the line and waits. This error
+        // then answers the request.
         let error = r#"{"jsonrpc":"2.0","error":{"code":-32603,"message":"Not now."},"id":"#;
         let whole = [&*answer, format!("{id}}}\n{error}{id}}}\n").as_bytes()].concat();
         if write.write_all(&whole).await.is_err() {

@@ -20,7 +20,7 @@ use tower_chat_testkit::Rng;
 
 use crate::Plant;
 
-/// A parser with its seeds.
+/// A parser with its seed inputs.
 pub(crate) struct Target {
     pub(crate) name: String,
     pub(crate) seeds: Vec<Vec<u8>>,
@@ -30,7 +30,7 @@ pub(crate) struct Target {
 
 pub(crate) type Parser = dyn Fn(&[u8], &mut Rng) -> bool;
 
-/// A target whose seeds and parser are created when the search begins.
+/// A target whose seed inputs and parser are created when the search begins.
 pub(crate) struct Entry {
     pub(crate) name: String,
     /// A description of the parser.
@@ -40,7 +40,7 @@ pub(crate) struct Entry {
     make: Box<dyn Fn() -> Made>,
 }
 
-/// The seeds of a target and its parser.
+/// The seed inputs of a target and its parser.
 pub(crate) type Made = (Vec<Vec<u8>>, Box<Parser>);
 
 impl Entry {
@@ -63,7 +63,6 @@ impl Entry {
     }
 }
 
-/// Returns all targets.
 pub(crate) fn all(plant: Option<Plant>) -> Vec<Entry> {
     let mut targets = wires::targets(plant);
     targets.push(headers::target());

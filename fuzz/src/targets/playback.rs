@@ -1,6 +1,6 @@
 //! A fuzz target for files of recorded conversations, which the command `play` of the campaigns
-//! reads. This crate does not depend on the crate of the campaigns, so it includes the source file
-//! of the reader.
+//! reads. The source file of the reader is included, because this crate does not depend on the
+//! campaigns.
 
 #[path = "../../../tests/campaigns/src/playback/pairing.rs"]
 #[allow(dead_code, reason = "the campaigns use all of it")]
@@ -14,7 +14,6 @@ use tower_chat_testkit::Rng;
 use super::Entry;
 use crate::seeds;
 
-/// The scope of the recorded conversations.
 const SCOPE: &str = "recorded";
 
 pub(crate) fn target() -> Entry {

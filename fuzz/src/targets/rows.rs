@@ -22,11 +22,10 @@ use super::{
     rules::replayed,
 };
 
-/// Numbers that stores do not expect in their columns.
+/// Numbers that do not occur in most columns of a store.
 const INTEGERS: [i64; 8] = [-1, 0, 1, 9, u32::MAX as i64, 1 << 40, i64::MAX, i64::MIN];
 
-/// Returns the targets for the rows of a `SqliteStore`, with and without an `EncryptedStore` that
-/// wraps it.
+/// Returns the targets for the rows of a `SqliteStore`, and of one behind an `EncryptedStore`.
 pub(crate) fn targets() -> [Entry; 2] {
     let sealed = || {
         let keys = MasterKeys::new("master", SecretKey::from_bytes([7; 32])).expect("a key");
@@ -59,7 +58,7 @@ struct Rows {
 struct Cell {
     table: &'static str,
     column: String,
-    /// The key of the row, as the SQL expression of its table computes it.
+    /// The value of [`key`] for the row.
     row: i64,
     /// The original value.
     value: Value,
@@ -81,9 +80,9 @@ impl Rows {
         Self { runtime, store, other, cells, _folder: folder }
     }
 
-    /// Writes a damaged value into a random cell: a random number into a cell that contains a
-    /// number, and the bytes of the input into any other cell. Then reads the store, and restores
-    /// the cell. Returns whether the whole store could be read.
+    /// Writes a damaged value into a random cell, reads the store, and restores the cell. The
+    /// damaged value is a random number if the cell contains a number, and otherwise the bytes of
+    /// the input. Returns whether the whole store could be read.
     fn accepts(&self, bytes: &[u8], rng: &mut Rng) -> bool {
         let cell = rng.one_of(&self.cells).expect("a cell");
         let damaged = match cell.value {
@@ -91,7 +90,6 @@ impl Rows {
             _ => Some(Value::Blob(bytes.to_vec())),
         };
         if self.put(cell, &damaged.expect("a number")).is_err() {
-            // SQLite refuses the change, because two rows would have the same key.
             return false;
         }
         let is_read = self.runtime.block_on(read(&*self.store));
@@ -137,8 +135,7 @@ fn cells(connection: &Connection) -> rusqlite::Result<Vec<Cell>> {
         let mut rows = statement.query([])?;
         while let Some(row) = rows.next()? {
             for (index, column) in names.iter().enumerate().skip(1) {
-                // The target does not change the key columns, so that it can find the row again to
-                // restore it.
+                // The key columns remain unchanged, so that the row can be found and restored.
                 let is_key = matches!(&**column, "place" | "call_index" | "id" | "number");
                 if is_key || matches!(row.get_ref(index)?, ValueRef::Null) {
                     continue;
@@ -151,7 +148,6 @@ fn cells(connection: &Connection) -> rusqlite::Result<Vec<Cell>> {
     Ok(cells)
 }
 
-/// Returns whether everything in the store can be read.
 async fn read(store: &dyn HistoryStore) -> bool {
     let key = conversation();
     let mut is_read = store.head(&key).await.is_ok();

@@ -9,7 +9,6 @@ use tower_chat::{
 
 use crate::Plant;
 
-/// Returns the replay of the messages, as a model would receive it.
 pub(crate) fn replayed(messages: &Messages) -> Messages {
     let mut replay = Replay::new(DanglingCalls::Interrupted);
     messages.iter().for_each(|message| replay.push(message));
@@ -17,7 +16,7 @@ pub(crate) fn replayed(messages: &Messages) -> Messages {
     replay.view()
 }
 
-/// Panics if a message that was read cannot be stored and read again unchanged.
+/// Panics if a message cannot be stored and read again unchanged.
 pub(crate) fn assert_storable(message: &Message, plant: Option<Plant>) {
     let stored = format::encode(message);
     let mut again = format::decode(&stored).expect("a stored message can be read");

@@ -26,8 +26,8 @@ fn accepts(bytes: &[u8], plant: Option<Plant>) -> bool {
     let Ok(text) = std::str::from_utf8(bytes) else { return false };
     let Ok(message) = format::decode(text) else { return false };
     assert_storable(&message, plant);
-    // A stored message may contain an item of a provider that is nested more deeply than the items
-    // of any answer. `render` then returns `None`, which is no failure of this target.
+    // A stored message may contain an item that is nested more deeply than an answer may be.
+    // `render` then returns `None`, which is no failure of this target.
     let request = ChatRequest::new(vec![Message::user("Go on."), message]);
     let mut sent = request.clone();
     sent.set_new_messages(replayed(request.messages()));
@@ -50,7 +50,7 @@ pub(crate) fn imported_rows() -> Entry {
     })
 }
 
-/// Returns messages in their stored form, with items that are sent back to providers.
+/// Returns stored messages with items that are sent back to providers.
 fn stored_messages() -> Vec<Vec<u8>> {
     let mut messages: Vec<Arc<Message>> = Vec::new();
     for (_, body, _) in WIRES {

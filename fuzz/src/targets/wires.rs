@@ -1,4 +1,4 @@
-//! Fuzz targets for the requests, answers, errors and streams of every wire.
+//! Fuzz targets for the requests, answers, errors and streams of every wire (provider API).
 
 use serde_json::Value;
 use tower_chat::{ChatRequest, message::Messages};
@@ -59,7 +59,6 @@ pub(crate) fn targets(plant: Option<Plant>) -> Vec<Entry> {
     targets
 }
 
-/// Returns the targets for the responses of a provider: answers, errors and streams.
 fn responses(name: &str, client: Client, body: BodyWire, plant: Option<Plant>) -> [Entry; 3] {
     [
         Entry::new(
@@ -105,8 +104,7 @@ fn accepts_request(body: BodyWire, wire: Wire, bytes: &[u8], plant: Option<Plant
     true
 }
 
-/// Renders a request. Returns `None` if an item is nested too deeply. Panics if the result is not
-/// JSON.
+/// Renders a request. Returns `None` if an item is nested too deeply.
 pub(crate) fn render(body: BodyWire, wire: Wire, request: &ChatRequest) -> Option<Value> {
     let written = body.render_request_json(request).ok()?;
     check_depth(written.get(), &Limits::default()).ok()?;
@@ -148,8 +146,8 @@ fn accepts_stream(client: Client, bytes: &[u8], rng: &mut Rng, plant: Option<Pla
         let is_cut = plant == Some(Plant::Pieces);
         let bytes = if is_cut { bytes.split_at(bytes.len() / 2).0 } else { bytes };
         let again = Input { bytes, ..input }.answer(size);
-        // Errors are compared only by the fact that they occurred. If a stream contains two errors,
-        // the pieces may decide which error the parser finds first.
+        // The texts of errors are not compared. If a stream contains two errors, the pieces decide
+        // which one the parser finds first.
         let texts =
             [&answer, &again].map(|answer| answer.as_ref().map(|it| format!("{it:?}")).ok());
         assert_eq!(texts[0], texts[1], "the stream differs in pieces of {size} bytes");

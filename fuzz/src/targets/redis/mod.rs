@@ -1,5 +1,5 @@
-//! A fuzz target for the replies of a Redis server. The target has its own server, which sends
-//! damaged replies. The undamaged replies were recorded from a real server.
+//! A fuzz target for the replies of a Redis server. The server of the target sends damaged replies.
+//! The undamaged replies were recorded from a real server.
 
 mod reply;
 mod server;
@@ -43,9 +43,8 @@ const OPERATIONS: [&str; 12] = [
     "messages-before",
 ];
 
-/// The folder with the recorded replies of a real server, in one file for each operation.
-/// [`record`] writes the files. A seed contains the name of the operation, a line feed, and the
-/// replies.
+/// The folder with the recorded replies, one file for each operation. A seed input consists of the
+/// name of the operation, a line feed, and the replies.
 const RECORDED: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/seeds/redis");
 
 pub(crate) fn target() -> Entry {
@@ -69,8 +68,8 @@ fn make() -> Made {
         runtime.block_on(async {
             let outcome = ask(&store, named.unwrap_or(&"head")).await;
             if server.has_closed() {
-                // This operation fails because of the closed connection, and makes the client
-                // reconnect. Otherwise, the operation of the next input would fail for this reason.
+                // The next operation of the client fails because of the closed connection. This one
+                // fails in place of the operation of the next input.
                 server.answer_with(Vec::new());
                 drop(store.head(&conversation()).await);
                 server.answer_with(Vec::new());

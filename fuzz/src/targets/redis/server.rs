@@ -1,4 +1,4 @@
-//! A server that sends prepared replies, or that forwards commands to a real server and records its
+//! A server that sends prepared replies, or that forwards commands to a real server and records the
 //! replies.
 
 use std::{
@@ -17,24 +17,21 @@ use super::reply;
 const INFO: &str = "redis_version:7.0.15\r\nmaxmemory:0\r\nmaxmemory_policy:noeviction\r\n\
                     aof_enabled:1\r\ncluster_enabled:0\r\n";
 
-/// A server. Clones share its state.
 #[derive(Clone, Default)]
 pub(super) struct Server(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// The replies to the next commands. If no reply is available, the server closes the
-    /// connection.
+    /// The replies to the next commands. If there is none, the server closes the connection.
     replies: VecDeque<Vec<u8>>,
     has_closed: bool,
-    /// The address of a real server, if the server forwards commands.
+    /// The address of the real server, if commands are forwarded.
     real: Option<String>,
-    /// The recorded replies of the real server.
     recorded: Vec<Vec<u8>>,
 }
 
 impl Server {
-    /// Starts the server. Returns the server and its address.
+    /// Starts the server, and returns its address.
     pub(super) async fn start(real: Option<String>) -> (Self, String) {
         let listener = TcpListener::bind("127.0.0.1:0").await.expect("a port");
         let address = format!("redis://{}", listener.local_addr().expect("an address"));
@@ -61,7 +58,6 @@ impl Server {
         self.state().has_closed
     }
 
-    /// Removes and returns the replies of the real server.
     pub(super) fn recorded(&self) -> Vec<Vec<u8>> {
         std::mem::take(&mut self.state().recorded)
     }
@@ -94,8 +90,8 @@ impl Server {
                     let next = self.state().replies.pop_front();
                     let reply = next.unwrap_or_default();
                     if reply::length(&reply) != Some(reply.len()) {
-                        // If the connection remained open, the client would wait for the rest of an
-                        // incomplete reply, and would read surplus bytes as its next reply.
+                        // A client would wait for the rest of an incomplete reply, and would read
+                        // surplus bytes as its next reply.
                         self.state().has_closed = true;
                         client.write_all(&reply).await?;
                         return client.shutdown().await;
@@ -122,7 +118,7 @@ fn prelude(command: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Reads the next complete value. The bytes after the value remain in `read`.
+/// Reads the next complete value. The bytes after it remain in `read`.
 async fn value(stream: &mut TcpStream, read: &mut Vec<u8>) -> io::Result<Vec<u8>> {
     loop {
         if let Some(length) = reply::length(read) {
