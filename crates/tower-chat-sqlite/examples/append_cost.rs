@@ -1,6 +1,9 @@
-//! Makes three comparisons: an append, and the same statements on a bare connection; group commit,
-//! and one transaction per append; a load, and reading and parsing the same rows. Prints medians in
-//! microseconds.
+//! Compares the time of
+//! - an append with that of the same statements on a bare connection;
+//! - group commit with that of one transaction per append;
+//! - a load with that of reading and parsing the same rows.
+//!
+//! Prints medians in microseconds.
 #![allow(clippy::unwrap_used, missing_docs, reason = "a measurement, not part of the crate")]
 
 use std::{sync::Arc, time::Instant};
@@ -118,8 +121,7 @@ fn main() {
     let runtime = tokio::runtime::Runtime::new().unwrap();
     let folder = tempfile::tempdir_in(std::env::current_dir().unwrap()).unwrap();
     let open = |name: &str| runtime.block_on(SqliteStore::open(folder.path().join(name))).unwrap();
-    // The bare connection writes to another file with the same schema, so that it writes the same
-    // pages as the store.
+    // The bare connection writes to another file with the same schema,
     let floor = folder.path().join("floor.db");
     drop(open("floor.db"));
     let store = open("cost.db");

@@ -52,8 +52,7 @@ async fn append(store: &SqliteStore, log: &Path, is_recorded: bool) {
     let mut conversations: Vec<_> = keys.map(|key| (key, RunId::new(), Revision::ABSENT)).collect();
     let (mut times, mut bytes, mut appends) = (Vec::new(), 0, 0);
     for _ in 0..ROUNDS {
-        // The log is emptied first, so that every append extends the log. The size of the log is
-        // then the number of written bytes.
+        // The log is emptied, so that every append extends the log by the bytes that it writes.
         store.checkpoint().await.unwrap();
         for (key, run, at) in &mut conversations {
             let write = round(key, *run, *at, is_recorded);

@@ -40,8 +40,7 @@ pub(crate) struct EncodedWrite {
 /// The reason why a write was not stored.
 #[derive(Debug)]
 pub(crate) enum NotStored {
-    /// The write was refused, and the transaction can continue. No part of the write was stored,
-    /// except perhaps the mark that the file contains sealed data ([`crate::seal_mark`]).
+    /// The write was refused, and the transaction can continue. No message of the write was stored.
     Refused(StoreError),
     /// SQLite failed, perhaps in the middle of the write. The transaction must be rolled back.
     Failed(rusqlite::Error),
@@ -53,8 +52,8 @@ impl From<rusqlite::Error> for NotStored {
     }
 }
 
-/// Damaged data become a refusal. The transaction can continue after the refusal, because a write
-/// reads all data before it changes the conversation.
+/// Damaged data become a refusal, because a write reads all data before it changes the
+/// conversation.
 impl From<NotRead> for NotStored {
     fn from(error: NotRead) -> Self {
         match error {
@@ -71,8 +70,7 @@ impl EncodedWrite {
         Self { write, bodies, tools }
     }
 
-    /// Returns the number of bytes of the write's messages and results in stored form. The other
-    /// parts of the write are small, and this function does not count them.
+    /// Returns the number of bytes of the write's messages and results in stored form.
     pub(crate) fn bytes(&self) -> usize {
         let results = self.tools.iter().filter_map(|row| row.result.as_ref());
         self.bodies.iter().chain(results).map(String::len).sum()
@@ -82,11 +80,12 @@ impl EncodedWrite {
         self.write.key()
     }
 
-    /// Stores the write and returns the new revision. Refuses the write if the conversation is not
-    /// at the revision that the write expects, or if the open run of the conversation does not
-    /// allow the write. Also refuses the write if another write has already
-    /// [claimed](tower_chat_core::store::author::Claim) a call that this write claims. If the write
-    /// is already stored, returns its revision without storing the write again.
+    /// Stores the write and returns the new revision. If the write is already stored, returns its
+    /// revision. Refuses the write in these cases:
+    /// - The conversation does not have the revision that the write expects.
+    /// - The open run of the conversation does not allow the write.
+    /// - Another write has already [claimed](tower_chat_core::store::author::Claim) a call that
+    ///   this write claims.
     pub(crate) fn store(
         &self,
         connection: &Connection,
@@ -314,8 +313,8 @@ fn change_service_id(
 /// existed. If the conversation is too large for one step, this function only makes the
 /// conversation invisible. The writer then deletes its rows in further steps: see [`removal`].
 ///
-/// This function does not decode the row of the conversation. Therefore a conversation with a
-/// damaged row can be deleted.
+/// This function does not decode the row of the conversation, so that a conversation with a damaged
+/// row can be deleted.
 pub(crate) fn delete(connection: &Connection, key: &ConversationKey) -> Result<bool, NotStored> {
     let Some(number) = conversation::number(connection, key)? else { return Ok(false) };
     if !removal::is_one_step(connection, number)? {

@@ -341,7 +341,7 @@ impl Part {
     /// Sets the permissions of the copy, syncs the copy to the disk, and returns its size in bytes.
     fn sync(&self, target: &Target, store: &StoreFile) -> io::Result<u64> {
         let file = fs::OpenOptions::new().write(true).open(&self.path)?;
-        // The copy must not have more permissions than the store.
+        // The copy must have no more permissions than the store, or than the file that it replaces.
         #[cfg(unix)]
         if let Some(permissions) = store.permissions() {
             use std::os::unix::fs::PermissionsExt;

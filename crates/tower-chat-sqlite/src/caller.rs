@@ -1,9 +1,8 @@
 //! Execution of short work on the calling thread, so that no other thread has to be woken.
 //!
-//! This module makes writes faster. Without it, the writer thread executed all writes, and storing
-//! a service call with `Durability::Normal` took 40 to 47 us instead of 28 us. Compared with the
-//! same statements on a bare connection, storing took 2.8 times as long instead of 1.9 times (case
-//! `sqlite` of the benches, no stored messages).
+//! This module makes writes faster: storing a service call with `Durability::Normal` takes 28 us,
+//! and 40 to 47 us if the writer thread executes every write (case `sqlite` of the benches, no
+//! stored messages).
 
 use std::{
     cell::Cell,
@@ -20,9 +19,8 @@ thread_local! {
     static REFUSED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether the calling thread may try to block. The thread must belong to a multi-thread
-/// runtime, because the other threads of such a runtime continue to execute tasks while this thread
-/// blocks. Also, tokio must not have refused an earlier attempt to block this thread.
+/// Returns whether the calling thread may try to block: it belongs to a multi-thread runtime, whose
+/// other threads continue to execute tasks, and tokio has not refused an earlier attempt.
 pub(crate) fn may_block() -> bool {
     // The threads of shuttle may block, because they belong to no runtime.
     if cfg!(all(test, shuttle)) {
@@ -33,8 +31,8 @@ pub(crate) fn may_block() -> bool {
 }
 
 /// Runs a blocking function on the calling thread. Returns `None` without running the function if
-/// tokio does not allow blocking. tokio does not allow blocking inside a `LocalSet`. Only an
-/// attempt to block detects a `LocalSet`.
+/// tokio does not allow blocking, for example inside a `LocalSet`. Only an attempt to block detects
+/// a `LocalSet`.
 pub(crate) fn block<T>(body: impl FnOnce() -> T) -> Option<T> {
     // Outside of a task (in `Runtime::block_on`), the thread may block directly, because it
     // executes no other tasks.

@@ -23,14 +23,13 @@ use crate::{
     read::NotRead,
 };
 
-/// The operation that the errors of a checkpoint name.
+/// The name of a checkpoint in error messages.
 pub(crate) const CHECKPOINT: &str = "empty the write-ahead log";
 
 /// The number of new pages in the log after which the writer wakes the checkpoint thread.
 const STEP: u32 = 400;
 
-/// The number of pages in the log at which the writer copies the remaining pages. SQLite's
-/// automatic checkpoints, which this module replaces, begin at the same number by default.
+/// The number of pages in the log at which the writer copies the remaining pages.
 const LIMIT: u32 = 1000;
 
 /// The maximum number of remaining pages that the writer copies itself. If more pages remain, for
@@ -41,9 +40,8 @@ const MAX_COPIED_PAGES: u32 = 2 * LIMIT;
 /// checkpoint.
 const PAGES_BEFORE_WAIT: u32 = 2 * LIMIT;
 
-/// The time that the writer waits for readers, for each [`PAGES_BEFORE_WAIT`] pages in the log. If
-/// a new read always begins before the previous one ends, the log grows until the wait is as long
-/// as the longest read.
+/// The time that the writer waits for readers, for each [`PAGES_BEFORE_WAIT`] pages in the log. The
+/// wait is longer for a larger log, so that it finally exceeds the longest read.
 const WAIT_FOR_READERS: Duration = Duration::from_millis(50);
 /// The maximum time that the writer waits for readers.
 const MAX_WAIT_FOR_READERS: Duration = Duration::from_secs(1);
@@ -53,8 +51,7 @@ const ATTEMPT: Duration = Duration::from_millis(100);
 /// The pause between two attempts to empty the log.
 const PAUSE: Duration = Duration::from_millis(50);
 
-/// The maximum number of passes in which the checkpoint thread copies new pages. Afterwards the
-/// writer copies the remaining pages.
+/// The maximum number of passes in which the checkpoint thread copies new pages.
 const PASSES: usize = 8;
 
 /// The state of the log, shared by the writer and the checkpoint thread.
@@ -100,9 +97,9 @@ struct Reached {
 
 impl Checkpoints {
     pub(crate) fn new(file: StoreFile) -> Self {
-        // With synced commits, an additional checkpoint adds few syncs, and an early checkpoint
-        // leaves fewer pages for the writer. Without synced commits, only checkpoints sync the
-        // disk. Therefore one large checkpoint is then better than several small ones.
+        // If every commit syncs the disk, an early checkpoint adds few syncs, and leaves fewer
+        // pages for the writer. Otherwise only checkpoints sync the disk, and one large checkpoint
+        // is better than several small ones.
         let first_due = match file.durability() {
             Durability::Full => STEP,
             Durability::Normal => LIMIT,
@@ -122,8 +119,7 @@ impl Checkpoints {
     }
 
     /// Bounds the size of the log: if a checkpoint is due, wakes the checkpoint thread, or copies
-    /// the remaining pages on the calling thread. The writer calls this function after each commit,
-    /// with the connection of the commit.
+    /// the remaining pages on the calling thread. Must be called after each commit.
     pub(crate) fn committed(&self, connection: &Connection) {
         let mut state = self.state();
         let log = state.log;

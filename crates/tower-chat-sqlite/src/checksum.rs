@@ -1,14 +1,13 @@
 //! The checksum of a stored message, which detects a damaged message when it is read.
 //!
-//! The pages of SQLite have no checksums: after a bit flip on the disk, SQLite may return a
-//! different text without an error. When rows had no checksum, half of all single bit flips were
-//! not detected (measured by the test campaign `corruption`, on a file that mostly contains text).
+//! SQLite's pages have no checksums: after a bit flip on the disk, SQLite may return a different
+//! text without an error. Without this checksum, half of all single bit flips were not detected
+//! (measured by the test campaign `corruption`, on a file that mostly contains text).
 //!
 //! The checksum is the CRC-32 of the message's sequence number, its id, and its body, and is stored
 //! as a signed integer of four bytes. The number of the conversation is not part of the checksum,
-//! because a row of a copied conversation must have the same checksum. Therefore the checksum still
-//! matches if damage moves a row to another conversation. Readers detect the moved row only if the
-//! other conversation has no message with this sequence number.
+//! because a row of a copied conversation must have the same checksum. Therefore the checksum does
+//! not detect that damage has moved a row to another conversation.
 
 use rusqlite::{Connection, OptionalExtension, Row, params, types::ValueRef};
 

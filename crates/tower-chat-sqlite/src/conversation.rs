@@ -2,8 +2,8 @@
 //!
 //! A run (the service calls and tool calls for one request) is open while its messages are stored,
 //! but not yet committed to the history. A prune deletes the oldest messages, and a rewrite changes
-//! stored messages. The incarnation is a random number that changes after both, so that later
-//! writes with the old number are refused.
+//! stored messages. The incarnation is a random number that both of them change, so that the store
+//! refuses later writes with the old number.
 
 use std::sync::{Arc, LazyLock};
 
@@ -90,8 +90,8 @@ fn check_own(is_its_own: bool, key: &ConversationKey) -> Result<(), NotRead> {
     Err(NotRead::Damaged(StoreError::Corrupt { reason }))
 }
 
-/// Returns the number of a conversation, or fails if the number is out of range. Row keys that are
-/// computed from such a number may belong to another conversation.
+/// Returns the number of a conversation, or fails if the number is out of range. The row keys of
+/// such a number could belong to another conversation.
 fn checked(number: i64, key: &ConversationKey) -> Result<i64, NotRead> {
     if (1..=row_key::LAST_CONVERSATION).contains(&number) {
         return Ok(number);
@@ -198,8 +198,7 @@ pub(crate) fn unsigned(row: &Row<'_>, index: usize) -> rusqlite::Result<u64> {
     u64::try_from(stored).map_err(|_| rusqlite::Error::IntegralValueOutOfRange(index, stored))
 }
 
-/// Sets the incarnation of a conversation. The store then refuses writes that expect an earlier
-/// incarnation.
+/// Sets the incarnation of a conversation.
 pub(crate) fn set_incarnation(
     connection: &Connection,
     conversation: i64,

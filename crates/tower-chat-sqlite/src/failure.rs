@@ -7,8 +7,7 @@ use tower_chat_core::{Classified, SharedError, store::StoreError};
 
 use crate::{FileChange, FileMoved, OpenError, WritePanicked};
 
-/// The cause of a failed operation on the file, with the path of the file. If a transaction fails,
-/// each of its submissions (groups of writes from one caller) gets a clone of the failure.
+/// The cause of a failed operation on the file, with the path of the file.
 #[derive(Debug, Clone)]
 pub(crate) struct Failure {
     path: Arc<Path>,

@@ -27,8 +27,8 @@ const SMALLEST: u64 = 512;
 /// The time for which a connection waits for a lock of another process.
 pub(crate) const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// The size in bytes to which SQLite truncates a larger write-ahead log when SQLite begins to
-/// overwrite the log. The log becomes larger than this only during a long read or a large write.
+/// The size in bytes to which SQLite truncates a larger write-ahead log, when it begins to
+/// overwrite the log.
 const LARGEST_IDLE_LOG: u64 = 16 << 20;
 /// The number of prepared statements that a writing connection caches.
 const STATEMENTS: usize = 64;
@@ -144,8 +144,8 @@ impl StoreFile {
         }
     }
 
-    /// Fails if the file, its log or the log's index was moved or replaced. A process that opens
-    /// the path would then open other files than those that the writer has open.
+    /// Fails if the file, its log or the log's index was moved or replaced. A new connection would
+    /// then open other files than the writer has open.
     pub(crate) fn check_path(&self) -> Result<(), Failure> {
         self.check_sizes()?;
         let Some(in_use) = *self.in_use() else { return Ok(()) };
@@ -157,11 +157,10 @@ impl StoreFile {
         }
     }
 
-    /// Fails if the file or its log was moved or replaced, and returns the sizes of both. Every
-    /// write calls this function. The log's index is checked only by
-    /// [`check_path`](Self::check_path). Returns `None` while the writer has no log open, or if the
-    /// system does not report the sizes. Unknown sizes are not an error, because a process without
-    /// access to the folder can still use files that it has opened before.
+    /// Fails if the file or its log was moved or replaced, and returns the sizes of both. Returns
+    /// `None` while the writer has no log open, and if the system does not report the sizes. The
+    /// latter is not an error, because a process without access to the folder can still use the
+    /// files that it has opened before.
     pub(crate) fn check_sizes(&self) -> Result<Option<Sizes>, Failure> {
         let Ok(file) = Identity::at(&self.path) else { return Ok(None) };
         if self.identity.is_some() && file.map(|found| found.identity) != self.identity {
@@ -263,14 +262,9 @@ impl StoreFile {
     }
 
     /// Returns the flags with which a reader opens the file. SQLite creates a missing log even for
-    /// a reader, and only a connection with write permission removes the log when the connection is
-    /// closed. Therefore readers open the file with write permission if the log is empty or
-    /// missing.
-    ///
-    /// If the log has content, closing a connection with write permission would also copy the log
-    /// into the file. Readers then open the file read-only, so that neither the file nor the log
-    /// changes. If the process has no permission to write the file, SQLite opens it read-only
-    /// despite the flags.
+    /// a reader, and only a connection with write permission removes an empty log when it is
+    /// closed. But such a connection copies a log with content into the file. Therefore readers
+    /// open the file read-only if the log has content.
     fn flags_to_read(&self) -> OpenFlags {
         match self.log_with_content() {
             Some(_) => OpenFlags::SQLITE_OPEN_READ_ONLY,

@@ -83,8 +83,7 @@ pub(crate) fn fork(
         )?
         .execute(params![first, last, distance])?;
     let (first, last) = row_key::range_to(number, sequence);
-    // The copy contains a call that waits for approval as a rejected call, as in
-    // `ToolRecord::in_copy`.
+    // In the copy, a call that waits for approval is a rejected call, as in `ToolRecord::in_copy`.
     connection
         .prepare_cached(
             "UPDATE tool_invocations
@@ -101,8 +100,7 @@ pub(crate) fn fork(
     Ok(fork)
 }
 
-/// Returns the end of a copy of the turns that end before a message, or of all turns. The bodies of
-/// messages are not read.
+/// Returns the end of a copy of the turns that end before a message, or of all turns.
 fn end(
     connection: &Connection,
     found: &Conversation,
@@ -140,8 +138,8 @@ fn copy_description(connection: &Connection, from: i64, to: i64) -> Result<(), N
     Ok(())
 }
 
-/// Checks that no visible message of a conversation is missing. Must be called before anything is
-/// copied, because the error states that nothing was copied.
+/// Checks that no visible message of a conversation is missing. Must be called before the first
+/// change, because the error states that nothing was copied.
 fn check_whole(
     connection: &Connection,
     key: &ConversationKey,

@@ -18,8 +18,7 @@ use crate::{
 const LIMIT: usize = 512;
 
 /// The heads of conversations that this connection has written. The heads are valid until another
-/// connection commits, in this process or in another process. SQLite's data version shows whether
-/// another connection has committed.
+/// connection commits, in this process or in another process.
 #[derive(Debug, Default)]
 pub(crate) struct HeadCache {
     /// The data version after the latest commit on this connection; `None` after the cache was
@@ -108,8 +107,8 @@ impl HeadCache {
     }
 }
 
-/// Returns SQLite's data version, which changes with every commit. Reading it needs no SQL
-/// statement, unlike `PRAGMA data_version`.
+/// Returns SQLite's data version, which changes with every commit. Unlike `PRAGMA data_version`,
+/// this function executes no SQL statement.
 pub(crate) fn version(connection: &Connection) -> rusqlite::Result<u32> {
     let mut version = 0;
     // `None` names the main database.

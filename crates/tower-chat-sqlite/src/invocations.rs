@@ -55,9 +55,8 @@ impl Filter {
             ),
         }
         filter.add(" WHERE c.scope = ?", [query.scope.clone().into()]);
-        // Only the empty scope contains conversations whose deletion has begun. Their column
-        // `incarnation` contains 0. A query of any other scope needs no condition on the column, so
-        // that SQLite reads only the index.
+        // Conversations whose deletion has begun are in the empty scope. A query of any other scope
+        // needs no condition that excludes them, so that SQLite reads only the index.
         if query.scope.is_empty() {
             filter.add(&format!(" AND {NOT_DELETED}"), []);
         }
@@ -97,7 +96,7 @@ fn list(sequences: &[u64]) -> String {
 }
 
 /// Returns the calls that match a query. One statement reads the rows and the messages to which the
-/// rows refer. The statement reads each of these messages once.
+/// rows refer.
 pub(crate) fn invocations(
     connection: &Connection,
     query: &InvocationQuery,

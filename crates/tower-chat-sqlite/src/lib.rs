@@ -43,20 +43,19 @@
 //! With [`Durability::Full`], a checkpoint thread has already copied most pages while other threads
 //! read and wrote.
 //!
-//! The log becomes larger than 1,000 pages during a large transaction, and during a long read,
-//! because SQLite must not overwrite pages that a reader may need. After that read or transaction
-//! the checkpoint thread copies the additional pages, and SQLite truncates the log to 16 MiB. If a
-//! new read always begins before the previous one ends, and the log has 2,000 pages or more, the
-//! writer waits for the readers. The wait is 50 ms for a log of 2,000 pages, and 1 s for 40,000
-//! pages or more.
+//! A large transaction makes the log larger than 1,000 pages. A long read also does, because SQLite
+//! must not overwrite pages that the reader may need. Afterwards the checkpoint thread copies the
+//! additional pages, and SQLite truncates the log to 16 MiB. If a new read always begins before the
+//! previous one ends, and the log has 2,000 pages or more, the writer waits for the readers. The
+//! wait is 50 ms for a log of 2,000 pages, and 1 s for 40,000 pages or more.
 //!
 //! # Failures of the disk
 //!
 //! A failure loses no acknowledged write, unless the file or its log was removed. Each write is
 //! stored entirely or not at all. The store works again as soon as the cause of the failure has
-//! been removed. A program must open the store again only if the log of the store was lost. If the
-//! disk is full, the store immediately copies the log into the file, so that the next write needs
-//! no space for a larger log.
+//! been removed. The program needs to open the store again only if its log was lost. If the disk is
+//! full, the store immediately copies the log into the file, so that the next write needs no space
+//! for a larger log.
 //!
 //! | cause | error of a store that is open | error of opening |
 //! |---|---|---|
@@ -99,8 +98,8 @@
 //! A run in the journaled mode is open until it is committed or discarded. Its messages and rows
 //! are staged: they are stored, but readers do not see them. Staged messages and rows are in the
 //! same tables as committed ones, at their final positions. A row for each open run stores the
-//! number of visible messages in its conversation. A commit deletes this row and moves nothing.
-//! [`rows`](tower_chat_core::store::Maintenance::rows) returns only the visible rows, and
+//! number of visible messages in its conversation. A commit deletes this row, and moves no
+//! messages. [`rows`](tower_chat_core::store::Maintenance::rows) returns only the visible rows, and
 //! [`rewrite`](tower_chat_core::store::Maintenance::rewrite) refuses a conversation with an open
 //! run. Before a new release migrates a file, close the file in all processes of releases that do
 //! not support open runs. A process of such a release would return staged messages as visible ones.
@@ -131,12 +130,12 @@
 //! A conversation of more than 1 MiB is deleted in steps. The first step makes the conversation
 //! invisible to readers. Each further step deletes about 1 MiB of rows in one transaction. A
 //! checkpoint after each step lets the next step overwrite the log, so that a deletion needs little
-//! additional space on a full disk. If a step fails because the disk does not have this space
-//! either, the store repeats the step with half its size, down to 16 KiB or one message. If the
-//! smallest step fails too, the deletion returns an error, although the conversation is already
-//! invisible. The store deletes the remaining rows with its next deletion, or when the file is next
-//! opened for writing. The same happens after a crash during a deletion. A prune, which deletes the
-//! oldest runs of a conversation, is always one transaction, regardless of its size.
+//! additional space on a full disk. If a step fails because the disk is full, the store repeats the
+//! step with half its size, down to 16 KiB or one message. If the smallest step fails too, the
+//! deletion returns an error, although the conversation is already invisible. The store deletes the
+//! remaining rows with its next deletion, or when the file is next opened for writing. The same
+//! happens after a crash during a deletion. A prune, which deletes the oldest runs of a
+//! conversation, is always one transaction, regardless of its size.
 //!
 //! SQLite overwrites deleted and pruned data in the file. The write-ahead log (`-wal`) contains the
 //! deleted data until later writes overwrite the log. [`SqliteStore::checkpoint`] truncates the log

@@ -94,8 +94,8 @@ pub(crate) fn remove_stray_tools(connection: &Connection) -> Result<u64, NotRead
     Ok(removed as u64)
 }
 
-/// Executes a rewrite, inside a transaction that the caller has begun. If this function refuses the
-/// rewrite, it has changed nothing, and the transaction can continue.
+/// Executes a rewrite, inside a transaction that the caller has begun. A refused rewrite changes
+/// nothing.
 pub(crate) fn rewrite(connection: &Connection, rewrite: &Rewrite) -> Result<Revision, NotStored> {
     let Some(found) = conversation::find(connection, &rewrite.key)? else {
         return Err(NotStored::Refused(rewrite.conflict(Revision::ABSENT, None)));
@@ -130,8 +130,8 @@ pub(crate) fn rewrite(connection: &Connection, rewrite: &Rewrite) -> Result<Revi
     Ok(revision)
 }
 
-/// Replaces counts of a conversation in the directory (the table with description, times and
-/// counts) with `counts`. Sets negative counts of usage to 0.
+/// Replaces the counts of a conversation in the directory (the table with description, times and
+/// counts), and sets negative counts of usage to 0.
 fn recount(connection: &Connection, number: i64, counts: &DirectoryCounts) -> Result<(), NotRead> {
     let stored = |count: u64| i64::try_from(count.min(UsageSum::LARGEST)).unwrap_or(i64::MAX);
     connection

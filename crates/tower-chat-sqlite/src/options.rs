@@ -11,23 +11,22 @@ use crate::{OpenError, SqliteStore};
 #[non_exhaustive]
 pub enum Durability {
     /// An acknowledged write survives a power loss and a crash of the system. Every commit waits
-    /// until the disk reports that the write is stored (`synchronous=FULL`). There is no such
-    /// guarantee if the disk reports a write before the write is stored. For example on macOS,
-    /// SQLite does not wait until the drive has written its own cache.
+    /// until the disk reports that the write is stored (`synchronous=FULL`). A disk that reports a
+    /// write before it has stored the write breaks this guarantee. On macOS, SQLite does not wait
+    /// until the drive has written its own cache.
     #[default]
     Full,
     /// An acknowledged write survives a crash or a kill of the process. A power loss or a crash of
     /// the system may remove the last acknowledged writes. If a write remains, all earlier writes
     /// remain too. The file remains consistent (`synchronous=NORMAL`).
     ///
-    /// A power loss can remove the writes since the last sync of the write-ahead log. A checkpoint
-    /// syncs the log after the transaction with which the log reaches 1,000 pages (4 MB). The
-    /// checkpoint comes later if the disk is full, or if a new read always begins before the
-    /// previous one ends. A power loss can then remove more writes. The store also syncs the log in
+    /// A power loss can remove the writes since the last sync of the write-ahead log. Three
+    /// operations sync the log: a checkpoint of the store,
     /// [`close`](tower_chat_core::store::HistoryStore::close) and
-    /// [`checkpoint`](SqliteStore::checkpoint). The store does not sync the log periodically.
-    /// Therefore a power loss can remove the last writes of an idle store until the operating
-    /// system has written them to the disk.
+    /// [`checkpoint`](SqliteStore::checkpoint). The store runs a checkpoint when the log reaches
+    /// 1,000 pages (4 MB), or later if the disk is full or if a new read always begins before the
+    /// previous one ends. The store does not sync the log periodically. The last writes of an idle
+    /// store are therefore at risk until the operating system has written them to the disk.
     Normal,
 }
 
@@ -95,8 +94,9 @@ impl SqliteOptions {
     }
 
     /// Sets the maximum number of submissions that are reserved or unfinished, at least 1. A
-    /// submission is the writes of one call of `append`. When the maximum is reached, further
-    /// callers wait in [`reserve`](tower_chat_core::store::HistoryStore::reserve).
+    /// submission is the writes of one call of `append`, or another change, for example a deletion.
+    /// When the maximum is reached, further callers wait in
+    /// [`reserve`](tower_chat_core::store::HistoryStore::reserve).
     #[must_use]
     pub fn with_max_queued(mut self, submissions: usize) -> Self {
         self.max_queued = submissions;
@@ -105,8 +105,8 @@ impl SqliteOptions {
 
     /// Sets the maximum number of bytes in unfinished submissions, at least 1. When unfinished
     /// submissions have at least this number of bytes,
-    /// [`reserve`](tower_chat_core::store::HistoryStore::reserve) waits. A caller that has reserved
-    /// its entry in the queue before may exceed the maximum, because an append does not wait.
+    /// [`reserve`](tower_chat_core::store::HistoryStore::reserve) waits. An append does not wait,
+    /// so that a caller with a reserved entry may exceed the maximum.
     #[must_use]
     pub fn with_max_queued_bytes(mut self, bytes: usize) -> Self {
         self.max_queued_bytes = bytes;
@@ -114,8 +114,8 @@ impl SqliteOptions {
     }
 
     /// Sets the maximum number of concurrent reads, at least 1. Each concurrent read uses its own
-    /// connection, which is opened when it is first needed, and usually a thread of tokio's
-    /// blocking pool.
+    /// connection, and usually a thread of tokio's blocking pool. The store opens a connection when
+    /// it first needs the connection.
     #[must_use]
     pub fn with_readers(mut self, readers: usize) -> Self {
         self.readers = readers;
@@ -137,10 +137,9 @@ impl SqliteOptions {
     /// of the log, if these files are missing. The connection that is closed last removes both
     /// files, if it has permission to write the database file. A log with content is not changed.
     ///
-    /// If the process has no permission to write the folder, the store reads the file without a log
-    /// if the log is empty or missing. If the log has content, opening the store fails with
-    /// [`OpenError::UnreadLog`]. While the file is read without a log, a read fails if another
-    /// program has written to the file.
+    /// If the process has no permission to write the folder, and the log has content, opening the
+    /// store fails with [`OpenError::UnreadLog`]. If the log is empty or missing, the store reads
+    /// the file without a log. A read then fails if another program has written to the file.
     #[must_use]
     pub fn with_read_only(mut self, read_only: bool) -> Self {
         self.read_only = read_only;

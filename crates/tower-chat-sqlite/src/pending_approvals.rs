@@ -21,8 +21,7 @@ pub(crate) const SQL: &str = "
 
 /// Returns the approval requests of the visible messages of a conversation, grouped by the answer
 /// that contains the calls.
-///
-/// This function reads only the rows of calls that wait for approval, and their messages. Its cost
+/// Reads only the rows of calls that wait for approval, and their messages.
 /// does not depend on the number of recorded calls.
 pub(crate) fn pending_approvals(
     connection: &Connection,

@@ -8,9 +8,8 @@ use tower_chat_core::{
 
 use crate::{append::NotStored, conversation, history_summary, row_key};
 
-/// Deletes the runs of a conversation that precede two runs: the first run that `keep` retains, and
-/// the first run with a call that waits for a decision or a result. The caller has begun the
-/// transaction.
+/// Deletes the runs of a conversation before the first run that must remain: a run that `keep`
+/// retains, or a run with a call that waits for a decision or a result.
 pub(crate) fn prune(
     connection: &Connection,
     key: &ConversationKey,

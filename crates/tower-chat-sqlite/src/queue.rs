@@ -39,11 +39,11 @@ use crate::{
 /// is empty. The writer thread executes all other work.
 #[derive(Debug)]
 pub(crate) struct WriteQueue {
-    /// The state of the queue. A leader does not hold this lock while it executes submissions.
+    /// The state of the queue. A leader does not lock it while it executes submissions.
     state: Mutex<State>,
     /// Wakes the writer thread.
     wake: Condvar,
-    /// The writer, which a leader locks while the leader executes its work.
+    /// The writer. A leader locks it while it executes its work.
     writer: Mutex<Writer>,
     /// Whether callers may execute their own appends: `SqliteOptions::with_work_on_caller`.
     work_on_caller: bool,
@@ -68,7 +68,7 @@ struct State {
     /// entries of the group that a leader is executing precede the entries of the waiting
     /// submissions.
     unfinished: VecDeque<Keys>,
-    /// The barriers (callers that wait for earlier submissions) that are not resolved yet.
+    /// The callers that wait for earlier submissions.
     barriers: Vec<Barrier>,
     /// Whether the queue refuses submissions and exclusive work.
     closed: bool,
@@ -132,11 +132,11 @@ impl WriteQueue {
         self.enqueue(state, Waiting::Submission(submission));
     }
 
-    /// Puts `work` into the queue. The work uses a separate connection, on which the work acquires
-    /// SQLite's write lock. The writer thread executes the work between two groups, so that no
-    /// submission of this store waits for this lock. If the receiver is dropped before the work
-    /// begins, the work is not executed. The receiver resolves to an error if the queue is closed,
-    /// the work panics, or the writer thread ends.
+    /// Puts `work` into the queue. The work acquires SQLite's write lock on its own connection. The
+    /// writer thread executes the work between two groups, so that no submission of this store
+    /// waits for this lock. If the receiver is dropped before the work begins, the work is not
+    /// executed. The receiver resolves to an error if the queue is closed, the work panics, or the
+    /// writer thread ends.
     pub(crate) fn run_exclusively<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -164,10 +164,9 @@ impl WriteQueue {
     }
 
     /// Creates a barrier, and returns its receiver, which resolves when all earlier submissions
-    /// have finished. With a key, the receiver waits only for the submissions that change or copy
-    /// this conversation. The receiver does not wait for exclusive work. Returns `None` if there is
-    /// no such unfinished submission. If the writer thread ends before these submissions finish,
-    /// the receiver resolves to an error.
+    /// have finished. With a key, resolves already after the last submission that changes or copies
+    /// this conversation. Returns `None` if there is no such unfinished submission. If the writer
+    /// thread ends before, the receiver resolves to an error.
     pub(crate) fn barrier(&self, key: Option<&ConversationKey>) -> Option<oneshot::Receiver<()>> {
         let mut state = self.state();
         let last = match key {
@@ -180,8 +179,8 @@ impl WriteQueue {
         Some(receiver)
     }
 
-    /// Makes the queue refuse new submissions and new exclusive work. Work that is already in the
-    /// queue is still executed.
+    /// Makes the queue refuse new submissions and new exclusive work. The writer thread still
+    /// executes the entries of the queue.
     pub(crate) fn close(&self) {
         self.state().closed = true;
     }
@@ -288,10 +287,9 @@ impl WriteQueue {
         ticket
     }
 
-    /// Executes a group of submissions, counts its commits and writes, and reports both numbers to
-    /// the telemetry. A panic outside of the statements of one submission fails the whole group. If
-    /// another process has the lock on the file, waits up to `lock_timeout`. Returns [`Busy`] only
-    /// if `lock_timeout` is zero.
+    /// Executes a group of submissions. A panic outside of the statements of one submission fails
+    /// the whole group. If another process has the lock on the file, waits up to `lock_timeout`.
+    /// Returns [`Busy`] only if `lock_timeout` is zero.
     fn write<W>(&self, group: &mut [Submission<W>], lock_timeout: Duration) -> Result<(), Busy>
     where
         Submission<W>: Work,
@@ -316,9 +314,9 @@ impl WriteQueue {
     }
 }
 
-/// The guard of an active leader. Dropping the guard, even by a panic, ends the lead. The guard
-/// then marks the submissions of the leader as finished, and resolves the barriers that waited for
-/// these submissions. If the queue is not empty, the guard also wakes the writer thread.
+/// The guard of an active leader. Dropping the guard, even by a panic, marks the submissions of the
+/// leader as finished, resolves the barriers that waited for them, and wakes the writer thread if
+/// the queue is not empty.
 struct Lead<'a> {
     queue: &'a WriteQueue,
     /// The number of submissions that the leader executes; 0 for exclusive work, and after
@@ -379,8 +377,6 @@ impl Drop for ThreadEnd<'_> {
     fn drop(&mut self) {
         let mut state = self.0.state();
         state.closed = true;
-        // Dropping exclusive work drops the sender of its outcome. The caller's receiver then
-        // resolves to an error.
         let waiting: Vec<Submission> = mem::take(&mut state.waiting)
             .into_iter()
             .filter_map(|waiting| match waiting {

@@ -62,8 +62,8 @@ pub(crate) fn history(
     let mut read = |after: u64, to: u64| {
         let (_, end) = row_key::range_to(found.number, to);
         let begin = match after == found.pruned {
-            // No row may be before the first message that a prune (a deletion of old runs) has
-            // retained.
+            // A row before the first message that a prune (a deletion of old runs) has retained is
+            // damage. Therefore the read begins with the first possible row key.
             true => row_key::range(found.number).0,
             false => row_key::range_after(found.number, after).0,
         };
@@ -177,8 +177,7 @@ pub(crate) fn list(
 }
 
 /// Returns up to `limit` scopes in byte order, beginning with the first one greater than `after`.
-/// The list also contains scopes in which no conversation has a visible message. The cost is one
-/// search in the index for each scope.
+/// The list also contains scopes in which no conversation has a visible message.
 pub(crate) fn scopes(
     connection: &Connection,
     after: Option<&str>,

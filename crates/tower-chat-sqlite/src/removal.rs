@@ -1,13 +1,12 @@
 //! Deleting a conversation in steps of a bounded size.
 //!
 //! SQLite overwrites deleted rows with zeros, and writes every changed page to the write-ahead log.
-//! Deleting a large conversation in one transaction would therefore enlarge the log by the size of
-//! the conversation, and a full disk has no space for a larger log. Instead, the first transaction
-//! renames the conversation, so that no reader finds it. The next transactions delete its rows in
-//! steps, with a checkpoint after each step. The row of the conversation itself is deleted last, so
-//! that no new conversation gets the same number while other rows with this number remain. If a
-//! crash interrupts a deletion, the next process that opens the file for writing continues the
-//! deletion.
+//! One transaction that deletes a large conversation would therefore enlarge the log by the size of
+//! the conversation, which fails on a full disk. Instead, the first transaction renames the
+//! conversation, so that no reader finds it. The next transactions delete its rows in steps, with a
+//! checkpoint after each step. The row of the conversation itself is deleted last, so that no new
+//! conversation gets the same number while other rows with this number remain. If a crash
+//! interrupts a deletion, the next process that opens the file for writing continues the deletion.
 
 use rusqlite::{Connection, OptionalExtension, params};
 
@@ -22,8 +21,8 @@ const ROWS: usize = 1000;
 /// random number of a conversation, is 0. The table `conversations` has the alias `c`.
 pub(crate) const NOT_DELETED: &str = "c.incarnation <> 0";
 
-/// Returns whether one step can delete all messages of a conversation, and a second step all rows
-/// of its tool calls. The caller then executes both steps in one transaction.
+/// Returns whether a conversation is small enough to be deleted in one transaction, with one step
+/// for its messages and one for the rows of its tool calls.
 pub(crate) fn is_one_step(connection: &Connection, number: i64) -> rusqlite::Result<bool> {
     let (_, last) = row_key::range(number);
     let first_of = |table| end_of_step(connection, table, number, STEP);

@@ -2,7 +2,7 @@
 //!
 //! A row's key is the conversation's number times 2^32 plus the message's sequence number. The
 //! messages of a conversation are therefore adjacent and in order, in one B-tree without an index.
-//! The column is called `place`, because older releases use that name, and may have the file open.
+//! The column has the name `place`, because a process of an older release may have the file open.
 //! With this key, an append writes 8 to 54 % fewer bytes to the log than with a primary key of two
 //! columns (measured).
 

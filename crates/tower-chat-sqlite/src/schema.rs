@@ -35,19 +35,16 @@ const MESSAGES: &str = "
 ";
 
 /// The record of tool calls, which has one row for each call: one B-tree (`WITHOUT ROWID`) without
-/// further indexes.
+/// further indexes, because nearly every append writes to it.
 ///
-/// An append usually records one call, and the next append records the outcome of that call. The
-/// record then adds 1.3 to 1.6 pages to the log per append. A table with row ids and a unique index
-/// would add 2.2 to 3.2 pages, and each further index, by tool, status or time, would add one to
-/// two pages (measured). A query reads all rows of the conversation that it names, or all rows of
-/// its scope. The rows of a conversation are adjacent. The rows are short, because they do not copy
-/// the content of messages.
+/// The record adds 1.3 to 1.6 pages to the log per append. With row ids and a unique index it would
+/// add 2.2 to 3.2 pages, and each further index, by tool, status or time, would add one to two
+/// pages (measured). Without these indexes, a query reads all rows of its conversation or of its
+/// scope. The rows of a conversation are adjacent and short.
 ///
-/// A process of an older release may have the file open during the migration. When such a process
-/// deletes a conversation, it does not delete the conversation's rows in this table, and a later
-/// conversation may get the same number. Therefore a trigger deletes the rows of a deleted
-/// conversation.
+/// A process of an older release may have the file open during the migration. That process does not
+/// delete the rows of this table when it deletes a conversation, and a later conversation may get
+/// the same number. Therefore a trigger deletes the rows.
 const TOOL_INVOCATIONS: &str = "
     CREATE TABLE tool_invocations (
         place INTEGER NOT NULL, -- of the message that holds the call
@@ -75,8 +72,7 @@ const TOOL_INVOCATIONS: &str = "
 ///
 /// The messages of an open run are in the table of messages, at their final positions. While a run
 /// is open, readers of its conversation read only up to the sequence number in the column
-/// `visible`. The commit or the discard of a run deletes its row in this table. An append in a mode
-/// without open runs reads this table, and writes nothing to it.
+/// `visible`. The commit or the discard of a run deletes its row in this table.
 ///
 /// The partial index contains only the rows of calls that wait for approval, so that the cost of
 /// reading a conversation's pending approvals does not depend on the length of its record.
@@ -101,8 +97,8 @@ const OPEN_RUNS: &str = "
     WHERE status = 'pending_approval';
 ";
 
-/// The number of pruned messages, that is of messages that were deleted with the oldest runs of a
-/// conversation. By this number a reader distinguishes a pruned message from a missing one.
+/// The number of pruned messages, which were deleted with the oldest runs of a conversation. By
+/// this number a reader distinguishes a pruned message from a missing one.
 const PRUNED: &str = "
     ALTER TABLE conversations ADD COLUMN pruned INTEGER NOT NULL DEFAULT 0;
 ";
@@ -111,8 +107,8 @@ const PRUNED: &str = "
 /// `crate::directory` documents why the last activity of a conversation is in two tables, and why
 /// the index contains only the hour.
 ///
-/// A process of an older release that has the file open during the migration writes nothing to
-/// these columns and tables. The directory does not count the writes of such a process.
+/// The directory does not count the writes of a process of an older release that has the file open
+/// during the migration.
 const DIRECTORY: &str = "
     ALTER TABLE conversations ADD COLUMN created INTEGER; -- milliseconds since 1970, as all times
     ALTER TABLE conversations ADD COLUMN last_active INTEGER NOT NULL DEFAULT 0;
@@ -151,8 +147,7 @@ const DIRECTORY: &str = "
 /// checksum.
 ///
 /// A process of an older release that has the file open during the migration changes the body of a
-/// message without its checksum. A trigger then deletes the checksum. In that process, copying a
-/// conversation fails.
+/// message without its checksum. Therefore a trigger deletes the checksum.
 const CHECKSUMS: &str = "
     ALTER TABLE messages ADD COLUMN checksum INTEGER;
     CREATE TRIGGER body_changed AFTER UPDATE OF body ON messages
@@ -165,8 +160,8 @@ const CHECKSUMS: &str = "
 /// sealed (encrypted) data ([`crate::seal_mark`]). The new columns of a conversation contain its
 /// parent if the conversation is a branch (a copy), the number of rewrites of its messages, and the
 /// part of the conversation that the next run needs to load. The partial index contains only
-/// branches, which few conversations are. The table `history_summaries` contains the summaries of
-/// conversations ([`crate::history_summary`]).
+/// branches. The table `history_summaries` contains the summaries of conversations
+/// ([`crate::history_summary`]).
 const MARKS: &str = "
     ALTER TABLE conversations ADD COLUMN parent_scope TEXT;
     ALTER TABLE conversations ADD COLUMN parent_conversation TEXT;
@@ -224,10 +219,8 @@ pub(crate) enum Content {
     Foreign,
 }
 
-/// Returns whether a file of an older version contains sealed data. The search finds sealed
-/// messages and sealed service ids (ids under which model services have the history). In an
-/// encrypted store, the search ends at the first sealed item. In any other store, few messages
-/// match the `LIKE` pattern, and the search decodes only these messages.
+/// Returns whether a file of an older version contains sealed messages or sealed service ids (ids
+/// under which model services have the history). The `LIKE` pattern avoids decoding every message.
 fn has_sealed_data(connection: &Connection) -> Result<bool> {
     let sealed_heads =
         "SELECT EXISTS (SELECT 1 FROM conversations WHERE service_id LIKE 'tower-chat-_:%')";
@@ -256,9 +249,8 @@ pub(crate) enum Difference {
     Unknown(String),
 }
 
-/// Determines the kind of a file without changing the file. All statements read one snapshot,
-/// because another process may be creating the store. The check fails after [`MAX_STEPS`], so that
-/// a hostile schema cannot make it run for a long time.
+/// Determines the kind of a file without changing the file. The check fails after [`MAX_STEPS`], so
+/// that a hostile schema cannot make it run for a long time.
 pub(crate) fn content(connection: &mut Connection) -> Result<Content> {
     let mut steps = 0;
     let counts = move || {
@@ -364,8 +356,8 @@ fn made_by_migrations() -> Result<Vec<Objects>> {
     Ok(versions)
 }
 
-/// Returns the objects of a schema. A value that is not text becomes a string that no `CREATE`
-/// statement equals.
+/// Returns the objects of a schema. A value that is neither text nor NULL becomes a string that no
+/// `CREATE` statement equals.
 fn objects(connection: &Connection) -> Result<Objects> {
     let text = |value: ValueRef<'_>| match value {
         ValueRef::Text(text) => String::from_utf8_lossy(text).into_owned(),

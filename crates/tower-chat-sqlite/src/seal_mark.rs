@@ -6,11 +6,10 @@ use tower_chat_core::store::StoreError;
 
 use crate::append::NotStored;
 
-/// Checks whether a change is permitted. A file with sealed data accepts only sealed changes, from
-/// the store wrapper that encrypts the data. A sealed change sets the mark of the file. Returns
-/// whether the file contains sealed data after the change. `known` is the mark of the file, if the
-/// caller has cached the mark. Must be called in the transaction of the change, before its other
-/// statements.
+/// Checks whether a change is permitted. A file with sealed data accepts only sealed changes, which
+/// the encrypting store makes. A sealed change sets the mark of the file. Returns whether the file
+/// contains sealed data after the change. Must be called in the transaction of the change, before
+/// its other statements. `known` is the mark, if the caller has cached it.
 pub(crate) fn admit(
     connection: &Connection,
     known: Option<bool>,

@@ -138,8 +138,8 @@ impl SqliteStore {
         self.0.writing.as_ref().ok_or(StoreError::ReadOnly)
     }
 
-    /// Executes `work`, which uses a separate connection, after all earlier submissions (writes and
-    /// other changes in the queue) and before all later ones.
+    /// Executes `work` on a separate connection, after all earlier submissions (writes and other
+    /// changes in the queue) and before all later ones.
     pub(crate) async fn run_exclusively<T: Send + 'static>(
         &self,
         action: &'static str,
@@ -164,8 +164,8 @@ impl SqliteStore {
         self.0.readers.file()
     }
 
-    /// Waits until all earlier submissions have finished. With a key, waits only for the
-    /// submissions that change or copy this conversation.
+    /// Waits until all earlier submissions have finished. With a key, waits only up to the last
+    /// submission that changes or copies this conversation.
     pub(crate) async fn settle(&self, key: Option<&ConversationKey>) -> Result<(), StoreError> {
         let barrier = self.0.writing.as_ref().and_then(|writing| writing.queue.barrier(key));
         match barrier {

@@ -61,8 +61,8 @@ pub(crate) trait Work {
     /// Returns whether the submission consists of one write.
     fn is_single(&self) -> bool;
 
-    /// Returns whether the submission has deleted a conversation. Some rows of the conversation may
-    /// remain, and must then be deleted in further steps.
+    /// Returns whether the submission has deleted a conversation. If rows of the conversation
+    /// remain, further steps must delete them.
     fn has_deleted(&self) -> bool;
 }
 
@@ -105,8 +105,7 @@ impl<W> Submission<W> {
         self.budget.as_ref().map_or(0, BudgetGuard::bytes)
     }
 
-    /// Ends the measurement of the waiting time. The caller begins the transaction of the
-    /// submission next.
+    /// Ends the measurement of the waiting time, when the transaction is about to begin.
     pub(crate) fn begin(&mut self) {
         self.queued.begin();
     }

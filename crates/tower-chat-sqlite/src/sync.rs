@@ -3,8 +3,7 @@
 //! By default, this module exports types of the standard library and of tokio. For tests under many
 //! schedules, `.ci/schedules` builds the crate with `--cfg shuttle`, and the module exports types
 //! of the crate `shuttle` instead. At each operation on such a type, shuttle chooses the thread
-//! that runs next. shuttle does not control the locks of SQLite and the locks inside tokio's
-//! channels. After a message was sent through a channel, shuttle may switch to another thread.
+//! that runs next. shuttle does not control the locks of SQLite.
 
 #[cfg(not(all(test, shuttle)))]
 pub(crate) use std::sync::{Condvar, Mutex, MutexGuard, atomic::AtomicU64};

@@ -21,8 +21,8 @@ use crate::{
 pub(crate) struct Writer {
     file: StoreFile,
     checkpoints: Arc<Checkpoints>,
-    /// `None` after a failed rollback, and after a call of [`release`](Self::release), until the
-    /// next transaction opens another connection.
+    /// `None` after a failed rollback or a call of [`release`](Self::release). The next transaction
+    /// opens another connection.
     connection: Option<Connection>,
     /// The cache of heads (the rows of conversations), which is valid for this connection only.
     heads: HeadCache,
@@ -34,13 +34,13 @@ pub(crate) struct Writer {
     commits: u64,
 }
 
-/// The group was not executed and nothing was stored. Another process has the lock on the file, or
-/// could acquire it between two transactions of the group.
+/// The group was not executed and nothing was stored, because another process has the lock on the
+/// file, or could acquire it before the end of the group.
 #[derive(Debug)]
 pub(crate) struct Busy;
 
-/// The smallest size in bytes of one step of a removal, to which the writer reduces the steps if
-/// the disk is full.
+/// The minimum of the size in bytes of one step of a removal. While the disk is full, the writer
+/// halves the size down to this minimum.
 const SMALLEST_STEP: u64 = 16 << 10;
 
 /// The stage at which a transaction stopped. If the transaction had begun, it was rolled back.
@@ -80,8 +80,7 @@ impl Writer {
     }
 
     /// Continues deletions that an earlier process has not finished. Only the first call has an
-    /// effect. If the first call fails, the next deletion of a conversation also continues the
-    /// unfinished deletions.
+    /// effect. After a failure, the next deletion of a conversation continues them.
     pub(crate) fn purge_deleted_rows(&mut self) {
         if std::mem::take(&mut self.has_deleted_rows) {
             drop(catch(|| self.remove_deleted()));
@@ -110,9 +109,8 @@ impl Writer {
         self.heads.forget();
     }
 
-    /// Fails a group after a panic outside of its statements. The writer does not know whether the
-    /// group was committed. A caller that repeats its write learns whether the first write is
-    /// stored.
+    /// Fails a group after a panic outside of its statements. The group may or may not be
+    /// committed.
     pub(crate) fn panicked<W: Work>(&mut self, group: &mut [W], panic: WritePanicked) {
         self.release();
         let failure = self.file.panicked(panic);
@@ -142,9 +140,8 @@ impl Writer {
     }
 
     /// Executes a group of submissions in one transaction, and sets the outcome of each submission.
-    /// If a statement of a group with several writes fails, the writer executes each write again in
-    /// its own transaction. If another process has the lock on the file, waits up to
-    /// `lock_timeout`.
+    /// If a statement fails in a group of several writes, executes each write in its own
+    /// transaction. If another process has the lock on the file, waits up to `lock_timeout`.
     ///
     /// # Errors
     ///
@@ -170,8 +167,8 @@ impl Writer {
                 for submission in &mut *group {
                     submission.start_over();
                 }
-                // The writer may have to wait for other processes between several transactions, and
-                // a caller with a timeout of zero must not wait.
+                // Between several transactions the writer may have to wait for other processes. A
+                // caller with a timeout of zero must not wait.
                 if lock_timeout.is_zero() {
                     return Err(Busy);
                 }
@@ -205,7 +202,7 @@ impl Writer {
             let left = left.map_err(|error| Stopped::BeforeBegin(self.file.failure(error)))?;
             let Some(number) = left.flatten() else { return Ok(()) };
             match self.transaction(LOCK_TIMEOUT, |connection, _| {
-                // Another process may have finished the deletion since the read above.
+                // Another process may have finished the deletion since that read.
                 if removal::find(connection)? == Some(number) {
                     removal::step(connection, number, size)?;
                 }
@@ -231,9 +228,8 @@ impl Writer {
                 Err((completed, Stopped::AtStatement(failure) | Stopped::AtCommit(failure))) => {
                     submission.fail(completed, &failure);
                 }
-                // All remaining submissions fail too. If they were executed, each of their
-                // transactions would wait for the whole timeout again, and then probably fail to
-                // begin.
+                // The remaining submissions fail too. Otherwise each of their transactions would
+                // wait for the whole timeout, and probably fail to begin.
                 Err((completed, Stopped::BeforeBegin(failure))) => {
                     submission.fail(completed, &failure);
                     rest.by_ref().for_each(|submission| submission.fail(0, &failure));
@@ -261,8 +257,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Executes `body` in one transaction. Opens a connection first if none is open. Rolls the
-    /// transaction back if `body` or the commit fails.
+    /// Executes `body` in one transaction, which is rolled back if `body` or the commit fails.
+    /// Opens a connection first if none is open.
     fn transaction(
         &mut self,
         lock_timeout: Duration,
@@ -312,8 +308,7 @@ impl Writer {
             self.connection = None;
         }
         if outcome.as_ref().is_err_and(Stopped::is_full) {
-            // Wakes the checkpoint thread. A checkpoint lets the next transaction overwrite the
-            // log, instead of needing more space.
+            // A checkpoint lets the next transaction overwrite the log, which needs no more space.
             self.checkpoints.ask();
         }
         outcome

@@ -45,8 +45,7 @@ async fn a_store_records_its_queue_its_commits_its_reads_and_its_conflicts() {
     let path = folder.path().join("chat.db");
     let store = SqliteStore::open(&path).await.unwrap();
 
-    // A second connection locks the file, as another process could, so that submissions wait in the
-    // queue.
+    // A second connection locks the file, so that submissions wait in the queue.
     let other = Connection::open(&path).unwrap();
     other.execute_batch("BEGIN IMMEDIATE").unwrap();
     let (three, bytes) = writes("three", &["red", "yellow ochre", "prussian blue"]);
@@ -65,7 +64,7 @@ async fn a_store_records_its_queue_its_commits_its_reads_and_its_conflicts() {
     assert_eq!(metrics.values(metric::COMMIT_WRITES.name()), [3.0]);
     assert_eq!(metrics.values(metric::COMMIT_BYTES.name()), [bytes]);
 
-    // The write expects that the conversation does not exist, so that it causes a conflict.
+    // Causes a conflict, because the conversation exists.
     let conflicting = Write::new(
         three[0].key().clone(),
         MessageId { run: RunId::new(), index: 0 },
@@ -83,8 +82,7 @@ async fn a_store_records_its_queue_its_commits_its_reads_and_its_conflicts() {
             format!("tower_chat.store.commit.size{SYSTEM} 1 values"),
             format!("tower_chat.store.commit.writes{SYSTEM} 1 values"),
             format!("tower_chat.store.conflicts{SYSTEM} 1"),
-            // The three values belong to three submissions: the submission of the three writes,
-            // that of the refused write, and that of the deletion.
+            // The three submissions: the three writes, the refused write, and the deletion.
             format!("tower_chat.store.queue.duration{SYSTEM} 3 values"),
             format!("tower_chat.store.queue.length{SYSTEM} = 0"),
             format!("tower_chat.store.queue.size{SYSTEM} = 0"),

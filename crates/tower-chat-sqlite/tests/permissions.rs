@@ -1,9 +1,9 @@
 //! Tests of files and folders that the process has no permission to write or read. The tests run as
 //! a user other than root, because permissions do not restrict root.
 //!
-//! These tests are a separate test program. Each test executes a copy of the program. If another
-//! test started a child process while the copy is written, the child would inherit the open file,
-//! and Linux does not execute a file that is open for writing.
+//! These tests are a separate test program, because each test executes a copy of it. A child
+//! process that another test starts while the copy is written would inherit the open file, and
+//! Linux does not execute a file that is open for writing.
 #![cfg(unix)]
 #![allow(clippy::unwrap_used, reason = "in helpers of tests too")]
 
@@ -38,9 +38,7 @@ fn is_held_to_permissions() -> bool {
 
 /// Runs a test of this binary as the current user, or as `nobody` if the current user is root.
 fn run_held(test: &str) {
-    /// Allows one test at a time to copy the program and start the copy. A child that another test
-    /// starts during the copy would have the copy open for writing, and Linux does not execute such
-    /// a file.
+    /// Locked while a test copies the program and starts the copy.
     static COPIES: Mutex<()> = Mutex::new(());
     let alone = COPIES.lock().unwrap_or_else(PoisonError::into_inner);
     // The child executes a copy of this program, because the user `nobody` may have no access to
@@ -107,8 +105,7 @@ async fn child_may_not_write() {
     allow(folder.path(), 0o555);
     let made = SqliteStore::open(folder.path().join("new.db")).await;
     let opened = SqliteStore::open(&path).await;
-    // Closing the store has copied the log into the file and removed the log, so that the file
-    // contains all messages.
+    // Closing the store has copied the log into the file.
     let store = SqliteStore::options().with_read_only(true).open(&path).await.unwrap();
     assert_eq!(texts(&store, &key("c")).await, ["one"]);
     drop(store);
@@ -143,8 +140,7 @@ async fn child_loses_permissions() {
     assert!(matches!(second, OpenError::ReadOnly { .. } | OpenError::Io { .. }), "{second:?}");
     allow(&path, 0o600);
     assert_eq!(texts(&store, &key("c")).await, ["one", "two"]);
-    // Closing the store cannot remove the log from the folder. The next process that opens the file
-    // reads this log.
+    // Closing the store cannot remove the log. The next process reads it.
     append(&store, vec![write(&key("c"), RunId::new(), at, &["three"])]).await.unwrap();
     store.close().await.unwrap();
     allow(folder.path(), 0o755);

@@ -94,8 +94,8 @@ impl Activity {
         self.last_active.div_euclid(HOUR)
     }
 
-    /// Writes the activity into the row of the conversation. Writes nothing if the activity equals
-    /// `before`, or differs from `before` only in a time within the same hour.
+    /// Writes the activity into the row of the conversation. Writes nothing if the activity differs
+    /// from `before` at most in a time within the same hour.
     pub(crate) fn store(
         &self,
         connection: &Connection,

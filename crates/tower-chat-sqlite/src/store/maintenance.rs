@@ -16,8 +16,7 @@ impl SqliteStore {
     /// Copies the write-ahead log into the file and truncates the log, so that the log contains no
     /// deleted data ([Deleting](crate#deleting)). With
     /// [`Durability::Normal`](crate::Durability::Normal), this function also makes all acknowledged
-    /// writes survive a power loss. The store also bounds the size of the log if the program never
-    /// calls this function.
+    /// writes survive a power loss. The store bounds the size of the log without this function.
     ///
     /// # Errors
     ///
@@ -35,8 +34,8 @@ impl SqliteStore {
     /// ([Deleting](crate#deleting)). The file becomes as small as possible. No conversation and no
     /// revision changes.
     ///
-    /// A vacuum temporarily needs twice the size of the file in addition: for the log, and for a
-    /// temporary file without a name (on Unix in `SQLITE_TMPDIR`, or in `TMPDIR` if that is not
+    /// A vacuum temporarily needs additional space of twice the size of the file: for the log, and
+    /// for an unnamed temporary file (on Unix in `SQLITE_TMPDIR`, or in `TMPDIR` if that is not
     /// set). Reads continue during the vacuum. Writes through this store wait. Writes of another
     /// process fail if the vacuum takes longer than the lock timeout of that process. If the future
     /// is dropped, the vacuum may or may not be executed, and the log may still contain deleted

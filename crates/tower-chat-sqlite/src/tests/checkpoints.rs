@@ -50,8 +50,8 @@ impl Fixture {
     }
 }
 
-/// Begins a read transaction. SQLite must not overwrite the pages of its snapshot until the
-/// transaction ends.
+/// Begins a read transaction. Until the transaction ends, SQLite must not overwrite the pages of
+/// its snapshot.
 fn begin_to_read(connection: &Connection) {
     connection.execute_batch("BEGIN").unwrap();
     connection.query_row("SELECT count(*) FROM conversations", [], |_| Ok(())).unwrap();
@@ -87,7 +87,7 @@ async fn the_log_grows_while_a_reader_has_a_snapshot_and_shrinks_afterwards() {
     );
     reader.execute_batch("COMMIT").unwrap();
     // After 400 new pages the writer wakes the checkpoint thread, which copies the accumulated
-    // pages. The writer copies only pages that are added later.
+    // pages.
     fixture.append_often(&mut at, 450).await;
     fixture.store.checkpoints().settle();
     fixture.append_often(&mut at, 450).await;
@@ -111,8 +111,7 @@ async fn writers_do_not_wait_for_a_large_checkpoint() {
     fixture.store.checkpoints().settle();
     reader.execute_batch("COMMIT").unwrap();
     let held = fixture.store.checkpoints().hold();
-    // `held` blocks every checkpoint. If the writer ran a checkpoint itself, the appends would
-    // never finish.
+    // `held` blocks every checkpoint. If the writer ran one itself, it would never finish.
     let (done, is_done) = mpsc::channel();
     thread::scope(|scope| {
         let appending = scope.spawn(|| {
@@ -168,8 +167,8 @@ async fn the_log_stays_bounded_although_readers_with_overlapping_snapshots_begin
     let fixture = Fixture::fast().await;
     let mut at = fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
     let stop = Arc::new(AtomicBool::new(false));
-    // At every moment one of the two readers has an open transaction: each reader ends its
-    // transaction only after the other one has begun.
+    // One of the two readers has an open transaction at every moment: each ends its transaction
+    // only after the other one has begun.
     let (there, back) = (mpsc::channel(), mpsc::channel());
     there.0.send(()).unwrap();
     let reader = |pass: mpsc::Sender<()>, turn: mpsc::Receiver<()>| {
@@ -182,7 +181,6 @@ async fn the_log_stays_bounded_although_readers_with_overlapping_snapshots_begin
                 }
                 begin_to_read(&connection);
                 turns += 1;
-                // Sending fails if the other thread has ended, and this error is ignored.
                 let _ = pass.send(());
             }
             turns
@@ -246,8 +244,7 @@ async fn no_append_has_to_begin_again_because_of_the_lock_of_the_stores_own_chec
     let commits = fixture.store.statistics().commits - before;
     assert_eq!(begun.load(Ordering::Relaxed), commits, "no transaction had to begin again");
     reader.execute_batch("COMMIT").unwrap();
-    // A timeout is the only permitted error of the checkpoint; it occurs, for example, if the
-    // machine was suspended.
+    // The checkpoint may time out, for example if the machine was suspended.
     if let Err(error) = checkpoint.await.unwrap() {
         assert!(error.is_retryable(), "{error:?}");
         fixture.store.checkpoint().await.unwrap();

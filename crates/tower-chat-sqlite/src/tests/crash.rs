@@ -52,7 +52,7 @@ fn child_survives(test: &str, path: &Path, at: usize) -> bool {
         .stderr(Stdio::null())
         .status()
         .unwrap();
-    // A failed assertion in the child ends it with an exit code. An abort ends it with a signal.
+    // A failed assertion ends the child with an exit code, and an abort ends it with a signal.
     assert_ne!(status.code(), Some(101), "an assertion in the child failed");
     status.success()
 }
@@ -104,8 +104,8 @@ async fn crash_in_append(test: &str) {
         }
         at += 1;
     }
-    // The submission executes BEGIN, three queries, six inserts, an update and COMMIT, and each of
-    // these statements has two moments.
+    // The submission executes 12 statements, with two moments each: BEGIN, three queries, six
+    // inserts, an update and COMMIT.
     assert!(at >= 24, "only {at} moments were tried");
     assert!(left_nothing >= 23, "{left_nothing}");
     // Two children store the whole submission: the child that is aborted after COMMIT, and the
@@ -199,8 +199,7 @@ async fn an_older_file_is_unchanged_or_migrated_after_an_abort_at_any_statement(
             }
             at += 1;
         }
-        // Opening executes BEGIN, the statements that create the tables, the update of the version
-        // and COMMIT, and each of these statements has two moments.
+        // Opening executes at least 7 statements, with two moments each.
         assert!(as_it_was >= 12 && new >= 2, "{as_it_was} unchanged, {new} migrated");
     }
 }

@@ -1,6 +1,6 @@
-//! Tests of damaged rows, such as rows with numbers that no store writes. Every operation on such a
-//! row succeeds or returns a typed error, and deletes nothing because of the damage. Other
-//! conversations of the store are not affected.
+//! Tests of damaged rows, such as rows with numbers that no store writes. Every operation on a
+//! damaged row succeeds or returns a typed error. It deletes no data because of the damage, and
+//! does not affect other conversations.
 
 use tower_chat_core::{
     RunId, ToolStatus,
@@ -129,9 +129,9 @@ const DAMAGES: &[(&str, &str)] = &[
     ),
 ];
 
-/// Creates a store with two conversations. Conversation `c`, which the tests damage, has six
-/// messages of three runs and one recorded call. If `is_open` is true, `c` also has an open run,
-/// which is not committed yet. Conversation `d` must not be affected by the damage.
+/// Creates a store with two conversations. The tests damage conversation `c`, and the damage must
+/// not affect conversation `d`. `c` has six messages of three runs and one recorded call. If
+/// `is_open` is true, `c` also has an open run, which is not committed yet.
 async fn fixture(is_open: bool) -> (Fixture, Revision) {
     let fixture = Fixture::new().await;
     let store = &fixture.store;
@@ -205,8 +205,8 @@ async fn exercise(what: &str, sql: &str, is_open: bool) {
     check(what, "totals", store.tool_totals(&InvocationQuery::in_scope("tests")).await);
     for keep in [Keep::Messages(0), Keep::Messages(2), Keep::Since(std::time::SystemTime::now())] {
         if let Ok(pruned) = store.prune(&key, keep).await {
-            // A prune (a deletion of the oldest runs) must find the damage that a load finds. The
-            // only exception is a damaged run index, which a prune does not read.
+            // A prune (a deletion of the oldest runs) must find the damage that a load finds,
+            // except for a damaged run index, which a prune does not read.
             let is_found = what.contains("run index") || store.load(&key).await.is_ok();
             assert!(is_found || pruned.messages == 0, "{what}: {pruned:?}");
             assert!(pruned.messages <= 6, "{what}: {pruned:?}");
@@ -303,8 +303,8 @@ async fn a_fork_of_a_conversation_with_missing_messages_fails_and_creates_no_con
 #[tokio::test]
 async fn a_discard_deletes_no_message_of_another_run() {
     let (fixture, at) = fixture(true).await;
-    // The number of visible messages is in range, but smaller than when the run began. A discard of
-    // the run would therefore delete messages of another run.
+    // The damaged number of visible messages is smaller than when the run began. A discard would
+    // therefore delete messages of another run.
     fixture.other().execute_batch("UPDATE open_runs SET visible = 2").unwrap();
     let id = tower_chat_core::MessageId { run: run(4), index: 9 };
     let close = Some(Close::Discard { visible: 2 });

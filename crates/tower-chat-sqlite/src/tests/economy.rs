@@ -40,7 +40,7 @@ async fn an_append_writes_only_its_messages_and_the_changes_of_its_conversation(
     let three = set(write("c", run(3), two.result(), &["four"]));
     let four = set(write("c", run(3), three.result(), &["five"]));
     assert_eq!(rows_written(&fixture, vec![one]).await, 2, "the conversation and its message");
-    // SQLite does not count changes of tables without row ids, such as the table of the usage.
+    // SQLite does not count the row of the usage, because its table has no row ids.
     assert_eq!(rows_written(&fixture, vec![two]).await, 3, "two messages, and another run");
     let three = rows_written(&fixture, vec![three]).await;
     assert_eq!(three, 3, "a message, another run, and another service id");
@@ -93,8 +93,7 @@ async fn statements_are_prepared_once() {
             .unwrap();
         fixture.store.delete(&key("1")).await.unwrap();
     };
-    // The statements of an append to an existing conversation differ from the statements of the
-    // first append.
+    // The first append to a conversation executes other statements than later ones.
     append("c").await;
     append("c").await;
     let after_the_first = prepared.load(Ordering::Relaxed);
@@ -136,8 +135,8 @@ async fn one_reader_serves_many_loads_although_callers_drop_some_of_them() {
     fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
     let key_c = key("c");
     for _ in 0..10 {
-        // The future is polled once and then dropped, while it waits for the reader or while the
-        // reader executes its query.
+        // The future is dropped while it waits for the reader, or while the reader executes its
+        // query.
         drop(fixture.store.load(&key_c).now_or_never());
     }
     let loads = join_all((0..10).map(|_| fixture.store.load(&key_c))).await;

@@ -135,10 +135,9 @@ async fn a_failed_commit_acknowledges_no_write_of_its_group() {
     let one = first("a", &["one"]);
     let rival = write("a", run(9), Revision::ABSENT, &["rival"]);
     let held = hold_the_lead(store).await;
-    // In one transaction, the second submission would conflict with a write of the first one. When
-    // the transaction of the group fails, each write is executed in its own transaction. These
-    // transactions fail too. The first write is therefore not stored, and the second submission
-    // must not report a conflict.
+    // The transaction of the group fails, and then the transaction of each write. The second
+    // submission must not report a conflict with the first write, because the first write is not
+    // stored.
     let tickets = [vec![one.clone(), first("b", &["b"])], vec![rival]]
         .map(|writes| store.append(unbounded(), writes));
     drop(held);
@@ -324,8 +323,7 @@ async fn only_the_first_write_that_is_retried_alone_waits_for_a_locked_file() {
     let other = fixture.other();
     let begun = Arc::new(AtomicUsize::new(0));
     let counted = begun.clone();
-    // When the group is rolled back, another connection acquires the write lock, as another process
-    // could.
+    // When the group is rolled back, another connection acquires the write lock.
     let hook = move |event: TraceEvent<'_>| match event {
         TraceEvent::Stmt(_, "BEGIN IMMEDIATE") => {
             counted.fetch_add(1, Ordering::Relaxed);
@@ -358,8 +356,7 @@ async fn the_thread_retries_the_writes_of_a_caller_one_by_one_after_a_rollback()
                   BEGIN SELECT RAISE(ABORT, 'refused by a trigger'); END";
     fixture.other().execute_batch(refuse).unwrap();
     let other = Arc::new(Mutex::new(fixture.other()));
-    // When the caller's write is rolled back, another connection acquires the write lock, as
-    // another process could.
+    // When the caller's write is rolled back, another connection acquires the write lock.
     let (taking, mut is_taken) = (other.clone(), false);
     let hook = move |event: TraceEvent<'_>| {
         if let TraceEvent::Profile(statement, _) = event

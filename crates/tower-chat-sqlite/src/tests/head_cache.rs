@@ -101,8 +101,8 @@ async fn a_rollback_clears_the_head_cache() {
     let fixture = Fixture::new().await;
     let one = first("c", &["one"]);
     fixture.submit(vec![one.clone()]).await.await.unwrap();
-    // The commit hook makes the commit fail. SQLite's data version then does not change. The data
-    // version therefore does not show that the cached head is wrong.
+    // The commit hook makes the commit fail. SQLite's data version does not change, and therefore
+    // does not show that the cached head is wrong.
     let fails = Arc::new(AtomicUsize::new(1));
     let hook = move || fails.fetch_sub(1, Ordering::Relaxed) == 1;
     fixture.store.queue().writer().observed().commit_hook(Some(hook)).unwrap();

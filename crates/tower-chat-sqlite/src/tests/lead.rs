@@ -78,8 +78,8 @@ fn inside_a_local_set_the_writer_thread_executes_the_write() {
         let fixture = Fixture::new().await;
         tokio::task::spawn_local(async move {
             assert!(!is_done_by_caller(&fixture.store, Slot::unbounded()).await);
-            // After the first panic of `block_in_place` on this thread, the store does not call it
-            // again.
+            // The store does not call `block_in_place` again after it has panicked once on this
+            // thread.
             assert!(!is_done_by_caller(&fixture.store, Slot::unbounded()).await);
         })
         .await
@@ -204,8 +204,8 @@ async fn a_write_that_its_caller_returns_to_the_queue_stays_before_later_writes(
         tokio::task::yield_now().await;
     }
     let later = fixture.store.append(unbounded(), vec![two]);
-    // The leader, which is the thread of the caller, finds the file locked and returns its write to
-    // the queue. The writer thread then executes the write, and waits for the file lock.
+    // The thread of the caller finds the file locked, and returns its write to the queue. The
+    // writer thread then waits for the file lock.
     drop(held);
     while threads.lock().unwrap().len() < 2 {
         tokio::task::yield_now().await;

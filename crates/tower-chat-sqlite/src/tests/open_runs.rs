@@ -1,6 +1,4 @@
-//! Tests of open runs in the file. A run is open until its messages are committed or discarded. The
-//! tests check the rows of a run, the messages that other connections read during a run, and the
-//! number of changed rows.
+//! Tests of open runs in the file. A run is open until its messages are committed or discarded.
 
 use std::{
     sync::atomic::{AtomicUsize, Ordering},

@@ -25,7 +25,6 @@ async fn callers_wait_for_slots_while_the_file_is_locked_and_then_every_write_is
         write
     };
     for number in 0..CAPACITY {
-        // All slots of the queue are reserved without waiting.
         let slot = store.try_reserve().expect("a place");
         tickets.push(store.append(slot, vec![next(number)]));
     }
@@ -53,8 +52,7 @@ async fn the_queue_is_bounded_in_bytes() {
     let mut third = store.reserve();
     assert!((&mut third).now_or_never().is_none(), "12,000 bytes wait");
     assert!(store.try_reserve().is_none());
-    // The store accepts the writes of a caller with a reserved slot even above the limit, because
-    // these writes must not wait.
+    // The writes of a caller with a reserved slot do not wait, even above the limit.
     let reserved = store.append(early, vec![first("c", &[&large])]);
     drop(held);
     let third = store.append(third.await.unwrap().without_blocking(), vec![first("d", &["small"])]);
@@ -114,8 +112,7 @@ async fn transactions(texts: &[&str]) -> u64 {
     for (number, text) in texts.iter().enumerate() {
         assert_eq!(fixture.texts(&key(&number.to_string())).await, [*text]);
     }
-    // One transaction is subtracted, because it stored the write that `hold_the_lead` has
-    // submitted.
+    // One of the transactions stored the write of `hold_the_lead`.
     fixture.store.statistics().commits - 1
 }
 

@@ -45,8 +45,8 @@ fn answered(sequence: u64, index: u32, result: RecordedResult) -> ToolRecord {
     row
 }
 
-/// Returns a write that contains `count` times a message with tool calls, followed by a message
-/// with the results of these calls. The write also contains the rows of the calls.
+/// Returns a write with `count` pairs of messages, and with the rows of their calls. The first
+/// message of a pair contains tool calls, and the second contains their results.
 fn rounds(id: &str, count: u64) -> Write {
     let results = |_| ToolResult::new("", "sunny");
     let results = || Message::tool_results((0..CALLS).map(results));
@@ -232,7 +232,7 @@ fn a_query_of_the_record_that_selects_nothing_returns_without_waiting_or_reading
     let fixture = runtime.block_on(Fixture::new());
     let _held = Held::new(&fixture.store);
     drop(fixture.store.append(unbounded(), vec![first("c", &["waits"])]));
-    // The test calls the store outside of the runtime, so that a read would return an error.
+    // Outside of the runtime, a read would return an error.
     let query = InvocationQuery::of(&key("c"));
     let nothing = query.clone().in_messages([]);
     for query in [nothing.clone(), query.clone().with_limit(0)] {
@@ -263,8 +263,7 @@ async fn bytes_per_append(rows: impl Fn(u64) -> Vec<ToolRecord>) -> f64 {
     const APPENDS: u64 = 200;
     let fixture = Fixture::new().await;
     let size = || fs::metadata(fixture.folder.path().join("chat.db-wal")).unwrap().len();
-    // An open read transaction prevents SQLite from overwriting the log, which would otherwise
-    // happen if the appends take long on a busy machine.
+    // An open read transaction prevents SQLite from overwriting the log.
     let reader = fixture.other();
     let (mut expected, mut before) = (Revision::ABSENT, 0);
     for number in 0..APPENDS {

@@ -75,7 +75,7 @@ async fn rows_of_an_interrupted_deletion_are_hidden_and_removed_on_open() {
     let fixture = Fixture::new().await;
     fixture.submit(vec![first("other", &["kept"])]).await.await.unwrap();
     large(&fixture, "c").await;
-    // These calls create the state of the file after a process was killed during a deletion.
+    // The state of the file after a process was killed during a deletion.
     let other = fixture.other();
     let number: i64 = other
         .query_row("SELECT id FROM conversations WHERE conversation = 'c'", [], |row| row.get(0))
@@ -99,8 +99,7 @@ async fn rows_of_an_interrupted_deletion_are_hidden_and_removed_on_open() {
     store.close().await.unwrap();
     let path = folder.path().join("chat.db");
     let store = SqliteStore::open(&path).await.unwrap();
-    // The writer thread finishes the deletion before any other work, so that closing the store
-    // waits for it.
+    // The writer thread finishes the deletion before any other work.
     store.close().await.unwrap();
     let file = Connection::open(&path).unwrap();
     assert_eq!((count(&file, "messages"), count(&file, "conversations")), (2, 2));

@@ -36,7 +36,7 @@ async fn a_load_waits_for_earlier_writes_to_its_conversation_and_not_for_other_w
     assert!((&mut load).now_or_never().is_none());
     assert!((&mut list).now_or_never().is_none());
     assert!((&mut flush).now_or_never().is_none());
-    // A load of another conversation does not wait for the writer, which is locked here.
+    // The writer is locked, and a load of another conversation does not wait for it.
     assert_eq!(fixture.texts(&key("other")).await, ["other"]);
     drop(held);
     assert_eq!(load.await.unwrap().messages.len(), 2);
@@ -112,7 +112,6 @@ async fn closing_stores_all_submitted_writes_and_refuses_later_writes() {
         !fixture.folder.path().join("chat.db-wal").exists(),
         "the log was copied into the file and removed"
     );
-    // After `close`, reads still succeed, and a second `close` has no effect.
     assert_eq!(fixture.texts(&key("c")).await, ["one"]);
     assert_eq!(store.head(&key("d")).await.unwrap().revision, Revision::ABSENT);
     store.flush().await.unwrap();
@@ -232,7 +231,7 @@ async fn a_writer_thread_that_panicked_leaves_no_caller_waiting() {
     drop(held);
     let error = same_group.await.unwrap_err();
     assert!(matches!(error.source, StoreError::Closed), "its outcome is unknown");
-    // The test waits until the thread has ended, because the error is sent earlier.
+    // The error is sent before the thread has ended.
     while store.queue().barrier(None).is_some() || !store.queue().is_closed() {
         tokio::task::yield_now().await;
     }

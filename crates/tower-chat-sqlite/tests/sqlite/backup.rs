@@ -210,7 +210,6 @@ async fn a_backup_refuses_a_path_beside_a_log_with_content_and_does_not_change_t
         let backup = Backup::of(&fixture.store).replacing(true);
         let refused = backup.write(&path).await.unwrap_err();
         assert!(matches!(refused, BackupError::InUse { .. }), "{refused:?}");
-        // A read-only store does not change the log either.
         let reader = SqliteStore::options().with_read_only(true).open(&path).await.unwrap();
         assert_eq!(texts(&reader, &key("e")).await, ["only in its log"]);
         reader.close().await.unwrap();

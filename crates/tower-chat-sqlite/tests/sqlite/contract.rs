@@ -175,8 +175,8 @@ async fn every_write_has_the_same_outcome_as_in_the_memory_store() {
         // Writes to a conversation that does not exist.
         write(&key("c"), run, at(0), &["early"]),
         change(at(0), run, set("early")),
-        // A change of the service id creates the conversation. Then the same write is repeated, and
-        // another run changes the service id.
+        // A change of the service id creates the conversation. Its repetition and changes by
+        // another run follow.
         made.clone(),
         made.clone(),
         change(Revision::ABSENT, other, set("other")),
@@ -199,8 +199,8 @@ async fn every_write_has_the_same_outcome_as_in_the_memory_store() {
             [Message::user("three").into()],
         ),
         write(&key("c"), run, at(1), &["two"]),
-        // Writes that expect that the conversation does not exist: one write of the run that has
-        // created the conversation, and one of another run.
+        // Writes that expect that the conversation does not exist, by the run that has created it
+        // and by another run.
         write(&key("c"), run, Revision::ABSENT, &["one", "two"]),
         write(&key("c"), other, Revision::ABSENT, &["one", "two"]),
         write(&key("c"), run, Revision { incarnation: incarnation ^ 1, sequence: 0 }, &["one"]),

@@ -85,7 +85,6 @@ async fn in_steady_state_the_log_is_reused_and_does_not_grow() {
         assert!(size >= largest, "the log was truncated");
         largest = size;
     }
-    // The writer runs a checkpoint after the append with which the log reaches 1,000 pages, so that
-    // the log has 1,000 pages plus at most those of one append.
+    // The writer runs a checkpoint after the append that takes the log to 1,000 pages.
     assert!(largest < 1100 * 4200, "{largest}");
 }

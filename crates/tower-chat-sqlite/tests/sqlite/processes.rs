@@ -53,8 +53,8 @@ async fn child() -> Option<(SqliteStore, ConversationKey, String)> {
     Some((store, key(&name), name))
 }
 
-/// Appends a write. Repeats the append after a retryable error, because the other process may get
-/// the lock again and again until the lock timeout expires.
+/// Appends a write, and repeats the append after retryable errors: the other process may get the
+/// lock again and again.
 async fn append_patiently(store: &SqliteStore, write: Write) -> Result<Revision, StoreError> {
     loop {
         match append(store, vec![write.clone()]).await {
@@ -91,8 +91,8 @@ async fn each_append_of_two_conflicting_processes_is_stored_exactly_once() {
     let folder = run_two("child_appends_to_the_shared_conversation");
     let store = SqliteStore::open(folder.path().join("chat.db")).await.unwrap();
     let shared = texts(&store, &key("shared")).await;
-    // Each process has appended until `APPENDS` of its appends succeeded. All its other appends
-    // were conflicts.
+    // Each process has stopped after `APPENDS` successful appends. The other appends were
+    // conflicts.
     assert_eq!(shared.len(), 2 * APPENDS);
     for name in ["left", "right"] {
         let own: Vec<_> = shared.iter().filter_map(|text| text.strip_prefix(name)).collect();
@@ -145,8 +145,8 @@ async fn exactly_one_of_two_conflicting_writes_from_two_stores_is_stored() {
     }
 }
 
-/// If the store opened and closed the file without SQLite, this would release all locks of the
-/// process on the file (https://sqlite.org/howtocorrupt.html, 2.2).
+/// If the store opened and closed the file without SQLite, the system would release all locks of
+/// the process on the file (https://sqlite.org/howtocorrupt.html, 2.2).
 #[tokio::test]
 async fn opening_a_file_does_not_release_other_locks_of_this_process_on_the_file() {
     let folder = tempfile::tempdir().unwrap();
@@ -230,7 +230,6 @@ async fn child_appends_until_the_file_may_not_grow() {
     };
     assert!(error.source.is_retryable(), "{error:?}");
     assert!(revision.sequence > 0);
-    // The store remains usable: it executes reads, and stores writes that are small enough.
     assert_eq!(store.load(&key).await.unwrap().head.revision, revision);
     let small = write(&key, run, revision, &["small"]);
     if let Ok(after) = append(&store, vec![small]).await {

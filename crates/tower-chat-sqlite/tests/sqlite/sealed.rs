@@ -35,7 +35,6 @@ async fn a_store_that_has_refused_a_sealed_write_accepts_the_next_sealed_write()
     let first = write(&key("c"), Revision::ABSENT, vec![Message::user("one")]).sealed();
     let at = first.result();
     append(&store, vec![first]).await.unwrap();
-    // The store has refused the write, and still accepts sealed writes.
     let stale = write(&key("c"), Revision::ABSENT, vec![Message::user("stale")]).sealed();
     let error = append(&store, vec![stale]).await.unwrap_err().source;
     assert!(matches!(error, StoreError::Conflict(_)), "{error:?}");

@@ -109,8 +109,8 @@ async fn fill(
     }
 }
 
-/// Limits the size of the file and of its log. The file reaches the limit first, because
-/// checkpoints prevent the log from growing.
+/// Limits the size of each file. The database reaches the limit first, because checkpoints bound
+/// the log.
 #[test]
 fn a_store_continues_after_its_file_has_reached_a_size_limit() {
     let folder = tempfile::tempdir().unwrap();
@@ -234,8 +234,8 @@ async fn child_opens_the_file() {
     assert_eq!(texts(&store, &key("c")).await, ["one"]);
 }
 
-/// The deletion overwrites data through the log. The disk has less free space than the log would
-/// need if one transaction deleted the whole conversation.
+/// The disk has less free space than the log of one transaction that deletes the whole
+/// conversation.
 #[test]
 fn a_large_conversation_is_deleted_on_a_full_disk() {
     let folder = tempfile::tempdir().unwrap();

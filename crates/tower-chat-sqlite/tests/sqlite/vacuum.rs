@@ -77,8 +77,8 @@ impl Fixture {
         let [mut deleted, mut beside, mut last] =
             ["deleted", "beside", "last"].map(|name| Writing::new(name, in_record));
         // One page contains the rows of two conversations. The next row of the first conversation
-        // does not fit between the existing rows. Therefore SQLite moves the later rows to another
-        // page, and may leave copies of rows in unused space.
+        // does not fit between the existing rows. SQLite moves the later rows to another page, and
+        // may leave copies of rows in unused space.
         let (times, length, larger, filler) =
             if in_record { (4, 500, 800, 300) } else { (3, 660, 800, 3_500) };
         for number in 0..times {
@@ -188,8 +188,7 @@ async fn writes_succeed_during_a_vacuum_and_readers_keep_their_snapshot() {
     }
     assert_eq!(seen(), 1);
     reader.execute_batch("COMMIT").unwrap();
-    // The only permitted error of the vacuum is that the reader prevented the truncation of the
-    // log.
+    // The vacuum may fail only because the reader prevented the truncation of the log.
     if let Err(error) = vacuuming.await.unwrap() {
         assert!(error.is_retryable(), "{error:?}");
     }
