@@ -42,9 +42,9 @@ const PUT: &str = "INSERT INTO runs (scope, conversation, run, record, last_at)
 const APPEND: &str = "INSERT INTO updates (run, position, data) VALUES (?, ?, ?)";
 const READ: &str =
     "SELECT position, data FROM updates WHERE run = ? AND position > ? ORDER BY position LIMIT ?";
-/// The SQL condition that selects expired runs for erasure. The first parameter is the latest end
-/// of an expired run, and the third one the maximum number of selected runs. The second parameter
-/// is the id of the run that begins: if this run has expired, it is selected first.
+/// The SQL condition that selects expired runs for erasure. Its parameters are the latest end of an
+/// expired run, the id of the run that begins (which is selected first if it has expired), and the
+/// maximum number of selected runs.
 const EXPIRED: &str = "id IN (SELECT id FROM runs WHERE last_at <= ? ORDER BY run <> ? LIMIT ?)";
 /// The maximum time for which a connection waits for a lock on the file.
 const LOCK_TIMEOUT: Duration = Duration::from_secs(5);
@@ -327,7 +327,7 @@ fn connect(path: &Path) -> Result<Connection, BoxError> {
 }
 
 /// Switches the file to WAL mode. SQLite does not always wait for other connections during the
-/// switch. Therefore this function repeats the switch while the file is locked.
+/// switch, which is therefore repeated while the file is locked.
 fn switch_to_wal(connection: &Connection) -> Result<(), BoxError> {
     let deadline = Instant::now() + LOCK_TIMEOUT;
     loop {

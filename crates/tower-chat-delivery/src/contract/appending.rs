@@ -93,8 +93,7 @@ pub async fn a_later_attempt_adds_to_the_updates_of_an_earlier_one(subject: Subj
     subject.append(&run, (2, 0), &["c"]).await;
     let page = subject.page(&run, at((1, 0)), 10).await;
     assert_eq!(super::sketch(&page), expected(&[((1, 1), "b"), ((2, 0), "c")]));
-    // This reader continues after a position of the first attempt at which no update was ever
-    // stored.
+    // This reader continues after a position of the first attempt that no update has.
     let page = subject.page(&run, at((1, 40)), 10).await;
     assert_eq!(super::sketch(&page), expected(&[((2, 0), "c")]));
     assert_eq!(page.state, RunState::Open { attempt: 2, stop_requested: false });
@@ -138,8 +137,7 @@ pub async fn the_number_of_runs_is_bounded(subject: Subject) {
     let one_more = run_in("s", "c");
     let refused = subject.log.begin(&one_more, 1, LEASE).await;
     assert!(matches!(refused, Err(UpdateLogError::LimitExceeded { .. })), "{refused:?}");
-    // A later attempt at a run that the log contains is accepted, because such an attempt does not
-    // increase the number of runs.
+    // A later attempt at a run does not increase the number of runs.
     subject.begin(&runs[0], 2).await;
     subject.clock.advance(LEASE + super::RETENTION);
     subject.begin(&one_more, 1).await;

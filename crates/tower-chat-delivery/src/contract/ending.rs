@@ -202,8 +202,8 @@ pub async fn a_run_without_an_end_expires_after_its_lease(subject: Subject) {
 ///
 /// Panics if the log breaks the rule.
 pub async fn an_expired_run_begins_from_nothing(subject: Subject) {
-    // A log may skip the erasure of expired runs if it has erased expired runs a short time before.
-    // The other run begins one second before the first run expires, and causes such an erasure.
+    // `other` begins one second before `run` expires. A log that erases expired runs only at
+    // intervals does not erase them again when `run` begins again.
     let (run, other) = (run_in("s", "c"), run_in("s", "d"));
     subject.begin(&run, 1).await;
     subject.append(&run, (1, 0), &["a"]).await;

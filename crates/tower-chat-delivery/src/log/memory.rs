@@ -48,8 +48,7 @@ struct State {
     swept_at: Option<SystemTime>,
 }
 
-/// The minimum time between two erasures of all expired runs. The erasures are rare because each
-/// one checks every run of the log.
+/// The minimum time between two erasures of all expired runs, each of which checks every run.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
@@ -73,8 +72,7 @@ impl MemoryUpdateLog {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Changes a run, and wakes its readers. Returns `None` if the log does not contain the run, or
-    /// the run has expired.
+    /// Changes a run, and wakes its readers. Returns `None` if there is no run or it has expired.
     fn change<T>(&self, run: &RunKey, change: impl FnOnce(&mut LoggedRun) -> T) -> Option<T> {
         let mut state = self.state();
         let expired_at = self.0.options.expired_at();
@@ -105,9 +103,8 @@ impl MemoryUpdateLog {
 }
 
 impl State {
-    /// Erases a run if it has expired, which means that the retention time after its end has
-    /// passed. Also erases all other expired runs if the log is full, or if the most recent erasure
-    /// of all expired runs was at least [`SWEEP_INTERVAL`] ago.
+    /// Erases a run if it has expired. Also erases all other expired runs if the log is full, or if
+    /// the last erasure of all expired runs was at least [`SWEEP_INTERVAL`] ago.
     fn sweep(&mut self, run: &RunKey, options: &UpdateLogOptions) {
         let now = options.now();
         let expired_at = options.expired_at();

@@ -49,8 +49,8 @@ pub trait UpdateLog: Send + Sync + 'static {
     ) -> Result<(), UpdateLogError>;
 
     /// Appends updates and, if `end` is set, closes the run. `first` is the position of the first
-    /// update. This position contains the number of the attempt. The log stores all updates and the
-    /// end, or stores nothing.
+    /// update, and contains the number of the attempt. The log stores all updates and the end, or
+    /// stores nothing.
     ///
     /// The log skips updates that are already stored. Therefore the caller can repeat an append
     /// whose outcome is unknown. If the attempt is already closed, the log does not change its end.
@@ -79,9 +79,9 @@ pub trait UpdateLog: Send + Sync + 'static {
         lease: Duration,
     ) -> Result<Renewed, UpdateLogError>;
 
-    /// Reads at most `limit` updates after a position, not including the update at this position,
-    /// and the state of the run. The updates are in order. If `limit` is not 0 and the page
-    /// contains no update, the log contained no update after the position when the state was read.
+    /// Reads the state of a run, and at most `limit` updates after a position, in order. The update
+    /// at the position itself is not returned. If a read with a `limit` above 0 returns no updates,
+    /// the log contained no update after the position when the state was read.
     ///
     /// # Errors
     ///
@@ -113,9 +113,9 @@ pub trait UpdateLog: Send + Sync + 'static {
         Ok(())
     }
 
-    /// If the lease of a run has expired, closes the run as [`RunEnd::Interrupted`]. Returns the
-    /// state of the run. Any process may call this method. The call has no effect while the lease
-    /// is valid, and no effect after the end of the run.
+    /// If the lease of a run has expired, closes the run as [`RunEnd::Interrupted`]. Has no effect
+    /// while the lease is valid, and after the end of the run. Returns the state of the run. Any
+    /// process may call this method.
     ///
     /// # Errors
     ///
@@ -123,8 +123,8 @@ pub trait UpdateLog: Send + Sync + 'static {
     async fn interrupt(&self, run: &RunKey) -> Result<RunState, UpdateLogError>;
 
     /// Records a request to stop a run, and returns the state of the run. The owner receives the
-    /// request with its next [`renew`](Self::renew). A repeated request has no effect. A request to
-    /// stop a run that has ended has no effect either.
+    /// request with its next [`renew`](Self::renew). A repeated request, and a request to stop a
+    /// run that has ended, have no effect.
     ///
     /// # Errors
     ///

@@ -18,9 +18,9 @@ use super::{
 /// The state of one run in an update log. Every log stores this record, for example as JSON, and
 /// calls its methods. Therefore all logs follow the same rules.
 ///
-/// If several processes share a log, another process may change the record after this process has
-/// read it. This process must not overwrite the change. Use a lock of the database, or replace the
-/// record only if its stored text is still the text that was read.
+/// If several processes share a log, a process must not overwrite a change that another process has
+/// made since the record was read. Use a lock of the database, or replace the record only if its
+/// stored text is still the text that was read.
 ///
 /// ```
 /// use std::time::Duration;
@@ -95,9 +95,9 @@ impl RunRecord {
         })
     }
 
-    /// Adds updates to the counts of the record, and returns the new updates, which the log must
-    /// store together with the record. Skips updates that an earlier execution of the same append
-    /// has stored. Closes the run if `end` is set.
+    /// Adds updates to the counts of the record. Returns those updates that no earlier execution of
+    /// the same append has stored, and that the log must store together with the record. Closes the
+    /// run if `end` is set.
     ///
     /// # Errors
     ///

@@ -198,7 +198,7 @@ fn without_updates<'u, T>(output: T) -> (T, New<'u>) {
     (output, (UpdatePosition::START, &[]))
 }
 
-/// Changes the record of a run with `change`, and writes the record and the updates that `change`
+/// Changes the record of a run with `change`, and writes it together with the updates that `change`
 /// returns. Starts again if another process has changed the record in the meantime. Returns `None`
 /// if there is no record or the run has expired.
 async fn change<'u, T>(

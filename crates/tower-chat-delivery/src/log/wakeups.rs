@@ -21,14 +21,12 @@ use tower_chat_layers::{BoxError, RunId};
 
 use super::{RunKey, RunState, UpdateLog, UpdateLogError, UpdatePosition};
 
-/// The interval at which a waiting reader reads the log while no notifications arrive.
+/// The interval at which waiting readers read the log while no notifications arrive.
 const POLL_INTERVAL: Duration = Duration::from_millis(250);
-/// The time between two heartbeats. Also the time within which the notification of a heartbeat must
-/// arrive.
+/// The time between two heartbeats, and the maximum time until a heartbeat arrives.
 const HEARTBEAT: Duration = Duration::from_secs(5);
-/// The largest number of notifications that are queued for a waiting reader. If more notifications
-/// arrive before the reader handles them, some are lost, and the reader reads its run from the log
-/// instead.
+/// The largest number of notifications that are queued for a waiting reader. A reader that has lost
+/// notifications reads its run from the log.
 const MAX_BEHIND: usize = 1024;
 
 /// The notifications that a server sends to all processes that use an update log.
@@ -140,14 +138,13 @@ impl Drop for Wakeups {
     }
 }
 
-/// The guard of the task that receives notifications. Dropping the guard wakes all readers, which
-/// then read their runs.
+/// The guard of the task that receives notifications. Dropping the guard wakes all readers.
 struct Listening(Arc<Shared>);
 
 impl Drop for Listening {
     fn drop(&mut self) {
         self.0.is_listening.store(false, Ordering::Release);
-        // Sending fails if no reader waits, and this error is ignored.
+        // Sending fails only if no reader waits.
         let _ = self.0.changed.send(String::new());
     }
 }
@@ -157,8 +154,8 @@ impl Drop for Listening {
 async fn receive(listening: Listening, notifications: Arc<dyn Notifications>) {
     let Listening(shared) = &listening;
     let Ok(Ok(mut texts)) = timeout(HEARTBEAT, notifications.subscribe()).await else {
-        // When this task has ended, the next waiting reader starts a new one. The pause limits the
-        // rate of attempts to subscribe.
+        // The pause limits the rate of attempts to subscribe, because the next waiting reader
+        // starts a new task.
         sleep(HEARTBEAT).await;
         return;
     };
@@ -169,7 +166,7 @@ async fn receive(listening: Listening, notifications: Arc<dyn Notifications>) {
             if text == heartbeat {
                 arrived.notify_one();
             } else {
-                // Sending fails if no reader waits, and this error is ignored.
+                // Sending fails only if no reader waits.
                 let _ = shared.changed.send(text);
             }
         }

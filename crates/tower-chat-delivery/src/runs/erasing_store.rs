@@ -44,10 +44,10 @@ impl<S: HistoryStore, L: UpdateLog> StoreWrapper for ErasingStore<S, L> {
     }
 
     async fn delete(&self, key: &ConversationKey) -> Result<bool, StoreError> {
-        // The updates are erased after the deletion, because a run of the conversation may append
-        // updates until the deletion. The updates are erased even if the conversation does not
-        // exist: an earlier call may have failed between the deletion and the erasure, or a run may
-        // have stored no message.
+        // Until its conversation is deleted, a run may append updates. The updates are therefore
+        // erased after the deletion. They are erased even if the conversation does not exist,
+        // because an earlier deletion may have failed before the erasure, or a run may have stored
+        // no message.
         let was_there = self.inner.delete(key).await?;
         let action = "erase the updates of a conversation: delete the conversation again";
         let erased = self.log.erase(Erase::Conversation(key)).await;

@@ -26,7 +26,7 @@ const MAX_COPIED: usize = 64;
 #[derive(Debug)]
 pub(crate) struct Hub {
     pub(crate) handle: RunHandle,
-    /// The messages of the request; empty if the request continues a run.
+    /// The messages of the request. Empty if the request only continues a run.
     input: Messages,
     /// Whether readers receive each update only after it is stored in the log.
     is_durable_first: bool,
@@ -48,12 +48,10 @@ struct State {
     stored: u32,
     /// The number of updates of the attempt that readers may receive.
     visible: u32,
-    /// The indices of updates that are not stored yet, and that readers may receive only when they
-    /// are stored. Such an update also delays all later updates, because readers receive updates in
-    /// order.
+    /// The indices of updates that readers may receive only when they are stored, and that are not
+    /// stored yet. Later updates wait too, because readers receive updates in order.
     gates: VecDeque<u32>,
-    /// The size, in bytes, of those updates in the window that are stored in the log.
-    /// `unstored_bytes` is the size of all other updates in the window.
+    /// The size, in bytes, of the stored updates in the window.
     stored_bytes: usize,
     unstored_bytes: usize,
     /// The size of all updates of the attempt, in bytes.
@@ -83,8 +81,8 @@ pub(crate) enum Phase {
     Responding,
     /// The run has ended, and readers may receive all its updates.
     Ended { end: RunEnd, error: Option<SharedError> },
-    /// Another process executes or has executed the run. Readers must read the updates from the
-    /// log. This is the last phase.
+    /// Another process executes or has executed the run. Readers must read the log. This is the
+    /// last phase.
     Elsewhere { attempt: u32 },
 }
 
@@ -94,8 +92,8 @@ pub(crate) enum Available {
     Updates(Vec<(UpdatePosition, LoggedUpdate)>),
     /// The reader has received all updates that are visible now.
     Nothing,
-    /// The hub no longer contains the next updates of the reader. The reader must read the updates
-    /// before the position `first` from the log.
+    /// The hub no longer contains the next updates of the reader, which must read the updates
+    /// before `first` from the log.
     Behind {
         first: UpdatePosition,
     },
@@ -104,8 +102,7 @@ pub(crate) enum Available {
         end: RunEnd,
         error: Option<SharedError>,
     },
-    /// The reader must read the updates from the log, because another process executes or has
-    /// executed the run.
+    /// Another process executes or has executed the run. The reader must read the log.
     InLog,
 }
 
@@ -175,8 +172,7 @@ impl Hub {
         Ok(total_bytes)
     }
 
-    /// Returns the updates that are not stored yet. Returns no updates if the log does not accept
-    /// further updates of this run.
+    /// Returns the updates that are not stored yet, or none if the log refuses updates of this run.
     pub(crate) fn batch(&self) -> Batch {
         let state = self.state();
         let first = UpdatePosition::new(state.attempt, state.stored);
@@ -188,8 +184,8 @@ impl Hub {
         Batch { first, updates: unstored.map(|entry| entry.stored.clone()).collect() }
     }
 
-    /// Returns whether the updates that are not stored yet must be appended now, instead of at the
-    /// end of the batch interval.
+    /// Returns whether the updates that are not stored yet must be appended before the batch
+    /// interval has passed.
     pub(crate) fn is_append_due(&self, max_bytes: usize) -> bool {
         let state = self.state();
         !state.is_unlogged && (!state.gates.is_empty() || state.unstored_bytes >= max_bytes)
@@ -314,8 +310,7 @@ impl State {
         self.first + u32::try_from(self.window.len()).unwrap_or(u32::MAX)
     }
 
-    /// Returns the value of [`available`](Hub::available) for a reader that has received all
-    /// visible updates. The value depends on whether the run has ended.
+    /// Returns what a reader receives that has received all visible updates.
     fn nothing(&self) -> Available {
         match &self.phase {
             Phase::Ended { end, error } => {

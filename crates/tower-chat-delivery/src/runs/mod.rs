@@ -1,13 +1,4 @@
 //! A layer that executes each run in a separate task.
-//!
-//! [`DetachedRunsLayer`] belongs above `PerRunPersistence` and the pipeline. Below these layers,
-//! `DetachedRunsLayer` would execute each service call (request to the model), instead of each run,
-//! in a separate task. Therefore `DetachedRunsLayer` refuses requests that come from
-//! `PerRunPersistence`.
-//!
-//! If a layer above `DetachedRunsLayer`, such as a timeout, drops a response, the delivery to the
-//! caller ends, but the run continues. Therefore a deadline that must end the run belongs below
-//! `DetachedRunsLayer`.
 
 mod erasing_store;
 mod error;
@@ -92,8 +83,9 @@ const STATE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// ```
 ///
 /// A timeout above this layer ends the delivery to its caller, but not the run. Below
-/// `PerRunPersistence`, the layer would receive the service calls of a run. The layer refuses such
-/// requests with [`DeliveryError::BelowPersistence`].
+/// `PerRunPersistence`, the layer would execute each service call (request to the model), instead
+/// of each run, in a separate task. The layer refuses requests in this position with
+/// [`DeliveryError::BelowPersistence`].
 ///
 /// # Delivery
 ///
@@ -121,22 +113,23 @@ const STATE_POLL_INTERVAL: Duration = Duration::from_secs(1);
 ///
 /// # The same request again
 ///
-/// If the run of a request is already in progress, in any process, the layer does not call the
-/// service. The caller receives the response of the run in progress, from its beginning. If this
-/// process executes the run, and the request has other messages than the run, the request fails
-/// with [`DeliveryError::OtherInput`]. If the run has failed or its process died, the request begins
-/// the next attempt: the layers below return the stored answer, or resume the run.
+/// The state of the run of a request determines what happens:
 ///
-/// A request without messages, such as a request of `recovery::recover`, only resumes a run. If
-/// another process executes the run, the layer waits until the run has ended or its lease has
-/// expired. If the run is still in progress after the duration of a lease, the other process is
-/// alive, and the caller receives the response of the run in progress.
+/// - The run is in progress, in any process: the caller receives the response of this run from its
+///   beginning, and the service is not called. If this process executes the run, and the request
+///   has other messages than the run, the request fails with [`DeliveryError::OtherInput`].
+/// - The run has failed, or its process died: the request begins the next attempt. The layers below
+///   return the stored answer, or resume the run.
+/// - The run is complete, or was stopped: the caller receives the stored answer. The log does not
+///   change, and no other reader receives the answer. If the run was stopped before its first
+///   answer, the response has no messages.
 ///
-/// If an earlier attempt has sent the complete response of the run, only the caller receives the
-/// stored answer, and the log does not change. If the store does not contain the run, for example
-/// because the process died before a failed write of the answer was repeated, the layers below
-/// execute the run again for the caller. A run that was stopped is complete. If the run was stopped
-/// before its first answer, the caller receives a response without messages.
+/// A request without messages, such as a request of `recovery::recover`, only resumes a run. While
+/// another process executes the run, the layer waits, for at most the duration of a lease. If the
+/// run is then still in progress, the caller receives the response of this run.
+///
+/// The store may not contain a complete run, for example because the process died before a failed
+/// write of the answer was repeated. The layers below then execute the run again for the caller.
 ///
 /// # Stop
 ///
@@ -154,11 +147,9 @@ pub struct DetachedRunsLayer {
 /// The runs in progress in this process.
 #[derive(Debug)]
 struct Registry {
-    /// The hubs of the runs that this process executes. Through a hub, readers in this process
-    /// receive updates without reading the log.
+    /// The hubs of the runs that this process executes.
     hubs: Mutex<HashMap<RunKey, Arc<Hub>>>,
-    /// The number of tasks of runs, including attempts that have lost their lease and have not
-    /// ended yet.
+    /// The number of tasks of runs, including tasks that have lost their lease.
     tasks: watch::Sender<usize>,
 }
 
@@ -198,8 +189,8 @@ impl DetachedRunsLayer {
     }
 
     /// Sets the duration of a lease in the log after its last renewal, 15 seconds by default. A
-    /// process renews its leases three times in this period. With each renewal, the process also
-    /// learns whether another process has requested a stop of the run.
+    /// process renews its leases three times in this period, and with each renewal receives
+    /// requests of other processes to stop the run.
     #[must_use]
     pub fn with_lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
@@ -224,9 +215,9 @@ impl DetachedRunsLayer {
     }
 
     /// Sets the time after which a run is stopped if it has no reader in its process, 1 hour by
-    /// default. `None` removes the limit. The task of the run checks the number of readers when it
-    /// renews the lease. Therefore the run may be stopped later, by up to a third of the duration
-    /// of the lease.
+    /// default. `None` removes the limit. The run may be stopped later, by up to a third of the
+    /// duration of the lease, because the task of the run counts the readers when it renews the
+    /// lease.
     #[must_use]
     pub fn with_max_time_without_reader(mut self, max: Option<Duration>) -> Self {
         self.settings.max_time_without_reader = max;
@@ -285,9 +276,8 @@ impl DetachedRunsLayer {
         if let Some(hub) = self.shared().hub(run) {
             hub.handle.stop();
         }
-        // The stop is also requested in the log, because another process may execute the run even
-        // if this process has a hub. This process may have lost the lease of the run, or may not
-        // have begun its attempt yet.
+        // Another process may execute the run even if this process has a hub: this process may have
+        // lost the lease of the run, or may not have begun its attempt yet.
         Ok(self.log.request_stop(run).await?)
     }
 
@@ -405,8 +395,7 @@ impl Shared {
     }
 
     /// Waits while another process executes the run, for at most the duration of a lease. If the
-    /// run is still in progress after this time, the other process is alive, because that process
-    /// has renewed the lease.
+    /// run is then still in progress, the other process has renewed the lease, and is alive.
     async fn wait_for_other_process(&self, run: &RunKey) -> Result<(), DeliveryError> {
         let deadline = Instant::now() + self.settings.lease + STATE_POLL_INTERVAL;
         while self.hub(run).is_none() && Instant::now() < deadline {
@@ -423,8 +412,7 @@ impl Shared {
         self.hubs().get(run).cloned()
     }
 
-    /// Removes the hub of a run from the registry. Readers that attach later read the updates from
-    /// the log.
+    /// Removes the hub of a run. Readers that attach later read the log.
     fn remove(&self, run: &RunKey, hub: &Arc<Hub>) {
         let mut hubs = self.hubs();
         if hubs.get(run).is_some_and(|found| Arc::ptr_eq(found, hub)) {
@@ -432,8 +420,7 @@ impl Shared {
         }
     }
 
-    /// Removes the hub of a run, and decrements the number of tasks, because the task of the run
-    /// ends.
+    /// Removes the hub of a run whose task ends, and decrements the number of tasks.
     fn task_ended(&self, run: &RunKey, hub: &Arc<Hub>) {
         self.remove(run, hub);
         self.registry.tasks.send_modify(|tasks| *tasks -= 1);

@@ -57,15 +57,14 @@ pub enum RunEvent {
     /// A later attempt continues the run, because the earlier attempt has failed, or its process
     /// died or lost its lease. The reader must discard the deltas of the unfinished message,
     /// because the later attempt sends this message again from its beginning. Complete messages
-    /// remain valid, and are not sent again. If the attempt sends the deltas of a complete message
-    /// again, this event is sent after these deltas, so that the reader discards these deltas too.
+    /// remain valid, and are not sent again. If the later attempt has sent deltas of a complete
+    /// message again, it sends this event once more, and the reader must discard these deltas too.
     ///
-    /// In per-run mode, the messages of a run are stored at the end of the run. Therefore a later
-    /// attempt repeats the whole run. Each message of the new attempt replaces the messages of
-    /// earlier attempts with the same or a later index. If the new attempt sends fewer messages,
-    /// for example because it is stopped, the reader has received messages that the history does
-    /// not contain. Therefore a reader of such a run should load the history after the end of the
-    /// run.
+    /// In per-run mode, the messages of a run are stored at the end of the run, and a later attempt
+    /// repeats the whole run. Each message of the new attempt replaces the messages of earlier
+    /// attempts with the same or a later index. If the new attempt sends fewer messages, for
+    /// example because it is stopped, the reader has received messages that the history does not
+    /// contain. A reader of such a run should therefore load the history after the end of the run.
     Restarted {
         /// The position.
         position: UpdatePosition,
@@ -155,8 +154,7 @@ async fn next_of_response(
             Ok(Followed::Update(_, LoggedUpdate::Repeated(message))) => {
                 return Some(Ok(ChatUpdate::Message(message)));
             }
-            // If a later attempt has begun, the response fails, because a response cannot begin
-            // again.
+            // A later attempt has begun, and a response cannot begin again.
             Ok(Followed::Update(position, LoggedUpdate::Restarted)) => {
                 if position.attempt > attempt {
                     return interrupted(run);
@@ -183,8 +181,8 @@ pub(super) enum Followed {
     Ended { end: RunEnd, error: Option<SharedError> },
 }
 
-/// Receives the updates of a run: from the task of the run if this process executes the run, and
-/// otherwise from the log.
+/// Receives the updates of a run from its hub if this process executes the run, and otherwise from
+/// the log.
 #[derive(Debug)]
 pub(super) struct Follower {
     shared: Arc<Shared>,
@@ -240,8 +238,8 @@ impl Follower {
         }
     }
 
-    /// Receives updates from the task of the run, or waits for them. Returns the end of the run, or
-    /// `None` if the caller must call again.
+    /// Receives updates from the hub, or waits for them. Returns the end of the run, or `None` if
+    /// the caller must call again.
     async fn follow_hub(&mut self) -> Result<Option<(RunEnd, Option<SharedError>)>, DeliveryError> {
         let Some(reader) = &mut self.hub else { return Ok(None) };
         match reader.hub.available(self.after) {
@@ -262,8 +260,7 @@ impl Follower {
                     RunState::Unknown if page.updates.is_empty() => {
                         return Err(DeliveryError::UnknownRun { run: self.run.clone() });
                     }
-                    // The run is complete. Its task only repeats the response, for the caller that
-                    // has sent the request again.
+                    // The run is complete. Its task only repeats the response for one caller.
                     RunState::Closed { attempt, end }
                         if page.updates.is_empty() && attempt < first.attempt =>
                     {
@@ -272,9 +269,8 @@ impl Follower {
                     _ => {}
                 }
                 if updates.is_empty() {
-                    // There is no update between the position of the follower and the window of the
-                    // hub: the log contains all updates before the window, and the read has
-                    // returned none of them.
+                    // The log contains all updates before the window of the hub. The read has
+                    // returned none, and the follower therefore continues at the window.
                     self.after = self.after.max(first.previous());
                 }
                 self.receive(updates);
@@ -305,7 +301,7 @@ impl Follower {
             RunState::LeaseExpired { .. } if self.is_read_only => {
                 return Ok(Some((RunEnd::Interrupted, None)));
             }
-            // The next read returns the state that this call has set.
+            // The next read returns the new state.
             RunState::LeaseExpired { .. } => {
                 log.interrupt(&self.run).await?;
             }

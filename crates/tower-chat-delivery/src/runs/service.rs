@@ -97,11 +97,8 @@ where
     follow(shared, run, reader).await
 }
 
-/// Returns the response of the current attempt (the current execution of the run), when the service
-/// has responded. If the attempt has already ended, this function waits for the first item of the
-/// response. If this item is an error, the error may be that of the call of the service, and this
-/// function returns the error. If the attempt has not ended, or another process executes the run,
-/// this function does not wait for the first item, because this wait may take long.
+/// Returns the response when the service has responded. If the run has ended already, and its first
+/// item is an error, returns this error instead, because it may be the error of the service call.
 async fn follow(
     shared: Arc<Shared>,
     run: RunKey,

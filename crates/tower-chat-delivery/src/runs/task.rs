@@ -26,8 +26,7 @@ use super::{
 };
 use crate::{Renewed, RunEnd, RunKey, RunState, UpdateLogError, UpdatePosition};
 
-/// The number of consecutive failed appends after the end of a run, after which the task no longer
-/// tries to write to the log.
+/// The number of consecutive failed appends after the end of a run, after which the task gives up.
 const MAX_FAILURES_AT_END: u32 = 5;
 /// The maximum number of updates that one read of the log returns.
 pub(super) const PAGE: usize = 256;
@@ -50,9 +49,8 @@ enum Beginning {
     Here { attempt: u32, earlier: Earlier },
     /// Another process executes the run.
     Elsewhere { attempt: u32 },
-    /// The attempt with this number has sent the complete response of the run. The task repeats the
-    /// response, and only its caller receives the repetition. `is_stopped` is `true` if a stop ended
-    /// the run.
+    /// The attempt with this number has sent the complete response of the run. Only the caller
+    /// receives the repeated response. `is_stopped` is `true` if a stop ended the run.
     Repeated { attempt: u32, is_stopped: bool },
 }
 
@@ -83,9 +81,9 @@ impl RunTask {
             Ok(Beginning::Elsewhere { attempt }) => return Phase::Elsewhere { attempt },
             Ok(Beginning::Repeated { attempt, is_stopped }) => {
                 if is_stopped {
-                    // The history may not show that the run was stopped: the service stores the
-                    // history, or the process died before the end of the run was stored. The layers
-                    // below must not continue a run that was stopped.
+                    // The layers below must not continue a stopped run. The history may not show
+                    // the stop, for example because the process died before the end of the run was
+                    // stored.
                     self.hub.handle.stop();
                 }
                 return self.repeat(service, request, attempt).await;
@@ -104,9 +102,8 @@ impl RunTask {
     }
 
     /// Sends the request of a complete run again, for its caller only: the log does not change, and
-    /// its readers do not receive the response. The layers below return the stored answer. If the
-    /// history does not contain the run, for example because the process died before the store was
-    /// available again, the layers below execute the run again.
+    /// other readers do not receive the response. The layers below return the stored answer. If the
+    /// store does not contain the run, they execute the run again.
     async fn repeat<S>(&self, service: S, request: ChatRequest, attempt: u32) -> Phase
     where
         S: Service<ChatRequest, Response = ChatResponse>,
@@ -148,8 +145,7 @@ impl RunTask {
                         return Err(error);
                     }
                 },
-                // Another process has begun this attempt after the read. The loop reads the state
-                // again.
+                // Another process has begun this attempt after the read.
                 Err(UpdateLogError::NotOwner { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -198,8 +194,8 @@ impl RunTask {
         }
     }
 
-    /// Closes, in the log, an attempt that has failed before its first update. If the log cannot be
-    /// written, the lease of the attempt will expire.
+    /// Closes, in the log, an attempt that has failed before its first update. If this write fails,
+    /// the lease of the attempt expires.
     async fn close_failed(&self, attempt: u32, error: &UpdateLogError) {
         let end = RunEnd::Failed { message: error.to_string() };
         let first = UpdatePosition::new(attempt, 0);
@@ -215,9 +211,8 @@ impl RunTask {
 }
 
 impl Drop for RunTask {
-    /// Removes the run from the registry of this process, and then reports the end of the run to
-    /// its readers. In this order, a caller that receives a failure can send its request again
-    /// immediately.
+    /// Removes the run from the registry before its readers receive the end, so that a caller that
+    /// receives a failure can send its request again immediately.
     fn drop(&mut self) {
         self.shared.task_ended(&self.run, &self.hub);
         let interrupted = Phase::Ended { end: RunEnd::Interrupted, error: None };
@@ -281,30 +276,27 @@ struct Progress<'t> {
     earlier: Earlier,
     /// Whether the response has sent deltas since its last message.
     has_deltas: bool,
-    /// The end of the run, if it has ended. The append of the last updates closes the run in the
-    /// log with this end.
+    /// The end of the run, with which the last append closes the run in the log.
     end: Option<(RunEnd, Option<SharedError>)>,
-    /// Whether the task no longer reads the response, because the response has returned its last
-    /// item or was dropped.
+    /// Whether the response has returned its last item or was dropped.
     has_ended: bool,
     /// Whether the log contains the end of the run.
     is_closed: bool,
     /// Whether the log has refused updates of the run, and therefore does not contain all updates.
     is_truncated: bool,
-    /// Whether the task no longer writes to the log, because this attempt does not own the run, or
-    /// because the log was unavailable after the end of the run.
+    /// Whether the task no longer writes to the log: this attempt does not own the run, or the log
+    /// was unavailable after the end of the run.
     is_log_lost: bool,
     append: Option<BoxFuture<'static, (Appended, Result<(), UpdateLogError>)>>,
     renewal: Option<BoxFuture<'static, Result<Renewed, UpdateLogError>>>,
     /// The time at which the task must append the updates that are not stored yet.
     flush_at: Option<Instant>,
-    /// The time at which the task next renews the lease and checks whether the run was stopped and
-    /// has readers.
+    /// The time at which the task next renews the lease, and checks for stops and readers.
     check_at: Instant,
     /// Whether the task has noticed that the run was stopped.
     is_stopped: bool,
-    /// The time at which the task drops the response if the response has not ended. The time is set
-    /// when the run was stopped or has ended.
+    /// The time at which the task drops a response that has not ended. Set when the run was stopped
+    /// or has ended.
     dropped_at: Option<Instant>,
     /// The time at which the task stops the run, if the run has no reader until then.
     unread_until: Option<Instant>,
@@ -314,8 +306,8 @@ struct Progress<'t> {
 
 impl<'t> Progress<'t> {
     fn new(task: &'t RunTask, source: Source, attempt: u32, earlier: Earlier) -> Self {
-        // A later attempt renews its lease immediately, because the task has first read all updates
-        // of earlier attempts. Reading these updates may have taken most of the time of the lease.
+        // A later attempt renews its lease immediately: its task has read all updates of earlier
+        // attempts, which may have taken most of the time of the lease.
         let check_in = match attempt {
             1 => task.shared.settings.renewal_interval(),
             _ => Duration::ZERO,
@@ -401,7 +393,7 @@ impl<'t> Progress<'t> {
 
     fn received(&mut self, update: Option<Result<ChatUpdate, BoxError>>) {
         match update {
-            // Updates after the finish are ignored, because the finish has set the end of the run.
+            // The finish has set the end of the run.
             Some(Ok(_)) if self.end.is_some() => {}
             Some(Err(error)) if self.end.is_some() => {
                 let run = &self.task.run.run;
@@ -417,8 +409,8 @@ impl<'t> Progress<'t> {
                 match update {
                     ChatUpdate::Message(message) if self.is_repeated(&message) => {
                         self.push(LoggedUpdate::Repeated(message));
-                        // Readers have already received the message. The readers discard the
-                        // repeated deltas of the message when they receive this update.
+                        // Readers have already received the message, and discard the repeated
+                        // deltas.
                         if had_deltas {
                             self.push(LoggedUpdate::Restarted);
                         }
@@ -434,9 +426,8 @@ impl<'t> Progress<'t> {
                             let max = self.task.shared.settings.max_bytes;
                             self.task.hub.total_bytes() / 2 > max
                         };
-                        // A tool loop sends no deltas after a stop, only the message with the text
-                        // before the stop. Therefore the stack has no tool loop, and the task must
-                        // drop the response.
+                        // A delta after a stop shows that the stack has no tool loop, which would
+                        // end the response.
                         if was_stopped && is_delta && is_too_large() {
                             self.fail_stopped();
                         }
@@ -448,11 +439,11 @@ impl<'t> Progress<'t> {
         }
     }
 
-    /// Returns whether an earlier attempt has sent an equal message. If a message differs, all
-    /// later messages of earlier attempts are ignored, because readers discard them when they
-    /// receive the different message.
+    /// Returns whether an earlier attempt has sent an equal message. If not, forgets the messages
+    /// of earlier attempts, because readers discard them when they receive this message.
     ///
-    /// `added_at` is not compared, because the next attempt adds the results of a finished tool
+    /// `added_at` is not compared, because the next attempt adds the results of finished tools at a
+    /// later time.
     /// again, at a later time.
     fn is_repeated(&mut self, message: &Message) -> bool {
         let Some(id) = message.id else { return false };
@@ -486,29 +477,27 @@ impl<'t> Progress<'t> {
         self.has_ended = true;
     }
 
-    /// Sets the end of the run. If the response has not returned its last item after the duration
-    /// of a lease, the task drops the response.
+    /// Sets the end of the run. The task drops a response that has not returned its last item one
+    /// lease later.
     fn end_with(&mut self, end: RunEnd, error: Option<SharedError>) {
         self.end = Some((end, error));
         self.failures = 0;
         self.dropped_at = Some(Instant::now() + self.task.shared.settings.lease);
     }
 
-    /// Returns whether the lease of this attempt must be renewed. After the end of the run the
-    /// lease must not be renewed, because the append that closes the run ends the lease.
+    /// Returns whether the lease of this attempt must be renewed. It must not be renewed after the
+    /// end of the run, because the append that closes the run ends the lease.
     fn needs_lease(&self) -> bool {
         !self.is_log_lost && self.end.is_none()
     }
 
-    /// Ends a run whose response has not ended in time, although the run was stopped. Only a stack
-    /// without a tool loop needs this function, because a tool loop ends the response of a stopped
-    /// run.
+    /// Drops a response that has not ended in time after a stop or after the finish.
     fn stop_expired(&mut self) {
         match self.source {
             _ if self.end.is_some() => self.has_ended = true,
             Source::Responding(_) => self.fail_stopped(),
-            // The service has not responded yet, because the run waits in the queue of its
-            // conversation. The stop takes effect when the run leaves the queue.
+            // The run waits in the queue of its conversation. The stop takes effect when the run
+            // leaves the queue.
             Source::Calling(_) => self.dropped_at = None,
         }
     }
@@ -574,8 +563,7 @@ impl<'t> Progress<'t> {
                     return hub.log_lost();
                 }
                 if is_refused {
-                    // The task continues to renew the lease until the end of the run, and then
-                    // appends only the end.
+                    // From now on, the task only renews the lease, and appends the end of the run.
                     self.is_truncated = true;
                     self.failures = 0;
                     return hub.log_lost();
@@ -594,8 +582,8 @@ impl<'t> Progress<'t> {
 
     fn renewal_ended(&mut self, renewed: &Result<Renewed, UpdateLogError>) {
         match renewed {
-            // The append that closes the run may have been executed before the renewal. The renewal
-            // then fails, and its error is ignored.
+            // The append that closes the run may have been executed before the renewal, which then
+            // fails.
             Err(_) if self.end.is_some() => {}
             Ok(Renewed { stop_requested: true }) => {
                 self.task.hub.handle.stop();
@@ -611,8 +599,8 @@ impl<'t> Progress<'t> {
         }
     }
 
-    /// Stops this attempt, because the log has reported that the attempt does not own the run. From
-    /// then on, readers read the updates from the log, unless the log no longer contains the run.
+    /// Stops this attempt, which does not own the run. Its readers read the updates from the log
+    /// from then on, unless the log no longer contains the run.
     fn lost_run(&mut self, found: &RunState) {
         let RunTask { shared, run, hub, .. } = self.task;
         self.is_log_lost = true;
@@ -626,8 +614,8 @@ impl<'t> Progress<'t> {
         self.stop("the run was stopped, because another attempt may execute it");
     }
 
-    /// If the run was stopped, sets the time at which the task drops the response if the response
-    /// has not ended: after the duration of a lease.
+    /// After a stop, sets the time at which the task drops a response that has not ended: one lease
+    /// later.
     fn check_stop(&mut self) {
         self.is_stopped = self.is_stopped || self.task.hub.handle.is_stopped();
         if self.is_stopped && self.dropped_at.is_none() {
@@ -646,8 +634,8 @@ impl<'t> Progress<'t> {
     }
 }
 
-/// Waits until an operation has ended, removes the operation, and returns its output. Waits forever
-/// if there is no operation.
+/// Waits until an operation has ended, removes it, and returns its output. Waits forever if there
+/// is none.
 async fn output<T>(operation: &mut Option<BoxFuture<'static, T>>) -> T {
     let output = match operation {
         Some(operation) => operation.await,

@@ -12,7 +12,7 @@ use tower_chat_delivery::{
 /// Executes the operations of a log on a separate runtime, whose clock is not paused. The runtimes
 /// of a history cannot own the connections, because each runtime is dropped when its process is
 /// killed. Each operation blocks a thread of the calling runtime, so that the paused clock of this
-/// runtime does not advance during the operation. Waiting readers poll the log.
+/// runtime does not advance during the operation.
 #[derive(Debug)]
 pub(crate) struct RemoteLog<L> {
     log: L,
