@@ -17,8 +17,7 @@ pub(super) enum Entry {
     User { text: String, media: Vec<MediaSource> },
     /// The text and the calls of an assistant message.
     Assistant { text: String, calls: Vec<Call> },
-    /// The results in one message: for each result the id of its call, or the text of the result if
-    /// it has no such id.
+    /// The results in one message: for each result the id of its call or, without an id, its text.
     Results(Vec<String>),
     /// The decisions about approval requests: the id of each request, whether it was approved, and
     /// the arguments of the decision.
@@ -50,7 +49,7 @@ impl Entry {
     }
 
     /// Returns the entry of a message for a client that repeats the messages of an answer one by
-    /// one. Stored messages and messages of the request have the same form in this comparison.
+    /// one.
     pub(super) fn verbatim(message: &Message) -> Self {
         match message.role {
             Role::System | Role::Developer => Self::system(message),
@@ -112,8 +111,8 @@ impl Entry {
     }
 }
 
-/// Returns the names of the tools whose calls are in the messages of a client. The client has not
-/// received the calls of other tools, because these ran in the stack.
+/// Returns the names of the tools whose calls are in the messages of a client. Calls of other tools
+/// ran in the stack, and the client has not received them.
 pub(super) fn names_of_calls(sent: &[Entry]) -> HashSet<&str> {
     let calls = sent.iter().filter_map(|entry| match entry {
         Entry::Assistant { calls, .. } => Some(calls),
@@ -123,8 +122,8 @@ pub(super) fn names_of_calls(sent: &[Entry]) -> HashSet<&str> {
 }
 
 /// Returns the entries of a stored conversation for a client that received each answer as one
-/// message: without the calls that ran in the stack and their results, and without calls of tools
-/// that are not in `names`.
+/// message. Omits the calls that ran in the stack with their results, and calls of tools that are
+/// not in `names`.
 pub(super) fn as_client_knows(messages: &Messages, names: &HashSet<&str>) -> Vec<Entry> {
     let answers = Answers::of(messages);
     let mut known = Vec::new();
@@ -147,9 +146,8 @@ pub(super) fn as_client_knows(messages: &Messages, names: &HashSet<&str>) -> Vec
                             text.push_str("\n\n");
                         }
                         text.push_str(&own_text);
-                        // The client received only the calls of the run's final answer. A new
-                        // answer of the run therefore replaces the calls of the previous answer,
-                        // and a further message of the same answer adds its calls.
+                        // The client received only the calls of the run's final answer, which may
+                        // have several messages.
                         if !before.is_some_and(|before| AnswerKey::is_shared(before, message)) {
                             calls.clear();
                         }
@@ -167,7 +165,7 @@ pub(super) fn as_client_knows(messages: &Messages, names: &HashSet<&str>) -> Vec
                 let ids = results.filter_map(|(_, result)| result.call_id.clone());
                 known.extend(ids.map(|id| Entry::Results(vec![id])));
             }
-            // Omits messages that were queued during a run, because the client has not sent them.
+            // The client has not sent messages that were queued during a run.
             _ if run.is_some() && run == answering => {}
             _ if is_about_approval(message) => {}
             _ => known.push(Entry::user(message)),
@@ -188,10 +186,11 @@ pub(super) fn as_client_knows(messages: &Messages, names: &HashSet<&str>) -> Vec
 /// The origin of the results of calls.
 #[derive(Default)]
 struct Answers {
-    /// The calls whose results tools of the stack have returned within the run of the call. Each
-    /// entry is the number of the message and the index of the call in the message.
+    /// The calls that ran in the stack: their results are in the same run. Each entry is the number
+    /// of the message and the index of the call in it.
     within_run: HashSet<(u64, u32)>,
-    /// The results that a client sent in a later run, without results of calls that had to be approved.
+    /// The results that a client sent in a later run. Does not contain results of calls that had to
+    /// be approved.
     from_client: HashSet<ResultPosition>,
 }
 

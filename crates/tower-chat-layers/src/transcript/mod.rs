@@ -22,15 +22,14 @@ pub use self::{
 };
 use crate::PersistenceError;
 
-/// The policy of a persistence layer for the request of a new run that contains stored messages without
-/// their ids.
+/// The policy of a persistence layer for a request that repeats stored messages without their ids.
 ///
 /// The policy is set by
 /// [`PersistencePolicy::with_repeated_transcript`](crate::PersistencePolicy::with_repeated_transcript),
 /// and for one request by a request extension of this type. Messages with the id of a stored
-/// message of an earlier run are always removed. The request of a run that is sent again is
-/// compared with the messages that were stored before that run. If the service stores the history,
-/// the request is not compared, because the store may not contain all messages.
+/// message of an earlier run are always removed. If a request is sent again for the same run, it is
+/// compared with the messages that were stored before this run. If the service stores the history,
+/// no request is compared, because the store may not contain all messages.
 ///
 /// ```
 /// use tower_chat::{PersistencePolicy, transcript::RepeatedTranscript};
@@ -63,8 +62,8 @@ pub enum RepeatedTranscript {
 /// The new part of a transcript.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Recognised {
-    /// The messages that are not stored yet, and that the model must answer. If the list is empty,
-    /// the stored conversation ends with a question that the model must answer.
+    /// The messages that are not stored yet, and that the model must answer. If there are none, the
+    /// model must answer the question at the end of the stored conversation.
     New(Messages),
     /// The request is already answered. The client must receive the stored answer.
     LastAnswer,
@@ -89,7 +88,7 @@ pub enum TranscriptError {
 pub(crate) enum NewInput {
     /// The whole request.
     All,
-    /// Only these messages, instead of all messages of the request.
+    /// Only these messages.
     Only(Messages),
     /// No message. The layer returns this stored answer.
     LastAnswer(Vec<Arc<Message>>),
@@ -158,8 +157,8 @@ impl RepeatedTranscript {
     }
 }
 
-/// Returns the messages with their positions. Omits messages with the id of a stored message of
-/// another run.
+/// Returns the messages with their positions, without messages that have the id of a stored message
+/// of another run.
 fn without_ids_of(
     stored: &Messages,
     run: RunId,

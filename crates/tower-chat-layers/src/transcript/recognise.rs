@@ -19,9 +19,9 @@ use super::{
 /// a client that receives each answer as one message, without the calls that ran in the stack. The
 /// time is linear in the lengths of both lists.
 ///
-/// `is_retry` marks a request that the client sends again. A request that repeats everything up to
-/// the last question, including earlier answers, is also treated as a retry. A client that had
-/// received the last answer would repeat that answer too.
+/// `is_retry` marks a request that the client sends again. A request that ends with the last stored
+/// question, and repeats earlier answers, is also treated as a retry: a client that had received
+/// the last answer would repeat this answer too.
 ///
 /// ```
 /// use tower_chat::{Message, message::Messages, transcript::{Recognised, recognise}};
@@ -85,8 +85,8 @@ pub(super) fn recognise_after_cut(
     }
 }
 
-/// Returns the position in a request at which the stored messages begin. The messages before this
-/// position repeat messages that were pruned.
+/// Returns the position in a request at which the stored messages begin. The request's messages
+/// before this position were pruned from the store.
 fn cut_in(stored: &Messages, sent: &Messages) -> Option<usize> {
     let end = StoredEnd::of(stored);
     let views = [View::verbatim(stored, sent, &end), View::of_client(stored, sent)];
@@ -191,8 +191,7 @@ impl StoredEnd {
                 _ => false,
             };
         }
-        // Messages may have no ids, for example after an import. In such a conversation, only the
-        // last message decides.
+        // Without message ids, for example after an import, only the last message decides.
         let last_is_answer = stored.last().is_some_and(is_answer);
         let before_answer = match answer {
             Some(answer) => first + answer,
@@ -256,7 +255,7 @@ impl View {
         if whole.at_end > self.leading {
             return Some(sent.skip(whole.at_end));
         }
-        // Compares without system messages, because the client may have changed or moved them.
+        // The client may have changed or moved system messages.
         let (positions, overlap) = self.spoken(known);
         let last = positions.get(overlap.at_end.checked_sub(1)?)?;
         Some(self.from(known, sent, last + 1))

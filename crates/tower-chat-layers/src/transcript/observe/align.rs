@@ -9,13 +9,13 @@ pub(super) struct Alignment {
     /// The maximum number of atoms at the beginning of the request that repeat the final stored atoms.
     /// Never 0.
     pub(super) at_end: Option<usize>,
-    /// If the whole request repeats stored atoms that are followed by an answer, the number of stored
-    /// atoms before that answer. If there are several such answers, the highest number.
+    /// The number of stored atoms before the last stored answer that follows a repetition of the
+    /// whole request. `None` if there is no such answer.
     pub(super) covered_before: Option<usize>,
     pub(super) furthest: Furthest,
 }
 
-/// The difference between a request and the stored atoms that follows the longest repetition.
+/// The first difference between a request and the stored atoms after the longest repetition.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Furthest {
     /// The number of atoms of the request that repeat stored atoms before the difference.
@@ -29,9 +29,8 @@ pub(super) struct Furthest {
 /// repeat that message. If `begins_at_cut` is `true`, older messages were pruned (deleted from the
 /// store), and the request may begin with these messages.
 ///
-/// For each stored atom in turn, the function computes how many atoms of the request may repeat the
-/// stored atoms up to this atom. Several numbers are possible, because the request may omit
-/// optional atoms.
+/// After each stored atom, `repeated` contains the possible numbers of atoms at the beginning of
+/// the request that repeat the stored atoms up to this atom.
 pub(super) fn align(
     stored: &Atoms<'_>,
     request: &Atoms<'_>,
@@ -83,9 +82,8 @@ pub(super) fn align(
 }
 
 /// Allows the request to contain results whose calls the `persist` hook of a tool has removed from
-/// the stored answer. `repeated` contains the possible numbers of repeated atoms. If the next atom
-/// of the request after such a number is a result of this kind, the function also adds the number
-/// that includes the result.
+/// the stored answer. Adds to `repeated`, the possible numbers of repeated atoms, each number that
+/// includes such results.
 fn skip_unknown_results(repeated: &mut Vec<usize>, answer: &Atom<'_>, request: &Atoms<'_>) {
     let mut position = 0;
     while let Some(count) = repeated.get(position).copied() {

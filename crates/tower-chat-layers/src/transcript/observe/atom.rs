@@ -215,8 +215,7 @@ fn open_calls<'m>(all: &[Atom<'m>]) -> Vec<Call<'m>> {
     let Some(Content::Answer(uttered)) = all.get(last).map(|atom| &atom.content) else {
         return Vec::new();
     };
-    // Considers only the messages of the last answer. If calls of an earlier answer have no
-    // results, that answer was interrupted.
+    // Earlier answers with calls without results were interrupted.
     let is_shared = |pair: &&[Utterance<'m>]| match pair {
         [before, uttered] => AnswerKey::is_shared(before.message, uttered.message),
         _ => false,
@@ -251,8 +250,7 @@ impl Atom<'_> {
         }
     }
 
-    /// Returns whether the atom is neither an answer nor a result. A caller can send such an atom
-    /// without having received an answer.
+    /// Returns whether the atom is neither an answer nor a result.
     pub(super) fn is_of_caller(&self) -> bool {
         !self.is_result() && !matches!(self.content, Content::Answer(_))
     }
@@ -370,8 +368,8 @@ pub(super) fn have_same_text(one: &Message, other: &Message) -> bool {
     is_same_text(texts(one), texts(other))
 }
 
-/// Returns whether two texts are equal. Ignores the white space around each of their parts, because
-/// loops that store a message as a single text join the parts with different white space.
+/// Returns whether two texts are equal. Ignores the white space around each part, because loops
+/// join the parts of a text with different white space.
 fn is_same_text<'t>(
     one: impl Iterator<Item = &'t str>,
     other: impl Iterator<Item = &'t str>,

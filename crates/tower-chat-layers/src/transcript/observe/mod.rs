@@ -1,11 +1,13 @@
 //! Finds the stored messages in a service call's request, for a tool loop of another crate.
 //!
-//! Such a loop has its own message types. The loop sends the whole transcript of its run with each
-//! call, or only new messages, and its types may lose ids, reasoning and provider items. The
-//! request is compared with the stored messages: roles, texts, media, the ids and names of calls,
-//! and the calls that results answer. Arguments and the contents of results are not compared,
-//! because the `persist` hooks of tools and truncation may have changed the stored ones. The result
-//! depends only on the request and the stored messages, so that every process gets the same result.
+//! With each service call, such a loop sends the whole transcript of its run, or only new messages.
+//! Its message types may lose ids, reasoning and provider items.
+//!
+//! The request is compared with the stored messages: roles, texts, media, the ids and names of
+//! calls, and the calls that results answer. Arguments and the contents of results are not
+//! compared, because the `persist` hooks of tools and truncation may have changed the stored ones.
+//! The comparison uses nothing but the request and the stored messages, so that another process can
+//! continue the run.
 
 mod align;
 mod atom;
@@ -28,7 +30,7 @@ pub(crate) struct StoredTranscript<'m> {
     /// The stored messages that precede the messages in `added`.
     pub(crate) before: Messages,
     pub(crate) added: &'m [Arc<Message>],
-    /// Whether older messages were pruned, which means that they were deleted from the store.
+    /// Whether older messages were pruned (deleted from the store).
     pub(crate) is_pruned: bool,
     pub(crate) run: StoredRun,
 }
@@ -42,7 +44,7 @@ pub(crate) enum StoredRun {
     /// Messages of this run are stored.
     Known {
         run: RunId,
-        /// Whether a service call of this attempt at the run was answered.
+        /// Whether this attempt at the run has received an answer of the model.
         has_answered: bool,
     },
 }
@@ -104,8 +106,7 @@ impl StoredTranscript<'_> {
         self.before.len() + self.added.len()
     }
 
-    /// Returns as many of the newest stored messages as a request with the messages `sent` can
-    /// repeat.
+    /// Returns the newest stored messages, as many as the request `sent` can repeat.
     fn tail(&self, sent: &[Arc<Message>]) -> Vec<&Arc<Message>> {
         let answers = sent.iter().filter(|message| is_answer(message)).count();
         let mut tail: Vec<&Arc<Message>> = Vec::new();
@@ -113,8 +114,7 @@ impl StoredTranscript<'_> {
         for message in self.iter().rev() {
             let after = tail.last();
             let ends_answer = is_statement(message) && !after.is_some_and(|after| is_answer(after));
-            // Does not count an answer whose calls have no results, because the loop may not have
-            // received it.
+            // The loop may not have received an answer whose calls have no results.
             let is_cut_off = message.asked_calls().next().is_some()
                 && after.is_some_and(|after| after.results().next().is_none());
             ends_of_answers += usize::from(ends_answer && !is_cut_off);
@@ -152,8 +152,8 @@ struct Comparison<'c> {
     leading: usize,
     known: Atoms<'c>,
     request: Atoms<'c>,
-    /// Whether older messages were pruned, which means that they were deleted from the store.
-    /// `known` then begins with the first message that was not pruned.
+    /// Whether older messages were pruned (deleted from the store). `known` then begins with the
+    /// first message that was not pruned.
     begins_at_cut: bool,
 }
 
@@ -202,10 +202,9 @@ impl<'c> Comparison<'c> {
         Some(self.beyond(alignment.at_end?))
     }
 
-    /// Returns whether the request ends with a message of the user, and the whole request repeats
-    /// the final stored messages. The service call of such a request failed after its messages were
-    /// stored. If calls have equal ids or no ids, results of the request also match calls that have
-    /// no result yet. The contents of the results are therefore compared too.
+    /// Returns whether the whole request repeats the final stored messages and ends with a message
+    /// of the user. The service call of such a request failed after its messages were stored. The
+    /// contents of results are compared too, because several calls may have the same id or no id.
     fn ends_with_stored_input(&self, align: impl Fn(bool) -> Alignment) -> bool {
         let request = &*self.request.all;
         let is_input = |atom: &Atom<'_>| matches!(atom.content, Content::User { .. });
@@ -224,8 +223,8 @@ impl<'c> Comparison<'c> {
     fn repeats(&self, alignment: &Alignment, has_ids: bool) -> bool {
         let Some(covered) = alignment.covered_before else { return false };
         let request = &*self.request.all;
-        // If the rest of the request contains an answer that is not stored, the alignment at the end is
-        // wrong.
+        // The alignment at the end is wrong if the rest of the request contains an answer that is
+        // not stored.
         let beyond = alignment.at_end.and_then(|end| request.get(end..));
         let beyond = beyond.filter(|beyond| !beyond.iter().any(Atom::is_statement));
         if beyond.is_some_and(|beyond| self.known.has_open_calls_for(beyond)) {
