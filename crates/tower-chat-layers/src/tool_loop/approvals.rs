@@ -30,14 +30,14 @@ pub(crate) fn check(run: &Run, request: &ChatRequest) -> Result<(), ToolLoopErro
 }
 
 /// Returns the pending calls that the decisions in a request approve or reject, in the order of the
-/// calls. `sent` contains the batches with pending calls among the messages of the request. The
-/// function also considers the stored batches with pending calls. If `rules` is `None`, no tool can
-/// run, and pending calls of the caller's tools are not detected.
+/// calls. `sent` contains the batches with pending calls among the messages of the request. Stored
+/// batches with pending calls are included. If `rules` is `None`, no tool can run, and pending
+/// calls of the caller's tools are not detected.
 ///
 /// A batch without any decision remains pending. If the caller executes a part of a batch, an
 /// approval request that is not required needs no decision. Its call then runs with the batch,
-/// unless the caller rejects the call. The loop always executes the call of the approval request,
-/// but with the arguments of the decision if the decision contains arguments.
+/// unless the caller rejects the call. A call runs with the arguments in its approval request,
+/// unless the decision contains other arguments.
 ///
 /// A decision is old if an answer or a result follows the decision among the request's messages. An
 /// old decision has an effect only if its call is still pending.
@@ -47,14 +47,8 @@ pub(crate) fn check(run: &Run, request: &ChatRequest) -> Result<(), ToolLoopErro
 ///
 /// # Errors
 ///
-/// - [`ToolLoopError::ApprovalMissing`] if only a part of a batch is decided.
-/// - [`ToolLoopError::ResultsMissing`] if a batch contains calls that the caller executes and whose
-///   results are missing.
-/// - [`ToolLoopError::ApprovalAnswered`] if a decided call already has a result.
-/// - [`ToolLoopError::ApprovalUnknown`] if an approval request does not exist, or is pending in the
-///   conversation from which this one was copied.
-/// - [`ToolLoopError::ApprovalHeld`] if another run is executing the call.
-/// - [`ToolLoopError::ApprovalContradicted`] if two decisions about a request differ.
+/// Returns an error if a decision is missing, contradictory, unknown or too late, or if results of
+/// the caller are missing. The variants of [`ToolLoopError`] describe each case.
 pub(super) fn decide(
     request: &ChatRequest,
     run: &Run,
@@ -129,10 +123,8 @@ pub(super) fn decide(
 ///
 /// # Errors
 ///
-/// - [`ToolLoopError::ApprovalUnknown`] if the call is pending in the conversation from which this one
-///   was copied.
-/// - [`ToolLoopError::ApprovalAnswered`] if the call already has a result.
-/// - [`ToolLoopError::ApprovalHeld`] if another run is executing the call.
+/// Returns an error if the call has a result, is executed by another run, or is pending in the
+/// conversation from which this one was copied.
 fn check_open(
     run: &Run,
     waiting: &PendingApproval,
@@ -250,13 +242,13 @@ fn planned(
 pub(super) struct Approved {
     pub(super) calls: Vec<PlannedCall>,
     /// The calls that cannot run with their stored arguments. The refusals of these calls are not
-    /// recorded yet. No call of the batch may run before the refusals are recorded, so `calls` is
-    /// empty if this list is not empty.
+    /// recorded yet. No call of the batch may run before that, so `calls` is empty if this list is
+    /// not empty.
     pub(super) refused: Vec<PlannedCall>,
 }
 
-/// Returns the pending calls that the request's own messages decide about. Each of these calls is
-/// stored, or is in one of the request's own messages. Calls with a known outcome do not run again.
+/// Returns the pending calls that the request's own messages decide about. Calls with a known
+/// outcome do not run again.
 pub(super) fn approved(
     request: &ChatRequest,
     run: &Run,

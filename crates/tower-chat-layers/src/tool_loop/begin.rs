@@ -157,8 +157,7 @@ impl<S> Rounds<S> {
     }
 }
 
-/// Returns the first phase of the run. If some approved calls cannot run, the phase refuses these
-/// calls. If all can run, the phase runs them. If no call was approved, the phase calls the model.
+/// Returns the first phase of the run.
 fn first_phase(
     approved: Vec<PlannedCall>,
     refused: Vec<PlannedCall>,
@@ -191,9 +190,9 @@ fn source_numbers(run: Run, messages: Messages) -> SourceNumbers {
     SourceNumbers::from(move || next_source_number(&run, &messages))
 }
 
-/// Polls the service for readiness, because this poll finds a persister below. Returns `true` if
-/// there is one. Without a persister, returns `false` if the run must be stored after each service
-/// call. If the run is stored at its end, makes the tool loop the persister and returns `true`.
+/// Finds a persister below, by polling the service for readiness. Returns `false` if the run needs
+/// a persister and has none. A run that is stored at its end needs none, because the tool loop then
+/// stores the run.
 /// Must be called before the first paid service call, and before any tool runs, including tools of
 /// approved calls.
 ///
@@ -223,8 +222,7 @@ where
         return Ok(true);
     }
     if !below.holds(LayerKind::PerServiceCallPersistence) {
-        // The inner service is polled here too, because the caller may not have polled the loop's
-        // service for readiness, and only a poll finds the layers below.
+        // The caller may not have polled the loop's service for readiness.
         poll_fn(|cx| below.poll_ready(ready, cx)).await.map_err(Into::into)?;
     }
     let has_persister = below.holds(LayerKind::PerServiceCallPersistence);

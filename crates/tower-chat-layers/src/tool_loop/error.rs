@@ -42,8 +42,8 @@ pub enum ToolLoopError {
         /// The conversation, if the request had one.
         conversation: Option<ConversationKey>,
     },
-    /// A tool failed the run with [`ToolError::fail_run`]. The results of the other calls of the
-    /// round are stored as if the caller had dropped the response.
+    /// A tool failed the run with [`ToolError::fail_run`]. The results of tools that have finished
+    /// are stored, as they are when the caller drops the response.
     ToolFailedRun {
         /// The call and its error.
         failure: ToolFailure,
@@ -314,8 +314,8 @@ impl ToolPanicked {
 #[error("a tool loop needs at least one round: leave the loop out to run no tools")]
 pub struct ZeroRounds;
 
-/// Displays an error with its causes on one line. Omits a cause that contains only the effect of a
-/// [`ToolError`] or a [`Retryability`], and no text.
+/// Displays an error with its causes on one line. Omits causes without text: the effect of a
+/// [`ToolError`], and a [`Retryability`].
 pub(super) struct Chain<'a>(pub(super) &'a (dyn std::error::Error + 'a));
 
 impl fmt::Display for Chain<'_> {

@@ -199,8 +199,8 @@ impl Executor<'_> {
     }
 
     /// Answers the calls whose tools do not run in this batch: refused calls, and calls whose
-    /// result is known. These calls are answered before the first tool starts. If a tool ends the
-    /// run, the write of its outcome commits the run, and must also contain these answers.
+    /// result is known. These answers are added before the first tool starts, because the outcome
+    /// of a tool may commit the run, and this commit must contain them.
     ///
     /// Returns the calls to run, and the outcomes of the other calls, which the run must store.
     fn answer_without_tools(
@@ -291,8 +291,8 @@ impl Executor<'_> {
         answer
     }
 
-    /// Returns the outcome of a call that is not run, because its result comes from an earlier attempt or
-    /// from the policy for calls that may or may not have run.
+    /// Returns the outcome of a call that is not run, because an earlier attempt or the policy for
+    /// unknown calls has supplied its result.
     fn reused(
         &self,
         pending: &PendingCall,

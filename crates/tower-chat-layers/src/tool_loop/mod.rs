@@ -58,22 +58,27 @@
 //! # Calls that wait for approval
 //!
 //! If a call of an answer needs approval, the run ends with that answer, and none of its calls is
-//! run. The calls of tools of this loop become approval requests. Approval requests for calls that
-//! need no approval are not [`required`](tower_chat_core::ApprovalRequest::required). Calls that
-//! the caller executes remain calls: the calls of tools that are only declared, of tools in the
-//! request's options, and of unknown tools under [`UnknownTools::Return`]. The deltas of a streamed
-//! answer are passed on immediately. The messages that contain calls follow in order, with these
-//! approval requests, after the answer is complete.
+//! run. In the answer that the caller receives,
+//! - each call of a tool of this loop is an approval request, which is
+//!   [`required`](tower_chat_core::ApprovalRequest::required) only if this call needs approval;
+//! - each call that the caller executes remains a call: the calls of tools that are only declared,
+//!   of tools in the request's options, and of unknown tools under [`UnknownTools::Return`].
 //!
-//! A later request contains the approvals. The pending calls run after all approval requests of the
-//! answer have a decision, and all calls that the caller executes have their results. If the caller
-//! executes a part of the answer, only required approval requests need a decision. The model then
-//! receives the results of the whole answer. The caller may send the results of its own calls
-//! together with the approvals, or in an earlier request. The model answers such an earlier request
-//! without receiving the pending calls. If the approvals arrive before the results, the loop
-//! refuses the approvals with [`ToolLoopError::ResultsMissing`]. If the caller decides about only a
-//! part of the approval requests, the loop refuses the decisions with
-//! [`ToolLoopError::ApprovalMissing`]. The caller can send refused approvals again.
+//! The loop passes the updates of a streamed answer on immediately. If a tool of the loop may need
+//! approval, the first message with calls and all later updates follow after the answer is
+//! complete.
+//!
+//! A later request contains the approvals. The pending calls run, and the model receives the
+//! results of the whole answer, if both conditions hold:
+//! - All approval requests of the answer have a decision. If the caller executes some calls of the
+//!   answer, only required approval requests need one. Otherwise the loop refuses the decisions
+//!   with [`ToolLoopError::ApprovalMissing`].
+//! - All calls that the caller executes have results. The caller may send these results together
+//!   with the approvals, or in an earlier request, which the model answers without receiving the
+//!   pending calls. Otherwise the loop refuses the approvals with
+//!   [`ToolLoopError::ResultsMissing`].
+//!
+//! The caller can send refused approvals again.
 //!
 //! Dropping the response or its future cancels the service call in flight and the running tools.
 //! The loop spawns no tasks.

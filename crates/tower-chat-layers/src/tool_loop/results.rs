@@ -63,7 +63,6 @@ where
             finish.ended_by = Some(EndedBy::Tool);
             if self.counters.rounds > 0 || self.run.records_each_outcome() {
                 // No service call sends these results to the model, and the caller receives them.
-                // The commit decides which of these results are part of the history.
                 let unsent = self.transcript.take_unsent();
                 let is_alone = self.run.log().is_alone;
                 if is_alone {
@@ -72,8 +71,8 @@ where
                     complete_run(&self.run, Ok(Slot::unbounded()), answer, 0).await?;
                 }
             } else {
-                // Another run has stored these calls. Without stored results, the calls would
-                // remain pending.
+                // These are approved calls of an earlier run, which would remain pending without
+                // stored results.
                 self.submit_results();
             }
             Phase::Finishing(finish)
@@ -118,8 +117,8 @@ impl<S> Rounds<S> {
     }
 
     /// Returns whether the loop must submit the results of finished tools to the persistence layer
-    /// below if no service call has sent these results. The result is `false` for a journaled run,
-    /// because such a run has already stored each result.
+    /// below if no service call has sent these results. A journaled run has already stored each
+    /// result.
     pub(super) fn submits_results(&self) -> bool {
         self.transcript.is_kept_below() && !self.run.records_each_outcome()
     }

@@ -37,8 +37,7 @@ pub(super) struct Rounds<S> {
     pub(super) phase: Phase,
     /// The updates that were not returned to the caller yet.
     pub(super) updates: VecDeque<ChatUpdate>,
-    /// The outcomes of the calls that are running. These calls are a batch: the calls of one
-    /// answer.
+    /// The outcomes of the calls that are running.
     pub(super) outcomes: Outcomes,
     /// The messages from the run's queue that the service call in flight sends. These messages are the
     /// last ones of that call.
@@ -50,7 +49,7 @@ pub(super) struct Rounds<S> {
 pub(super) enum Phase {
     Calling,
     Reading(Reading),
-    /// Approved calls are refused. The run fails after the record contains the refusals.
+    /// Records that these approved calls are refused, then fails the run.
     Refusing(Vec<PlannedCall>),
     Running {
         calls: Vec<PlannedCall>,
@@ -67,9 +66,9 @@ pub(super) struct Reading {
     pub(super) messages: Vec<Arc<Message>>,
     /// The text that was streamed after the last of `messages`.
     pub(super) text: String,
-    /// Whether the loop returns updates to the caller only after the end of the response. If one
-    /// call of the response needs approval, the loop replaces all calls of its own tools in the
-    /// response by approval requests.
+    /// Whether the updates from the first message with calls on wait for the end of the response.
+    /// If one call of the response needs approval, all calls of the loop's tools become approval
+    /// requests.
     pub(super) is_held: bool,
 }
 
@@ -83,10 +82,9 @@ impl<S> Rounds<S> {
         id
     }
 
-    /// Returns the error that ends the run. If the run is stored at its end, an error may contain
-    /// an answer that was not stored. The function then inserts the earlier messages of the run,
-    /// including results of tools, at the beginning of this answer. Otherwise these messages would
-    /// be lost, because they are not stored either.
+    /// Returns the error that ends the run. If the run is stored at its end, and the error contains
+    /// the answer that was not stored, inserts the run's earlier messages before this answer. They
+    /// are not stored either, and would otherwise be lost.
     pub(super) fn with_added(&mut self, mut error: BoxError) -> BoxError {
         let refused = error.downcast_mut().and_then(PersistenceError::answer_mut);
         if let Some(answer) = refused
@@ -110,8 +108,8 @@ impl<S> Rounds<S> {
 
     /// Returns the queued messages of a failed service call to their queue, except those that the
     /// run has stored. If no persister has received the service call, submits the tool results
-    /// among the messages of the call. The caller must drop the service call first. The persister
-    /// stores the inputs of the service call when the call is dropped.
+    /// among the messages of the call. The caller must drop the service call first, because the
+    /// persister then stores the inputs of the call.
     fn give_back(&mut self) {
         let in_flight = self.transcript.take_in_flight();
         let mut queued = std::mem::take(&mut self.queued_in_flight);
@@ -140,8 +138,8 @@ impl<S> Rounds<S> {
         self.run.log().calls.unsubmitted_inputs(ordinal)
     }
 
-    /// Ends the run in its current state. Puts the queued messages that no answered service call
-    /// has sent back into their queue.
+    /// Ends the run in its current state. Queued messages that no answered service call has sent
+    /// return to their queue.
     pub(super) fn give_up(&mut self) {
         // Drops the service call in flight first, because the layers below store its inputs when it
         // is dropped.

@@ -282,8 +282,8 @@ impl<S> Rounds<S> {
     ) -> Result<Vec<Arc<Message>>, PersistenceError> {
         let asking = self.rules().request_approvals(messages);
         if self.run.store().is_some() {
-            // `with_added` puts the messages of the run, including this response, before the answer in
-            // the error.
+            // The answer in the error is empty, because `with_added` adds the messages of the run,
+            // including this response.
             keep_pending_calls(&self.run, &asking, || Answer::new(Vec::new(), finish.clone()))?;
         }
         // The messages of the response are at the end of the queue of updates, because the caller

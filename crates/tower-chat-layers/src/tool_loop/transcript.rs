@@ -129,8 +129,8 @@ impl Transcript {
     }
 
     /// Returns the batches (the calls of one answer each) that wait for approval in the request's
-    /// own messages. If the loop sends the whole history, also returns those at the end of the
-    /// history.
+    /// own messages. If the loop sends the whole history, batches at the end of the history are
+    /// included.
     pub(super) fn pending_batches(&self, request: &ChatRequest) -> Vec<PendingBatch> {
         if let Some(history) = &self.history {
             return history.replay.pending_batches();
