@@ -1,6 +1,6 @@
-//! Forks a conversation, that is copies its turns into a new conversation, the branch. Then builds
-//! the request that asks an edited question, or the same question again, in the branch. A turn
-//! consists of the messages of a run, from its input to its final answer.
+//! The requests that ask an edited question, or the same question again, in a branch of a
+//! conversation. A branch is a new conversation with a copy (fork) of the turns before the
+//! question. A turn consists of the messages of a run, from its input to its final answer.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use crate::{
 };
 
 /// The error of [`ChatRequest::edit`] and [`ChatRequest::regenerate`]. After an error, the branch
-/// does not exist: it was either not created, or deleted again. The only exception is a
-/// [`Store`](Self::Store) error. After that error the branch may exist, for example because the
+/// does not exist: it was either not created, or deleted again. Only after a
+/// [`Store`](Self::Store) error, the branch may exist, for example because the
 /// store failed to delete it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]
@@ -26,9 +26,9 @@ pub enum BranchError {
         /// The conversation.
         key: ConversationKey,
     },
-    /// The message to edit is not part of the question of its turn, or the turn has no question. If
-    /// the input of a turn contains messages of the assistant, such as examples, the question
-    /// consists of the input messages after the last of them.
+    /// The message to edit is not part of the question of its turn, or the turn has no question.
+    /// The question is the input of the turn. If the input contains messages of the assistant, such
+    /// as examples, the question begins after the last message of the assistant.
     #[error(
         "conversation {key} was not branched, because message {sequence} does not belong to the \
          question of its turn: name the last message of a user before the answer, or fork the \
@@ -84,12 +84,14 @@ pub enum BranchError {
 }
 
 impl ChatRequest {
-    /// Forks a conversation before the turn of a question, and returns the request that asks another
-    /// question in the branch. If the input of the turn has further messages, such as a document or
-    /// examples, the request has them too. The request's messages have neither an id nor a time.
+    /// Forks a conversation before the turn of a question, and returns the request that asks
+    /// another question in the branch. If the input of the turn has further messages, such as a
+    /// document or examples, the request has them too. The request's messages have neither an id
+    /// nor a time.
     ///
     /// The branch has the turns before the question
-    /// ([`Maintenance::fork_at`](crate::store::Maintenance::fork_at)). The original does not change.
+    /// ([`Maintenance::fork_at`](crate::store::Maintenance::fork_at)). The original does not
+    /// change.
     ///
     /// ```
     /// # futures_util::FutureExt::now_or_never(async {
@@ -130,9 +132,9 @@ impl ChatRequest {
 
     /// Forks a conversation before the turn of an answer, and returns the request that asks the
     /// question of this turn again in the branch. `answer` may be the id of any message of the
-    /// turn. `None` selects the last turn of the conversation. The input of the turn is everything
-    /// up to the last message of a user in the run, including messages of the assistant before that
-    /// message.
+    /// turn. `None` selects the last turn of the conversation. The input of the turn consists of
+    /// all messages up to the last message of a user or of the system in the run, including
+    /// messages of the assistant (such as examples) before that message.
     ///
     /// The original keeps its answer. This function also works for a turn that waits for an
     /// approval.
@@ -170,8 +172,8 @@ impl ChatRequest {
     }
 }
 
-/// Forks a conversation before the turn of a message, and returns the request with the input of this
-/// turn, in which `edited` replaces the message.
+/// Forks a conversation before the turn of a message, and returns the request with the input of
+/// this turn, in which `edited` replaces the message.
 async fn in_branch<S: HistoryStore + ?Sized>(
     store: &S,
     key: &ConversationKey,
@@ -235,8 +237,8 @@ fn input(
     let (mut question, mut end, mut after_answer) = (0, 0, false);
     for (index, (number, message)) in of_run.enumerate() {
         if is_input(message) {
-            // A run ends with its answer. If an answer is before this message, that answer is
-            // therefore part of the input.
+            // The previous message is an answer without calls. A run ends with its answer, but this
+            // run has more input. The previous message is therefore an example in the input.
             if after_answer {
                 question = index;
             } else if index != end {

@@ -11,11 +11,11 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum HistoryOwner {
-    /// A mark (the sentinel) with which a tool loop sends only new messages, because a layer below
-    /// adds the history.
+    /// A mark (the sentinel) on a request in which a tool loop sends only the new messages, because
+    /// a layer below adds the history.
     ///
     /// The sentinel is never sent to a model or to the caller, and is never stored. If no layer
-    /// adds the history, so that a model client receives the sentinel,
+    /// has added the history, the model client receives the sentinel, and
     /// [`ChatRequest::service_id`](crate::ChatRequest::service_id) returns an error.
     #[serde(rename = "local_history")]
     Local,

@@ -52,8 +52,9 @@ impl fmt::Display for ConversationKey {
 
 /// The name of one run: the service calls and tool calls for one input, up to the final answer.
 ///
-/// The id is a UUID version 7 (RFC 9562). A cloned request has the same run id. A retry above the
-/// persistence layers is therefore another attempt (execution) of the same run.
+/// The id is a UUID version 7 (RFC 9562). A retry layer sends a clone of the request, which has the
+/// same run id. A retry above the persistence layers is therefore another attempt (execution) of
+/// the same run.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(into = "String", try_from = "String")]
 pub struct RunId(Uuid);
@@ -66,12 +67,11 @@ impl RunId {
     }
 
     /// Creates a new, unique run id with this creation time. Use this function for runs that took
-    /// place long before they are stored, such as the turns of an import.
-    /// [`Keep::Since`](crate::store::Keep::Since) uses this time.
+    /// place long before they are stored, such as the turns of an import. A prune by age
+    /// ([`Keep::Since`](crate::store::Keep::Since)) uses this time.
     ///
-    /// A time before 1970 is replaced with 1970. A UUID contains 48 bits of time. A time after the
-    /// year 10889, which 48 bits cannot represent, is replaced with the latest time that 48 bits
-    /// can represent.
+    /// A time before 1970 becomes 1970. A time after the year 10889 becomes the latest time that
+    /// the 48 bits of a UUID's time can represent.
     ///
     /// ```
     /// use std::time::{Duration, SystemTime};
@@ -184,8 +184,8 @@ pub struct MessageId {
 }
 
 impl MessageId {
-    /// The largest [`index`](Self::index) that a store accepts: one less than the maximum of the type, so
-    /// that the index after any stored message can be computed.
+    /// The largest [`index`](Self::index) that a store accepts: one less than the maximum of the
+    /// type, so that the index after any stored message can be computed.
     pub const LAST_INDEX: u32 = u32::MAX - 1;
 }
 

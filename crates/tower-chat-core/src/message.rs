@@ -60,11 +60,10 @@ pub struct Message {
     /// Messages from older releases have no such time; see [`time`](Self::time).
     #[serde(default, skip_serializing_if = "Option::is_none", with = "milliseconds::optional")]
     pub added_at: Option<SystemTime>,
-    /// The reason why the model's answer ended. Only the final message of the answer has a finish
-    /// reason. The next step of the run depends on this reason, even if another process continues
-    /// the run. [`ChatResponse`](crate::ChatResponse) sets this field from
-    /// [`Finish::reason`](crate::Finish::reason). Messages from older releases have no finish
-    /// reason. This field is not sent to models.
+    /// The reason why the model's answer ended, from [`Finish::reason`](crate::Finish::reason).
+    /// [`ChatResponse`](crate::ChatResponse) sets it on the final message of the answer only. The
+    /// reason is stored, because a process that resumes the run determines the next step from it.
+    /// Messages from older releases have no finish reason. This field is not sent to models.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finish_reason: Option<FinishReason>,
     /// Application data that is stored with the message, and not sent to models.

@@ -132,14 +132,14 @@ impl ChatOptions {
         self
     }
 
-    /// Returns the integers that the JSON values of these options have rounded, with all digits.
-    /// The digits are from the body from which the options were parsed. A writer of the same wire
-    /// (JSON format of a provider) restores these digits.
+    /// Returns all digits of the integers that a [`Value`] in these options represents only as a
+    /// rounded number. The reader of a wire (JSON format of a provider) collects the digits from
+    /// the body that it parses, and the writer of the same wire restores them.
     pub fn exact_numbers(&self) -> &ExactNumbers {
         &self.exact_numbers
     }
 
-    /// Sets the integers that the JSON values of these options have rounded.
+    /// Sets the [exact numbers](Self::exact_numbers).
     #[must_use]
     pub fn with_exact_numbers(mut self, exact_numbers: ExactNumbers) -> Self {
         self.exact_numbers = exact_numbers;
@@ -190,15 +190,15 @@ pub struct ToolDefinition {
     /// that only reads, or that recognises a repeated call by its idempotency key.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub safe_to_retry: bool,
-    /// Whether the tool can run with the arguments that its `persist` hook has stored instead of
-    /// the arguments of the model. The hook (`Tool::persist`) may replace secrets before a call is
-    /// stored. The stored arguments, such as a token, must mean the same to the tool. Without this
+    /// Whether the tool can run with the stored arguments of a call. They differ from the arguments
+    /// of the model if the tool's hook (`Tool::persist`) has replaced a part of them before the
+    /// call was stored, for example a secret with a token that the tool resolves. Without this
     /// setting, a run that is resumed from the store never runs a call whose arguments the hook has
     /// changed.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub accepts_stored_arguments: bool,
-    /// Whether the provider enforces the schema on the model, if it supports this. Strict modes accept a
-    /// schema only if its objects are closed and every property is required.
+    /// Whether the provider enforces the schema on the model, if it supports this. Strict modes
+    /// accept a schema only if its objects are closed and every property is required.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub strict: bool,
 }

@@ -179,7 +179,7 @@ impl ToolCall {
         }
     }
 
-    /// Creates a text result for this call, with the id of the call, if it has one, and its name.
+    /// Creates a text result with the id and the name of this call.
     /// For other results, such as an error, set the fields of [`ToolResult`] instead.
     ///
     /// ```
@@ -235,14 +235,13 @@ pub struct ToolResult {
     /// The provider's item for the result.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
-    /// Whether the run ended with this result, so that no service call has sent the result to the
-    /// model. This field shows that the run is complete. The result is in a message, or in the
-    /// record (the stored row) of its tool call.
+    /// Whether the tool ended the run with this result. Such a run is complete, although no service
+    /// call has sent the result to the model.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub ends_run: bool,
-    /// The messages that the tool has queued for the next service call. These messages are stored
-    /// after the message with the result. Before the message with the result is stored, the row of
-    /// the tool call contains the result and these messages.
+    /// The messages that the tool has queued for the next service call. The store appends them
+    /// after the message with the result. Until then, the row of the tool call in the record
+    /// contains the result with these messages.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub queued: Vec<Message>,
 }
@@ -292,9 +291,8 @@ impl ToolResult {
     /// Sets the stored call that the result answers. The result is then matched with this call,
     /// regardless of call ids.
     ///
-    /// A tool call that is returned to the caller is in a stored message, which has an id. A later
-    /// run may return another call with the same provider id. The position of the call in a result
-    /// shows which of the two calls the result answers.
+    /// Providers may use the id of a call again in a later run. The position, which consists of the
+    /// id of the stored message and the index of the call in it, still identifies the call.
     ///
     /// ```
     /// use tower_chat_core::{CallPosition, MessageId, RunId, ToolResult};

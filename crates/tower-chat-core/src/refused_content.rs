@@ -215,8 +215,8 @@ impl RefusalMark {
     }
 }
 
-/// A request extension with the marks for the messages of the request. If the service of a model
-/// client refuses content, the model client sends a sentence instead of that content.
+/// A request extension with the marks for the messages of the request. A model client sends a
+/// sentence instead of content that is marked for its service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct RefusalMarks(Arc<[RefusalMark]>);
 

@@ -7,8 +7,8 @@ use crate::{
     store::StoreError,
 };
 
-/// Whether a failed request may succeed if it is sent again. A `Retryability` is an error, which is added
-/// to the [`source`](Error::source) chain of another error.
+/// Whether a failed request may succeed if it is sent again. A `Retryability` is an error, which is
+/// added to the [`source`](Error::source) chain of another error.
 ///
 /// Layers receive the errors of a service as [`BoxError`](crate::BoxError)s of unknown types. A
 /// model client therefore puts this error at the end of the chain of its own error. Every layer can

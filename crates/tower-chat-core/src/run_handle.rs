@@ -33,7 +33,6 @@ pub struct RunHandle {
     call: Option<Arc<()>>,
 }
 
-/// A message in the queue.
 #[derive(Debug)]
 struct Queued {
     message: Message,
@@ -109,8 +108,9 @@ impl RunHandle {
 
     /// Stops the run, from any task. Calling this method again has no effect.
     ///
-    /// The tool loop makes no further service call and starts no further tool. The loop drops the service
-    /// call and the tools in progress. In every persistence mode, the answer so far is stored:
+    /// The tool loop makes no further service call and starts no further tool. The loop drops the
+    /// service call and the tools in progress. In every persistence mode, the answer so far is
+    /// stored:
     ///
     /// - the messages of the model, and the results of tools that have finished;
     /// - for every other call of the same answer, an error result that reports whether the call may

@@ -11,7 +11,6 @@ use crate::{Message, Messages, RunId};
 /// binary search.
 #[derive(Debug, Clone)]
 pub(crate) struct RunOrder {
-    /// The run of the previous message.
     last: Option<RunId>,
     is_ascending: bool,
 }
@@ -29,12 +28,10 @@ impl RunOrder {
         Self { last: None, is_ascending: false }
     }
 
-    /// Returns whether the run ids of all messages ascend.
     pub(crate) fn is_ascending(&self) -> bool {
         self.is_ascending
     }
 
-    /// Adds the next message.
     pub(crate) fn push(&mut self, message: &Message) {
         let run = message.id.map(|id| id.run);
         self.is_ascending &= run.is_some() && run >= self.last;

@@ -6,9 +6,8 @@ use crate::{MessageId, ToolResult};
 
 /// The record of one tool call: its status, times and result.
 ///
-/// Every call has a record. In contrast, a replay (the history as it is sent to a model) may omit a
-/// call without a result. A replay may also omit a result that was never sent to the model, or that
-/// is stale (too old for its tool).
+/// Every call has a record, even if the call or its result is left out of the history that is sent
+/// to a model.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct ToolInvocation {
@@ -71,8 +70,7 @@ pub enum ToolStatus {
     SkippedBudget,
     /// The run was stopped before the call began.
     Stopped,
-    /// The call has no result. The call does not wait for approval, was not interrupted, and was
-    /// not returned to the caller.
+    /// The call has no result, and none of the following statuses applies.
     Pending,
     /// The call waits for approval.
     PendingApproval,

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 /// Returns a text in which every invisible character is an escape, such as `\u{200b}`.
 ///
-/// Ids, tool names, arguments and errors come from users, models and files. Use this function for every
-/// such text on a page or a terminal. This function escapes
+/// Ids, tool names, arguments and errors come from users, models and files. Use this function for
+/// every such text on a page or a terminal. This function escapes
 ///
 /// - control characters, which a terminal executes, except for the line breaks and tabs in `kept`;
 /// - line and paragraph separators, and marks of the writing direction, which change how a reader
@@ -132,7 +132,6 @@ pub fn visible_json(json: &str) -> String {
 enum Before {
     /// A letter of a script that needs joiners.
     Letter,
-    /// An emoji.
     Emoji,
     /// An emoji with its variation selector.
     ShapedEmoji,

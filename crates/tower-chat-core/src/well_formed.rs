@@ -31,17 +31,14 @@ impl WellFormedPrefix {
         Self { has_ended: true, ..Self::default() }
     }
 
-    /// Returns the number of well-formed messages.
     pub(crate) fn messages(&self) -> usize {
         self.messages
     }
 
-    /// Returns whether the prefix can no longer grow.
     pub(crate) fn has_ended(&self) -> bool {
         self.has_ended
     }
 
-    /// Adds the next message.
     pub(crate) fn push(&mut self, message: &Arc<Message>) {
         if self.has_ended {
             return;

@@ -27,8 +27,7 @@ use crate::{
 /// The messages of a conversation, and the record of its tool calls.
 #[derive(Debug)]
 pub(super) struct Stored {
-    /// The visible messages. The sequence number in the revision of the head also counts the staged
-    /// messages.
+    /// The visible messages. The revision in the head also counts the staged messages.
     pub(super) history: History,
     tools: BTreeMap<SequencePosition, ToolRecord>,
     /// The positions of the rows in `tools` whose calls wait for approval.
@@ -96,7 +95,6 @@ impl Stored {
         (fork, end.position)
     }
 
-    /// Deletes the oldest runs.
     pub(super) fn prune(
         &mut self,
         key: &ConversationKey,
@@ -117,8 +115,7 @@ impl Stored {
             return Ok(cut.pruned);
         }
         let gone = usize::try_from(cut.pruned.messages).unwrap_or(usize::MAX);
-        // The old history has counted how many of its first messages every provider accepts,
-        // including the deleted ones. The new history counts again.
+        // A new history counts again how many of its first messages every provider accepts.
         let mut left = History::empty();
         left.extend(self.history.messages.iter_from(gone).cloned());
         left.head = self.history.head.clone().with_pruned(cut.last_sequence);
@@ -154,8 +151,7 @@ impl Stored {
             other.id = message.id;
             *message = Arc::new(other);
         }
-        // The old history has counted how many of its first messages every provider accepts, before
-        // the rewrite. The new history counts again.
+        // A new history counts again how many of its first messages every provider accepts.
         let mut rewritten = History::empty();
         rewritten.extend(messages);
         rewritten.head = Head { revision, ..self.history.head.clone() };
@@ -208,7 +204,6 @@ impl Stored {
         self.history.head.summary = self.summaries.last().map(HistorySummary::in_force);
     }
 
-    /// Returns the sequence number of the last visible message.
     fn last_visible(&self) -> u64 {
         self.history.head.pruned.saturating_add(self.history.messages.len() as u64)
     }
@@ -261,7 +256,6 @@ impl Stored {
         }
     }
 
-    /// Returns whether the conversation is visible to readers.
     pub(super) fn is_visible(&self) -> bool {
         !self.history.messages.is_empty() || self.history.head.service_id.is_some()
     }

@@ -29,7 +29,7 @@ impl IdBase {
     }
 
     /// Returns the position by which results refer to a call of the message. If the message has no
-    /// id, the position contains a run id that no run has.
+    /// id, the position contains the index of the message, and a run id that no run has.
     pub fn call_position(self, index: usize) -> CallPosition {
         let small = |number: usize| u32::try_from(number).unwrap_or(u32::MAX);
         let message = match self {

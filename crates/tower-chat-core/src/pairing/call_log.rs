@@ -238,10 +238,13 @@ impl CallLog {
         Some(Matcher::new(decided.collect(), Ids::MayBeMissing))
     }
 
-    /// Adds the position of a call to a target, if the result answers a call that the rules of the
-    /// open round do not find. There are two kinds of such calls: a call that was approved or
-    /// rejected directly before the result, and a call of an earlier round with the id of the
-    /// result. For any other result, returns the target unchanged.
+    /// Sets the position in a target, if its result answers one of these calls, which a match by id
+    /// within the open round would not find:
+    ///
+    /// - a call that was approved or rejected directly before the result;
+    /// - a call of an earlier round with the id of the result.
+    ///
+    /// Otherwise returns the target unchanged.
     fn named<'t>(
         &self,
         mut target: Target<'t>,
@@ -281,8 +284,8 @@ impl CallLog {
         self.set_result(earlier, Some(result));
     }
 
-    /// Adds those calls of an ended round that have no result to the unanswered calls. The round begins
-    /// at `first`.
+    /// Ends the round that begins at `first`: adds its calls without a result to the unanswered
+    /// calls.
     fn leave_out(&mut self, first: usize) {
         for (index, call) in self.calls.iter().enumerate().skip(first) {
             if call.result.is_none() {

@@ -54,7 +54,6 @@ impl<K: Borrow<str> + Clone + Eq + Hash> Index<K> {
         index
     }
 
-    /// Adds a call after the others.
     pub(super) fn push(&mut self, call: usize, candidate: &Candidate<K>) {
         if let Some(position) = candidate.position {
             self.by_position.entry(position).or_insert(call);

@@ -82,8 +82,8 @@ pub enum Ids {
 /// Matches results with calls, one result after the other.
 ///
 /// If the results are in the order of their calls, matching a result costs one comparison.
-/// Otherwise the matcher builds an index, with which matching a result costs O(log n) in the number
-/// of calls, regardless of their ids.
+/// Otherwise the matcher builds an index, and matching a result costs O(log n) in the number
+/// of calls.
 ///
 /// ```
 /// use tower_chat_core::pairing::{Answers, Candidate, Ids, Matcher, Target};
@@ -98,8 +98,8 @@ pub struct Matcher<K> {
     ids: Ids,
     /// A position in `calls`. Every call before this position is answered or hidden.
     first_open: usize,
-    /// A lookup structure that finds calls by position and by id. The matcher builds the structure
-    /// when the first result arrives whose id differs from that of the first open call.
+    /// The index, which the matcher builds when the first result arrives whose id differs from that
+    /// of the first open call.
     index: Option<Box<Index<K>>>,
 }
 

@@ -8,25 +8,26 @@
 //!    answer ([`AnswerKey`]), and of the results after these messages. Calls in messages of other
 //!    roles are ignored.
 //! 2. Within an answer, each call is assigned a unique id ([`AnswerIds`]). A call keeps its own id,
-//!    unless the id is missing, empty or used by an earlier call of the answer. Such a call is assigned
-//!    a generated id.
-//! 3. A result with the position of its call ([`ToolResult::call`]) answers the call at that position.
+//!    unless the id is missing, empty or used by an earlier call of the answer. Such a call is
+//!    assigned a generated id.
+//! 3. A result with the position of its call ([`ToolResult::call`]) answers the call at that
+//!    position.
 //! 4. A result without a position answers the first call of the round that has the same id and no
-//!    result. If no call of the round has this id, the result answers the first call without a result
-//!    for which two conditions hold: the call or the result has no id, and the names of their tools
-//!    agree ([`Matcher`]).
-//! 5. Two answers can look like one round: a run that is interrupted between an answer and its tools, and
-//!    is then sent again, stores the next answer directly after the first. Therefore, results without a
-//!    position answer the calls of the last message if all of them match calls of that message
-//!    ([`RoundMatcher`]).
+//!    result. If no call of the round has this id, the result answers the first call without a
+//!    result for which two conditions hold: the call or the result has no id, and the names of
+//!    their tools agree ([`Matcher`]).
+//! 5. If all results without a position match calls of the last message of the round, they answer
+//!    these calls ([`RoundMatcher`]). The reason is that two answers can look like one round: a run
+//!    that is interrupted before its tools run, and is then sent again, stores its next answer
+//!    directly after the first one.
 //! 6. A result that answers no call of its round is matched with the calls of earlier rounds that
 //!    have no result. Among the rounds that contain a call with the result's id or position, the
 //!    latest one is used. The result answers the first such call of this round
 //!    ([`UnansweredCalls`]).
 //!
-//! [`CallLog`] applies the rules to a sequence of messages. The replay, which converts a history
-//! into a form that every provider accepts, changes messages while it reads them. Therefore the
-//! replay uses the other types of this module directly.
+//! [`CallLog`] applies the rules to a sequence of messages. Code that changes messages while it
+//! reads them, such as the replay, which converts a history into a form that every provider
+//! accepts, uses the other types of this module.
 
 mod answer;
 mod call_ids;

@@ -3,7 +3,7 @@
 
 use super::{AnswerIds, Answers, LoggedCall, LoggedResult, RoundMatcher, Target};
 
-/// The last round of a [`CallLog`](super::CallLog). More results of this round may follow.
+/// The last round of a [`CallLog`](super::CallLog).
 #[derive(Debug, Clone)]
 pub(super) struct OpenRound {
     /// The index of the round's first call in the log.
@@ -11,7 +11,6 @@ pub(super) struct OpenRound {
     /// The index in the log of the first call of the answer's last message.
     pub(super) last: usize,
     pub(super) ids: AnswerIds,
-    /// The results of the round so far.
     pub(super) results: Vec<LoggedResult>,
     /// The matcher of the results; `None` before the first result, because more calls may still
     /// follow.

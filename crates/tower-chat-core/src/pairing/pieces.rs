@@ -69,10 +69,9 @@ pub fn foreign_results(message: &Message) -> BTreeSet<usize> {
 /// Returns the indices of the results that are moved out of a message. These are the [foreign
 /// results](foreign_results), and each result that another moved result separates from its call.
 ///
-/// If a result is moved out, the parts before and after this result are in two pieces. A result in
-/// one of these pieces may then be separated from its call in the other piece. This function
-/// therefore checks only the results in the shorter piece, and the results that answer calls in the
-/// shorter piece.
+/// Moving a result out divides its piece in two, which may separate another result from its call.
+/// One of these two is then in the shorter piece. This function therefore checks only the results
+/// in the shorter piece, and the results of the calls in it.
 fn leaving_results(message: &Message) -> BTreeSet<usize> {
     let mut leaving = foreign_results(message);
     if message.role != Role::Assistant {
@@ -109,7 +108,6 @@ struct ProviderCalls {
     /// For each result, the nearest call with the same id before the result, and the nearest one
     /// after it.
     of_result: BTreeMap<usize, [Option<usize>; 2]>,
-    /// The results of each call.
     results: HashMap<usize, Vec<usize>>,
 }
 

@@ -24,15 +24,13 @@ pub struct RoundMatcher<K> {
     /// Whether any result so far has no position.
     has_others: bool,
     all: Matcher<K>,
-    /// The calls of the last message, as long as all results so far match them. While this is
-    /// `Some`, calls that are answered by results without a position are marked as answered only
-    /// here, and not in `all`.
+    /// The calls of the last message, as long as all results without a position match them. While
+    /// this is `Some`, these results mark their calls as answered only here, and not in `all`.
     of_last: Option<Matcher<K>>,
     /// For each call, whether a result with its position has answered it.
     is_answered_by_position: Vec<bool>,
 }
 
-/// A [`Target`] with owned strings.
 #[derive(Debug, Clone)]
 struct OwnedTarget {
     position: Option<CallPosition>,

@@ -62,7 +62,6 @@ impl Accumulator {
     }
 }
 
-/// Converts the stream of a model client into the documented shape.
 pub(super) struct Assembled {
     updates: Option<BoxStream<'static, Result<ChatUpdate, BoxError>>>,
     accumulator: Accumulator,
@@ -110,7 +109,6 @@ impl Assembled {
         }
     }
 
-    /// Releases the delayed messages.
     fn release(&mut self) {
         self.ready.extend(self.held.drain(..).map(|message| Ok(ChatUpdate::Message(message))));
     }

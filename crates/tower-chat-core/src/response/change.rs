@@ -46,8 +46,8 @@ pub enum ChangeKind {
     Result,
     /// The definition of a tool.
     Definition,
-    /// An option of the request that the service does not accept with these messages. The option is not
-    /// sent.
+    /// An option of the request that the service does not accept with these messages. The option is
+    /// not sent.
     Setting,
     /// A whole message. The request omits it, or contains it in addition to the stored messages.
     Message,

@@ -27,14 +27,14 @@ use crate::{ConversationKey, ExactNumbers, HistoryOwner, RunId};
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Finish {
-    /// The reason why the model stopped, from the provider. This reason is unreliable: some providers
-    /// report `stop`, or nothing, for an answer with tool calls.
+    /// The reason why the model stopped, from the provider. This reason is unreliable: some
+    /// providers report `stop`, or nothing, for an answer with tool calls.
     pub reason: Option<FinishReason>,
     /// The tokens of the answer, summed over the service calls of a run.
     pub usage: Usage,
     /// The owner of the history; `None` if neither the service nor a layer stores it.
     pub history_owner: Option<HistoryOwner>,
-    /// The id of a background answer (continuation token), with which a later request fetches the
+    /// The id of a background answer (continuation token). A later request with this id fetches the
     /// answer.
     pub continuation: Option<String>,
     /// The model that returned the answer.
@@ -49,9 +49,9 @@ pub struct Finish {
     pub recovered: Option<Box<RecoveredRun>>,
     /// The cause of the run's end, if it is not the model's final answer.
     pub ended_by: Option<EndedBy>,
-    /// The differences between the stored messages and the messages in the request. The service
-    /// does not accept the stored form of these messages. For a run, these are the differences of
-    /// its final service call.
+    /// The differences between the stored messages and the request, which exist because the service
+    /// does not accept the stored form. For a run, these are the differences of its final service
+    /// call.
     pub changes: Vec<Change>,
     /// Further data of the provider about the answer as a whole.
     pub metadata: Map<String, Value>,
@@ -69,14 +69,15 @@ impl Finish {
         Self::new(FinishReason::Stop)
     }
 
-    /// Returns the integers that the JSON values of `metadata` have rounded, with all digits. The
-    /// digits are from the body of the answer. For a streamed answer, no digits are collected. A
-    /// writer of the same wire (JSON format of a provider) restores these digits.
+    /// Returns all digits of the integers that a [`Value`] in `metadata` represents only as a
+    /// rounded number. The reader of a wire (JSON format of a provider) collects the digits from
+    /// the body of a whole answer, and the writer of the same wire restores them. For a streamed
+    /// answer, no digits are collected.
     pub fn exact_numbers(&self) -> &ExactNumbers {
         &self.exact_numbers
     }
 
-    /// Sets the integers that `metadata` has rounded.
+    /// Sets the [exact numbers](Self::exact_numbers).
     #[must_use]
     pub fn with_exact_numbers(mut self, exact_numbers: ExactNumbers) -> Self {
         self.exact_numbers = exact_numbers;
@@ -142,10 +143,9 @@ pub enum FinishReason {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum EndedBy {
-    /// The limit of rounds (an answer with calls, and their results) was reached: the last service
-    /// call was made without tools. The answer to this call may be empty, and may contain tool
-    /// calls although the request had no tools. Such tool calls are returned to the caller and not
-    /// run.
+    /// The run reached its limit of rounds (an answer with tool calls, and their results), so that
+    /// its last request to the model contained no tools. The final answer may be empty, or may
+    /// contain tool calls nevertheless. These tool calls are returned to the caller and not run.
     RoundLimit,
     /// A tool ended the run. No service call has received the results of the last round.
     Tool,

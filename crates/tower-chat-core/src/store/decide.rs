@@ -13,8 +13,8 @@ pub trait Lookup {
     /// The error of a read.
     type Error;
 
-    /// Returns the id of a message, visible or staged. `None` if there is no message with this sequence
-    /// number.
+    /// Returns the id of a message, visible or staged. `None` if there is no message with this
+    /// sequence number.
     ///
     /// # Errors
     ///
@@ -109,8 +109,8 @@ impl Changes {
     }
 }
 
-/// Decides about a write to a conversation with this head. `last` is the largest sequence number that
-/// the store can represent.
+/// Decides about a write to a conversation with this head. `last` is the largest sequence number
+/// that the store can represent.
 ///
 /// A store that decides in its database, and therefore cannot call this function, follows the same
 /// rules.

@@ -35,8 +35,8 @@ impl Fork {
 /// and the record, and copies the messages up to [`ForkEnd::position`].
 ///
 /// The end is between two turns: no run has messages on both sides of it, and no call before it has
-/// its result after it. A run that continues an earlier one, with the results of its calls or after
-/// an approval, therefore stays together with that run.
+/// its result after it. A run that answers a call of an earlier run therefore stays together with
+/// that run.
 ///
 /// ```
 /// use tower_chat_core::{RunId, store::{Head, Revision, author::Forking}};
@@ -75,8 +75,8 @@ pub struct ForkEnd {
 }
 
 impl Forking {
-    /// Creates the decision for a conversation with this head. The copy contains messages before the
-    /// sequence number `before`, or any visible message.
+    /// Creates the decision for a conversation with this head. The copy contains only messages
+    /// before the sequence number `before`. `None` allows all visible messages.
     pub fn new(head: &Head, before: Option<u64>) -> Self {
         let visible = head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible);
         let last = before.map_or(visible, |before| before.saturating_sub(1).min(visible));

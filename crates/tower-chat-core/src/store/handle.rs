@@ -19,11 +19,10 @@ use crate::{
     },
 };
 
-/// The default number of messages that an outbox can contain.
 const DEFAULT_OUTBOX_LIMIT: usize = 10_000;
 
-/// Identifies a store and its clones, and contains their outbox: the writes that the store could
-/// not store.
+/// Identifies a store and its clones, and contains their outbox: the writes that failed and are
+/// submitted again later.
 ///
 /// If a write fails, and the policy is to continue the run, the layers add the write to the outbox,
 /// in memory. With the next write to the same conversation, the layers first submit the writes in
@@ -65,7 +64,7 @@ struct Outbox {
 #[derive(Debug, Default)]
 struct Unsaved {
     writes: Vec<Write>,
-    /// Add the messages of the writes to a metric, and subtract them when the guards are dropped.
+    /// Guards that subtract the messages of the writes from a metric when they are dropped.
     gauges: Vec<GaugeGuard>,
 }
 

@@ -36,8 +36,9 @@ pub struct Head {
     /// [`Summaries`](super::Summaries).
     pub summary: Option<SummaryInForce>,
     /// The number of [rewrites](super::Maintenance::rewrite) that changed messages of the
-    /// conversation. A store need not count them if it has neither the capability
-    /// [`Summaries`](super::Summaries) nor [`load_from`](Self::load_from).
+    /// conversation. If this number has changed, a new summary of the old messages, or an old
+    /// [`load_from`](Self::load_from), no longer applies. A store that stores neither need not
+    /// count.
     pub rewrites: u64,
     /// The part of the conversation that the next run needs to load; `None` if it needs all
     /// messages, or if the store does not keep this value.
@@ -111,7 +112,8 @@ impl Head {
 }
 
 /// A conversation with its messages that are visible to readers, oldest first. The history contains
-/// all of these messages, unless it was loaded with [`HistoryStore::load_from`](super::HistoryStore::load_from).
+/// all of these messages, unless it was loaded with
+/// [`HistoryStore::load_from`](super::HistoryStore::load_from).
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct History {
@@ -120,10 +122,10 @@ pub struct History {
     /// The visible messages after the [skipped](Self::skipped) ones. Every message has an
     /// [`id`](crate::Message::id).
     pub messages: Messages,
-    /// If not all messages were loaded, the messages at the beginning of the conversation that
-    /// [`LoadFrom::leading`] selects. Otherwise, `messages` contains them.
+    /// The messages at the beginning of the conversation that [`LoadFrom::leading`] selects. Empty
+    /// if all messages were loaded, because `messages` then contains them.
     pub leading: Messages,
-    /// The number of messages before `messages` that were not loaded, without the pruned messages.
+    /// The number of stored messages before the first of `messages`.
     not_loaded: u64,
     memo: HistoryMemo,
     prefix: WellFormedPrefix,
@@ -180,8 +182,8 @@ impl History {
         Ok(Self { head, messages, leading, not_loaded: 0, memo, prefix, run_order })
     }
 
-    /// Sets the sequence number of the last message before `messages`, and the messages at the
-    /// beginning of the conversation that were loaded besides.
+    /// Sets the sequence number of the last message before `messages`, and the
+    /// [leading](Self::leading) messages.
     ///
     /// ```
     /// use tower_chat_core::{Message, Messages, store::{Head, History, Revision}};
@@ -260,9 +262,8 @@ impl History {
     /// Returns the number of messages up to and including the last message of a run; `None` if the
     /// history contains no message of the run.
     ///
-    /// The run is found even if its id was created by a clock that differs from the clocks of other
-    /// runs. If the run ids of the history ascend, it is found by binary search, otherwise by a
-    /// scan of the messages.
+    /// This method uses binary search if the run ids of the history ascend, and otherwise scans the
+    /// messages.
     ///
     /// ```
     /// use tower_chat_core::{Message, MessageId, RunId, store::{Head, History, Revision}};
@@ -331,12 +332,12 @@ impl History {
     }
 }
 
-/// A value derived from a history, which is stored with the history, so that the next reader need
-/// not compute the value again.
+/// A value that a reader derives from a history and stores with the history, so that the next
+/// reader need not compute the value again.
 ///
 /// A store that caches histories in memory has one memo per incarnation of a conversation, and
-/// returns it with every load. Other stores return a new memo. Appending does not clear the memo:
-/// the value itself records which messages it covers.
+/// returns it with every load. Other stores return an empty memo. Appending messages does not clear
+/// the memo. The value must therefore record from which messages it was derived.
 #[derive(Clone, Default)]
 pub struct HistoryMemo(Arc<Mutex<Option<Arc<dyn Any + Send + Sync>>>>);
 

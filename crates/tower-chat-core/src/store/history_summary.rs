@@ -11,8 +11,8 @@ use crate::{MessageId, RunId};
 /// number. The messages stay stored.
 ///
 /// A summary is valid as long as the messages that it covers are unchanged. The summary with the
-/// largest [`covers_to`](Self::covers_to) is *in force*: [`Head::summary`] names it. A later summary
-/// covers the messages of an earlier one too.
+/// largest [`covers_to`](Self::covers_to) is *in force*: [`Head::summary`] names it. A later
+/// summary covers the messages of an earlier one too.
 ///
 /// This type is unrelated to [`ConversationSummary`](super::ConversationSummary), which is an entry
 /// of the directory.
@@ -109,13 +109,13 @@ impl HistorySummary {
         SummaryInForce { id: self.id, covers_to: self.covers_to }
     }
 
-    /// Decides whether a store adds this summary, whose id it has not stored, to a conversation with
-    /// this head. `message` is the id of the message at [`covers_to`](Self::covers_to), if that
-    /// message exists. If several reasons prevent the addition, the outcome is the first of them in
-    /// the order of [`AddedSummary`].
+    /// Decides whether a store adds this summary to a conversation with this head. The store calls
+    /// this method only if no summary with this id is stored. `message` is the id of the message at
+    /// [`covers_to`](Self::covers_to), if that message exists. If several reasons prevent the
+    /// addition, the outcome is the first of them in the order of [`AddedSummary`].
     ///
-    /// A store that decides in its database, and therefore cannot call this method, follows the same
-    /// rules.
+    /// A store that decides in its database, and therefore cannot call this method, follows the
+    /// same rules.
     ///
     /// ```
     /// use tower_chat_core::{

@@ -91,8 +91,8 @@ impl InvocationQuery {
         self
     }
 
-    /// Returns whether the record of a call has the messages, tool, status and start time that the
-    /// query selects. The conversation and the limit are not checked.
+    /// Returns whether the query selects the message, tool, status and start time of a row of the
+    /// record. The conversation and the limit are not checked.
     pub fn fits(&self, record: &ToolRecord) -> bool {
         let is_in = |range: &Range<SystemTime>| {
             record.started_at.is_some_and(|started| range.contains(&started))
@@ -109,7 +109,8 @@ impl InvocationQuery {
     }
 }
 
-/// The tool calls of one conversation that [`HistoryStore::calls`](super::HistoryStore::calls) returns.
+/// The tool calls of one conversation that [`HistoryStore::calls`](super::HistoryStore::calls)
+/// returns.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum CallSelection {
     /// All calls of the conversation.
@@ -146,7 +147,8 @@ impl CallSelection {
     }
 }
 
-/// The result of an [`InvocationQuery`] or of a [`CallSelection`], in the order of conversation, message and index.
+/// The result of an [`InvocationQuery`] or of a [`CallSelection`], in the order of conversation,
+/// message and index.
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Invocations {
@@ -203,7 +205,7 @@ pub struct UnreadableInvocation {
     pub sequence: u64,
     /// The index of the call in the message, from 0.
     pub index: u32,
-    /// The reason why it cannot be read.
+    /// The reason why the row cannot be read.
     pub reason: String,
 }
 

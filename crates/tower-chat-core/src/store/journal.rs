@@ -5,9 +5,9 @@ use std::{sync::Arc, time::SystemTime};
 use super::{Head, SequencePosition, ServiceIdChange, author::ToolRecord};
 use crate::{Message, RunId};
 
-/// The right of one attempt to write an open run, until the lease expires.
+/// The right of one attempt (execution of a run) to write its open run, until the lease expires.
 ///
-/// Each attempt at a run has an attempt number that is one higher than that of the previous
+/// The number of each attempt is one higher than that of the previous
 /// attempt. The store compares these numbers, not the clocks, to refuse the writes of an earlier
 /// attempt.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -17,7 +17,8 @@ pub struct Lease {
     /// The [`StoreHandle::holder`](super::StoreHandle::holder) of the store through which the run
     /// is written.
     pub holder: u64,
-    /// The time at which the lease was acquired or renewed, by the writer's clock, to the millisecond.
+    /// The time at which the lease was acquired or renewed, by the writer's clock, to the
+    /// millisecond.
     pub renewed_at: SystemTime,
     /// The end of the lease.
     pub until: LeaseEnd,
@@ -31,10 +32,10 @@ pub enum LeaseEnd {
     NotHeld,
     /// The caller of the run disconnected before its end: the response was dropped, its task was
     /// aborted, or a timeout above the run fired. The process that executes the run writes this
-    /// mark. If that process dies before, the mark is missing.
+    /// mark, unless it dies first.
     Abandoned,
-    /// The time at which the lease expires, by the writer's clock, to the millisecond. Until then other
-    /// processes should not resume the run.
+    /// The time at which the lease expires, by the writer's clock, to the millisecond. Until then
+    /// other processes should not resume the run.
     At(SystemTime),
 }
 
@@ -123,10 +124,14 @@ impl OpenRun {
         }
     }
 
-    /// Returns whether a staged write may be stored while this run is open. The write must be one
-    /// of this run, under the current lease or a later attempt. If the write discards the run, the
-    /// `visible` of its [`Close::Discard`] must be equal to that of this run. If two processes
-    /// resume a run with the same attempt number, only the first one to write gets the lease.
+    /// Returns whether a staged write may be stored while this run is open:
+    ///
+    /// - The write belongs to this run.
+    /// - Its attempt is later than the attempt in the current lease, or is the same attempt of the
+    ///   same holder. If two processes resume a run with the same attempt number, the first one to
+    ///   write therefore gets the lease.
+    /// - If the write discards the run, the `visible` of its [`Close::Discard`] is equal to that of
+    ///   this run.
     pub fn admits(&self, run: RunId, staged: &Staged) -> bool {
         let lease = &self.lease;
         let is_holder = staged.lease.attempt > lease.attempt

@@ -27,7 +27,6 @@ pub(super) struct KeyedQueue(Arc<Mutex<State>>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// Whether the queue accepts no more entries.
     closed: bool,
     /// For each conversation that has entries, the end of its latest entry.
     last: HashMap<ConversationKey, End>,
@@ -39,7 +38,6 @@ struct State {
 #[derive(Debug)]
 pub(super) struct QueueGuard {
     queue: KeyedQueue,
-    /// The conversations that the task changes.
     keys: Vec<ConversationKey>,
     /// The ends of the previous entries of the conversations. [`wait`](Self::wait) removes each end
     /// that it has awaited.
@@ -50,9 +48,9 @@ pub(super) struct QueueGuard {
     unfinished: watch::Sender<Vec<End>>,
 }
 
-/// Resolves when a guard has ended. Dropping the guard drops the sender of this channel. A guard
-/// that is dropped before it has waited for all earlier guards first sends the ends of those
-/// guards, which the receiver then awaits too.
+/// Resolves when a guard has ended, because dropping the guard drops the sender of this channel. A
+/// guard that is dropped before it has waited for all earlier guards sends the ends of those guards
+/// through the channel, and the receiver awaits them too.
 #[derive(Debug, Clone)]
 struct End(watch::Receiver<Vec<End>>);
 

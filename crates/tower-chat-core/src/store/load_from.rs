@@ -6,12 +6,14 @@ use serde::{Deserialize, Serialize};
 /// beginning that the model always receives, and of the messages after those that a summary or a
 /// window leaves out.
 ///
-/// A run that has loaded the messages stores this value with a [write](super::author::Write::with_load_from),
-/// and the next run reads it in the [head](crate::store::Head::load_from). Only the runs know
-/// whether the value still applies. Stores do not read [`applies_to`](Self::applies_to).
+/// A run that has loaded the messages stores this value with a
+/// [write](super::author::Write::with_load_from), and the next run reads it in the
+/// [head](crate::store::Head::load_from). Only the runs know whether the value still applies.
+/// Stores do not read [`applies_to`](Self::applies_to).
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LoadFrom {
-    /// The number of messages at the beginning of the conversation that are loaded separately.
+    /// The number of messages at the beginning of the conversation that are loaded as
+    /// [`History::leading`](crate::store::History::leading).
     pub leading: u64,
     /// The sequence number of the last message that is not loaded.
     pub after: u64,

@@ -75,30 +75,30 @@ use crate::ConversationKey;
 ///   acknowledged and nothing is stored. A write can therefore be repeated after a failure with an
 ///   unknown outcome.
 /// - A write may have no messages, for example if it only sets the service id of a conversation. If
-///   the conversation does not exist, such a write creates it. A store cannot recognise the
-///   repetition of a write without messages by an id, and acknowledges the repetition only until
-///   the next write.
-/// - [`append`](Self::append) is a submission: once it has returned, the store owns the writes, whether
-///   or not the ticket is awaited. `append` may be called where nothing can be awaited, such as in `Drop`
-///   on a thread outside of the runtime.
+///   the conversation does not exist, such a write creates it. Because no message id is stored with
+///   such a write, the store recognises its repetition only until the next write.
+/// - [`append`](Self::append) is a submission: once it has returned, the store owns the writes,
+///   whether or not the ticket is awaited. `append` may be called where nothing can be awaited,
+///   such as in `Drop` on a thread outside of the runtime.
 /// - A load that begins after a submission to the same conversation includes that submission.
 /// - Messages are returned in the order in which they were appended, regardless of the clocks.
 /// - Stored data that are invalid, such as a number out of its range, cause [`StoreError::Corrupt`]
 ///   or [`StoreError::Undecodable`]. The store deletes no data because of the damage, other
-///   conversations are not affected, and [`delete`](Self::delete) still deletes the conversation. A
-///   store checks the heads that it reads with [`Head::check_range`], and its writes with
-///   [`Write::check_range`].
-/// - The rows of the record in a write are stored with the write and deleted with the conversation.
-///   Each call has one row, which a later write replaces. A write that is acknowledged again
-///   changes no row. Times are stored with a precision of at least a millisecond.
-/// - With the capability [`Journal`], a [staged](Write::staged) write is as durable as any other
-///   write. Until its run is committed, its messages and their rows are not returned by loads,
-///   lists and queries of the record. The first staged write of a run opens the run. While the run
-///   is open, only writes of that run, under its current [`Lease`] or a later attempt, are stored;
-///   all others fail with a [`Conflict`] that names the run. Committing makes the whole run visible
-///   at one moment. Discarding deletes the whole run, except for rows of calls in messages that
-///   were visible before the run. A store without the capability refuses a staged write with
-///   [`StoreError::MissingCapability`].
+///   conversations are not affected, and [`delete`](Self::delete) still deletes the conversation.
+///   [`Head::check_range`] checks each head that a store reads, and [`Write::check_range`] checks
+///   each write.
+/// - A write may contain rows of the record of tool calls, one for each call. The store stores them
+///   with the write, and deletes them with the conversation. A later row of the same call replaces
+///   the earlier one. A write that is acknowledged again changes no row. Times are stored with a
+///   precision of at least a millisecond.
+/// - With the capability [`Journal`], a write may be [staged](Write::staged): it is as durable as
+///   any other write, but loads, lists and queries of the record do not return its messages and
+///   their rows until its run is committed. The first staged write of a run opens the run. While
+///   the run is open, the store accepts only writes of that run, from the attempt that has the
+///   current [`Lease`] or from a later attempt; all others fail with a [`Conflict`] that names the
+///   run. Committing makes the whole run visible at one moment. Discarding deletes the whole run,
+///   except for rows of calls in messages that were visible before the run. A store without the
+///   capability refuses a staged write with [`StoreError::MissingCapability`].
 /// - A write that [claims](Write::with_claims) tool calls is stored only if all claims are valid.
 /// - A persistent store records that it contains sealed data: once a write that is marked as
 ///   [sealed](Write::sealed) is stored, the store refuses every change without that mark with
@@ -106,8 +106,8 @@ use crate::ConversationKey;
 ///   [summary](Summaries::remove_summary).
 /// - No operation crosses a scope.
 ///
-/// The methods of this trait are those that every mode of persistence uses. A store may have further
-/// [capabilities](Capability): it implements their traits and returns itself from
+/// The methods of this trait are those that every mode of persistence uses. A store may have
+/// further [capabilities](Capability): it implements their traits and returns itself from
 /// [`journal`](Self::journal), [`directory`](Self::directory), [`tool_calls`](Self::tool_calls),
 /// [`maintenance`](Self::maintenance) and [`summaries`](Self::summaries).
 ///
@@ -172,9 +172,9 @@ pub trait HistoryStore: Send + Sync + 'static {
     /// leaves out. [`History::skipped`] is then [`LoadFrom::after`], and [`History::leading`]
     /// contains the first [`LoadFrom::leading`] messages, as far as they were not pruned.
     ///
-    /// If [`Head::load_from`] of the conversation is another value, all messages are returned,
-    /// because the conversation was deleted and created again, or changed by another process. A
-    /// store may always return all messages, as the default implementation does.
+    /// If the conversation has changed since the caller read `from` in its head, so that
+    /// [`Head::load_from`] is now another value, all messages are returned. A store may always
+    /// return all messages, as the default implementation does.
     ///
     /// # Errors
     ///

@@ -227,8 +227,7 @@ impl Pruning {
         }
     }
 
-    /// Computes the cut after the store has passed all messages and no damage was found. All
-    /// sequence numbers are at least 1.
+    /// Computes the cut after the store has passed all messages and no damage was found.
     fn cut_of_whole(mut self) -> Cut {
         let last = self.runs.iter().max_by_key(|run| run.last);
         let Some((end, last_run)) = last.map(|run| (run.last, run.first)) else {

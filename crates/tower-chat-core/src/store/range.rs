@@ -32,11 +32,14 @@ pub enum NumbersUsedUp {
 }
 
 impl Head {
-    /// Checks the numbers in a head that a store has read. The last pruned message must not be
-    /// after the last visible message, and the last visible message must not be after the last
-    /// message. The summary in force must not cover a message after the last visible message. The
-    /// number of rewrites must be at most [`LAST_SEQUENCE`]. The sequence number of the last message must be at most `last` and at most
-    /// [`LAST_SEQUENCE`]. The attempt number of an open run must be less than `u32::MAX`.
+    /// Checks the numbers in a head that a store has read:
+    ///
+    /// - The sequence number of the last message is at most `last` and at most [`LAST_SEQUENCE`].
+    /// - The last visible message is not after the last message.
+    /// - The last pruned message, and the last message that the summary in force covers, are not
+    ///   after the last visible message.
+    /// - The number of rewrites is at most [`LAST_SEQUENCE`].
+    /// - The attempt number of an open run is less than `u32::MAX`.
     ///
     /// ```
     /// use tower_chat_core::{ConversationKey, store::{Head, Revision, author::LAST_SEQUENCE}};

@@ -30,7 +30,6 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// ```
 #[derive(Debug, Clone, Copy)]
 pub struct Retry {
-    /// The time limit.
     limit: Duration,
     telemetry: Option<StoreTelemetry>,
 }

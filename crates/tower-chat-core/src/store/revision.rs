@@ -20,10 +20,13 @@ use crate::RunId;
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Revision {
-    /// A random number, which is chosen when the conversation is created, and again when messages
-    /// of the conversation are deleted or rewritten, when an attempt at a journaled run or a fenced
-    /// attempt at another run begins, and when a resumed run is committed. The number is 0 if there
-    /// is no conversation.
+    /// A random number; 0 if there is no conversation. A new number is chosen when
+    ///
+    /// - the conversation is created;
+    /// - messages of the conversation are deleted or rewritten;
+    /// - an attempt (execution of a run) begins whose writes the store must distinguish from those
+    ///   of an earlier attempt;
+    /// - a resumed run is committed.
     pub incarnation: u64,
     /// The sequence number of the last message, from 1; 0 if there is no message.
     pub sequence: u64,
@@ -54,10 +57,9 @@ impl Revision {
         Self { incarnation: self.other_incarnation(run.random_half()), sequence: visible }
     }
 
-    /// Returns the revision after a holder has begun an attempt at a journaled run. The incarnation
-    /// is different for every holder. A late write of an earlier attempt, or a write of another
-    /// holder that begins an attempt at the same time, therefore expects a revision that the
-    /// conversation never had.
+    /// Returns the revision after a holder has begun an attempt at a run. The incarnation is
+    /// different for every holder. The store therefore refuses a late write of an earlier attempt,
+    /// and a write of another holder that begins an attempt at the same time.
     #[must_use]
     pub fn taken_by(self, holder: u64) -> Self {
         Self { incarnation: self.other_incarnation(holder), ..self }

@@ -77,8 +77,8 @@ pub struct Rewrite {
     /// The new contents of messages, by sequence number. The messages keep their stored ids; the
     /// ids in these values are ignored.
     pub messages: Vec<(u64, Message)>,
-    /// The new rows of the record of tool calls. Each replaces the earlier row of its call. Rows for
-    /// messages that do not exist are ignored.
+    /// The new rows of the record of tool calls. Each replaces the earlier row of its call. Rows
+    /// for messages that do not exist are ignored.
     pub tools: Vec<ToolRecord>,
     /// The rows of the record of tool calls to delete.
     pub removed_tools: Vec<SequencePosition>,
@@ -89,16 +89,17 @@ pub struct Rewrite {
     pub is_sealed: bool,
 }
 
-/// The counts that a [`Rewrite`] stores in the directory. If a stored count of usage is negative or
-/// not a number, the store replaces it with 0. All other counts remain unchanged, because tokens
-/// and costs cannot be computed from messages.
+/// The counts that a [`Rewrite`] stores in the directory.
+///
+/// The rewrite does not change tokens and costs, because they cannot be computed from messages.
+/// Only a stored number of tokens or costs that is negative or not a number becomes 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DirectoryCounts {
     /// The number of runs of the conversation.
     pub runs: u64,
-    /// The number of tool calls for each run whose count changes. A run that is not in the directory
-    /// is ignored.
+    /// The number of tool calls for each run whose count changes. A run that is not in the
+    /// directory is ignored.
     pub tool_calls: Vec<(RunId, u64)>,
 }
 
@@ -122,8 +123,8 @@ impl Rewrite {
         messages.is_empty() && tools.is_empty() && removed_tools.is_empty() && counts.is_none()
     }
 
-    /// Returns the revision of the conversation after the rewrite. A store calls this method with the
-    /// current head.
+    /// Returns the revision of the conversation after the rewrite. A store calls this method with
+    /// the current head.
     ///
     /// # Errors
     ///
@@ -140,8 +141,8 @@ impl Rewrite {
 
     /// Returns the sequence number of the first message that the rewrite changes; `None` if the
     /// rewrite changes no message. If there is such a message, a store with the capability
-    /// [`Summaries`](super::Summaries) increments [`Head::rewrites`], and deletes the summaries that
-    /// cover the message.
+    /// [`Summaries`](super::Summaries) increments [`Head::rewrites`], and deletes the summaries
+    /// that cover the message.
     pub fn first_message(&self) -> Option<u64> {
         self.messages.iter().map(|(sequence, _)| *sequence).min()
     }

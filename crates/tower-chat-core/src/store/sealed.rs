@@ -29,11 +29,11 @@ pub fn is_sealed_message(message: &Message) -> bool {
 
 /// Caches the mark of a store on a server. The mark states whether the store contains sealed data.
 ///
-/// The mark is one value for the whole store. The transaction of a write does not read it, because that
-/// would make each write slower. Instead, a store calls [`admit`](Self::admit) before each change. A
-/// process reads the mark before a change that creates or rewrites a conversation, and otherwise once a
-/// second. The process also learns the mark from the [head](Self::see) of each sealed conversation that
-/// it reads.
+/// The mark is one value for the whole store. The transaction of a write does not read it, because
+/// that would make each write slower. Instead, a store calls [`admit`](Self::admit) before each
+/// change. A process reads the mark before a change that creates or rewrites a conversation, and
+/// otherwise once a second. The process also learns the mark from the [head](Self::see) of each
+/// sealed conversation that it reads.
 #[derive(Debug, Default)]
 pub struct SealMark {
     /// Whether this process has read or stored the mark, or has read a sealed head.

@@ -4,7 +4,8 @@ use std::fmt;
 
 /// A slot in a store's bounded queue, from [`HistoryStore::reserve`](super::HistoryStore::reserve).
 ///
-/// Dropping a slot releases it. A submission owns its slot until its writes are durable or have failed.
+/// Dropping a slot releases it. A submission owns its slot until its writes are durable or have
+/// failed.
 pub struct Slot {
     permit: Option<Box<dyn Send>>,
     /// Whether the store may execute the writes on the thread of the caller.

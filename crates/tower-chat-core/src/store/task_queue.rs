@@ -157,7 +157,8 @@ impl TaskQueue {
     }
 
     /// Submits a change as [`change`](Self::change) does, without waiting for a slot. A store uses
-    /// this method for a change for which a caller with a slot may wait.
+    /// this method if the caller of the change may already have a slot, because waiting for another
+    /// slot could then be a deadlock.
     ///
     /// # Errors
     ///

@@ -26,7 +26,7 @@ pub struct ToolColumns {
     pub sequence: u64,
     /// The index of the call in its message, from 0.
     pub call_index: u32,
-    /// The index of the call's round in its turn, from 0.
+    /// The index of the call's round (an answer with calls, and their results) in its run, from 0.
     pub round_index: u32,
     /// The call id that the model receives.
     pub call_id: String,

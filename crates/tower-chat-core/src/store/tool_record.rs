@@ -7,8 +7,7 @@ use crate::{Message, ToolInvocation, ToolResult, ToolStatus};
 /// A row of the record of tool calls in a write. The row replaces the earlier row of the call.
 ///
 /// The call and its result are in messages, and the row refers to them by position, without a copy.
-/// A result that is not part of the history is not in a message; the row then contains the result
-/// itself.
+/// Only a result that is in no message is in the row itself.
 ///
 /// The example creates the row of a requested call, and the row that replaces it after the call has
 /// run:
@@ -43,7 +42,7 @@ use crate::{Message, ToolInvocation, ToolResult, ToolStatus};
 pub struct ToolRecord {
     /// The call.
     pub call: SequencePosition,
-    /// The index of the call's round in its turn, from 0.
+    /// The index of the call's round (an answer with calls, and their results) in its run, from 0.
     pub round_index: u32,
     /// The call id that the model receives.
     pub call_id: String,
@@ -59,8 +58,8 @@ pub struct ToolRecord {
     pub started_at: Option<SystemTime>,
     /// The time at which the tool finished, to the millisecond.
     pub finished_at: Option<SystemTime>,
-    /// The time at which the lease on the call expires, to the millisecond. Only an approved call without
-    /// a result has a lease. The run renews the lease while the tool runs.
+    /// The time at which the lease on the call expires, to the millisecond. Only an approved call
+    /// without a result has a lease. The run renews the lease while the tool runs.
     pub held_until: Option<SystemTime>,
 }
 
@@ -129,9 +128,9 @@ impl ToolRecord {
 }
 
 impl ToolRecord {
-    /// Returns the row that a [`fork_at`](crate::store::Maintenance::fork_at) writes. An approval belongs
-    /// to one conversation. Therefore a call that waits for approval becomes a rejected call in the
-    /// copy.
+    /// Returns the row that a [`fork_at`](crate::store::Maintenance::fork_at) writes. An approval
+    /// belongs to one conversation. Therefore a call that waits for approval becomes a rejected
+    /// call in the copy.
     #[must_use]
     pub fn in_copy(mut self) -> Self {
         if self.status == ToolStatus::PendingApproval {

@@ -1,5 +1,6 @@
-//! The runs in progress in this process. A second run on a conversation waits before it calls the model.
-//! Without the wait, the caller would pay for an answer that the store then refuses with a conflict.
+//! The runs in progress in this process. A second run on a conversation waits before it calls the
+//! model. Without the wait, the caller would pay for an answer that the store then refuses with a
+//! conflict.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -79,7 +80,8 @@ impl RunsUnderWay {
             queue.waiting.push_back(Waiting { run, turn });
             ours
         };
-        // The sender stays in the queue until this run begins.
+        // The queue drops the sender only after this run has begun or its caller has stopped
+        // waiting.
         let busy = ConversationBusy { key: key.clone(), run, waiting: 0 };
         turn.await.map_err(|_| busy)
     }

@@ -152,8 +152,8 @@ pub trait StoreWrapper: Send + Sync + 'static {
         None
     }
 
-    /// Returns the capability [`HistoryStore::summaries`] of the wrapper. A wrapper that leaves this
-    /// capability unchanged returns that of the inner store. The default is `None`.
+    /// Returns the capability [`HistoryStore::summaries`] of the wrapper. A wrapper that leaves
+    /// this capability unchanged returns that of the inner store. The default is `None`.
     fn summaries(&self) -> Option<&dyn Summaries> {
         None
     }

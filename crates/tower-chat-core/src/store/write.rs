@@ -96,7 +96,7 @@ impl Write {
     /// Marks the write as one of an encrypting wrapper, which seals the data that it stores. A
     /// persistent store records that it contains such a write. From then on the store refuses every
     /// change without the mark ([`StoreError::Sealed`](super::StoreError::Sealed)), except for a
-    /// deletion.
+    /// deletion and the removal of a [summary](super::Summaries::remove_summary).
     #[must_use]
     pub fn sealed(mut self) -> Self {
         Arc::make_mut(&mut self.0).is_sealed = true;
@@ -122,8 +122,8 @@ impl Write {
     }
 
     /// Sets the [parent](Parent) of the conversation, if this write creates the conversation. The
-    /// directory then lists the conversation among the branches of the parent. A write to an existing
-    /// conversation does not change its parent.
+    /// directory then lists the conversation among the branches of the parent. A write to an
+    /// existing conversation does not change its parent.
     #[must_use]
     pub fn with_parent(mut self, parent: Option<Parent>) -> Self {
         Arc::make_mut(&mut self.0).parent = parent;
@@ -148,10 +148,10 @@ impl Write {
     }
 
     /// Sets the claims. The write is stored only if all of them are valid. A claim is valid if the
-    /// row of its call, in a visible message, has the status
-    /// [`PendingApproval`](crate::ToolStatus::PendingApproval) and the start time in the claim. If
-    /// there is no such row, a claim without a start time is valid. The new rows of the claimed
-    /// calls are in [`tools`](Self::tools).
+    /// row of its call has the status [`PendingApproval`](crate::ToolStatus::PendingApproval) and
+    /// the start time in the claim. If the call has no row, or its message is not visible, a claim
+    /// without a start time is valid. The new rows of the claimed calls are in
+    /// [`tools`](Self::tools).
     #[must_use]
     pub fn with_claims(mut self, claims: Vec<Claim>) -> Self {
         Arc::make_mut(&mut self.0).claims = claims;

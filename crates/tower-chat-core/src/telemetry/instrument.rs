@@ -12,7 +12,6 @@ use super::metric::ALL;
 /// The labels of a value: names and values. A label without a value is omitted.
 pub type Labels<'a> = &'a [(&'static str, Option<&'a str>)];
 
-/// The name, unit and description of a metric.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Metric {
     pub(super) name: &'static str,
@@ -27,7 +26,6 @@ pub(super) enum Unit {
     Count,
 }
 
-/// The kinds of metrics.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Instrument {
     Counter(Counter),
@@ -71,8 +69,8 @@ pub fn is_recorded() -> bool {
     with_recorder(|recorder| mem::size_of_val(recorder) > 0) || IS_DESCRIBED.load(Ordering::Relaxed)
 }
 
-/// Registers the units and descriptions of all metrics with the installed recorder. Call this function
-/// once, after the installation of the recorder.
+/// Registers the units and descriptions of all metrics with the installed recorder. Call this
+/// function once, after the installation of the recorder.
 ///
 /// ```
 /// // metrics_exporter_prometheus::PrometheusBuilder::new().install()?;

@@ -17,7 +17,6 @@ use crate::{
     store::{Conflict, StoreError},
 };
 
-/// Emits an event with the target of stores.
 macro_rules! event {
     ($($event:tt)*) => { tracing::debug!(target: "tower_chat::store", $($event)*) };
 }
@@ -138,8 +137,8 @@ impl Queued {
         }
     }
 
-    /// Records that the submission has an outcome. Call this function before the outcome is sent to the
-    /// caller.
+    /// Records that the submission has an outcome. Call this function before the outcome is sent to
+    /// the caller.
     pub fn end(self) {
         let Some(entry) = self.0 else { return };
         let begun = entry.begun.unwrap_or_else(Instant::now);

@@ -21,8 +21,8 @@ use crate::{
     },
 };
 
-/// A store that wraps another store and creates a span for each operation. The span contains the number of
-/// messages that were read or written, and the outcome.
+/// A store that wraps another store and creates a span for each operation. The span contains the
+/// number of messages that were read or written, and the outcome.
 ///
 /// The span of an `append` ends when its [ticket](crate::store::author::Ticket), the future with
 /// the outcome, has completed. If the ticket is dropped before, the outcome in the span is
@@ -330,7 +330,6 @@ impl<S: HistoryStore> ToolCallQueries for TracedStore<S> {
     }
 }
 
-/// Executes an operation inside its span.
 async fn traced<T>(
     mut open: Operation,
     operation: impl Future<Output = Result<T, StoreError>>,
@@ -349,8 +348,8 @@ async fn traced<T>(
     result
 }
 
-/// An operation in progress, with its span and its measurements. Dropping the value before the end of the
-/// operation records the outcome `dropped`.
+/// An operation in progress, with its span and its measurements. Dropping the value before the end
+/// of the operation records the outcome `dropped`.
 struct Operation {
     span: Span,
     name: &'static str,
@@ -434,8 +433,8 @@ impl Drop for Operation {
     }
 }
 
-/// Returns the type of an error for spans and metrics. The type of an error without a name is `_OTHER`, as
-/// in OpenTelemetry's conventions for errors.
+/// Returns the type of an error for spans and metrics. The type of an error without a name is
+/// `_OTHER`, as in OpenTelemetry's conventions for errors.
 pub fn store_error_type(error: &StoreError) -> &'static str {
     match error {
         StoreError::Conflict(_) => "conflict",

@@ -3,7 +3,6 @@
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The number of nanoseconds in a millisecond.
 const NANOSECONDS: u128 = 1_000_000;
 
 /// Returns the millisecond that contains a time.

@@ -16,8 +16,9 @@ use crate::{
     },
 };
 
-/// A conversation as one value, for a store that reads and writes whole conversations: a file, an object of
-/// a bucket, or a row of a table for each conversation. The store needs no [capability](Capability).
+/// A conversation as one value, for a store that reads and writes whole conversations: a file, an
+/// object of a bucket, or a row of a table for each conversation. The store needs no
+/// [capability](Capability).
 ///
 /// ```
 /// use tower_chat_core::{
@@ -44,7 +45,6 @@ pub struct StoredConversation {
     tools: BTreeMap<SequencePosition, ToolRecord>,
 }
 
-/// The JSON form.
 #[derive(Serialize, Deserialize)]
 struct Json {
     scope: Arc<str>,
@@ -72,8 +72,8 @@ impl StoredConversation {
     ///
     /// # Errors
     ///
-    /// If the write is refused: for example [`StoreError::Conflict`], or [`StoreError::MissingCapability`]
-    /// for a staged write. The conversation was not changed.
+    /// If the write is refused: for example [`StoreError::Conflict`], or
+    /// [`StoreError::MissingCapability`] for a staged write. The conversation was not changed.
     pub fn write(&mut self, write: &Write) -> Result<bool, StoreError> {
         if write.as_staged().is_some() {
             return Err(StoreError::MissingCapability { capability: Capability::Journal });

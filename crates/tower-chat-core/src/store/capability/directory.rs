@@ -14,8 +14,8 @@ use crate::{
 /// The directory of conversations, which is a [capability](Capability) of a store. It has lists,
 /// summaries, descriptions, usage, runs, and the messages of a conversation page by page.
 ///
-/// - As soon as a write is stored, its [activity](crate::store::author::Write::activity) is in the
-///   directory, even if the write is staged.
+/// - As soon as a write is stored, its [activity](crate::store::author::Write::activity) (time,
+///   mode and usage) is in the directory, even if the write is staged.
 /// - The directory includes a conversation whose messages are all staged. Its message count is 0.
 /// - A write increments the number of runs if the run of the write differs from that of the
 ///   previous write.

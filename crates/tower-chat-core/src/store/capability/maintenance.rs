@@ -18,18 +18,17 @@ use crate::{
 ///   expected revision.
 #[async_trait]
 pub trait Maintenance: Send + Sync {
-    /// Copies the turns of a conversation that end before the message `before`, with their record of
-    /// tool calls, to a key that has no conversation. If `before` is `None`, copies all visible
+    /// Copies the turns of a conversation that end before the message `before`, with their record
+    /// of tool calls, to a key that has no conversation. If `before` is `None`, copies all visible
     /// messages. The copy is a branch: the directory has the original and the position as its
-    /// [parent](crate::store::ConversationSummary::parent). If the original does not exist or has no
-    /// visible data, returns [`Fork::ABSENT`] and changes nothing.
+    /// [parent](crate::store::ConversationSummary::parent). If the original does not exist or has
+    /// no visible data, returns [`Fork::ABSENT`] and changes nothing.
     ///
     /// - A copy ends between two turns. If `before` is a message in the middle of a turn, the copy
     ///   ends before this turn: [`Fork::position`] is the last message that was copied. No run is
-    ///   divided, and no call is copied without its result. A run that continues an earlier one, with
-    ///   the results of its calls or after an approval, and a run with a late result of an earlier
-    ///   call, belong to the turn of the call. [`Forking`](crate::store::author::Forking) decides for
-    ///   a store where the copy ends.
+    ///   divided, and no call is copied without its result. A run that answers a call of an earlier
+    ///   run, with a result or an approval, therefore belongs to the turn of that call. Stores
+    ///   compute the end of the copy with [`Forking`](crate::store::author::Forking).
     /// - If no turn ends before the message, the copy has no messages.
     /// - The copy has its own incarnation. The service id is not copied, because the
     ///   conversation at the service belongs to the original. Neither staged messages nor
@@ -38,8 +37,8 @@ pub trait Maintenance: Send + Sync {
     ///   rejected ([`ToolRecord::in_copy`](crate::store::author::ToolRecord::in_copy)).
     /// - The messages in the copy of a pruned conversation are numbered as in the original, or from
     ///   1, depending on the store.
-    /// - The copy contains the messages that are visible at one moment. It becomes visible itself
-    ///   at a later moment, and the original may change in between.
+    /// - The copy contains the messages that were visible in the original at one moment. The
+    ///   original may change before the copy becomes visible.
     ///
     /// ```
     /// use tower_chat_core::{ConversationKey, store::{HistoryStore, Maintenance}};
@@ -76,13 +75,14 @@ pub trait Maintenance: Send + Sync {
     /// the number of deleted runs and messages. The deletion is atomic, and erases the data as
     /// thoroughly as [`delete`](crate::store::HistoryStore::delete) does.
     ///
-    /// A store deletes whole runs, and never the last one. A store deletes neither a run with a call
-    /// that waits for approval or for its result, nor a later run. Stores decide with
+    /// A store deletes whole runs, and never the last one. A store deletes neither a run with a
+    /// call that waits for approval or for its result, nor a later run. Stores decide with
     /// [`Pruning`](crate::store::author::Pruning) which runs to delete. The sequence numbers of the
     /// remaining messages do not change. If any run was deleted, the conversation gets a new
     /// incarnation. Therefore the next write of a run in progress in another process fails with a
     /// [`Conflict`](crate::store::Conflict). A second prune with the same arguments has no effect.
-    /// If the request of a deleted run is sent again, the request starts a new run.
+    /// The store no longer recognises a deleted run: if the request of the run is sent again, the
+    /// request starts a new run.
     ///
     /// ```
     /// use tower_chat_core::{ConversationKey, store::{HistoryStore, Keep, Maintenance}};
@@ -108,9 +108,9 @@ pub trait Maintenance: Send + Sync {
     /// # Errors
     ///
     /// [`StoreError::UnderWay`], with nothing deleted, if the conversation has an open run, or is
-    /// not [at rest](crate::store::StoreHandle::at_rest) in this process; [`StoreError::Corrupt`], with nothing
-    /// deleted, if a message is missing or a number is out of its range; otherwise, if the store
-    /// cannot be written.
+    /// not [at rest](crate::store::StoreHandle::at_rest) in this process; [`StoreError::Corrupt`],
+    /// with nothing deleted, if a message is missing or a number is out of its range; otherwise, if
+    /// the store cannot be written.
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError>;
 
     /// Returns up to `limit` scopes that have a conversation, in byte order, beginning with the
@@ -160,8 +160,8 @@ pub trait Maintenance: Send + Sync {
     /// the next write of a run in progress, in any process, fails with a
     /// [`Conflict`](crate::store::Conflict).
     ///
-    /// This operation is meant for repairs only; every other change of a conversation is an append. If
-    /// the future is dropped, the change may or may not take effect.
+    /// This operation is meant for repairs only; every other change of a conversation is an append.
+    /// If the future is dropped, the change may or may not take effect.
     ///
     /// # Errors
     ///

@@ -11,12 +11,11 @@ use crate::{
 /// Summaries of the beginning of a conversation, which the model receives in place of the messages
 /// that they cover. This is a [capability](Capability) of a store.
 ///
-/// - A summary is a row beside the messages. Adding or removing one changes neither the messages nor
-///   the [revision](crate::store::Revision). Runs, appends and commits continue during the change, and
-///   a change does not wait for them. The change takes effect on the [head](crate::store::Head), so
-///   that readers notice it.
-/// - The rows are ordered by [`covers_to`](HistorySummary::covers_to). The last one is in force, and
-///   [`Head::summary`](crate::store::Head::summary) names it.
+/// - A summary is a row beside the messages. Adding or removing a summary changes neither the
+///   messages nor the [revision](crate::store::Revision), so that it causes no conflict with a run
+///   in progress. Readers notice the change in the [head](crate::store::Head).
+/// - The rows are ordered by [`covers_to`](HistorySummary::covers_to). The last one is in force,
+///   and [`Head::summary`](crate::store::Head::summary) names it.
 /// - A [rewrite](crate::store::Maintenance::rewrite) of a message deletes every summary that covers
 ///   the message, because the summary may contain the content that was rewritten.
 /// - A [prune](crate::store::Maintenance::prune) deletes a summary if all messages that it covers
@@ -56,11 +55,15 @@ pub trait Summaries: Send + Sync {
     /// [`Head::rewrites`](crate::store::Head::rewrites) of the head with which the covered messages
     /// were read.
     ///
-    /// The summary is added only if the message at [`covers_to`](HistorySummary::covers_to) is
-    /// visible and has the id [`last`](HistorySummary::last), no message was rewritten since, and the
-    /// summary in force covers fewer messages. Otherwise nothing changes, and the outcome contains
-    /// the reason. If a summary with the same id is stored, the outcome is
-    /// [`Stored`](AddedSummary::Stored), and nothing changes.
+    /// The summary is added only if
+    ///
+    /// - the message at [`covers_to`](HistorySummary::covers_to) is
+    ///   visible and has the id [`last`](HistorySummary::last),
+    /// - no message was rewritten since the messages were read, and
+    /// - the summary in force covers fewer messages.
+    ///
+    /// Otherwise nothing changes, and the outcome contains the reason. If a summary with the same
+    /// id is already stored, nothing changes, and the outcome is [`Stored`](AddedSummary::Stored).
     ///
     /// ```
     /// use tower_chat_core::{

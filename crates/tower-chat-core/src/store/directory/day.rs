@@ -7,7 +7,6 @@ use std::{
 
 use crate::store::author::milliseconds;
 
-/// The number of milliseconds in a day.
 const MILLISECONDS: i64 = 86_400_000;
 
 /// A day in UTC, in the notation of RFC 3339.

@@ -68,8 +68,8 @@ impl Description {
     pub const TITLE_LIMIT: usize = 1024;
     /// The maximum size of metadata, in bytes of compact JSON.
     pub const METADATA_LIMIT: usize = 16 * 1024;
-    /// The maximum number of nested levels in metadata. Common JSON parsers with a limit accept
-    /// this many levels.
+    /// The maximum number of nested levels in metadata, which is below the limits of common JSON
+    /// parsers.
     pub const NESTING_LIMIT: usize = 64;
 
     /// Creates a description without title and metadata.
@@ -176,7 +176,6 @@ fn levels(value: &Value) -> usize {
 
 /// Returns the number of bytes of metadata as compact JSON.
 fn encoded_length(metadata: &Map<String, Value>) -> usize {
-    /// A writer that counts bytes.
     struct Length(usize);
     impl std::io::Write for Length {
         fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {

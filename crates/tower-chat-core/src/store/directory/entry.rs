@@ -91,8 +91,8 @@ impl DirectoryEntry {
         }
     }
 
-    /// Creates the entry of a copy of the conversation `key`. The copy is made at the time `at`, and
-    /// has the messages up to `end`.
+    /// Creates the entry of a copy of the conversation `key`. The copy is made at the time `at`,
+    /// and has the messages up to `end`.
     #[must_use]
     pub fn fork(&self, key: &ConversationKey, end: &ForkEnd, at: SystemTime) -> Self {
         let mut runs = self.without_open_run.unwrap_or(self.runs);
@@ -236,7 +236,7 @@ impl DirectoryEntry {
     }
 
     /// Returns up to `limit` runs, in the descending byte order of their ids, beginning with the
-    /// first id less than `after`. `open` is the run that is returned as open.
+    /// first id less than `after`. The summary of the run `open` is marked as open.
     pub fn runs(&self, after: Option<RunId>, limit: usize, open: Option<RunId>) -> Vec<RunSummary> {
         let runs = self.usage.chunk_by(|left, right| left.run == right.run).rev();
         let asked = runs.filter_map(|rows| {

@@ -22,11 +22,12 @@ pub struct ConversationSummary {
     ///
     /// [`set_description`]: crate::store::Directory::set_description
     pub description_version: u64,
-    /// The time at which the first run of the conversation [began](crate::store::RunActivity::began_at),
-    /// by the writer's clock, to the millisecond. For a copy, the time at which the copy was made.
+    /// The time at which the first run of the conversation
+    /// [began](crate::store::RunActivity::began_at), by the writer's clock, to the millisecond. For
+    /// a copy, the time at which the copy was made.
     pub created_at: SystemTime,
-    /// The time of the last write to the conversation, by the writers' clocks, to the millisecond. This
-    /// time never decreases.
+    /// The time of the last write to the conversation, by the writers' clocks, to the millisecond.
+    /// This time never decreases.
     pub last_active_at: SystemTime,
     /// The number of visible messages.
     pub messages: u64,
@@ -161,8 +162,8 @@ pub struct RunSummary {
     pub run: RunId,
     /// The mode of the last write of the run that has a mode.
     pub mode: Option<PersistenceMode>,
-    /// The time at which the first request of the run arrived, by the writer's clock, to the millisecond.
-    /// For a run that an older release stored, the time of its first write.
+    /// The time at which the first request of the run arrived, by the writer's clock, to the
+    /// millisecond. For a run that an older release stored, the time of its first write.
     pub began_at: SystemTime,
     /// The time of the last write of the run.
     pub last_written_at: SystemTime,

@@ -11,8 +11,9 @@ use crate::{ConversationKey, RunId, store::author::milliseconds};
 
 /// A query that selects usage and groups it into sums.
 ///
-/// All usage of a model by a run is attributed to the time at which the run began, to the
-/// millisecond. This time is read from the first write of the run that has usage of the model.
+/// All usage of a model by a run counts at the time at which the run
+/// [began](super::RunActivity::began_at), to the millisecond. Stores take this time from the first
+/// write of the run that has usage of the model.
 ///
 /// ```
 /// use std::time::{Duration, SystemTime};
