@@ -76,10 +76,9 @@ pub(crate) enum Command {
     /// Prints the last 50 messages, or the number of messages that --last sets. Each run has a
     /// heading with its mode, times, tokens and cost, and each call is printed with its arguments
     /// and its result. The messages of an open run, which are stored but not part of the history
-    /// yet, are printed too. A line that begins with `!` gives the reason why the next request to
-    /// the model would not contain a part in its stored form, such as a call without a result, a
-    /// result that is too old, or a part outside of the window. Stored content is printed after a
-    /// bar `|`.
+    /// yet, are printed too. Stored content is printed after a bar `|`. A line that begins with `!`
+    /// says that the next request to the model would change or leave out a part, and why: for
+    /// example, a call has no result, a result is too old, or the part is outside of the window.
     ///
     /// With --json each line is a message with "number", "run", "parts" in their stored form,
     /// "calls", "staged", "sent" (unchanged, changed or left_out) and "reasons".
@@ -119,11 +118,11 @@ pub(crate) enum Command {
     /// For files of another system, which --from names, all files are read before the first
     /// conversation is stored. If one of the files cannot be read, nothing is stored. The id of a
     /// conversation is that in the file, or, if the file contains no id, the name of the file
-    /// without its extension. A second import stores only new messages: a conversation whose
-    /// messages are all stored is not changed, even if users have continued the stored
-    /// conversation; a conversation with new messages is extended; and a conversation is skipped if
-    /// a different conversation with the same id is stored. For each conversation, a line gives the
-    /// outcome, and further lines the data that could not be imported.
+    /// without its extension. A second import stores only new messages. A conversation whose
+    /// messages are all stored is not changed, even if users have continued it. A conversation with
+    /// new messages is extended. A conversation is skipped if a different conversation with the
+    /// same id is stored. For each conversation, a line gives the outcome, and further lines the
+    /// data that could not be imported.
     ///
     /// With --json each line is an object with "file", "scope", "id", "outcome" (written, extended,
     /// unchanged, differs or refused), "messages", "first_new" or "first_different" (the number of
@@ -214,14 +213,14 @@ pub(crate) enum Command {
     Recover(RecoverArguments),
     /// Repair the problems that verify finds
     ///
-    /// A call without a result receives the result that the record of tool calls (one row for each
-    /// call) assigns to the call. If the record contains no such result, the call receives a result
-    /// with the text that the call may or may not have taken effect. A result is moved into the
-    /// metadata of its message if it answers no call, or if its call already has another result.
-    /// Rows of the record whose call does not exist are deleted. Calls that wait for approval are
-    /// not changed. A conversation that contains an unreadable message is not changed, apart from
-    /// an unreadable description. Each conversation is changed as a whole or not at all. If a run
-    /// is in flight in a changed conversation, the next write of the run is refused.
+    /// A call without a result receives the result in its row of the record of tool calls (one row
+    /// for each call). If there is none, the call receives a result with the text that the call may
+    /// or may not have taken effect. A result that answers no call, or whose call already has
+    /// another result, is moved into the metadata of its message. Rows of the record whose call
+    /// does not exist are deleted. Calls that wait for approval are not changed. In a conversation
+    /// that contains an unreadable message, only an unreadable description is repaired. Each
+    /// conversation is changed as a whole or not at all. If a run is in flight in a changed
+    /// conversation, the next write of the run is refused.
     ///
     /// Exit codes: 0, no problems remain; 1, problems remain, or with --dry-run problems would be
     /// repaired; 2, the store cannot be used.
@@ -257,9 +256,10 @@ pub(crate) enum Command {
     /// Migrate the file or the tables of an older release
     ///
     /// A program that writes to a store migrates the store when the program opens it. A command
-    /// that only reads never migrates a store, and refuses to read a store of an older release. An
-    /// older release cannot read a migrated store. Copy a file with `tower-chat backup` first if
-    /// you may need the older release again. Tables that are missing on a server are created.
+    /// that only reads never migrates a store, and refuses to read a store of an older release.
+    /// Tables that are missing on a server are created. An older release cannot read a migrated
+    /// store: if you may need the older release again, first copy the file with
+    /// `tower-chat backup`.
     ///
     /// Exit codes: 0, the store is up to date; 1, with --dry-run the store would be migrated; 2,
     /// the store cannot be used.

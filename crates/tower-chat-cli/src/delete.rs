@@ -107,8 +107,8 @@ pub(crate) async fn delete(arguments: DeleteArguments) -> Result<ExitCode, CliEr
         None => Ok(report.interrupted("the same command continues")),
         Some(receipt) => {
             let (receipt, erased) = receipt?;
-            // If only updates were erased, an earlier command deleted the conversation and failed
-            // to erase its updates. This command is then successful.
+            // If only updates were erased, an earlier command has deleted the conversation and
+            // failed to erase its updates.
             let is_absent = receipt.scopes.is_empty() && erased == 0;
             if let (Some(key), true) = (one, is_absent) {
                 return Err(CliError::NoConversation { key });
@@ -146,9 +146,8 @@ async fn refuse_sealed(
     Ok(())
 }
 
-/// Completes the receipt, a file that lists the deleted conversations, of an earlier attempt. If
-/// that attempt has begun to delete a conversation, and the conversation no longer exists, records
-/// the deletion.
+/// Completes the receipt (the file that lists the deleted conversations) of an earlier attempt. If
+/// that attempt has begun to delete a conversation that no longer exists, records the deletion.
 async fn settle(store: &OpenedStore, report: &mut Report) -> Result<(), CliError> {
     let Some(log) = report.log() else { return Ok(()) };
     let Some(begun) = log.begun().cloned() else { return Ok(()) };

@@ -28,9 +28,12 @@ impl<'a> NamedFile<'a> {
 }
 
 /// Checks that a command does not overwrite a file that it also uses for another purpose. Each
-/// written file must differ from the other written files, from the files that the command reads,
-/// from the files of its stores, and from the files that SQLite creates for a database. Two paths
-/// are compared by the file to which they refer.
+/// written file must differ from:
+///
+/// - the other written files, and the files that the command reads;
+/// - the files of its stores, and the files that SQLite creates for a database.
+///
+/// Two paths are equal if they refer to the same file.
 ///
 /// # Errors
 ///
@@ -91,8 +94,8 @@ impl FileIdentity {
         self.path == other.path || (self.file.is_some() && self.file == other.file)
     }
 
-    /// If SQLite would create a file with this name for an existing database, returns the path of
-    /// that database.
+    /// Returns the path of an existing database for which SQLite would create a file with this
+    /// name.
     fn database(&self) -> Option<PathBuf> {
         let name = self.path.file_name()?.to_str()?;
         let database = BESIDE_A_DATABASE.iter().find_map(|ending| name.strip_suffix(ending))?;
@@ -105,8 +108,7 @@ impl FileIdentity {
 fn files_of(store: &StoreLocation) -> Vec<(String, FileIdentity)> {
     let StoreLocation::Sqlite(path) = store else { return Vec::new() };
     let identity = FileIdentity::of(path);
-    // If the path is a symbolic link, SQLite derives the names of these files from the target of
-    // the link.
+    // For a symbolic link, SQLite derives the names of these files from the target of the link.
     let mut beside: Vec<(String, FileIdentity)> = [path, &identity.path]
         .into_iter()
         .flat_map(|path| BESIDE_A_DATABASE.map(|ending| with_ending(path, ending)))

@@ -108,8 +108,7 @@ pub(crate) fn table_of(rows: &[impl AsRef<[String]>]) -> Vec<String> {
 }
 
 /// Like [`table`], but shortens the cells of the column with the index `flexible`, so that the
-/// lines fit into `width` columns of the terminal. Lines may still be too long, because a cell is
-/// never shortened to less than `MIN_WIDTH`.
+/// lines fit into `width` columns of the terminal, as far as `MIN_WIDTH` permits.
 pub(crate) fn table_within<const COLUMNS: usize>(
     rows: &[[String; COLUMNS]],
     flexible: usize,
@@ -195,8 +194,8 @@ pub(crate) fn refuse_arguments(error: &str) {
     let _ = write!(io::stderr().lock(), "{}", escaped_text(&without_secrets(error)));
 }
 
-/// A writer for log events. Each event is written to standard error immediately, as one [escaped]
-/// line. Secrets in addresses are removed in the same way as by [`complain`].
+/// A writer for log events. Writes each event to standard error immediately, as one [escaped] line
+/// without secrets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EscapedStderr;
 

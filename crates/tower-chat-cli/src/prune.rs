@@ -92,9 +92,8 @@ struct Summary {
     conversations: usize,
     runs: u64,
     messages: u64,
-    /// The number of conversations that were not pruned as requested: conversations that were
-    /// skipped (damaged, or with a run in progress), and conversations from which fewer messages
-    /// were deleted than requested.
+    /// The number of conversations that were skipped (damaged, or with a run in progress), or from
+    /// which fewer messages were deleted than requested.
     left_alone: usize,
 }
 
@@ -174,8 +173,8 @@ async fn planned(
     if let Some(open) = rows.head.open_run {
         return Err(StoreError::UnderWay { key: key.clone(), run: open.run });
     }
-    // `load` fails if a message is unreadable, and the command then skips the conversation, because
-    // the run of this message is unknown.
+    // `load` fails if a message is unreadable. The conversation is then skipped, because the run of
+    // this message is unknown.
     let history = store.load(key).await?;
     let mut pruning = Pruning::new(key, &history.head, keep);
     for (sequence, message) in history.numbered() {

@@ -77,7 +77,7 @@ impl Token {
             Some(_) if arguments.no_token => Err(CliError::TokenAndNone),
             Some(token) => Ok(Self::Given(token)),
             // Readers on other machines need a token that remains valid when the command is started
-            // again. The operator must therefore set the token.
+            // again.
             None if !address.ip().is_loopback() => Err(CliError::TokenNeeded { address }),
             None if arguments.no_token => Ok(Self::None),
             None => {

@@ -73,8 +73,8 @@ impl Approver<'_> {
         request.reject(NOT_ALLOWED)
     }
 
-    /// Asks the user about one call, and returns the decision. If the user does not decide, returns
-    /// the outcome that [`decide`](Self::decide) then returns for all calls.
+    /// Asks the user about one call. If the user does not decide, returns the outcome for all
+    /// calls.
     async fn ask(
         &mut self,
         request: &ApprovalRequest,

@@ -1,10 +1,9 @@
 //! Reads the lines of standard input.
 //!
-//! Before the user presses the return key, the user edits the line with the functions of the
-//! terminal's line discipline (erase, kill, reprint). Every terminal supports these functions. A
-//! line editor in the program would offer a history and arrow keys, but would require the raw mode
-//! of the terminal. In raw mode, Ctrl-C is an input byte instead of a signal, even while an answer
-//! is streamed.
+//! The user edits a line with the functions of the terminal's line discipline (erase, kill,
+//! reprint). A line editor in the program would offer a history and arrow keys, but would require
+//! the raw mode of the terminal, in which Ctrl-C is an input byte instead of a signal, even while
+//! an answer is streamed.
 
 #[cfg(unix)]
 mod terminal;
@@ -74,7 +73,6 @@ impl Input {
         })
     }
 
-    /// Returns whether standard input is a terminal.
     pub(crate) fn is_terminal(&self) -> bool {
         self.is_terminal
     }
@@ -85,9 +83,8 @@ impl Input {
         self.lines.recv().await
     }
 
-    /// Drops all input that has arrived, so that it cannot answer the next question. This input
-    /// consists of lines that the thread has read, of the terminal's buffer, and of an incomplete
-    /// line. Returns when the terminal has sent no input for [`SILENCE_BEFORE`].
+    /// Drops the input that has arrived, including an incomplete line, so that it cannot answer the
+    /// next question. Returns when the terminal has sent no input for [`SILENCE_BEFORE`].
     pub(crate) async fn drop_waiting(&mut self) {
         self.settle(SILENCE_BEFORE).await;
     }
@@ -109,7 +106,7 @@ impl Input {
                 tokio::select! {
                     biased;
                     line = self.lines.recv() => match line {
-                        // The thread has ended. After this, `next` returns `None`.
+                        // The thread has ended, and `next` returns `None` from now on.
                         None | Some(Err(_)) => return had_lines,
                         Some(Ok(_)) => had_lines = true,
                     },
@@ -120,8 +117,7 @@ impl Input {
                 }
             }
         }
-        // The thread may have sent further lines before it answered the request. These lines are
-        // still in the channel.
+        // The thread may have sent further lines before it answered the request.
         self.drop_read() || had_lines
     }
 

@@ -13,7 +13,6 @@ type Signal = tokio::signal::windows::CtrlC;
 pub(crate) struct Interrupts(Signal);
 
 impl Interrupts {
-    /// Begins to listen for interrupt signals.
     pub(crate) fn listen() -> io::Result<Self> {
         #[cfg(unix)]
         let signal = tokio::signal::unix::signal(tokio::signal::unix::SignalKind::interrupt());

@@ -46,13 +46,13 @@ use crate::{
     store::StoreLocation,
 };
 
-/// The duration of the lease on a run of a chat, during which no other process may continue the
-/// run. After a crash, the user must wait until this lease has expired. The duration is therefore
-/// shorter than the default of 15 seconds.
+/// The duration of the lease on a run, during which no other process may continue the run. It is
+/// shorter than the default of 15 seconds, because after a crash the user must wait until it has
+/// expired.
 const LEASE: Duration = Duration::from_secs(5);
 
-/// The maximum time to wait until the lease of another process has expired. The value exceeds the
-/// default duration of a lease.
+/// The maximum time to wait for the end of another process's lease. It exceeds the default duration
+/// of a lease.
 const LEASE_WAIT: Duration = Duration::from_secs(20);
 
 /// The arguments of `chat`.
@@ -205,8 +205,7 @@ fn pipeline(
         // how to continue.
         .on_disconnect(OnDisconnect::Commit)
         // A run that has failed remains open: its messages are stored, but are not part of the
-        // history yet. When the user sends the next message, this run is committed, and the message
-        // follows the messages of this run.
+        // history yet. They become part of the history when the user sends the next message.
         .on_open_run(OnOpenRun::Commit);
     let policy = PersistencePolicy::default()
         .on_store_failure(StoreFailure::FailCall)
@@ -247,7 +246,6 @@ async fn conversation_key(
     }
 }
 
-/// Returns the scope of the conversation.
 fn scope(arguments: &ChatArguments) -> String {
     arguments.scope.clone().or_else(user_name).unwrap_or_else(|| "me".to_owned())
 }

@@ -59,8 +59,7 @@ impl Session {
 
     /// Returns a description of the stored messages of a run.
     async fn stored_of(&self, run: RunId) -> Result<Option<String>, ChatError> {
-        // If the response of a run is dropped, the run submits its writes without waiting for them.
-        // `flush` waits for these writes.
+        // A run whose response was dropped has submitted its writes without waiting for them.
         self.store.flush().await.map_err(ChatError::Flush)?;
         let history = self.store.load(&self.settings.key).await;
         let history = history.map_err(|source| self.not_read(source))?;
@@ -95,8 +94,7 @@ impl Session {
         };
         let Ok(description) = summary.description.with_title(title) else { return Ok(()) };
         match self.store.set_description(key, &description, summary.description_version).await {
-            // `DescriptionChanged` means that another program has set a description at the same
-            // time.
+            // Another program has set a description at the same time.
             Ok(_) | Err(StoreError::DescriptionChanged { .. }) => self.has_title = true,
             Err(error) => return Err(not_set(error)),
         }

@@ -107,8 +107,7 @@ impl Servers {
         }
         for url in arguments.urls {
             let transport = StreamableHttpClientTransport::from_uri(url.as_str());
-            // The name of the server in errors. Spaces are encoded, because the address would
-            // otherwise appear to end at a space.
+            // Errors contain this name, which would otherwise appear to end at a space.
             let server = without_secrets(&url.replace(char::is_whitespace, "%20"));
             servers
                 .add(&server, transport, ServerOutput::default(), arguments.approve, events)
@@ -117,7 +116,6 @@ impl Servers {
         Ok(servers)
     }
 
-    /// Returns the tools of all servers.
     pub(crate) fn tools(&self) -> &Tools {
         &self.tools
     }
@@ -183,8 +181,8 @@ fn start(
     let mut process = Command::new(words.first().map_or("", String::as_str));
     process.args(words.iter().skip(1));
     process.env_clear().envs(environment.iter().map(|(name, value)| (name, value)));
-    // On Ctrl-C, the terminal sends the signal to the whole process group. The server must not
-    // receive the signal and therefore gets its own process group.
+    // The server gets its own process group, because on Ctrl-C the terminal sends the signal to the
+    // whole process group of the chat.
     #[cfg(unix)]
     process.process_group(0);
     let spawned = TokioChildProcess::builder(process).stderr(Stdio::piped()).spawn();
@@ -203,8 +201,8 @@ struct ServerOutput {
 }
 
 impl ServerOutput {
-    /// Returns the beginning of the output. Waits up to 1 s for the end of the output, because the
-    /// task may not have read the last output of a server that has just failed and exited.
+    /// Returns the beginning of the output. Waits up to 1 s for its end, because the task may not
+    /// have read the last output of a server that has just exited.
     async fn text(self) -> String {
         if let Some(reader) = self.reader {
             let _ = tokio::time::timeout(Duration::from_secs(1), reader).await;

@@ -112,8 +112,8 @@ impl Session {
         Ok(code)
     }
 
-    /// Prints the last messages of the conversation, continues an open run (a run that was
-    /// interrupted), and asks the user about calls that wait for approval.
+    /// Prints the last messages of the conversation, continues a run that was interrupted, and asks
+    /// the user about calls that wait for approval.
     async fn begin(&mut self) -> Result<Step, ChatError> {
         let history = self.store.load(&self.settings.key).await;
         let history = history.map_err(|source| self.not_read(source))?;
@@ -149,8 +149,7 @@ impl Session {
         }
     }
 
-    /// Returns the step that continues an open run. An earlier process has begun this run and was
-    /// interrupted.
+    /// Returns the step that continues the run of an earlier process, which was interrupted.
     fn resume(&mut self, report: &OpenRunReport) -> Step {
         let messages = match report.messages.len() {
             1 => "1 message".to_owned(),
@@ -270,7 +269,6 @@ impl Session {
         Ok(Step::Line)
     }
 
-    /// Creates a request in this conversation.
     fn request(&self, message: Message) -> ChatRequest {
         ChatRequest::new([message])
             .with_options(self.settings.options.clone())

@@ -67,7 +67,6 @@ pub(super) fn call_lines_of(message: &Message) -> Vec<String> {
     lines
 }
 
-/// Formats a tool call as one line.
 pub(super) fn call_line(tool: &str, arguments: &str) -> String {
     format!("* {tool} {}", cut(arguments)).trim_end().to_owned()
 }

@@ -9,7 +9,6 @@ use tower_chat::{
     tool::{Retention, StoredCall, ToolOutput},
 };
 
-/// An event of a tool call.
 #[derive(Debug)]
 pub(crate) enum ToolEvent {
     /// The tool was called.
@@ -18,7 +17,6 @@ pub(crate) enum ToolEvent {
     Ended { tool: String, outcome: ToolOutcome, duration: Duration },
 }
 
-/// The outcome of a call.
 #[derive(Debug)]
 pub(crate) enum ToolOutcome {
     /// The tool returned a result.
@@ -31,8 +29,8 @@ pub(crate) enum ToolOutcome {
 
 /// A tool that wraps another tool, and sends an event at the beginning and at the end of each call.
 ///
-/// The chat cannot take these events from the stream of an answer. The stream contains the results
-/// only after all calls of the answer have ended, and contains no times.
+/// The stream of an answer does not have this information: it contains results only after all calls
+/// of the answer have ended, and no times.
 #[derive(Debug)]
 pub(crate) struct ReportingTool<T> {
     tool: T,
@@ -58,7 +56,7 @@ impl<T: Tool> Tool for ReportingTool<T> {
             tool: tool.clone(),
             arguments: context.arguments().to_owned(),
         };
-        // Sending fails only after the chat has ended. The event is then not needed.
+        // Sending fails only after the chat has ended.
         let _ = self.events.send(began);
         let mut report =
             Report { tool, began: Instant::now(), events: &self.events, outcome: None };
@@ -75,8 +73,8 @@ impl<T: Tool> Tool for ReportingTool<T> {
     }
 }
 
-/// Sends the event at the end of a call when this value is dropped. If the call was interrupted,
-/// the value is dropped before an outcome is set.
+/// Sends the event at the end of a call when this value is dropped. If the call was interrupted, no
+/// outcome is set.
 struct Report<'a> {
     tool: String,
     began: Instant,

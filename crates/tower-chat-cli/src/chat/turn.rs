@@ -32,8 +32,8 @@ pub(super) enum TurnEnd {
 pub(super) struct Printer {
     pub(super) screen: Screen,
     pub(super) events: mpsc::UnboundedReceiver<ToolEvent>,
-    /// The ids of the calls whose beginning was printed, and whose results have not arrived in the
-    /// stream yet.
+    /// The ids of the calls whose beginning was printed, and whose results are not in the stream
+    /// yet.
     reported: Vec<String>,
     /// Whether deltas of the current message were printed.
     has_streamed: bool,
@@ -128,8 +128,8 @@ impl Printer {
         }
     }
 
-    /// Prints those parts of a whole message that were not printed before: the text, if no deltas
-    /// of the message were printed, and the results of calls that did not run.
+    /// Prints the parts of a whole message that were not printed before: the text, if it was not
+    /// streamed, and the results of calls that did not run.
     fn print_message(&mut self, message: &Arc<Message>) {
         if message.role == Role::Assistant {
             if !self.has_streamed {
@@ -154,7 +154,6 @@ impl Printer {
         }
     }
 
-    /// Prints the tool events that have arrived.
     fn print_events(&mut self) {
         while let Ok(event) = self.events.try_recv() {
             self.print_event(event);
@@ -185,7 +184,6 @@ impl Printer {
     }
 }
 
-/// Formats a duration.
 pub(super) fn seconds(duration: Duration) -> String {
     match duration.as_millis() {
         milliseconds @ ..1000 => format!("{milliseconds} ms"),

@@ -30,7 +30,7 @@ pub(super) async fn check(location: &StoreLocation, findings: &mut Findings) {
     if let Err(error) = check_conversations(&opened, findings).await {
         findings.problem("conversations", chain(&error), advice);
     }
-    // The store was only read. Therefore an error of closing the store can be ignored.
+    // An error of closing can be ignored, because the store was only read.
     drop(opened.close().await);
 }
 

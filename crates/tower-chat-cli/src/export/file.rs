@@ -62,9 +62,8 @@ pub(super) async fn export(arguments: ExportArguments) -> Result<ExitCode, CliEr
     })?;
     let mut rest = selection;
     if let Some(step) = contents.as_ref().and_then(ExportContents::last_step) {
-        // The process of an earlier attempt may have died after it had written the last
-        // conversation to the file, but before it recorded the end of this conversation in the
-        // receipt. This attempt then records the end.
+        // An earlier attempt may have written the last conversation to the file, but not recorded
+        // its end in the receipt.
         if let Some(log) = report.log().filter(|log| log.begun() == Some(&step.key())) {
             log.record(&Event::Done(step.clone())).map_err(CliError::Output)?;
         }

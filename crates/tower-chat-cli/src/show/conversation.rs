@@ -1,9 +1,10 @@
 //! Reads the data of the conversation to print.
 //!
-//! The messages of an *open run* are *staged*: the store contains these messages, but they are not
-//! part of the history yet. The *directory* is the part of a store that contains titles, times,
-//! counts and usage of conversations and runs. The *record of tool calls* is a part of a store: one
-//! row for each call, with its status, times and result.
+//! - The messages of an *open run* are *staged*: the store contains them, but they are not part of
+//!   the history yet.
+//! - The *directory* is the part of a store that contains titles, times, counts and usage of
+//!   conversations and runs.
+//! - The *record of tool calls* has one row for each call, with its status, times and result.
 
 use std::{
     collections::{BTreeMap, HashMap, HashSet},
@@ -82,7 +83,7 @@ pub(super) struct StoredResult {
     /// record of tool calls.
     pub(super) number: Option<u64>,
     pub(super) result: ToolResult,
-    /// The reasons why the model does not receive the result in its stored form.
+    /// The reasons why the next request to the model would change or omit the result.
     pub(super) reasons: Vec<ReasonKind>,
 }
 
@@ -93,9 +94,8 @@ impl StoredResult {
 }
 
 impl StoredConversation {
-    /// Reads a page of a conversation. Returns the page and a list of errors. If the calls, the
-    /// results, or the form that the model receives cannot be read, the page lacks this data, and
-    /// the list contains the error.
+    /// Reads a page of a conversation, and returns it with a list of errors. If the calls, the
+    /// results, or the form that the model receives cannot be read, the page lacks this data.
     pub(super) async fn read(
         store: &dyn HistoryStore,
         key: &ConversationKey,
@@ -238,9 +238,8 @@ impl Known {
     }
 }
 
-/// Returns the calls in the messages of a page. The results of these calls are searched in all
-/// messages of the conversation, or, if the conversation cannot be loaded, only in the messages of
-/// the page.
+/// Returns the calls in the messages of a page. Searches their results in all messages of the
+/// conversation or, if the conversation cannot be loaded, in the page.
 async fn calls_of_page(
     store: &dyn HistoryStore,
     key: &ConversationKey,

@@ -76,9 +76,8 @@ impl FromStr for Policy {
     }
 }
 
-/// Prints messages of a conversation, with data about the runs and calls of the messages, and with
-/// the reasons why the next request to the model would not contain the messages in their stored
-/// form.
+/// Prints messages of a conversation with data about their runs and calls, and the reasons why the
+/// next request to the model would change or omit parts of them.
 pub(crate) async fn show(arguments: ShowArguments) -> Result<ExitCode, CliError> {
     let store = arguments.store.open_to_read("show").await?;
     let key = ConversationKey::new(arguments.scope, arguments.id);

@@ -157,8 +157,8 @@ impl<'a> Transcript<'a> {
         }
     }
 
-    /// Adds the reasons why the next request to the model would not contain a part of a message, or
-    /// the whole message, in its stored form.
+    /// Adds the reasons why the next request to the model would change or omit this part, or the
+    /// whole message if `part` is `None`.
     fn add_reasons(&mut self, stored: &StoredMessage, part: Option<usize>) {
         let Some(explained) = &stored.explained else { return };
         let reasons = explained.reasons().iter().filter(|reason| reason.part == part);

@@ -142,9 +142,8 @@ impl TypedValueParser for StoreLocationParser {
 }
 
 impl StoreLocation {
-    /// Returns the name of the store for a receipt. The name is the address without the password.
-    /// Parameters other than the schema and the prefix are removed too, because they may contain a
-    /// password.
+    /// Returns the name of the store for a receipt: the address without the password, and with no
+    /// parameters other than the schema and the prefix, because others may contain a password.
     pub(crate) fn name(&self) -> String {
         let (address, parameter) = match self {
             Self::Memory => return "memory:".to_owned(),

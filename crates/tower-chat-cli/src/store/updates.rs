@@ -29,9 +29,8 @@ impl StoreLocation {
         }
     }
 
-    /// Opens the update log of this store. If `named` is set, opens the log at this location, and
-    /// fails if the log does not exist. Otherwise, opens the log at the default location, and
-    /// returns `None` if the log does not exist.
+    /// Opens the update log at the location `named`, and fails if it does not exist. If `named` is
+    /// `None`, opens the log at the default location, and returns `None` if it does not exist.
     pub(crate) async fn updates_of(
         &self,
         named: Option<&Self>,

@@ -49,8 +49,8 @@ enum Line<'a> {
 }
 
 impl Report {
-    /// Creates the report of a transfer. If the options name a receipt, opens the receipt, which
-    /// may be that of an earlier attempt. A new receipt is created with the permissions in `mode`.
+    /// Creates the report of a transfer. If the options name a receipt, continues it, or creates it
+    /// with the permissions in `mode`.
     pub(crate) fn new(
         options: &ReportOptions,
         transfer: Transfer,

@@ -25,9 +25,9 @@ impl Unwritable {
         let unwritable = Self { store: Store::new(), program: Store::new() };
         fill(&unwritable.store);
         let program = unwritable.program();
-        // Another process copies the executable. If this process wrote the file, a child process
-        // that is started at the same time would inherit the open file, and an executable that is
-        // open for writing cannot be run.
+        // Another process copies the executable. If this process wrote it, a child process that
+        // starts at the same time would inherit the open file, and a file that is open for writing
+        // cannot be executed.
         let copied =
             Command::new("cp").arg(env!("CARGO_BIN_EXE_tower-chat")).arg(&program).status();
         assert!(copied.unwrap().success());

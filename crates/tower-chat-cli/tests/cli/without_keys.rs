@@ -241,8 +241,8 @@ fn no_command_changes_a_conversation_of_a_newer_format() {
     store.make_format_newer("open");
     let before = store.contents();
     for command in WRITING {
-        // These commands may add other conversations to the store. `delete` succeeds, because it
-        // does not read the conversation.
+        // These commands may add other conversations to the store, and `delete` does not read the
+        // conversation.
         if matches!(command[0], "play" | "import" | "copy" | "delete") {
             continue;
         }

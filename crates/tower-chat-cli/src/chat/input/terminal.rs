@@ -124,9 +124,8 @@ impl Reader {
                     Found::End => return None,
                 }
             }
-            // During a paste, the terminal's buffer and the incomplete line are not dropped. The
-            // marker at the end of the paste must be read, because all lines up to this marker are
-            // treated as pasted text.
+            // During a paste, the rest is not dropped. The thread must read the marker at the end
+            // of the paste, because all lines up to this marker are pasted text.
             if !self.typed.is_in_paste() {
                 let _ = tcflush(io::stdin(), QueueSelector::IFlush);
                 self.typed.drop_beginning();

@@ -16,8 +16,7 @@ pub(crate) struct TypedLine {
 }
 
 impl TypedLine {
-    /// Creates a line without pasted text. A line that a program has written to standard input is
-    /// of this kind too.
+    /// Creates a line without pasted text.
     pub(crate) fn typed(text: String) -> Self {
         Self { text, is_pasted: false }
     }
@@ -52,8 +51,7 @@ impl TypedLines {
         lines
     }
 
-    /// Ends the input. Returns the text after the last line feed as a line, or `None` if this text
-    /// is empty.
+    /// Ends the input. Returns the text after the last line feed, unless it is empty.
     pub(super) fn end(&mut self) -> Option<io::Result<TypedLine>> {
         self.read_markers();
         self.is_in_paste = false;
@@ -81,8 +79,8 @@ impl TypedLines {
         Some(self.line())
     }
 
-    /// Moves the unread bytes to the text, without the markers of a paste. If there are such
-    /// markers, marks the line as pasted.
+    /// Moves the unread bytes to the text. Removes the markers of a paste, and marks the line as
+    /// pasted if there are any.
     fn read_markers(&mut self) {
         let unread = std::mem::take(&mut self.unread);
         let mut rest = unread.as_slice();

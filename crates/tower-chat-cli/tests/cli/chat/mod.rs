@@ -117,7 +117,6 @@ fn stored(store: &TestStore, id: &str) -> Vec<String> {
     history.messages.iter().map(line).collect()
 }
 
-/// Returns the title of a conversation.
 fn title(store: &TestStore, id: &str) -> Option<String> {
     let key = tower_chat::ConversationKey::new("harbour", id);
     let summary = store.with(|opened| async move { opened.summary(&key).await.unwrap() });

@@ -167,7 +167,6 @@ impl ModelServer {
         Self { url, received }
     }
 
-    /// Returns the requests that the server has received, in their order.
     pub(crate) fn received(&self) -> Vec<Received> {
         self.received.lock().unwrap().clone()
     }

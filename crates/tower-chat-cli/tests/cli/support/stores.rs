@@ -28,8 +28,7 @@ use super::{execute, stderr, tower_chat};
 static POSTGRES: LazyLock<Result<PostgresServer, Missing>> = LazyLock::new(PostgresServer::start);
 static REDIS: LazyLock<Result<RedisServer, Missing>> = LazyLock::new(RedisServer::start);
 
-/// The bytes of the key for [`Kind::Encrypted`], and the key as it is written in the environment
-/// variable.
+/// The key of [`Kind::Encrypted`].
 const KEY: [u8; 32] = [0x1f; 32];
 
 /// The kind of a store.
@@ -87,7 +86,6 @@ impl TestStore {
         Self { kind, is_encrypted, folder: tempfile::tempdir().unwrap(), name }
     }
 
-    /// Creates an encrypted store.
     pub(crate) fn encrypted(kind: Kind) -> Self {
         Self { is_encrypted: true, ..Self::new(kind) }
     }
@@ -138,7 +136,6 @@ impl TestStore {
         }
     }
 
-    /// Returns the temporary folder of this test.
     pub(crate) fn folder(&self) -> &std::path::Path {
         self.folder.path()
     }
