@@ -3,10 +3,8 @@
 //!
 //! To *seal* a value means to encrypt and authenticate it, and to *open* a value means to verify
 //! and decrypt it. Each sealed message contains the digest of the previous message, which covers
-//! all earlier messages. A message therefore opens only after the same messages as when it was
-//! written. An attacker therefore cannot combine messages of two states of a conversation. An
-//! attacker also cannot combine messages of a conversation and of a deleted one with the same key,
-//! which have different [lives](crate::seal::Life).
+//! all earlier messages. A message opens only after the same messages as when it was written. An
+//! attacker therefore cannot combine messages of two states of a conversation.
 //!
 //! A run is the service calls and tool calls for one request. The messages of a run are staged
 //! (stored, but not visible to readers) until the run is committed.
@@ -26,8 +24,9 @@ impl Digest {
     /// The digest before the first message of a chain.
     pub(crate) const START: Self = Self([0; 16]);
 
-    /// Returns the digest of the next message. `texts` are the plaintexts of the message: its body,
-    /// and its calls and results in order. Sealing the same message again yields the same digest.
+    /// Returns the digest of the next message. `texts` are the plaintexts of its body, and of its
+    /// calls and results in order. The digest does not depend on nonces, so that sealing a message
+    /// again does not change it.
     pub(crate) fn after(self, message: Option<MessageId>, texts: &[String]) -> Self {
         let mut hasher = Sha256::new();
         hasher.update(b"tower-chat message after");
@@ -85,8 +84,7 @@ impl Kind {
         [(Self::Visible, 'v'), (Self::Staged, 's'), (Self::Committed, 'c')];
 }
 
-/// The data that is sealed together with the content of a message, and that links the message to
-/// the one before it.
+/// The data that are sealed with a message, and that link it to the previous message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Link {
     /// The digest of the previous message.
@@ -154,9 +152,8 @@ impl Chain {
         self
     }
 
-    /// Checks that the next message contains the digest of the previous message. The check accepts
-    /// every message of a former format. The check also accepts a message if the digest of the
-    /// previous message is unknown.
+    /// Checks that the next message contains the digest of the previous message. Accepts a message
+    /// of a former format, and a message after an unknown digest.
     pub(crate) fn follow(
         &mut self,
         sequence: u64,
@@ -279,7 +276,7 @@ mod tests {
         assert_eq!(chain.follow(3, id(1, 0), None), Ok(()));
         assert_eq!(chain.follow(4, id(1, 0), Some(two)), Ok(()), "it was rewritten");
         assert_eq!(chain.follow(5, id(1, 0), Some(one)), Ok(()));
-        // The chain does not check the link of a message that follows an unreadable message.
+        // The link of a message after an unreadable message is not checked.
         chain.lose();
         assert_eq!(chain.follow(7, id(1, 0), Some(three)), Ok(()));
     }

@@ -4,16 +4,16 @@
 
 use crate::chain::Digest;
 
-/// The store keeps the digest of every message up to this sequence number. A range also contains the
-/// first messages of a conversation, and its value needs the digest of the last of them.
+/// The digests of all messages up to this sequence number are kept, because a range may also
+/// contain the first messages, and then contains the digest of the last of them.
 const FIRST: u64 = 16;
 
-/// The distance between two digests is at most the distance to the last message, divided by
-/// `2^FRACTION`. A range near the end of a long conversation then begins soon after one of the
-/// messages.
+/// The distance between two kept digests is at most their distance to the last message, divided by
+/// `2^FRACTION`. A range near the end of a long conversation therefore begins soon after one of
+/// them.
 const FRACTION: u32 = 3;
 
-/// After this many messages, the digests that are no longer needed are removed.
+/// The number of messages after which unneeded digests are removed.
 const REMOVE_AFTER: u64 = 64;
 
 /// The digests of some messages of one incarnation of a conversation, ordered by sequence number.
@@ -23,8 +23,8 @@ const REMOVE_AFTER: u64 = 64;
 pub(crate) struct Digests {
     /// The digests of the first messages, of the last messages, and of some messages between them.
     spaced: Vec<(u64, Digest)>,
-    /// The digests at both ends of the gap in the range that was loaded: those of the last leading
-    /// message and of the last message that was not loaded.
+    /// The digests at both ends of the gap in the range that was loaded: the digest of the last
+    /// leading message, and that of the last message that was not loaded.
     ends: Vec<(u64, Digest)>,
 }
 

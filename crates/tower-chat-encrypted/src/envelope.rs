@@ -130,8 +130,8 @@ impl Sealer {
         Ok((envelope, link.before.after(message.id, &texts)))
     }
 
-    /// Returns the placeholder of a call: a call without content that the inner store stores. Its
-    /// field `arguments` contains the sealed call.
+    /// Returns the placeholder of a call, which the inner store stores instead of the call. Its
+    /// field `arguments` contains the whole sealed call.
     fn call(
         &self,
         at: Position,
@@ -178,8 +178,7 @@ impl Sealer {
 
 impl Opener<'_> {
     /// Opens a message. Also returns its link (the digest of the previous message, and how the
-    /// message was stored). The link is `None` for a message in a former format, because those
-    /// formats have no links.
+    /// message was stored); `None` for a message in a former format.
     pub(crate) async fn message(
         &mut self,
         sequence: u64,

@@ -14,12 +14,12 @@ use crate::{KeyError, KeyProvider, SecretKey};
 /// memory.
 ///
 /// Erasing a key makes the conversation unreadable immediately, in the store and in all copies of
-/// the store's data. Outer stores, such as a cache, still contain the plaintext; see [the
-/// crate](crate#keys). The keys are lost when this value is dropped, unless they were
-/// [exported](Self::keys), so that they can be [imported](Self::insert) again. A provider that
-/// stores keys in a database can be written in the same way.
+/// the store's data. Outer stores, such as a cache, still contain the plaintext; see
+/// [the crate](crate#keys). A provider that stores keys in a database can be written in the same
+/// way.
 ///
-/// Clones share their keys.
+/// Clones share their keys. The keys are lost when the last clone is dropped, unless the program
+/// has [exported](Self::keys) them, to [import](Self::insert) them again.
 ///
 /// ```
 /// # tokio::runtime::Runtime::new().unwrap().block_on(async {

@@ -145,8 +145,8 @@ impl EncryptionError {
     }
 }
 
-/// Converts an error of opening a conversation into an error of the store. If a retry may succeed,
-/// for example because the keys are currently not available, the result is not
+/// Converts an error of opening a conversation into an error of the store. A retryable error, for
+/// example because the keys are currently not available, does not become
 /// [`StoreError::Unreadable`].
 pub(crate) fn unopened(
     key: &ConversationKey,

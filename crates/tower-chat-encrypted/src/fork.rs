@@ -22,11 +22,9 @@ pub(crate) struct CopiedTurns {
     pub(crate) results: HashMap<SequencePosition, SequencePosition>,
 }
 
-/// Returns the writes that make a copy of these turns. The first write creates the conversation,
-/// with a new incarnation (the random number of a conversation). All messages of a write belong to
-/// one run, because a write derives the ids of its messages from one id. The final write contains
-/// the rows of the record, one row for each tool call. The sequence numbers begin with 1, even if
-/// the beginning of the original was pruned.
+/// Returns the writes that make a copy of these turns. The first write creates the conversation.
+/// All messages of a write belong to one run, because a write derives the ids of its messages from
+/// one id. The final write contains the rows of the record, one row for each tool call.
 pub(crate) fn writes(
     to: &ConversationKey,
     turns: &CopiedTurns,

@@ -9,16 +9,16 @@ use crate::EncryptionError;
 /// A secret key of 32 bytes. The bytes are overwritten when the key is dropped, and are never
 /// displayed.
 ///
-/// The bytes are not moved in memory, so that no copy remains when a map or a vector moves the key.
-/// Each clone has its own bytes, which are overwritten when the clone is dropped. Other copies are
-/// not overwritten: bytes that a caller has passed or copied, and registers and pages that the
+/// Moving the key, for example with a map, does not copy the bytes. Each clone has its own bytes.
+/// Other copies are not overwritten: bytes that a caller has passed or copied, and registers and
+/// pages that the operating system has saved.
 /// operating system has saved.
 #[derive(Clone)]
 pub struct SecretKey(Box<Zeroizing<[u8; 32]>>);
 
 impl SecretKey {
-    /// Creates a key from these bytes, which must be unpredictable. The bytes of a password are not
-    /// unpredictable.
+    /// Creates a key from these bytes, which must be unpredictable. The bytes of a password are
+    /// predictable.
     pub fn from_bytes(mut bytes: [u8; 32]) -> Self {
         let key = Self::filled_by(|secret| secret.copy_from_slice(&bytes));
         bytes.zeroize();

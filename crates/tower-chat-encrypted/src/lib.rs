@@ -26,18 +26,24 @@
 //!
 //! # What is encrypted
 //!
-//! The following data are encrypted: the content of every message (texts, reasoning, media,
-//! provider items, authors, metadata); the arguments of tool calls; their results and errors, both
-//! in messages and in the record, which has one row for each call; the ids under which services
-//! store conversations (service ids); the text of unfinished answers; the texts of summaries; and
-//! the titles and metadata of conversations. In this documentation, to *seal* a value means to
-//! encrypt and authenticate it, and to *open* a value means to verify and decrypt it. Each value is
-//! sealed separately with XChaCha20-Poly1305 under a random nonce, and contains the id of its key.
+//! In this documentation, to *seal* a value means to encrypt and authenticate it, and to *open* a
+//! value means to verify and decrypt it. The following data are sealed:
 //!
-//! The following data are authenticated with each value: scope, conversation, sequence number of
-//! the message, id of the message (its run and index), position of the call or result, column, and
-//! the *life* of the conversation. The life is a random value that distinguishes a conversation
-//! from a deleted one with the same key. A row of the record is authenticated as a whole: call,
+//! - the content of messages: texts, reasoning, media, provider items, authors and metadata;
+//! - the arguments, results and errors of tool calls, in messages and in the record, which has one
+//!   row for each call;
+//! - service ids (the ids under which model services store conversations);
+//! - the texts of unfinished answers and of summaries;
+//! - the titles and metadata of conversations.
+//!
+//! Each value is sealed separately with XChaCha20-Poly1305 under a random nonce, and contains the
+//! id of its key.
+//!
+//! Each value is authenticated with its scope, its conversation, its column (the kind of the
+//! value), and the *life* of the conversation. The life is a random value that distinguishes a
+//! conversation from a deleted one with the same key. A value of a message is also authenticated
+//! with the sequence number and the id (the run and the index) of the message, and with its
+//! position among the calls or results. A row of the record is authenticated as a whole: call,
 //! tool, status, times, error, and the location of its result.
 //!
 //! The next run may load only a [part](tower_chat_core::store::HistoryStore::load_from) of a
@@ -45,15 +51,13 @@
 //! the digests of the last message before the gap and of the last message inside it.
 //!
 //! Instead of the service id, the inner store contains a sealed head. The sealed head contains the
-//! life, the number of pruned messages, and the service id. The sealed head also contains a digest
-//! of a message: the final message of the newest run that was committed by a write without
-//! messages.
+//! life, the number of pruned messages, the service id, and a digest. The digest is that of the
+//! final message of the newest run that was committed by a write without messages.
 //!
-//! A description is authenticated with its conversation and its version, but not with the life. The
-//! text of a summary is authenticated with its conversation, its range, its id, and the id of the
-//! last message that it covers, but not with the life. A value that was moved to another position
-//! does not open. A value of another life does not open either, unless it is a description or a
-//! summary.
+//! A value that was moved to another position, or restored from another life, does not open.
+//! Descriptions and summaries are not authenticated with the life. A description is authenticated
+//! with its conversation and its version. The text of a summary is authenticated with its
+//! conversation, its range, its id, and the id of the last message that it covers.
 //!
 //! Each message also contains a digest of the messages before it, and states whether it was staged.
 //! The messages of a run are staged while the run is open: they are stored, but not visible to
@@ -63,32 +67,34 @@
 //!
 //! # What is stored in plaintext
 //!
-//! Scopes and ids of conversations; ids, roles, order and number of messages; names, ids, number,
-//! statuses and times of tool calls; ids of approval requests, and whether their tools need
-//! approval; the times, models, tokens and cost in the directory, the parents of branches, and
-//! whether there is a description; the positions of the part of a conversation that the next run
-//! loads; the ranges, times, models, tokens and cost of summaries; and the size of every value, which
-//! grows by a third.
+//! - scopes and ids of conversations;
+//! - ids, roles, order and number of messages;
+//! - names, ids, number, statuses and times of tool calls;
+//! - ids of approval requests, and whether their tools need approval;
+//! - the times, models, tokens and cost in the directory, the parents of branches, and whether
+//!   there is a description;
+//! - the positions of the part of a conversation that the next run loads;
+//! - the ranges, times, models, tokens and cost of summaries;
+//! - the size of every value, which grows by a third.
 //!
 //! # What a writer without the key can still do
 //!
-//! An attacker who can write to the inner store, and has no key, can read the plaintext listed
-//! above, and can
+//! An attacker who can write to the inner store, and has no key, can read this plaintext, and can
 //!
 //! - delete a conversation, hide it from lists, or remove messages from its end, up to the boundary
 //!   of a write or of a staged run; delete rows of the record;
 //! - restore a whole older state of a conversation, or a life that was deleted;
-//! - remove a summary; restore a summary that was removed or that a rewrite has deleted, or one of
-//!   a deleted life, if the message at its end has the same id;
+//! - remove a summary, or restore an older one if the last message that it covers still has the
+//!   same id;
 //! - remove the part that the next run loads, or restore an older one, if the conversation still has
 //!   the messages for which the part was stored;
 //! - restore an older head, with an older service id, or an older row of the record, such as the
 //!   row of a call that was still waiting for approval;
 //! - make queries of the record return a call and its row from an older state, by replacing the
 //!   messages too; the conversation then does not load;
-//! - while a prune is in progress, or after a crash has interrupted it, remove messages from the
-//!   beginning of the conversation, up to all messages that existed when the prune began; the same
-//!   is possible later, after the head from that time was restored;
+//! - remove messages from the beginning of the conversation, up to all messages that existed when a
+//!   prune began: while the prune is in progress, after a crash has interrupted the prune, or after
+//!   restoring the head from that time;
 //! - discard an open run; change its start time, the message after which it begins, or its lease
 //!   (the time until which no other process may take over the run); replace its id while the run
 //!   has no staged messages. If the attacker commits a run, the conversation does not load;
@@ -113,12 +119,12 @@
 //! id, and only the results and errors of rows are authenticated.
 //!
 //! A conversation that is entirely in the first format has no sealed head. Therefore an attacker
-//! can remove the first messages of such a conversation, change its service id, its run ids, and
-//! the statuses and results in the record, and combine two lives. The next write gives the
-//! conversation a sealed head of the current format, and later messages are accepted only in that
-//! format. Even then, an attacker can remove the head together with all messages and rows of the
-//! current format. An attacker can also replace the head with a plaintext service id while no
-//! process loads the conversation.
+//! can remove its first messages, combine two of its lives, and change its service id, its run ids,
+//! and the statuses and results in the record. The next write gives the conversation a sealed head
+//! of the current format, and later messages are accepted only in that format. Even then, an
+//! attacker can remove the head together with all messages and rows of the current format. An
+//! attacker can also replace the head with a plaintext service id while no process loads the
+//! conversation.
 //!
 //! A store with [`EncryptedStore::without_former_values`] accepts no former format, and prevents
 //! all of these changes. Releases before the current format cannot read values of the current
@@ -134,10 +140,11 @@
 //! value with this key.
 //!
 //! Erasing a key makes all values sealed with it unreadable. Outer stores, such as a cache, contain
-//! the plaintext and are not notified. Therefore erase a key in this order: end the conversation's
-//! runs and [`flush`](tower_chat_core::store::HistoryStore::flush) the store, because a write that
-//! is submitted later is sealed with a new key; erase the key; remove the conversation from every
-//! cache.
+//! the plaintext and are not notified. Therefore erase a key in this order:
+//! 1. End the conversation's runs and [`flush`](tower_chat_core::store::HistoryStore::flush) the
+//!    store, because a later write is sealed with a new key.
+//! 2. Erase the key.
+//! 3. Remove the conversation from every cache.
 //!
 //! # Differences to the inner store
 //!
@@ -155,8 +162,8 @@
 //!   from this wrapper ([`StoreError::Sealed`](tower_chat_core::store::StoreError::Sealed)), except
 //!   for deletions.
 //! - A conversation may be [repaired](tower_chat_core::store::Maintenance::rewrite), and its open
-//!   runs examined, only through this store. Rewritten messages are sealed for their ids in the
-//!   inner store, so that this store cannot rewrite a message that the inner store cannot read.
+//!   runs examined, only through this store. This store cannot rewrite a message that the inner
+//!   store cannot read, because a rewritten message is sealed for its id in the inner store.
 
 mod chain;
 mod digests;

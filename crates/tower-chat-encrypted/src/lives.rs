@@ -1,10 +1,13 @@
-//! Caches the data that sealing a write needs: the sealed heads of conversations, and the digests
-//! of their newest messages. To *seal* means to encrypt and authenticate. A digest covers a message
-//! and all messages before it. An incarnation is a random number that changes when a conversation
-//! is created again, pruned or rewritten, and when another attempt (execution) takes over its run.
-//! An open run is a run whose messages are staged: stored, but not yet committed to the history. A
-//! submission is the writes of one call of `append`. A life is a random value that distinguishes a
-//! conversation from a deleted one with the same key.
+//! Caches the data that sealing (encrypting and authenticating) a write needs: the sealed heads of
+//! conversations, and the digests of their newest messages.
+//!
+//! - A *life* is a random value that distinguishes a conversation from a deleted one with the same
+//!   key.
+//! - An *incarnation* is a random number that changes when a conversation is created again, pruned
+//!   or rewritten, and when another attempt (execution) takes over its run.
+//! - A *digest* covers a message and all messages before it.
+//! - The messages of an *open run* are staged: stored, but not yet committed to the history.
+//! - A *submission* is the writes of one call of `append`.
 
 use std::{
     collections::HashMap,
@@ -34,8 +37,8 @@ use crate::{
 
 /// The sealed head of a conversation: its life, and the values that only this crate reads. The
 /// inner store contains the sealed head in place of the service id (the id under which the model's
-/// service has the history). In the inner store, a write changes the service id and adds its
-/// messages in one transaction.
+/// service has the history), because a write changes the service id in the transaction that adds
+/// its messages.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SealedHead {
     pub(crate) life: Life,
@@ -58,8 +61,8 @@ pub(crate) struct HeadContent {
     /// Whether the service id changes with the commit of the open run.
     pub(crate) is_change: bool,
     /// The digest of the final message of the newest run that was committed by a write without
-    /// messages. This field is the only proof of the commit, because the message itself is marked
-    /// as staged.
+    /// messages. Only this field shows that the run is committed, because the message itself is
+    /// marked as staged.
     #[serde(default)]
     pub(crate) committed: Option<Digest>,
 }
@@ -122,8 +125,8 @@ impl SealedHead {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Known {
     head: Option<SealedHead>,
-    /// Whether the head was read from the inner store. Until the head was read, each write contains
-    /// the head again, because the write that first contained the head may have failed.
+    /// Whether the head was read from the inner store. Until then, each write contains the head
+    /// again, because an earlier write with the head may have failed.
     is_confirmed: bool,
     /// The head that becomes the sealed head when the open run is committed.
     open: Option<SealedHead>,
@@ -145,8 +148,7 @@ pub(crate) struct Known {
 struct Tip {
     sequence: u64,
     digest: Digest,
-    /// Whether the message is known to be stored. Before the write has an outcome, the inner store
-    /// may contain another message at this position.
+    /// Whether the message is known to be stored.
     is_stored: Arc<AtomicBool>,
 }
 
@@ -238,8 +240,8 @@ impl Known {
 
     fn put_tip(&mut self, sequence: u64, digest: Digest, is_stored: Arc<AtomicBool>) {
         self.tips.retain(|tip| tip.sequence != sequence);
-        // The digest of the message before the open run must not be removed. If the run is
-        // discarded, the next message must contain this digest.
+        // The digest of the message before the open run must remain, because the next message needs
+        // it if the run is discarded.
         if self.tips.len() >= TIPS {
             let visible = self.visible;
             if let Some(first) = self.tips.iter().position(|tip| Some(tip.sequence) != visible) {
@@ -259,9 +261,9 @@ impl Known {
         }
     }
 
-    /// Returns the digest of the final staged message of the run that a write commits. Returns
-    /// `None` if the write itself contains a message, because that message shows that the run is
-    /// committed. Otherwise only the head can show the commit, and stores this digest.
+    /// Returns the digest of the final staged message of the run that a write commits, for the
+    /// head. Returns `None` if the write contains messages, which themselves show that the run is
+    /// committed.
     fn committed_by(
         &self,
         write: &Write,
@@ -281,8 +283,7 @@ impl Known {
         }
     }
 
-    /// Updates the state after a write that commits or discards an open run. Other writes have no
-    /// effect.
+    /// Updates the state after a write that commits or discards an open run.
     fn close(&mut self, write: &Write) {
         match write.close() {
             Some(Close::Discard { visible }) => {
@@ -334,8 +335,7 @@ impl Conversation {
     }
 }
 
-/// The number of most recently used conversations whose state is always in memory. The state of at
-/// most twice this number of conversations is in memory.
+/// The maximum number of conversations in each of the two generations.
 const GENERATION: usize = 65_536;
 
 /// The maximum number of incarnations of a conversation whose state is in memory.
@@ -434,8 +434,7 @@ impl Lives {
             return;
         }
         self.change(key, head.revision, since, |known| {
-            // The conversation has another life. Another process has deleted the conversation, and
-            // the same run has created it again.
+            // Another process has deleted the conversation, and the same run has created it again.
             if known
                 .head
                 .as_ref()
@@ -531,8 +530,8 @@ impl Lives {
         });
     }
 
-    /// Updates the state after a read. If this process has written to the conversation since the
-    /// read began, the state is not updated, because the read may not include that write.
+    /// Updates the state after a read, unless this process has written to the conversation since
+    /// the read began: the read may not include that write.
     fn change(
         &self,
         key: &ConversationKey,

@@ -10,10 +10,10 @@ use crate::SecretKey;
 /// Returns the keys of conversations.
 ///
 /// Once [`writing_key`](Self::writing_key) has returned the key of a conversation, later calls for
-/// the same conversation must be ready immediately. The reason is that a store cannot wait for a
-/// key when a write is submitted, because the submission is not async. A provider that fetches keys
-/// over a network has to cache these keys for a while. The store also calls this method each time
-/// it reads the head (the revision) of a conversation. Every run begins with such a read.
+/// the same conversation must be ready immediately, because the submission of a write is not async
+/// and cannot wait for a key. A provider that fetches keys over a network therefore has to cache
+/// them for a while. The store also calls this method each time it reads the head (the revision) of
+/// a conversation, as every run does first.
 ///
 /// The example has one key for all conversations of a scope, from a table:
 ///

@@ -24,7 +24,7 @@ use crate::{
 };
 
 const RECORDED_RESULT: &str = "recorded result";
-/// The column of the sealed error of a row in a former format.
+/// The column (the authenticated kind of a value) of the sealed error of a row in a former format.
 const RECORDED_ERROR: &str = "recorded error";
 /// The column of the sealed content of a row. The content is stored in place of the row's error.
 const ROW: &str = "row of the record";
@@ -139,7 +139,7 @@ impl Sealer {
         Ok(sealed)
     }
 
-    /// Returns the change of the service id that stores a sealed head instead.
+    /// Returns the change that stores a sealed head in place of the service id.
     pub(crate) fn head(&self, head: &SealedHead) -> Result<ServiceIdChange, EncryptionError> {
         let sealed = self.seal(NOWHERE, None, HEAD, &json(&head.content))?;
         Ok(ServiceIdChange::Set(sealed.into()))
@@ -147,8 +147,8 @@ impl Sealer {
 
     fn staged(&self, run: RunId, staged: &Staged) -> Result<Staged, EncryptionError> {
         let mut sealed = staged.clone();
-        // An empty text deletes the stored text. An empty text is not sealed, because the inner
-        // store must recognise it.
+        // An empty text is not sealed, because the inner store deletes the stored text when it
+        // receives an empty text.
         if let Some(text) = staged.partial_text.as_ref().filter(|text| !text.is_empty()) {
             let column = partial_text(run);
             sealed.partial_text = Some(self.seal(NOWHERE, None, &column, text)?.into());
@@ -187,8 +187,8 @@ impl Opener<'_> {
         Ok((message, linked))
     }
 
-    /// Opens all messages after the first `before` ones of their conversation, and checks that a
-    /// conversation may end with the last of these messages.
+    /// Opens all messages after the sequence number `before`, and checks that a conversation may
+    /// end with the last of these messages.
     pub(crate) async fn messages<'m>(
         &mut self,
         before: u64,
@@ -200,7 +200,7 @@ impl Opener<'_> {
         Ok(messages)
     }
 
-    /// Opens all messages after the first `before` ones of their conversation.
+    /// Opens all messages after the sequence number `before`.
     pub(crate) async fn all_messages<'m>(
         &mut self,
         before: u64,
@@ -302,8 +302,7 @@ impl Opener<'_> {
         let call =
             SequencePosition { sequence: invocation.sequence, index: invocation.sequence_index };
         let found = Found::from(at(call));
-        // In the first format, calls and results were numbered together. For later formats, the
-        // code below also checks the index.
+        // In the first format, calls and results were numbered together.
         let in_message = Found::in_message(call.sequence);
         let (asked, opened) =
             self.call(in_message, invocation.message, &invocation.arguments).await?;
@@ -339,8 +338,8 @@ impl Opener<'_> {
         Ok(invocation)
     }
 
-    /// Opens a call in the first format. In this format the position of the result is not sealed.
-    /// For a result in a message, only the conversation is checked.
+    /// Opens a call in the first format, in which the position of the result is not sealed. For a
+    /// result in a message, only the conversation is checked.
     async fn former_invocation(
         &mut self,
         found: Found,

@@ -27,7 +27,7 @@ const FIRST_PREFIX: &str = "tower-chat-1:";
 const NONCE: usize = 24;
 
 /// The position of a value: the sequence number of its message, from 1, and its index among the
-/// values of the same column.
+/// values of the same column (kind of value).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Position {
     pub(crate) sequence: u64,
@@ -59,8 +59,7 @@ impl From<Position> for Found {
     }
 }
 
-/// Distinguishes a conversation from a deleted one with the same key. The life is a random value.
-/// In the second format, the life is the id of the run that created the conversation.
+/// Distinguishes a conversation from a deleted one with the same key.
 pub(crate) type Life = RunId;
 
 /// Creates a new life.
@@ -99,8 +98,8 @@ pub(crate) struct Opened {
 /// The life and the formats that opened values must have.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Expected {
-    /// Nothing is known yet. The first value that is opened may have any life. All later values
-    /// must have the same life as the first one.
+    /// The first value that is opened may have any life, and all later values must have the same
+    /// life.
     Any,
     Life(ExpectedLife),
     /// The conversation has no life yet. Every value must have the first format, which has no life.
@@ -113,12 +112,11 @@ pub(crate) struct ExpectedLife {
     pub(crate) life: Life,
     /// Messages up to this sequence number may have the first format.
     pub(crate) first_format: u64,
-    /// Messages up to this sequence number may have the second format. `None` means that all
-    /// messages may have the second format, and none may have the third.
+    /// Messages up to this sequence number may have the second format. `None` if no message has the
+    /// third format.
     pub(crate) second_format: Option<u64>,
     /// The digest of the final message of the newest run that was committed by a write without
-    /// messages. The message itself is marked as staged, which means that its run was not committed
-    /// yet.
+    /// messages. That message is still marked as staged.
     pub(crate) committed: Option<Digest>,
 }
 
@@ -147,7 +145,7 @@ impl Sealer {
         Ok(text)
     }
 
-    /// Returns the error for a value that is too large. Only a value above 256 GiB cannot be
+    /// Returns the error for a value that is too large: only a value above 256 GiB cannot be
     /// sealed.
     fn not_sealed(&self, at: Position, column: &str) -> EncryptionError {
         EncryptionError::NotSealed {
@@ -251,8 +249,8 @@ impl<'a> Opener<'a> {
         }
     }
 
-    /// Opens a value. Checks that the value was sealed for this column. If the message and the
-    /// position of the value are known, also checks that the value was sealed for them.
+    /// Opens a value. Checks that the value was sealed for this column, and for the message and the
+    /// position if they are known.
     pub(crate) async fn open(
         &mut self,
         found: Found,

@@ -86,9 +86,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
     }
 
     /// Opens a head. Also returns the life (the random value of a conversation) and the formats
-    /// that visible values must have, and those that values of the open run must have. The open run
-    /// is the run that is not committed yet. If `is_lenient`, removes values of the open run that
-    /// do not open, because a process can end the run without them.
+    /// that visible values must have, and those that values of the open run (the run that is not
+    /// committed yet) must have. If `is_lenient`, removes values of the open run that do not open.
     async fn opened_head(
         &self,
         key: &ConversationKey,
@@ -96,8 +95,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         is_lenient: bool,
         since: Moment,
     ) -> Result<(Head, [Expected; 2]), EncryptionError> {
-        // A former format is accepted at this point. `check_head` reports a more precise error for
-        // a former format.
+        // A former format is accepted, because `check_head` reports a more precise error for it.
         let mut opener = self.opener(key, Expected::Any).accepting_former(true);
         let sealed = opener.head(head.service_id.as_deref()).await?;
         self.check_head(key, &head, sealed.as_ref())?;
@@ -121,8 +119,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
                 run => run?,
             });
         }
-        // The first write of a conversation may belong to a run that is not committed yet (the open
-        // run). The sealed head is then that of the open run.
+        // If the open run has created the conversation, only the open run has a sealed head.
         opener.expect(staged);
         let range = match &head.load_from {
             Some(sealed) => match opener.range(sealed).await {
@@ -209,9 +206,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         }
     }
 
-    /// Reads and returns the digest of the last visible message, which the next message must
-    /// contain. Returns `None` if no visible message exists, or if the last one has a former
-    /// format.
+    /// Reads the digest of the last visible message, which the next message must contain. Returns
+    /// `None` if no visible message exists, or if the last one has a former format.
     async fn tip(
         &self,
         key: &ConversationKey,
@@ -315,8 +311,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
     }
 
     /// Seals writes until one of them cannot be sealed, and returns the sealed writes with the
-    /// error for that write. This method is not async, because the submission of writes is not
-    /// async.
+    /// error for that write. Not async, because the submission of writes is not.
     fn sealed(&self, writes: &[Write]) -> (Vec<Write>, Submission, Option<EncryptionError>) {
         let mut sealed = Vec::with_capacity(writes.len());
         let mut submission = Submission::default();
@@ -584,8 +579,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
     /// run. Returns `None` if the conversation has no visible data.
     ///
     /// The end is computed from the inner store's record of tool calls, which has the positions of
-    /// results in plaintext. The record and the messages are read separately. If the conversation
-    /// was written in between, both are read again.
+    /// results in plaintext. If the conversation is written between the reads of the record and of
+    /// the messages, both are read again.
     async fn turns(
         &self,
         from: &ConversationKey,
@@ -623,9 +618,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
 
 #[async_trait]
 impl<S: HistoryStore> Maintenance for EncryptedStore<S> {
-    /// Reads and opens the conversation, seals the copied turns for the copy, and writes the copy.
-    /// The copy is one submission of several writes, each of which is a separate transaction. The
-    /// first write stores which conversation the copy was made from.
+    /// Reads and opens the conversation, seals the copied turns for the copy, and writes the copy,
+    /// by one submission of several writes. Each write is a separate transaction.
     async fn fork_at(
         &self,
         from: &ConversationKey,
@@ -659,9 +653,8 @@ impl<S: HistoryStore> Maintenance for EncryptedStore<S> {
 
     /// Prunes a conversation by three writes. The first write records in the sealed head that
     /// messages are about to be deleted, the second deletes them, and the third records their
-    /// number. If the process crashes, the later writes may be missing. Until the next prune, this
-    /// store then cannot detect whether an attacker has deleted further messages from the
-    /// beginning. Only messages that existed when the prune began can be deleted in this way.
+    /// number. If a crash prevents the third write, the store cannot detect, until the next prune,
+    /// that an attacker deletes further messages that existed when the prune began.
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
         let head = self.inner().head(key).await?;
         if let Some(open) = head.open_run {
@@ -674,8 +667,8 @@ impl<S: HistoryStore> Maintenance for EncryptedStore<S> {
         pruned
     }
 
-    /// Returns the rows of a conversation. If a value cannot be decrypted, the row of the value
-    /// contains the error. If a key is not available, returns an error.
+    /// Returns the rows of a conversation. A row that cannot be decrypted contains the error. If a
+    /// key is not available, returns an error.
     async fn rows(&self, key: &ConversationKey) -> Result<Option<ConversationRows>, StoreError> {
         let since = self.lives.now();
         let Some(sealed) = self.inner_store().rows(key).await? else { return Ok(None) };

@@ -15,10 +15,11 @@ use crate::{
     seal::{Expected, ExpectedLife, Opener, Position, Sealer},
 };
 
-/// The column of an update. The index of the value is the one that [`index_of`] returns.
+/// The column (the authenticated kind) of updates. The index of an update is [`index_of`] its
+/// position.
 const UPDATE: &str = "update";
-/// The column of the error with which an attempt (an execution of a run) has failed. The index of
-/// the value is the number of the attempt.
+/// The column of the errors with which attempts (executions of a run) have failed. The index of an
+/// error is the number of the attempt.
 const FAILURE: &str = "failure";
 /// The text that replaces an error that does not open.
 const UNREADABLE: &str = "the error of the run cannot be decrypted";
@@ -112,9 +113,8 @@ impl<L: UpdateLog> EncryptedUpdateLog<L> {
         Ok((updates, end))
     }
 
-    /// Returns the state of a run. If the run has failed, opens the error in the state. If the
-    /// error does not open, a fixed text replaces it, because the rest of the state is valid
-    /// without the error.
+    /// Returns the state of a run. Opens the error in the state of a failed run; a fixed text
+    /// replaces an error that does not open.
     async fn opened_state(&self, run: &RunKey, state: RunState) -> RunState {
         let RunState::Closed { attempt, end: RunEnd::Failed { message } } = state else {
             return state;
@@ -125,8 +125,7 @@ impl<L: UpdateLog> EncryptedUpdateLog<L> {
         RunState::Closed { attempt, end: RunEnd::Failed { message } }
     }
 
-    /// If the error says that the attempt no longer owns the run, opens the state of the run in the
-    /// error. Returns any other error unchanged.
+    /// Opens the state of the run in an error that reports the loss of the run.
     async fn opened_error(&self, error: UpdateLogError) -> UpdateLogError {
         match error {
             UpdateLogError::NotOwner { run, attempt, found } => {
@@ -227,7 +226,8 @@ impl<L: fmt::Debug> fmt::Debug for EncryptedUpdateLog<L> {
     }
 }
 
-/// Returns the position of a value by its index. The value is not part of a message.
+/// Returns the position of a value, which is not part of a message and therefore has the sequence
+/// number 0.
 fn at(index: u64) -> Position {
     Position { sequence: 0, index }
 }
@@ -237,8 +237,8 @@ fn index_of(position: UpdatePosition) -> u64 {
     u64::from(position.attempt) << 32 | u64::from(position.index)
 }
 
-/// Converts the error of a value that does not open. If a retry may succeed, for example because
-/// the keys are currently not available, the result does not report the update as unreadable.
+/// Converts the error of an update that does not open. A retryable error, for example because the
+/// keys are currently not available, does not become `Undecodable`.
 fn not_opened(
     run: &RunKey,
     position: UpdatePosition,

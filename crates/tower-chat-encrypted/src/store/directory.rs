@@ -23,8 +23,8 @@ use crate::{
 const SEALED: &str = "sealed";
 const COLUMN: &str = "description";
 
-/// Returns the position of a description. The position contains the version of the description, so
-/// that a replacement with an earlier version is detected.
+/// Returns the position of a description, which contains the version, so that a replacement with an
+/// earlier version is detected.
 fn position(version: u64) -> Position {
     Position { sequence: 0, index: version }
 }
@@ -60,7 +60,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         if summary.description.is_empty() {
             return Ok(summary);
         }
-        // All formats are accepted, because a description is bound to its version in every format.
+        // Every format binds a description to its version.
         let mut opener = self.opener(&summary.key, Expected::Any).accepting_former(true);
         let found = Found::from(position(summary.description_version));
         let sealed = match (summary.description.title(), summary.description.metadata()) {
@@ -74,9 +74,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(summary)
     }
 
-    /// Returns the page of a query. Because the inner store cannot compare sealed metadata, this
-    /// method compares the metadata itself, and may read several pages of the inner store for one
-    /// page.
+    /// Returns the page of a query. The inner store cannot compare sealed metadata. This method
+    /// compares the metadata, and may read several pages of the inner store.
     pub(super) async fn opened_conversations(
         &self,
         query: &ConversationQuery,

@@ -19,8 +19,8 @@ use crate::{
 };
 
 impl<S: HistoryStore> EncryptedStore<S> {
-    /// Opens the rows of a conversation. A row that does not open is reported as damaged. If a key
-    /// is not available, this method returns an error.
+    /// Opens the rows of a conversation. A row that does not open is reported as damaged, unless a
+    /// key is not available.
     pub(super) async fn opened_rows(
         &self,
         key: &ConversationKey,
@@ -34,8 +34,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let mut chain = chain_from(visible, first);
         let mut next = first;
         for (sequence, envelope) in sealed.messages {
-            // The digest of the previous message in this message cannot be checked if the previous
-            // message is missing.
+            // The digest in a message cannot be checked if the previous message is missing.
             if sequence != next {
                 chain.lose();
             }
@@ -99,8 +98,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         after.revision = revision;
         let since = self.lives.now();
         self.lives.learn(key, &after, Some(&head), None, since);
-        // The next write needs the digest of the last message. If that message is unreadable, its
-        // digest is not recorded, and a writer has to read the head before the next write.
+        // The next write needs the digest of the last message. If that message is unreadable, a
+        // writer has to read the head before the next write.
         if let Ok(Some(digest)) = self.tip(key, &after, SealedHead::expected(Some(&head))).await {
             self.lives.learn_tip(key, revision, revision.sequence, digest, since);
         }
@@ -170,9 +169,9 @@ impl<S: HistoryStore> EncryptedStore<S> {
                 None => found.map_or(Digest::START, |found| found.link.before),
             };
             let was = found.map(|found| found.digest);
-            // The head contains the digest of this message, because only the head shows that the
-            // message, which was staged, is committed. The head does not contain the digest of the
-            // new message. Instead, the new message itself is marked as committed.
+            // Only the digest in the head shows that this message, which was staged, is committed.
+            // The head does not contain the digest of the new message, which is therefore marked as
+            // committed.
             let is_committed = was.is_some() && was == head.content.committed;
             let kind = found.map_or(Kind::Visible, |found| found.link.kind);
             let kind = if is_committed { Kind::Committed } else { kind };

@@ -72,9 +72,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(())
     }
 
-    /// Stores the number of messages that may be missing at the beginning in the sealed head.
-    /// `None` means the number of messages that are missing now. If the conversation has no sealed
-    /// head, this method does not create one.
+    /// Stores, in the sealed head, how many messages may be missing at the beginning; `None` means
+    /// as many as are missing now. Does not create a sealed head.
     pub(super) async fn seal_pruned(
         &self,
         key: &ConversationKey,

@@ -40,10 +40,10 @@ impl<S: HistoryStore> EncryptedStore<S> {
         }
     }
 
-    /// Opens a part of a conversation. The inner store may have loaded some earlier messages too.
-    /// This method opens these messages and leaves them out. Returns `None` if the inner store has
-    /// loaded other messages than those of the sealed value. Also returns `None` if no message
-    /// follows the skipped ones, because only the last message shows whether its run was committed.
+    /// Opens a part of a conversation, and omits earlier messages that the inner store may have
+    /// loaded too. Returns `None` if the inner store has loaded other messages than those of the
+    /// sealed value. Also returns `None` if no message follows the skipped ones, because only the
+    /// last message shows whether its run was committed.
     async fn opened_part(
         &self,
         key: &ConversationKey,

@@ -45,8 +45,8 @@ async fn a_conversation_is_unreadable_after_its_key_was_erased_and_the_cache_has
     }
 }
 
-/// A store in which another task reads the conversation after a write was submitted, and before the
-/// write is stored.
+/// A store in which another task reads the conversation between the submission of a write and its
+/// storage.
 struct ReadMeanwhile {
     inner: MemoryStore,
     reader: Arc<OnceLock<Arc<dyn HistoryStore>>>,

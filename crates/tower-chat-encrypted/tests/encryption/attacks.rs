@@ -191,7 +191,6 @@ async fn a_service_id_that_was_replaced_or_removed_without_the_key_is_refused() 
     assert!(matches!(encryption_error(&error), EncryptionError::FormerValues { .. }), "{error:?}");
 }
 
-/// A process that has not read the head does not know the life.
 #[tokio::test]
 async fn a_write_without_a_read_head_fails_and_succeeds_after_the_head_is_read() {
     let store = three_runs().await;

@@ -33,8 +33,7 @@ fn an_encrypted_store_has_no_capability_that_the_inner_store_lacks() {
 
 #[test]
 fn an_encrypted_store_implements_every_capability_itself() {
-    // If the wrapper returned a capability of the inner store, that capability would store
-    // plaintext and return sealed values.
+    // A capability of the inner store would store plaintext and return sealed values.
     let store = EncryptedStore::new(MemoryStore::new(), keys());
     let own = Some(address(&store));
     assert_eq!(store.journal().map(address), own);

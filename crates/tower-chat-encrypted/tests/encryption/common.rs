@@ -81,8 +81,8 @@ pub(crate) fn staged(text: &str) -> Staged {
     Staged { lease, close: None, service_id: None, partial_text: Some(text.into()) }
 }
 
-/// Creates an inner store that contains these messages with their ids, and this head. The
-/// conversation is then in the state that a writer without the key could create.
+/// Creates an inner store that contains these messages with their ids, and this head, as a writer
+/// without the key could do.
 pub(crate) async fn forge(
     key: &ConversationKey,
     messages: Vec<Message>,

@@ -55,8 +55,6 @@ async fn the_inner_store_receives_no_title_or_metadata_in_plaintext() {
     assert_eq!(found.iter().map(|it| it.key.id()).collect::<Vec<_>>(), ["coats"]);
 }
 
-/// A description that was moved, restored or replaced with plaintext is reported, and does not hide
-/// other descriptions.
 #[tokio::test]
 async fn a_description_that_was_moved_restored_or_replaced_with_plaintext_is_reported() {
     for attack in ["moved", "put back", "in clear"] {

@@ -37,7 +37,7 @@ async fn rows_that_do_not_open_are_returned_as_errors_among_the_opened_rows() {
     let records: Vec<_> = opened.tools.into_iter().map(|(_, row)| row.unwrap()).collect();
     assert_eq!(records, rows());
 
-    // A writer without the key replaces the last message with the first, and changes a row.
+    // A writer without the key has replaced the last message with the first, and changed a row.
     let (inside, _) = sealed(&store, &key()).await;
     let at = store.inner().head(&key()).await.unwrap().revision;
     let found = store.inner().rows(&key()).await.unwrap().unwrap();
@@ -83,8 +83,7 @@ async fn a_rewrite_seals_its_messages_and_rows_for_their_positions() {
     let rows_inside = store.inner().rows(&key()).await.unwrap().unwrap();
     let inside = format!("{inside:?}{rows_inside:?}");
     assert!(!inside.contains("another"), "{inside}");
-    // Another process opens the conversation, and this process continues without reading the
-    // conversation again.
+    // Another process opens the conversation. This process then continues without reading it again.
     let elsewhere = EncryptedStore::new(store.inner().clone(), keys());
     let history = elsewhere.load(&key()).await.unwrap();
     assert_eq!(history.head.revision, after);

@@ -67,8 +67,8 @@ async fn mix(states: &[Vec<Message>], head: Option<Arc<str>>) {
 #[tokio::test]
 async fn messages_of_two_branches_after_a_removed_end_do_not_open_together() {
     let mut states = Vec::new();
-    // The conversation is continued twice after its first message, each time with the same run ids,
-    // which an attacker can cause.
+    // The conversation is continued twice after its first message. The run ids are the same,
+    // because an attacker can cause this.
     let runs = [RunId::new(), RunId::new(), RunId::new()];
     let store = empty_store();
     let first = append(&store, of_run(runs[0], 0, Revision::ABSENT, "first")).await;
@@ -126,8 +126,7 @@ async fn a_conversation_that_is_deleted_and_created_again_has_another_life() {
     assert_eq!(lives.len(), 3, "{lives:?}");
 }
 
-/// The state that this process has stored about the deleted conversation must not be used for the
-/// new one.
+/// This process must not use its state of the deleted conversation for the new one.
 #[tokio::test]
 async fn a_conversation_that_another_process_has_created_again_can_be_continued() {
     let (run, store) = (RunId::new(), empty_store());
@@ -152,8 +151,8 @@ async fn a_repeated_write_leaves_the_conversation_readable() {
     assert_eq!(texts(&store).await.unwrap(), ["first", "second", "third"]);
 }
 
-/// The next write of this process follows the stored write of the other process, not the refused
-/// write of its own.
+/// The next write of this process follows the stored write of the other process, not its own
+/// refused write.
 #[tokio::test]
 async fn the_chain_continues_from_the_last_stored_write_after_a_refused_write() {
     let store = empty_store();
@@ -265,8 +264,6 @@ async fn after_a_repeated_commit_without_a_message_each_message_can_be_rewritten
     }
 }
 
-/// The repeated write is sealed again, because the inner store may not have stored it the first
-/// time.
 #[tokio::test]
 async fn a_commit_without_a_message_that_failed_can_be_sent_again() {
     let store = empty_store();
@@ -286,8 +283,7 @@ async fn a_commit_without_a_message_that_failed_can_be_sent_again() {
     assert_eq!(texts(&store).await.unwrap(), ["seen", "staged 1", "staged 2"]);
 }
 
-/// The head records that one run was committed by a write without messages. This record must not
-/// commit a later run.
+/// The head records that one run was committed without a message. This must not commit a later run.
 #[tokio::test]
 async fn a_commit_without_the_key_is_refused_after_an_earlier_commit_without_a_message() {
     let store = empty_store();
@@ -312,8 +308,6 @@ async fn a_commit_without_the_key_is_refused_after_an_earlier_commit_without_a_m
     assert!(error.contains("never committed"), "{error}");
 }
 
-/// The visible messages belong to one branch. The staged messages of another branch do not open
-/// after these messages.
 #[tokio::test]
 async fn staged_messages_do_not_open_after_visible_messages_of_another_branch() {
     let store = empty_store();
@@ -347,8 +341,7 @@ async fn a_rewritten_conversation_opens_and_a_mix_with_its_earlier_state_does_no
     mix(&[before, after], head).await;
 }
 
-/// A writer of the inner store can remove messages from the end, or restore a complete older state.
-/// The documentation of the crate lists both.
+/// The documentation of the crate lists this attack.
 #[tokio::test]
 async fn a_conversation_whose_last_messages_were_removed_without_the_key_still_opens() {
     let store = empty_store();

@@ -70,7 +70,7 @@ async fn an_encrypted_store_returns_the_same_data_as_a_plain_store() {
     let copy = ConversationKey::new("alice", "copy");
     store.fork_at(&key(), None, &copy).await.unwrap();
     let (messages, record, _) = expected;
-    // The calls of a copy do not wait for approval.
+    // A call of a copy does not wait for approval.
     assert_eq!(parts(&store, &copy).await, (messages, record, Vec::new()));
 
     let at = store.head(&key()).await.unwrap().revision;

@@ -60,8 +60,7 @@ impl KeyProvider for OneKey {
     }
 }
 
-/// The authenticated data of a value include its position, so that a value does not open in another
-/// conversation with the same key.
+/// The authenticated data of a value include its conversation.
 #[tokio::test]
 async fn a_value_moved_to_another_conversation_with_the_same_key_does_not_open() {
     let store = EncryptedStore::new(MemoryStore::new(), OneKey);
@@ -110,7 +109,7 @@ async fn a_value_moved_to_another_column_does_not_open() {
     assert_eq!(column, "result");
 }
 
-/// A value contains its own position in plaintext. That position is authenticated too.
+/// The position that a value contains in plaintext is authenticated.
 #[tokio::test]
 async fn a_value_whose_plaintext_position_was_overwritten_does_not_open() {
     let (mut messages, head) = sealed(&store().await, &key()).await;
@@ -127,7 +126,6 @@ async fn a_value_whose_plaintext_position_was_overwritten_does_not_open() {
     assert!(matches!(error, EncryptionError::NotOpened { .. }), "{error:?}");
 }
 
-/// Rows that do not open are reported, and do not hide the others.
 #[tokio::test]
 async fn a_result_moved_to_another_row_of_the_record_does_not_open() {
     let store = store().await;

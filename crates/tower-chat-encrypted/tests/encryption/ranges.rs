@@ -45,7 +45,7 @@ fn other_process(store: &Store) -> Store {
     EncryptedStore::new(inner, keys()).without_former_values()
 }
 
-/// Loads the part that the head of a conversation names, in another process.
+/// Loads, in another process, the part that the head of a conversation names.
 async fn part(store: &Store) -> Result<History, String> {
     let store = other_process(store);
     let head = store.head(&key()).await.map_err(|error| error.to_string())?;
@@ -76,7 +76,7 @@ async fn another_process_loads_a_part_of_a_conversation_and_appends_to_it() {
     let found = other.load_from(&key(), &from).await.unwrap();
     assert_eq!((texts(found.leading.iter()), found.skipped()), (vec!["1".into(), "2".into()], 5));
     assert_eq!(texts(found.messages.iter()), ["6", "7", "8"]);
-    // The next value selects fewer messages, and the digests are those of the part.
+    // The next value selects fewer messages.
     let later = range(2, 7);
     let next = write(&key(), head.revision, users(9..=9)).with_load_from(Some(later.clone()));
     append(&other, next).await;
@@ -88,7 +88,7 @@ async fn another_process_loads_a_part_of_a_conversation_and_appends_to_it() {
     assert!(!inside.contains("policy"), "{inside}");
 }
 
-/// Each run is a process of its own, which loads the part of the run before it.
+/// Each run is executed by its own process, which loads the part that the previous run has stored.
 #[tokio::test]
 async fn a_long_conversation_is_loaded_in_small_parts() {
     let store = empty_store();
@@ -108,14 +108,14 @@ async fn a_long_conversation_is_loaded_in_small_parts() {
         let expected: Vec<_> = (found.skipped() + 1..=last).map(|it| it.to_string()).collect();
         assert_eq!(texts(found.messages.iter()), expected);
         assert_eq!(found.skipped(), from.after);
-        // The first process has loaded the whole conversation, and does not know every digest. The
-        // inner store may then load a few more messages.
+        // The first process does not know every digest, because it has loaded the whole
+        // conversation. The inner store may then load a few more messages.
         let inside = process.inner().head(&key()).await.unwrap().load_from.unwrap();
         let more = from.after - inside.after;
         let most = if round == 0 { 16 } else { 0 };
         assert!(more <= most, "{round}: {more}");
     }
-    // A process that has read only the head does not know the digests of the messages.
+    // A process that has read only the head knows no digests of messages.
     let process = other_process(&store);
     process.head(&key()).await.unwrap();
     let from = range(1, last - 20);
@@ -191,7 +191,6 @@ async fn a_load_with_a_load_from_value_of_another_incarnation_returns_all_messag
     let store = empty_store();
     eight(&store, &range(2, 5)).await;
     let original = state(&store).await;
-    // A new conversation with the same key has another life.
     store.delete(&key()).await.unwrap();
     eight(&store, &range(2, 5)).await;
     let later = state(&store).await;
@@ -199,7 +198,7 @@ async fn a_load_with_a_load_from_value_of_another_incarnation_returns_all_messag
     assert_eq!((found.is_whole(), found.head.load_from), (true, None));
 }
 
-/// The messages of two states of one life: the second message was rewritten.
+/// The second message was rewritten between the two states.
 #[tokio::test]
 async fn a_part_with_messages_of_two_states_does_not_open() {
     let store = empty_store();
@@ -209,12 +208,12 @@ async fn a_part_with_messages_of_two_states_does_not_open() {
     rewrite.messages = vec![(2, Message::user("rewritten"))];
     store.rewrite(rewrite).await.unwrap();
     let after = State { from: before.from.clone(), ..state(&store).await };
-    // The value remains, and does not apply to the new state.
+    // The stored value does not apply to the new state.
     let found = part(&store).await.unwrap();
     assert!(found.is_whole());
     assert_eq!(found.message(2).unwrap().text(), "rewritten");
     for choice in 0_usize..1 << 5 {
-        // The leading messages, the skipped messages in two parts, and the others in two parts.
+        // Two parts of leading messages, one of skipped messages, and two of the others.
         let parts = [0..1, 1..2, 2..5, 5..6, 6..8];
         let messages = parts.iter().enumerate().flat_map(|(number, part)| {
             let of = if choice >> number & 1 == 0 { &before } else { &after };
@@ -223,7 +222,7 @@ async fn a_part_with_messages_of_two_states_does_not_open() {
         let mixed = State { messages: messages.collect(), ..before.clone() };
         let found = part(&forge(mixed).await).await;
         let is_whole_state = choice == 0b11111 || choice == 0b11110;
-        // The skipped messages are not read. The first message is the same in both states.
+        // The skipped messages are not read, and the first message is the same in both states.
         let is_part = choice & 0b11010 == 0;
         assert_eq!(found.is_ok(), is_part || is_whole_state, "{choice:b}: {found:?}");
         if let Ok(found) = found {
@@ -232,8 +231,7 @@ async fn a_part_with_messages_of_two_states_does_not_open() {
     }
 }
 
-/// If no message follows the skipped ones, the whole conversation is loaded, because only its last
-/// message shows whether its run was committed.
+/// Only the last message shows whether its run was committed.
 #[tokio::test]
 async fn all_messages_are_loaded_if_none_follows_the_skipped_messages() {
     let store = empty_store();
@@ -277,7 +275,7 @@ async fn the_load_from_value_of_a_write_is_valid_although_an_earlier_write_has_f
     let refused = write(&key(), at, users(9..=12));
     let slot = other.reserve().await.unwrap();
     other.append(slot, vec![refused]).await.unwrap_err();
-    // This process reads only the head, and does not know that message 9 is another one.
+    // This process reads only the head, and does not know that another message has the number 9.
     other.head(&key()).await.unwrap();
     let from = range(1, 9);
     let id = MessageId { run: RunId::new(), index: 0 };

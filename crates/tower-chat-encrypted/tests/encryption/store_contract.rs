@@ -1,5 +1,4 @@
-//! The contract of stores, with encryption. The contract runs over one inner store only, because
-//! the wrapper works in the same way over every inner store.
+//! The contract of stores, with encryption, over one inner store.
 
 use tower_chat_encrypted::{EncryptedStore, MasterKeys, SecretKey};
 use tower_chat_sqlite::SqliteStore;

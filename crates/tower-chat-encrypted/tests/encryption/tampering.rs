@@ -92,8 +92,7 @@ fn request(message: &mut Message) -> &mut ApprovalRequest {
     }
 }
 
-/// An approval refers to a request by its id. If the id of a request could be changed, an approval
-/// would approve another call.
+/// An approval refers to a request by its id. With another id, it would approve another call.
 #[tokio::test]
 async fn a_changed_approval_request_is_refused() {
     let unchanged = changed(1, |_| {}).await;
@@ -122,8 +121,7 @@ async fn another_key_with_the_same_name_opens_no_message() {
     assert!(matches!(refused(&store).await, EncryptionError::NotOpened { .. }));
 }
 
-/// Sealing the same text twice yields different values, so that a reader of the inner store cannot
-/// compare texts.
+/// A reader of the inner store cannot compare texts.
 #[tokio::test]
 async fn equal_messages_have_different_sealed_values() {
     let store = EncryptedStore::new(MemoryStore::new(), keys());

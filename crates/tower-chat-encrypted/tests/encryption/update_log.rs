@@ -114,7 +114,7 @@ async fn an_erased_key_erases_the_updates_of_its_conversation() {
     fill(&log, &run).await;
     assert!(keys.erase(&run.conversation));
     assert_eq!(reason(&log, &run).await, "Key");
-    // The process that executed the run still receives the error that it may no longer write.
+    // The process that executed the run still receives this error.
     let renewed = log.renew(&run, 1, LEASE).await;
     let Err(UpdateLogError::NotOwner { found, .. }) = renewed else { panic!("{renewed:?}") };
     let message = "the error of the run cannot be decrypted".to_owned();
