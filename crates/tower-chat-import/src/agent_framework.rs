@@ -68,8 +68,8 @@ fn message(
             }
         }
     }
-    // A message is skipped if all its contents are ignored or lost. An example is a message that
-    // contains only usage.
+    // A message whose contents were all ignored or lost, such as a message with only usage, is
+    // skipped.
     if parts.is_empty() && !contents.is_empty() {
         return Ok(None);
     }

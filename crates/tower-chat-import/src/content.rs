@@ -82,8 +82,7 @@ pub(crate) fn reasoning(text: String, signature: Signature) -> Part {
 /// contains a list of summaries, and frameworks store each summary as a separate part.
 pub(crate) fn join_reasoning(parts: Vec<Part>) -> Vec<Part> {
     let mut joined: Vec<Part> = Vec::with_capacity(parts.len());
-    // The item of the last part in `joined`, and whether summaries of other parts were added to
-    // this item.
+    // The item of the last part in `joined`, and whether summaries were added to this item.
     let mut open: Option<(Value, bool)> = None;
     for part in parts {
         match (&mut open, openai_item(&part)) {
@@ -102,7 +101,7 @@ pub(crate) fn join_reasoning(parts: Vec<Part>) -> Vec<Part> {
     joined
 }
 
-/// If summaries were added to the item, replaces the last part by the part with the complete item.
+/// Replaces the last part by the part with the complete item, if summaries were added to the item.
 fn close(parts: &mut [Part], open: Option<(Value, bool)>) {
     let Some((item, true)) = open else { return };
     if let (Some(last), Some(whole)) = (parts.last_mut(), of_openai(&item)) {
@@ -110,8 +109,8 @@ fn close(parts: &mut [Part], open: Option<(Value, bool)>) {
     }
 }
 
-/// Adds the summaries of `item` to `whole`, which has the same id. The encrypted content of `item`,
-/// if any, replaces that of `whole`.
+/// Adds the summaries of `item` to `whole`, which has the same id. Also replaces the encrypted
+/// content of `whole`, if `item` has one.
 fn append(whole: &mut Value, mut item: Value) {
     let more = item.get_mut("summary").map(Value::take);
     if let (Some(Value::Array(summary)), Some(Value::Array(more))) =

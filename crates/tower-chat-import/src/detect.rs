@@ -65,8 +65,7 @@ fn mark(message: &Object) -> Option<(Format, String)> {
 }
 
 /// Returns whether an object may be a message of the format. The parsers of OpenAI Responses and
-/// Gemini accept items and parts of unknown types, and would therefore accept every object. This
-/// check requires a role or another known field.
+/// Gemini accept objects of unknown types, and would therefore accept every object.
 fn may_be_of(format: Format, object: &Object) -> bool {
     let text = |name: &str| object.text(name).ok().flatten();
     let has_role = text("role").is_some();
@@ -79,9 +78,8 @@ fn may_be_of(format: Format, object: &Object) -> bool {
     }
 }
 
-/// Returns whether an item of OpenAI Responses may have this type. The types of tool calls and of
-/// their results end with `_call` or `_output`. The function therefore probably also accepts the
-/// items of future tools of OpenAI.
+/// Returns whether an item of OpenAI Responses may have this type. Types that end with `_call` or
+/// `_output` are accepted, so that items of future tools are accepted too.
 fn is_type_of_item(kind: &str) -> bool {
     const OTHERS: [&str; 9] = [
         "message",

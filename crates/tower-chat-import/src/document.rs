@@ -41,9 +41,9 @@ impl Document {
         }
     }
 
-    /// Creates a conversation without messages, with the id and the title of the document. If the
-    /// document has no id, the id is `stem`, the name of the file without its extension. If the
-    /// document has a number, `-` and this number are appended to `stem`.
+    /// Creates a conversation without messages, with the id and the title of the document. The
+    /// default id is `stem` (the name of the file without its extension), followed by `-` and the
+    /// number of the document, if it has one.
     pub(crate) fn conversation(&self, stem: &str) -> Result<ImportedConversation, ContentError> {
         let of_line = || self.line.map_or_else(|| stem.to_owned(), |line| format!("{stem}-{line}"));
         let Some(object) = &self.object else { return Ok(ImportedConversation::new(of_line())) };
@@ -58,10 +58,9 @@ impl Document {
     }
 }
 
-/// Returns the conversations in a file. `names` are the possible names of the field that contains
-/// the messages of a conversation object. The file contains a JSON list of messages, a conversation
-/// object, a JSON list of conversation objects, or JSON Lines of messages or of conversation
-/// objects.
+/// Returns the conversations in a file: a JSON list of messages, a conversation object, a JSON list
+/// of conversation objects, or JSON Lines of messages or of conversation objects. `names` are the
+/// possible names of the field of a conversation object that contains the messages.
 pub(crate) fn documents(text: &str, names: &[&str]) -> Result<Vec<Document>, ContentError> {
     let text = text.trim_start_matches('\u{feff}').trim();
     if text.is_empty() {
@@ -129,7 +128,7 @@ fn of_lines(text: &str, names: &[&str]) -> Result<Vec<Document>, ContentError> {
 fn of_messages(messages: &[Node], lines: Vec<usize>) -> Document {
     let texts: Vec<&str> = messages.iter().map(|node| node.json.get()).collect();
     let list = format!("[{}]", texts.join(","));
-    // Parsing cannot fail, because the texts in the list are valid JSON.
+    // The texts in the list are valid JSON.
     let list = list.parse().unwrap_or_else(|_| empty_list());
     Document { list, object: None, line: None, lines }
 }
@@ -139,8 +138,8 @@ fn empty_list() -> RawJson {
 }
 
 fn of_object(node: &Node, names: &[&str], line: Option<usize>) -> Option<Document> {
-    // An object with a role is a message and not a conversation, even if it has a field with one of
-    // these names. An example is the list `contents` in messages of Agent Framework.
+    // An object with a role is a message, even if it has a field with one of these names, such as
+    // `contents` in messages of Agent Framework.
     let object = node.is_object().then(|| node.object().ok())??;
     if object.has("role") {
         return None;

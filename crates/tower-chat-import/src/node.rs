@@ -1,8 +1,8 @@
 //! JSON values whose fields are read one by one. An error names the field.
 //!
-//! A value is stored as its JSON text in the file. The text is parsed when the value is read. The
-//! arguments of a call therefore keep the form of their numbers and the order of their keys. Deeply
-//! nested values that are not read cannot overflow the stack.
+//! A value is stored as JSON text, which is parsed only when the value is read. The arguments of a
+//! call therefore keep the form of their numbers and the order of their keys, and deeply nested
+//! values that are not read cannot overflow the stack.
 
 use std::collections::BTreeMap;
 
@@ -59,8 +59,7 @@ impl Node {
         self.json.get().starts_with('{')
     }
 
-    /// Returns the content of a string, or the JSON of any other value. A model receives results in
-    /// this form.
+    /// Returns the content of a string, or the JSON of any other value, as models receive results.
     pub(crate) fn as_shown(&self) -> Result<String, WrongValue> {
         if self.is_text() { self.text() } else { Ok(self.json.get().to_owned()) }
     }

@@ -44,8 +44,8 @@ fn conversation(session: String, items: &[Item]) -> Result<ImportedConversation,
     let mut conversation = ImportedConversation::new(session);
     let (mut parts, mut times) = (Vec::new(), Vec::new());
     for item in items {
-        // The items are parsed twice. In this loop, each item is parsed separately, because an
-        // error must name the row, and `add_times` needs the number of parts of each item.
+        // Each item is first parsed alone, because an error must name its row, and `add_times`
+        // needs the number of its parts.
         let alone = item.parse();
         let alone = alone.map_err(|error| ContentError::at(item.position(), within(error)))?;
         parts.push(alone.iter().map(|message| message.parts.len()).sum());
@@ -86,9 +86,8 @@ fn within(error: WireError) -> WireError {
     }
 }
 
-/// Sets the time of each message to the time of the first item in the message. A message consists
-/// of the parts of one or more items. For each item, `parts` contains the number of its parts, and
-/// `times` its time.
+/// Sets the time of each message, which consists of the parts of one or more items, to the time of
+/// its first item. `parts` contains the number of parts of each item, and `times` its time.
 fn add_times(messages: &mut [Message], parts: &[usize], times: &[Option<SystemTime>]) {
     let mut items = parts.iter().zip(times);
     for message in messages {

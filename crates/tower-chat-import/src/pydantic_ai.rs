@@ -89,8 +89,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Adds a result to the last message if its role is `Tool`, and as a new message otherwise. One
-    /// message thereby contains all results of a request.
+    /// Adds a result to the last message if its role is `Tool`, and as a new message otherwise, so
+    /// that one message contains all results of a request.
     fn result(
         &mut self,
         part: &Object,

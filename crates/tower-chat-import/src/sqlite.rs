@@ -20,8 +20,8 @@ use crate::{Format, ReadError};
 /// called.
 const STEPS: u32 = 1_000;
 
-/// The number of instructions, and the number of bytes that may be read, for an empty file. Both
-/// limits increase with the size of the file.
+/// For an empty file, the maximum number of instructions, and the maximum number of bytes that may
+/// be read. Both increase with the size of the file.
 const MIN_STEPS: u64 = 20_000_000;
 const MIN_BYTES: u64 = 1 << 24;
 
@@ -50,8 +50,7 @@ pub(crate) struct Snapshot<'a> {
 impl<'a> Snapshot<'a> {
     /// Opens the file and begins a read transaction. Fails if the file does not have these tables.
     pub(crate) fn open(format: Format, path: &'a Path, tables: &[&str]) -> Result<Self, ReadError> {
-        // The file's metadata are read first, because SQLite returns the same error for a missing
-        // file and for a file without read permission.
+        // SQLite returns the same error for a missing file and for a file without read permission.
         let file = std::fs::metadata(path)
             .map_err(|source| ReadError::File { path: path.to_owned(), source })?;
         let mut log = path.as_os_str().to_owned();

@@ -72,12 +72,12 @@ pub enum ImportError {
 /// conversation was continued. If a message differs, the function writes nothing and returns
 /// [`ImportError::Differs`]. The function can therefore be called again for the same conversation.
 ///
-/// Consecutive messages of the user become a run, together with all messages up to the next message
-/// of the user. System messages count as messages of the user. The run begins at the time of its
-/// first message, and was last written at the time of its last message that has a time. If the
-/// times are missing in the first run, the time at which the conversation began is used. Tool calls
-/// are added to the record of tool calls, which has one row for each call. If the conversation is
-/// new, its title is stored after the messages were stored.
+/// A run consists of consecutive messages of the user and all messages up to the next message of
+/// the user. System messages count as messages of the user. The run begins at the time of its first
+/// message, and was last written at the time of its last message that has a time. If the times are
+/// missing in the first run, the time at which the conversation began is used. Tool calls are added
+/// to the record of tool calls, which has one row for each call. If the conversation is new, its
+/// title is stored after the messages.
 ///
 /// # Errors
 ///
@@ -199,9 +199,9 @@ fn is_same(one: &Message, other: &Message) -> bool {
         == (other.role, &other.author, &other.parts, &other.metadata)
 }
 
-/// Returns the writes for all messages after the first `from` messages. Each write contains one
-/// run. `expected` is the revision of the stored conversation. If another process has changed the
-/// conversation, the store refuses a write that expects this revision.
+/// Returns the writes for all messages after the first `from` messages, one for each run.
+/// `expected` is the revision of the stored conversation: the store refuses the writes if another
+/// process has changed the conversation since.
 fn writes(
     key: &ConversationKey,
     conversation: &ImportedConversation,
@@ -252,8 +252,8 @@ fn write_of(
 }
 
 /// Returns the sequence number of the later of two messages: the one with the call of a row, and
-/// the one with its result. The row is written with this message, because the store must contain
-/// both positions of the row.
+/// the one with its result. The row is written with this message, because a row must not refer to a
+/// message that is not stored yet.
 fn last_position(record: &ToolRecord) -> u64 {
     let call = record.call.sequence;
     match &record.result {
@@ -263,8 +263,7 @@ fn last_position(record: &ToolRecord) -> u64 {
 }
 
 /// Divides the messages from the index `from` on into runs, and returns the indices of each run. A
-/// message of the user, or a system message, begins a run if the previous message is an answer or a
-/// result.
+/// message of the user or a system message begins a run if it follows an answer or a result.
 fn runs(messages: &[Message], from: usize) -> Vec<Range<usize>> {
     let mut runs = Vec::new();
     let mut begin = from;

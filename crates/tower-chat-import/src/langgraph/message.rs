@@ -13,8 +13,8 @@ use crate::{
     node::{Node, Object},
 };
 
-/// The metadata key under which a message contains the artifact of a tool. An artifact is data that
-/// a tool returned to the program but not to the model.
+/// The metadata key for the artifact of a tool: data that a tool returned to the program but not to
+/// the model.
 const ARTIFACT: &str = "langgraph.artifact";
 
 /// The messages of a channel (a named value in the state of a graph), merged as by LangGraph's
@@ -127,8 +127,8 @@ impl Messages {
             let call = call.object()?;
             calls.push(tool_call(&call, call.get("args"), extra)?);
         }
-        // The arguments of these calls are not valid JSON. These arguments are stored as the text
-        // that the model generated.
+        // The arguments of these calls are the text that the model generated, which is not valid
+        // JSON.
         for call in object.list("invalid_tool_calls")? {
             let call = call.object()?;
             calls.push(tool_call(&call, call.get("args"), extra)?);
@@ -212,7 +212,7 @@ fn unwrapped(object: Object) -> Result<Object, WrongValue> {
 fn kind(object: &Object) -> Result<String, WrongValue> {
     match object.text("type")? {
         Some(kind) => Ok(kind),
-        // The message is a dictionary that the program that uses LangGraph has added to the state.
+        // A program has added this message to the state as a dictionary.
         None => object.need_text("role"),
     }
 }
@@ -292,8 +292,7 @@ fn reasoning(parts: &mut Vec<Part>, block: &Object) -> Result<(), WrongValue> {
     for summary in block.list("summary")? {
         texts.push(summary.object()?.text("text")?.unwrap_or_default());
     }
-    // Each text becomes a part. All these parts have the same id, by which `join_reasoning` joins
-    // them.
+    // `join_reasoning` joins the parts by their id.
     for text in texts {
         let signature = Signature::OpenAi { id: id.clone(), encrypted: encrypted.clone() };
         parts.push(content::reasoning(text, signature));

@@ -97,10 +97,9 @@ impl Thread<'_> {
     }
 
     /// Returns the values from which the channel at the checkpoint `newest` is computed, oldest
-    /// first, each with its position for error messages. The first value is the state of the
-    /// channel in the most recent checkpoint that contains the channel. The other values are the
-    /// writes to the channel after that checkpoint. Returns `None` if there is neither a state nor
-    /// a write.
+    /// first, each with its position for error messages: the state of the channel in the most
+    /// recent checkpoint that contains it, and the writes to the channel after that checkpoint.
+    /// Returns `None` if there are neither.
     fn state(&self, newest: &str) -> Result<Option<Vec<(String, Node)>>, ReadError> {
         let (mut values, mut next) = (Vec::new(), Some(newest.to_owned()));
         let mut walked = std::collections::HashSet::new();
@@ -108,8 +107,8 @@ impl Thread<'_> {
             let position = format!("thread {:?}, checkpoint {id}", self.thread);
             let Some(checkpoint) = self.checkpoint(&id)? else { break };
             if walked.len() > 1 {
-                // The writes that belong to a checkpoint take effect in the next checkpoint. The
-                // writes of the newest checkpoint are therefore not read.
+                // The writes of a checkpoint take effect in the next checkpoint, and are therefore
+                // not read for the newest one.
                 let mut written = Vec::new();
                 for value in self.writes(&id)? {
                     written.push((position.clone(), self.decode(&position, value)?));

@@ -96,8 +96,7 @@ impl Json<'_> {
             return self.inner(&value).serialize(serializer);
         }
         if !CONSTRUCTORS.contains(&kind) {
-            // The extension is a NumPy array, or an extension of a later release. Messages contain
-            // neither of them, and both become `null`.
+            // A NumPy array, or an extension of a later release. Messages contain neither.
             return serializer.serialize_unit();
         }
         let items = value.as_array().map(Vec::as_slice).unwrap_or_default();

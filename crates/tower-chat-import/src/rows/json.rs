@@ -25,8 +25,8 @@ pub(super) struct StoredCall(Stored);
 #[serde(transparent)]
 pub(super) struct StoredResult(Stored);
 
-/// Fields of the calls and results of laravel/ai that are ignored. These fields contain additional
-/// ids and summaries of reasoning. Later requests need neither of them.
+/// Fields of the calls and results of laravel/ai that are ignored: additional ids, and summaries of
+/// reasoning.
 const WITHOUT_MEANING: [&str; 4] = ["type", "result_id", "reasoning_id", "reasoning_summary"];
 
 impl Stored {
@@ -54,9 +54,9 @@ impl Stored {
         Ok(found)
     }
 
-    /// Removes the fields of a result. Returns the text of the result and whether the tool failed.
-    /// Returns `None` if no field of a result exists. A field whose value is `null` is a result
-    /// without text.
+    /// Removes the fields of a result, and returns its text and whether the tool failed. Returns
+    /// `None` if no field of a result exists. A field whose value is `null` is a result without
+    /// text.
     fn take_outcome(&mut self) -> Result<Option<(String, bool)>, String> {
         let text = self.take_text(&["result", "content"])?;
         let error = self.0.remove("error");
@@ -190,8 +190,7 @@ impl<'de, T: de::DeserializeOwned> de::Visitor<'de> for ListVisitor<T> {
         if text.trim().is_empty() {
             return Ok(Vec::new());
         }
-        // A string that contains the JSON of another string is refused, because a list is encoded
-        // as a string at most once.
+        // A list is encoded as a string at most once.
         if text.trim_start().starts_with('"') {
             return Err(E::invalid_value(de::Unexpected::Str(text), &self));
         }

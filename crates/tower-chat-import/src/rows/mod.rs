@@ -140,8 +140,7 @@ struct Entry {
 /// A call of an entry.
 struct AskedCall {
     call: ToolCall,
-    /// Whether the call had a result when its row was read, because the row contains the result
-    /// inside the call.
+    /// Whether the row contains the result inside the call.
     is_answered: bool,
 }
 
@@ -206,10 +205,9 @@ impl Import {
         self.entries.push(entry.with_results(results));
     }
 
-    /// Adds each result to the entry with the call that the result answers. First searches the
-    /// entries of the same row or step, which are those from the index `own` on. Then searches all
-    /// entries for a call without a result that has the result's id. If no call is found, the
-    /// result is added at the end.
+    /// Adds each result to the entry with the call that the result answers. Searches the entries of
+    /// the same row or step (from the index `own` on), and then all entries for a call with the
+    /// result's id and without a result. Adds the result at the end if no call is found.
     fn push_results(&mut self, results: impl IntoIterator<Item = AggregateResult>, own: usize) {
         for result in results.into_iter().map(ToolResult::from) {
             match self.near_call(&result, own).or_else(|| self.left_unanswered(&result)) {
@@ -220,8 +218,8 @@ impl Import {
     }
 
     /// Searches the entries from the index `own` on for the call that a result answers. Returns the
-    /// index of the entry, and the index of the call within the entry. If the entry has a call with
-    /// the result's id, but that call already has a result, the index of the call is `None`.
+    /// index of the entry, and the index of the call within the entry. The index of the call is
+    /// `None` if the entry only has a call with the result's id that already has a result.
     fn near_call(&mut self, result: &ToolResult, own: usize) -> Option<(usize, Option<usize>)> {
         let open = self.of_row.first_open(result, own);
         let held = self.of_row.first_with_result(result, own);
@@ -235,9 +233,8 @@ impl Import {
         }
     }
 
-    /// Searches all entries, the newest first, for a call that has no result and the same id as
-    /// `result`. Returns the index of the entry, and the index of the first such call within the
-    /// entry.
+    /// Searches all entries, the newest first, for a call that has the same id as `result` and no
+    /// result. Returns the index of the entry, and the index of the call within the entry.
     fn left_unanswered(&self, result: &ToolResult) -> Option<(usize, Option<usize>)> {
         let (entry, call) = self.unanswered.find(result)?;
         Some((entry, Some(call)))
@@ -250,7 +247,7 @@ impl Import {
             self.of_row.remove(index, &asked.call);
             self.unanswered.remove((index, call), &asked.candidate());
         }
-        // The results of a row may repeat the results of its steps. A repeated result is not added.
+        // The results of a row may repeat the results of its steps.
         if call.is_some() || !entry.holds(&result) {
             self.of_row.push_result(index, &result);
             entry.push_result(result);
@@ -315,10 +312,9 @@ impl From<AggregateResult> for ToolResult {
 
 /// Returns the calls of one message, and the results that these calls contain.
 ///
-/// Replay matches a result with the calls of a message by id, and by order if ids are missing or
-/// not unique. If a call of the message contains no result, a later row may contain this result,
-/// and replay must not match it with another call. Each call that contains a result and has no
-/// unique id therefore receives a generated id.
+/// If one of the calls contains no result, each call that contains a result and has no unique id
+/// receives a generated id. A later row may contain the missing result, and a replay, which matches
+/// by order if ids are missing or not unique, would match it with the wrong call.
 fn with_own_results(calls: Vec<AggregateCall>) -> (Vec<AskedCall>, Vec<ToolResult>) {
     let ids: Vec<Option<String>> = calls.iter().map(|call| call.id.clone()).collect();
     let mut counts: HashMap<Option<&str>, usize> = HashMap::new();
@@ -347,8 +343,8 @@ fn with_own_results(calls: Vec<AggregateCall>) -> (Vec<AskedCall>, Vec<ToolResul
     (asked, results)
 }
 
-/// Generates an id for the call at this index. The id differs from the ids of all calls of the
-/// message, which are the keys of `counts`.
+/// Generates an id for the call at this index, which no call of the message has. The keys of
+/// `counts` are the ids of these calls.
 fn unused_id(index: usize, counts: &HashMap<Option<&str>, usize>) -> String {
     let mut id = format!("call_{index}");
     while counts.contains_key(&Some(id.as_str())) {

@@ -8,11 +8,14 @@ use super::json::{StoredCall, StoredResult, list, reasoning};
 /// A row that contains one turn of a history: a text, calls, and results.
 ///
 /// A row can be deserialized from JSON. `content`, `tool_calls` and `tool_results` are aliases of
-/// `text`, `calls` and `results`. A list may have one of these forms: a JSON list; `null`; an
-/// object whose keys are numbers, possibly with gaps (`{"0": ..., "2": ...}`), as some languages
-/// write it; or a string that contains the JSON of a list, as in a text column. Reasoning may be a
-/// list or a string. Unknown fields of a row or a step are ignored. A call or a result with an
-/// unknown field is refused, because this field may contain the result.
+/// `text`, `calls` and `results`. Reasoning may be a list or a string. A list may be:
+///
+/// - a JSON list, or `null`;
+/// - an object whose keys are numbers, possibly with gaps (`{"0": ..., "2": ...}`);
+/// - a string that contains the JSON of a list, as in a text column.
+///
+/// Unknown fields of a row or a step are ignored. A call or a result with an unknown field is
+/// refused, because this field may contain the result.
 ///
 /// ```
 /// use tower_chat::import::rows::AggregateRow;

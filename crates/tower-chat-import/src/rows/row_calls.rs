@@ -12,8 +12,8 @@ use tower_chat_core::{ToolCall, ToolResult};
 
 use super::{AggregateCall, Entry};
 
-/// Finds the entry of a row in which a result answers a call, without a search of all entries. An
-/// entry is identified by its index.
+/// Finds the entry of a row in which a result answers a call, without a search of all entries.
+/// Entries are identified by their index.
 #[derive(Default)]
 pub(super) struct RowCalls {
     /// For each call id, the entries that contain a call with this id, with or without a result.
@@ -22,14 +22,12 @@ pub(super) struct RowCalls {
     unanswered_by_id: HashMap<String, BTreeMap<usize, usize>>,
     /// For each result, the entries that contain this result and a call with its id.
     with_result: HashMap<ExactResult, BTreeSet<usize>>,
-    /// The calls without a result. A result without an id answers one of these.
+    /// The calls without a result.
     unanswered: OfTools,
     /// The calls that have neither a result nor an id.
     without_id: OfTools,
-    /// A cache for [`first_open`](Self::first_open). The key is the id and the tool name of a
-    /// result. The value is a range of entries in which the result cannot answer a call without an
-    /// id. Each of these entries has a call with the result's id, or has no call of this tool that
-    /// lacks both a result and an id.
+    /// A cache for [`first_open`](Self::first_open): for the id and the tool name of a result, a
+    /// range of entries in which the result answers no call without an id.
     named: HashMap<(String, Option<String>), Range<usize>>,
     /// The id, the tool name and the arguments of every call.
     asked: HashSet<(Option<String>, String, String)>,
@@ -94,8 +92,11 @@ impl RowCalls {
     }
 
     /// Returns the first entry, from the index `own` on, that has a call without a result which
-    /// this result answers. A result answers a call with the same id. In an entry without a call
-    /// with this id, the result answers a call without an id, by order.
+    /// this result answers:
+    ///
+    /// - a result without an id answers any call of its tool;
+    /// - a result with an id answers a call with the same id or, in an entry without such a call, a
+    ///   call of its tool without an id.
     pub(super) fn first_open(&mut self, result: &ToolResult, own: usize) -> Option<usize> {
         let tool = result.name.as_deref();
         let Some(id) = given(result) else { return self.unanswered.entries(tool, own).next() };
@@ -104,9 +105,9 @@ impl RowCalls {
         let by_index = match self.by_id.get(id) {
             None => self.without_id.entries(tool, own).next(),
             Some(named) => {
-                // Entries in the cached range are not searched again. The range remains valid
-                // because new entries are added at the end, the number of calls without an id in an
-                // entry only decreases, and the ids of an entry do not change.
+                // Entries in the cached range are not searched again. The range remains valid: new
+                // entries are added at the end, calls without an id only receive results, and the
+                // ids of an entry do not change.
                 let known = self.named.entry((id.to_owned(), result.name.clone())).or_default();
                 if !(known.start..=known.end).contains(&own) {
                     *known = own..own;
