@@ -104,9 +104,8 @@ fn busy_with(
 
 impl BlockingOpenRun {
     /// Returns the open run that must be resumed or closed before this run may begin. Returns
-    /// `None` if the conversation has no open run. Also returns `None` if this run is the open run
-    /// and its mode is journaled. This run then continues from its own staged messages, which are
-    /// stored but not yet part of the history.
+    /// `None` if there is no open run, or if this journaled run is itself the open run, and
+    /// continues after its staged messages (stored, but not yet part of the history).
     ///
     /// # Errors
     ///
@@ -119,8 +118,8 @@ impl BlockingOpenRun {
         mode: PersistenceMode,
     ) -> Result<Option<Self>, PersistenceError> {
         let Some(open) = &head.open_run else { return Ok(None) };
-        // In this process, the run that begins now is the only active run of the conversation.
-        // Therefore only another process can still be working on the open run.
+        // No other run of the conversation is active in this process, so only another process can
+        // be working on the open run.
         if let Some(held) = settings.held_elsewhere(key, open) {
             return Err(held);
         }
@@ -157,8 +156,8 @@ pub(super) fn resuming(request: &ChatRequest, key: &ConversationKey, run: RunId)
     resuming
 }
 
-/// Removes the options for an answer in the background. The messages of a run with such an answer
-/// are stored at the end of the run, but a resumed run has staged messages.
+/// Removes the options for an answer in the background. A run with such an answer is stored at its
+/// end, but a resumed run already has staged messages.
 pub(super) fn to_foreground(request: &mut ChatRequest) {
     if request.options.is_background() {
         let options = Arc::make_mut(&mut request.options);

@@ -9,8 +9,7 @@ use tower_chat_core::{
 use super::lease_wait::LeaseWaiting;
 use crate::{PersistenceError, approval::answers_approvals, run::Settings};
 
-/// A wait until other processes have finished approved calls and have stored the runs of these
-/// calls. [`LeaseWaiting`] limits the time.
+/// The state of a wait for approved calls of other processes, whose time [`LeaseWaiting`] limits.
 #[derive(Default)]
 pub(super) struct ApprovedElsewhere {
     /// The revision of the conversation when [`wait`](Self::wait) last found a claim of another
@@ -19,16 +18,14 @@ pub(super) struct ApprovedElsewhere {
 }
 
 impl ApprovedElsewhere {
-    /// Waits for one interval if the request approves or rejects calls, and another process
-    /// executes a run with an approved call. The call may have finished already, if the run is not
-    /// stored yet. Returns whether the function has waited. After a wait, the caller must read the
-    /// head of the conversation (its current state) again.
+    /// Waits for one interval if the request decides about approved calls, and another process
+    /// executes one of them, or has not stored its run yet. Returns whether the function has
+    /// waited. After a wait, the caller must read the head of the conversation (its current state)
+    /// again.
     ///
-    /// After the tool has finished, the run of the other process sends the result to the model and
-    /// stores the answer. Without the wait, this request would send the same result in another paid
-    /// service call, and the store would refuse the write of one of the two runs. The record of
-    /// tool calls does not show whether the other process has crashed. The wait therefore has a
-    /// limit.
+    /// Without the wait, both runs would send the result of the call to the model in a paid service
+    /// call, and the store would refuse the write of one of them. The wait has a limit, because the
+    /// record of tool calls does not show whether the other process has crashed.
     ///
     /// # Errors
     ///

@@ -44,9 +44,8 @@ use crate::{
 pub struct PerRunPersistence {
     pub(super) settings: Settings,
     pub(super) mode: PersistenceMode,
-    /// Whether the layer has already logged the warning that tool calls and results are missing
-    /// from the answer of the client's own tool loop. `None` if the client has no tool loop of its
-    /// own.
+    /// Whether the layer has logged that the answer of the client's own tool loop lacks tool calls
+    /// and results. `None` if the client has no such loop.
     pub(super) own_loop: Option<Arc<AtomicBool>>,
     /// The layers of this crate that the service has found below.
     pub(super) below: Arc<LayersBelow>,

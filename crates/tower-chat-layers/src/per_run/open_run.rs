@@ -101,8 +101,7 @@ where
                         answer.finish.recovered = recovered.take();
                         recovered = Some(Box::new(RecoveredRun::new(open.run, answer)));
                     }
-                    // Since the head (with the open run) was read, another process has ended the
-                    // run or taken over the run.
+                    // Since the head was read, another process has ended the run or taken it over.
                     Err(error) if is_gone(&error) || waiting.is_lost_race(&error) => continue,
                     Err(error) => end_refused(settings, key, &open, error).await?,
                 }

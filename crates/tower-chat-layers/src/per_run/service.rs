@@ -135,11 +135,9 @@ fn check(
     Ok(conversation)
 }
 
-/// Returns whether this layer detects a tool loop below, but no `PerServiceCallPersistence`.
-/// Another layer, such as tower's `Buffer`, may hide the `PerServiceCallPersistence`. If so, the
-/// application must configure the tool loop with `ToolLoopLayer::assume_persister_below`. If both
-/// are hidden, the result is `false`. Must be called before the input of a journaled run is staged
-/// (stored, but not yet visible in the history).
+/// Returns whether this layer detects a tool loop below, but no `PerServiceCallPersistence`. Must
+/// be called before the input of a journaled run is staged (stored, but not yet visible in the
+/// history).
 fn lacks_persister(below: &LayersBelow) -> bool {
     below.holds(LayerKind::ToolLoop) && !below.holds(LayerKind::PerServiceCallPersistence)
 }
@@ -187,8 +185,7 @@ enum Attempt {
     HistoryLost(HistoryLostInRun),
 }
 
-/// The service has refused the first service call of a run, because the service has lost the
-/// history.
+/// The data of a run whose first service call was refused because the service has lost the history.
 struct HistoryLostInRun {
     error: BoxError,
     /// The service id of the lost history.
@@ -244,8 +241,8 @@ struct Begun {
     request: ChatRequest,
     /// The messages of the answer that an earlier attempt has stored.
     before: Vec<Arc<Message>>,
-    /// The slot (a reserved entry in the store's queue) for the write at the end of the run, if the
-    /// run is stored at its end.
+    /// The slot (a reserved entry in the store's queue) for the write at the end of the run. `None`
+    /// if the run is stored earlier.
     slot: Option<Result<Slot, StoreError>>,
 }
 
@@ -276,8 +273,8 @@ where
         opened.report(&mut answer);
         return Ok(Beginning::Stored(answer));
     }
-    // The history contains the messages of a run that was committed before its final answer. This
-    // request continues such a run.
+    // A run that was committed before its final answer is not gone: the history contains its
+    // messages, and this request continues the run.
     let is_gone = opened.admission.is_none() || !run.log().has_stored();
     if request.extensions.get::<ResumesRun>().is_some() && !run.log().is_resumed() && is_gone {
         let (key, run) = (run.key().clone(), run.id());
@@ -288,8 +285,8 @@ where
     yield_if_large(request.messages().iter_from(request.history_len())).await;
     let (request, input) = open_request(run, request)?;
     yield_if_large(&input).await;
-    // The decisions about approval requests are checked before the input of a journaled run is
-    // staged. Otherwise, a run with invalid decisions would remain open.
+    // The check precedes the staging of the input, because a journaled run with invalid decisions
+    // would otherwise remain open.
     check_approvals(run, &request)?;
     // The slot is reserved before the paid request to the model.
     let slot = match run.write_point() {
@@ -320,14 +317,13 @@ fn following(before: Vec<Arc<Message>>, response: ChatResponse) -> ChatResponse 
 
 struct RunEnding {
     run: Run,
-    /// The slot for the write at the end of the run, if the run is stored at its end.
+    /// The slot for the write at the end of the run. `None` if the run is stored earlier.
     slot: Option<Result<Slot, StoreError>>,
     /// The number of messages of the answer that an earlier attempt has added.
     before: usize,
     handle: Option<RunHandle>,
-    /// Whether the layer has already logged the warning that tool calls and results are missing
-    /// from the answer of the client's own tool loop. `None` if the client has no tool loop of its
-    /// own.
+    /// Whether the layer has logged that the answer of the client's own tool loop lacks tool calls
+    /// and results. `None` if the client has no such loop.
     own_loop: Option<Arc<AtomicBool>>,
     opened: Opened,
 }
@@ -449,8 +445,8 @@ async fn completed(
     mut answer: Answer,
 ) -> Result<Answer, PersistenceError> {
     strip_sentinel(&mut answer);
-    // The check is also made here, because a tool loop of another crate does not check, after its
-    // first service call, that the stack contains a `PerServiceCallPersistence`.
+    // A tool loop of another crate does not check that the stack contains a
+    // `PerServiceCallPersistence`.
     let mut now = answer.messages.iter().skip(before);
     if now.any(|message| message.role == Role::Assistant) {
         run.check_persister()?;

@@ -38,17 +38,19 @@ use crate::{Clock, PersistencePolicy, ToolSource, run::Settings};
 /// and the answer contains only the messages that this attempt has added. If the run was complete,
 /// the layer returns the stored answer.
 ///
-/// **Under your own tool loop** with your own types, the layer compares each request with the
-/// stored messages, message by message: roles, texts, media, ids and names of calls, and the calls
-/// that results answer. The loop may send the whole conversation, the messages of its run, or only
-/// new messages. If the types of the loop do not preserve the id of the run, the layer assumes that
-/// a request that continues the stored messages belongs to the last stored run. A request that
-/// repeats stored messages with differences fails with
-/// [`HistorySentAgain`](crate::PersistenceError::HistorySentAgain). If the request of a complete
-/// run is sent again, the layer returns the last response of the run. Every service call loads the
-/// history. The layer cannot record when tool calls start and finish. Without
-/// [`tools`](Self::tools), the layer stores arguments and results unchanged. To call the
-/// [`persist`](crate::Tool::persist) hooks of the tools, pass the tools to this method.
+/// **Under your own tool loop** with your own types, the loop may send the whole conversation, the
+/// messages of its run, or only new messages. The layer compares each request with the stored
+/// messages: roles, texts, media, ids and names of calls, and the calls that results answer.
+/// - A request that continues the stored messages belongs to the last stored run if the types of
+///   the loop do not preserve the id of the run.
+/// - A request that repeats stored messages with differences fails with
+///   [`HistorySentAgain`](crate::PersistenceError::HistorySentAgain).
+/// - If the request of a complete run is sent again, the layer returns the last response of the
+///   run.
+/// - Every service call loads the history.
+/// - The layer cannot record when tool calls start and finish.
+/// - Without [`tools`](Self::tools), the layer stores arguments and results unchanged. With them,
+///   it applies their [`persist`](crate::Tool::persist) hooks.
 ///
 /// ```
 /// use tower::ServiceBuilder;

@@ -79,8 +79,8 @@ where
         None => {
             RunAncestry::check(&request)?;
             let sent = request.clone();
-            // This rarely used future is boxed. Otherwise the future of every service call would
-            // reserve memory for it.
+            // Boxed, because the future of every service call would otherwise contain this rarely
+            // used future.
             let (run, answer) = Box::pin(lone_run(&layer, &mut request)).await?;
             if answer.is_none() {
                 summarize_before(&mut service, &layer.settings, &run, &request).await?;
@@ -150,8 +150,7 @@ async fn lone_run(
         return Err(PersistenceError::NoConversation { layer: LAYER });
     };
     let of_loop = request.extensions.get::<RunOfLoop>().map(|RunOfLoop(run)| run.clone());
-    // Ignores a run of another conversation, because a layer in between may send requests of other
-    // conversations with the extensions of this request.
+    // A layer in between may have copied the extensions of a request of another conversation.
     let is_it = |run: &Run| run.store().is_none() || *run.conversation() == conversation;
     let of_loop = of_loop.filter(is_it);
     let run = of_loop.unwrap_or_else(|| run_without_store(conversation.clone()));

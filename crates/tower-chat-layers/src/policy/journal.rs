@@ -82,12 +82,10 @@ impl JournalPolicy {
         self
     }
 
-    /// Sets the number of the first attempt at which an error of unknown retryability is a
-    /// permanent failure. The retryability of an error is unknown if
-    /// [`is_retryable`](tower_chat_core::is_retryable) returns `None` for the error. The default is
-    /// 3, so such an error is not permanent in the first and the second attempt of a run. The
-    /// minimum is 1. All earlier attempts of the run are counted, including attempts that failed
-    /// with other errors and attempts whose process died.
+    /// Sets the attempt from which on an error counts as a permanent failure if it is unknown
+    /// whether a repetition may succeed ([`is_retryable`](tower_chat_core::is_retryable) returns
+    /// `None`). The default is 3: such an error is not permanent in the first two attempts of a
+    /// run. The minimum is 1. All earlier attempts of the run are counted, whatever has ended them.
     #[must_use]
     pub fn with_max_unclear_attempts(mut self, attempts: u32) -> Self {
         self.max_unclear_attempts = attempts.max(1);
@@ -173,8 +171,8 @@ pub enum OnDisconnect {
 
 /// The policy for a journaled run after a permanent failure. A failure of the service, or of a
 /// layer below, is permanent if [`is_retryable`](tower_chat_core::is_retryable) returns
-/// `Some(false)` for its error. An error of unknown retryability is permanent from the attempt on
-/// that [`with_max_unclear_attempts`](JournalPolicy::with_max_unclear_attempts) sets.
+/// `Some(false)` for its error. If it returns `None`,
+/// [`with_max_unclear_attempts`](JournalPolicy::with_max_unclear_attempts) decides.
 ///
 /// The policy applies in two cases: a run fails before the first answer of the model, or a new
 /// request cannot resume an open run, which may contain answers. A run whose own request fails

@@ -95,8 +95,8 @@ pub enum LostHistory {
 ///
 /// The layer can store a [mark](tower_chat_core::RefusalMark) for the refused content. Later
 /// requests to the same service then contain a sentence instead of the marked content. Requests to
-/// other services contain the content. Without a mark, the service would refuse every later request
-/// of the conversation, because all of them contain the content.
+/// other services still contain the content. Without a mark, the service would refuse every later
+/// request of the conversation, because all of them contain the content.
 /// [`lift_refusals`](crate::lift_refusals) removes marks.
 ///
 /// `PerServiceCallPersistence` applies the policy in every mode, when a service call fails with
@@ -159,12 +159,10 @@ pub enum MissingPersister {
 
 /// The policy for a run that begins while another run in the same conversation is active.
 ///
-/// The policy applies if the other run belongs to this process. The policy also applies if the
-/// other run is a journaled run of another process, because the store reports such a run before a
-/// new run begins. If the other run belongs to another process and is not journaled, the policy
-/// does not apply. If the other run writes to the conversation first, the first write of the new
-/// run fails with a [`Conflict`](crate::store::Conflict). The messages of two runs are never mixed
-/// in one history.
+/// The policy applies to runs of this process, and to journaled runs of other processes, which the
+/// store reports before a new run begins. Other runs of another process are not detected in
+/// advance: if they write to the conversation first, the first write of the new run fails with a
+/// [`Conflict`](crate::store::Conflict). The messages of two runs are never mixed in one history.
 ///
 /// ```
 /// use tower_chat::{PersistencePolicy, policy::ConcurrentRuns};
@@ -183,9 +181,8 @@ pub enum ConcurrentRuns {
     Reject,
     /// The runs of this process wait in a queue, in the order of their arrival. A run also waits,
     /// for [a limited time](crate::recovery::JournalPolicy::with_max_lease_wait), while another
-    /// process executes a journaled run in the conversation, which the lease of that run reports.
-    /// In every mode, a request that answers approvals also waits while another process executes an
-    /// approved call.
+    /// process has the lease of a journaled run of the conversation. In every mode, a request that
+    /// answers approvals also waits while another process executes an approved call.
     Queue {
         /// The maximum number of waiting runs of one conversation. Further runs are rejected.
         max_waiting: usize,

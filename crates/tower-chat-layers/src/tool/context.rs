@@ -129,9 +129,9 @@ impl ToolContext {
     /// The existing numbers are read from the tool results of the conversation, under the key that
     /// [`Citations`](crate::replay::Citations) defines.
     ///
-    /// The first call in a run searches the loaded history, without access to the store. If a
-    /// service stores the history, the search reads only the messages of the request. Calls that
-    /// run concurrently receive different numbers.
+    /// The first use in a run searches the loaded history, without access to the store. If a
+    /// service stores the history, the search reads only the messages of the request. Tool calls
+    /// that run concurrently receive different numbers.
     ///
     /// ```
     /// use tower_chat::{Tool, ToolContext, tool_fn, ToolDefinition};
@@ -156,9 +156,9 @@ impl ToolContext {
         &self.handle
     }
 
-    /// Marks a request as the request of a run nested in this run. The nested run must not use the
-    /// conversation of this run, or of an outer run of this run. Otherwise the nested run is
-    /// refused, because it would write messages between a call and its result.
+    /// Marks a request that this tool sends as the request of a nested run. The nested run is
+    /// refused if it uses the conversation of this run, or of an outer run, because it would write
+    /// messages between a call and its result.
     #[must_use]
     pub fn nest(&self, mut request: ChatRequest) -> ChatRequest {
         let mut ancestry = self.run.extensions.get::<RunAncestry>().cloned().unwrap_or_default();

@@ -31,8 +31,8 @@ pub struct ToolError(Effect);
 
 /// The effect of a tool's error.
 ///
-/// The effect is also the [`source`](Error::source) of a [`ToolError`]. A wrapper may hide the type
-/// of the wrapped error and expose only its source, as `anyhow::Error` does after its conversion
+/// The effect is stored as the [`source`](Error::source) of a [`ToolError`], because some wrappers
+/// hide the wrapped error and expose only its source, such as an `anyhow::Error` that was converted
 /// into a `BoxError`.
 #[derive(Debug)]
 pub(crate) enum Effect {

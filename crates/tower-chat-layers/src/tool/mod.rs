@@ -95,13 +95,14 @@ pub trait Tool: Send + Sync + 'static {
 
     /// Decides which parts of a call are stored. By default the call is stored without changes.
     ///
-    /// The hook is called twice: without a result when the model's answer is stored, and with the
-    /// result when the result is stored. If the set of tools changes between the two calls, the run
-    /// still calls the hook of the tool that the model called. If a later run stores the result,
-    /// the later run calls the hook of the tool that is then registered with this name. If no such
-    /// tool is registered, and the tool of the call had a hook, a fixed text is stored instead of
-    /// the result. The hook runs while the write is built, and therefore must be fast and must not
-    /// block.
+    /// The hook runs twice: without a result when the model's answer is stored, and with the result
+    /// when the result is stored. The hook runs while the write is built, and therefore must be
+    /// fast and must not block.
+    ///
+    /// If the set of tools changes before the result is stored, the run still uses the hook of the
+    /// tool that the model called. If a later run stores the result, the later run uses the hook of
+    /// the tool that is then registered with this name. If no such tool is registered, and the tool
+    /// of the call had a hook, a fixed text is stored instead of the result.
     ///
     /// # Errors
     ///

@@ -138,8 +138,7 @@ pub(crate) enum Retained {
 #[derive(Debug, Clone)]
 pub(crate) enum NotKept {
     Forgotten,
-    /// The hook failed with this description. Nothing of the call is stored, because the hook could
-    /// not remove the data that must not be stored.
+    /// The hook failed with this description.
     HookFailed(String),
 }
 
