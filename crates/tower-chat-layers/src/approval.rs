@@ -15,10 +15,10 @@ use crate::replay::ended_by;
 /// messages are returned unchanged.
 ///
 /// All calls of the response wait for the decision, because the results of all calls are sent
-/// together. In a request for a call that needs no approval,
-/// [`required`](ApprovalRequest::required) is `false`. The id of a request is generated from the id
-/// of its message, and is therefore unique in the conversation. Approval requests that the messages
-/// already contain are not changed.
+/// together. In the approval request of a call that needs no approval,
+/// [`required`](ApprovalRequest::required) is `false`. The id of an approval request is generated
+/// from the id of its message, and is therefore unique in the conversation. Approval requests that
+/// the messages already contain are not changed.
 pub(crate) fn request_approvals_of(
     messages: Vec<Arc<Message>>,
     tools: &[ToolDefinition],
@@ -87,10 +87,9 @@ pub(crate) fn decisions_by_request<'m>(
     decisions.collect()
 }
 
-/// Returns the result of an approved call if no answer of the model follows the result. In this
-/// case, the run that executed the call is incomplete. Returns `None` if the run that executed the
-/// call was stopped, because a stopped run is complete. `call` is the position of the call, if the
-/// message of the call has an id. `messages` are in reverse order.
+/// Returns the result of an approved call if the run that executed the call is incomplete: no
+/// answer of the model follows the result, and the run was not stopped. `call` is the position of
+/// the call, if the message of the call has an id. `messages` are in reverse order.
 pub(crate) fn trailing_result_of<'m>(
     messages: impl Iterator<Item = &'m Arc<Message>>,
     call: Option<CallPosition>,
@@ -115,8 +114,8 @@ pub(crate) fn trailing_result_of<'m>(
     };
     let mut found = trailing.iter().map(|message| (message, message.results().find(is_it)));
     let (message, result) = found.find_map(|(message, result)| Some((message, result?)))?;
-    // A stopped run is complete. Only the messages of the run that executed the call are checked,
-    // because the trailing messages may include messages of an earlier run.
+    // The trailing messages may include messages of an earlier run, whose stop has no effect on
+    // this run.
     let run_of = |message: &Message| message.id.map(|id| id.run);
     let mut of_run = trailing.iter().filter(|other| run_of(other) == run_of(message));
     let is_stopped = of_run.any(|other| ended_by(other) == Some(EndedBy::Stop));

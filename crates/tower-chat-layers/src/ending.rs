@@ -13,11 +13,10 @@ use crate::PersistenceError;
 pub(crate) trait Ending: Send + 'static {
     /// Returns whether the caller receives messages before the end of the answer.
     ///
-    /// If `false`, the caller receives the messages at the end of the answer, after they are
-    /// durable. If `true`, the caller receives a message when the next update arrives, or as soon
-    /// as the response is pending. If the message may be the final one, the caller receives it only
-    /// when the next update arrives. Otherwise, a caller that drops the response after the final
-    /// message would prevent the call of [`complete`](Self::complete).
+    /// If `false`, messages wait until the whole answer is durable. If `true`, a message waits only
+    /// until the next update arrives, or the response is pending. A message that may be the final
+    /// one always waits for the next update, because a caller that drops the response after the
+    /// final message would prevent the call of [`complete`](Self::complete).
     fn passes_messages_early(&self) -> bool;
 
     /// Handles an update of the answer.
@@ -44,8 +43,7 @@ pub(crate) trait Ending: Send + 'static {
     fn fail(self, error: &BoxError) -> impl Future<Output = ()> + Send;
 }
 
-/// Returns the response. `ending` handles the end of the response before the caller receives that
-/// end.
+/// Returns the response. `ending` handles its end before the caller receives this end.
 pub(crate) async fn with_ending(
     response: Result<ChatResponse, BoxError>,
     ending: impl Ending,

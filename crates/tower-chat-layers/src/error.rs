@@ -273,9 +273,9 @@ pub enum PersistenceError {
         /// The error of the store.
         source: StoreError,
     },
-    /// The request has no content that a model can answer. Either neither the request nor the
-    /// history contains a message, or a message of the request has no content. The model was not
-    /// called, and nothing is stored.
+    /// The request has no content that a model can answer. The request and the history contain no
+    /// messages, or a message of the request has no content. The model was not called, and nothing
+    /// is stored.
     EmptyRequest {
         /// The conversation.
         key: ConversationKey,
@@ -504,9 +504,9 @@ pub struct NotStored {
     pub key: ConversationKey,
     /// The error of the store.
     pub source: StoreError,
-    /// The messages of the failed write. Neither the store nor its outbox, which contains failed
-    /// writes that are submitted again, contains these messages. After a conflict, the list also
-    /// contains the messages that were in the outbox before the write.
+    /// The messages of the failed write, which are neither stored nor in the store's outbox (the
+    /// failed writes that are submitted again). After a conflict, the list also contains the
+    /// messages that were in the outbox before the write.
     pub unsaved: Vec<Arc<Message>>,
     /// The answer of the model, if the model had answered.
     pub answer: Option<Answer>,

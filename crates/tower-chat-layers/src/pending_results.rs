@@ -67,12 +67,13 @@ pub async fn with_recorded_results(
     completed_from_record(store, key, history, &replay, policy, &[]).await
 }
 
-/// Returns the messages of a history with additions from the record of tool calls. The recorded
-/// results of dangling calls are added after the answers that contain the calls, except the results
-/// of the calls in `answered`. If one of the calls of an answer ended the run, or was returned to
-/// the caller, the answer is marked as the end of its run. The results of its calls are then added
-/// only under [`DanglingCalls::FromRecord`]. Returns `None` if the record contains neither results
-/// of dangling calls nor such an end of a run.
+/// Returns the messages of a history, completed from the record of tool calls. Returns `None` if
+/// the record contains nothing to add.
+/// - If one of the calls of an answer ended the run, or was returned to the caller, the answer is
+///   marked as the end of its run.
+/// - The recorded results of dangling calls, except the calls in `answered`, are added after the
+///   answers that contain the calls. The results of marked answers are added only under
+///   [`DanglingCalls::FromRecord`].
 pub(crate) async fn completed_from_record(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -128,8 +129,8 @@ pub(crate) async fn completed_from_record(
     Ok(Some(completed))
 }
 
-/// Returns the ids of the messages of all answers with a call whose tool ended the run, or with a
-/// call that was returned to the caller.
+/// Returns the ids of the messages of all answers of which a call ended the run, or was returned to
+/// the caller.
 fn answers_that_ended(
     history: &History,
     found: &HashMap<(MessageId, usize), ToolInvocation>,
@@ -187,9 +188,7 @@ pub(crate) async fn results_of_ended_run(
     Ok(is_ended.then_some(results))
 }
 
-/// Returns the rows of these calls in the record of tool calls, with the position of the call as
-/// the key. Includes the rows in the outbox, which contains the writes that failed and are
-/// submitted again.
+/// Returns the rows of these calls, like [`recorded_rows`].
 pub(crate) async fn recorded_calls(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -231,8 +230,7 @@ async fn recorded_rows(
 }
 
 /// Returns the recorded result with the id and the position of its call. The position is needed
-/// because a later run may contain an unanswered call with the same id. `ends_run` of the recorded
-/// result remains set, so that replays do not report the other calls of the answer as interrupted.
+/// because a later run may contain an unanswered call with the same id.
 fn named(invocation: &ToolInvocation) -> Option<ToolResult> {
     let mut result = named_as_stored(invocation)?;
     let (message, index) = (invocation.message, invocation.sequence_index);

@@ -58,8 +58,8 @@ impl CallRules<'_> {
         found.is_some_and(|(definition, tool)| tool.is_some() && definition.needs_approval)
     }
 
-    /// Returns the messages of a response. If one of the calls needs approval, approval requests
-    /// replace all calls except those that the caller executes.
+    /// Returns the messages of a response. If a call needs approval, approval requests replace all
+    /// calls that the caller does not execute.
     pub(crate) fn request_approvals(&self, messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
         if !self.tools.any_needs_approval() {
             return messages;
@@ -78,8 +78,8 @@ impl CallRules<'_> {
     ) -> NextStep {
         let calls = pending_calls(answer);
         if calls.is_empty() {
-            // If the answer contains approval requests, a persistence layer below the tool loop has
-            // replaced the calls.
+            // A persistence layer below the tool loop has replaced the calls of an answer with
+            // approval requests.
             let is_asking = answer.iter().any(|message| asks_for_approval(message));
             return match (is_asking, is_paused(answer)) {
                 (true, _) => NextStep::ReturnCalls,

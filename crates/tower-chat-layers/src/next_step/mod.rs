@@ -38,8 +38,8 @@ pub(crate) enum NextStep {
     GoOn,
     /// The run ends, and approval requests replace the calls of the answer.
     AskApproval,
-    /// The run ends, and the caller receives the calls of the answer, as calls or as approval
-    /// requests.
+    /// The run ends, and the caller receives the calls of the answer, or the approval requests by
+    /// which a layer below has replaced them.
     ReturnCalls,
     /// The run ends with this answer.
     Finish,

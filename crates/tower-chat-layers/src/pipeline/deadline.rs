@@ -37,8 +37,8 @@ pub struct DeadlineExceeded {
 /// a response, and not the stream of the response. `IdleTimeoutLayer` limits the pauses of one
 /// service call.
 ///
-/// The time begins at the first poll of the call, whether or not the caller polls again. A task drops
-/// the call, or the response, at the deadline.
+/// The time begins at the first poll of the call. At the deadline, a task drops the call or the
+/// response, even if the caller does not poll again.
 #[derive(Debug, Clone)]
 pub(super) struct Deadline<S> {
     inner: S,

@@ -51,8 +51,8 @@ pub enum Recovered {
     Resumed(Box<Answer>),
     /// The run was ended without being resumed.
     Ended(RunEnd),
-    /// The run was not recovered, because an attempt is executing it in this process or has renewed
-    /// its lease in another process. Only [`recover_all`] returns this outcome.
+    /// The run was not recovered, because this process is executing it, or another process has
+    /// renewed its lease. Only [`recover_all`] returns this outcome.
     InProgress,
 }
 
@@ -155,10 +155,10 @@ where
 /// and only while it is polled. An error of one run does not end the recovery of the others. If the
 /// stream is dropped, the runs that have not been recovered remain open.
 ///
-/// A process that has died cannot end its leases. The stream therefore recovers a run on which
-/// another process has a lease after all other runs, at the end of the lease, or after the time of
-/// [`RecoveryPolicy::with_max_wait`]. If the other process has renewed its lease until then, it is
-/// executing the run. The outcome of such a run is [`Recovered::InProgress`].
+/// Runs on which another process has a lease are recovered last: each of them at the end of its
+/// lease, or after the time of [`RecoveryPolicy::with_max_wait`]. The other process may have died,
+/// because a dead process does not end its leases. If the lease was renewed in the meantime, the
+/// other process is executing the run, and the outcome is [`Recovered::InProgress`].
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

@@ -34,9 +34,8 @@ struct TurnEnd {
 /// force.
 ///
 /// The covered messages consist of whole turns. None of their calls waits for approval, or for a
-/// result from the caller. Calls of interrupted runs do not prevent a summary, because the model
-/// receives these calls with an error result. Otherwise, one interrupted run would prevent all
-/// later summaries of the conversation.
+/// result from the caller. Calls of interrupted runs may be covered, because one interrupted run
+/// would otherwise prevent all later summaries of the conversation.
 pub(super) fn messages_to_cover(
     messages: &Messages,
     counter: &dyn TokenCounter,

@@ -65,7 +65,7 @@ pub(crate) struct Making<'a> {
     /// The handle that can stop the run for which the summaries are made.
     pub(crate) handle: Option<&'a RunHandle>,
     pub(super) limits: Limits,
-    /// The history, with the summary that is in force after the last step.
+    /// The history, with its newest summary.
     pub(crate) source: Summarizable,
     /// The answers of the service, whether or not they could be used.
     pub(crate) answers: Vec<Answer>,
@@ -135,8 +135,8 @@ impl<'a> Making<'a> {
         if size <= summarize.limit {
             return None;
         }
-        // The counter measures the turns. The limit is in the provider's tokens if the provider has
-        // reported the size of the conversation.
+        // The counter measures the turns, but the limit is in tokens of the provider if the size of
+        // the conversation is known.
         let by_counter = |tokens: usize| scaled(tokens, counted, size);
         let limits = Limits {
             turns: summarize.turns,

@@ -145,12 +145,12 @@ impl Summarize {
     /// summary covers all turns that may be covered. Returns the summary that is then in force, or
     /// `None` if the conversation has no turn that may be covered.
     ///
-    /// The service receives the turns in the form that the default [`ReplayPolicy`] gives them
-    /// without tools, because this method does not know the policy of the runs. If that policy omits
-    /// results from requests, for example with [`ToolHistory`](crate::replay::ToolHistory) or because
-    /// the results are out of date, the summary may nevertheless contain the results.
+    /// The service receives the turns as the default [`ReplayPolicy`] replays them, because this
+    /// method does not know the policy of the runs. If the policy of the runs omits results, for
+    /// example with [`ToolHistory`](crate::replay::ToolHistory) or because the results are out of
+    /// date, the summary may nevertheless contain these results.
     ///
-    /// Runs of the conversation are not blocked, and use the summary from their next begin on. The
+    /// Active runs of the conversation are not blocked. Runs that begin later use the summary. The
     /// usage of the service calls is stored only with the summary.
     ///
     /// # Errors

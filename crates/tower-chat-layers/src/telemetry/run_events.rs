@@ -11,8 +11,9 @@ use tower_chat_core::{
 
 use crate::{replay::DanglingCall, summarize::SummaryFailure};
 
-/// Reports that an attempt (an execution of a run) has taken over an open run (a journaled run that
-/// was neither committed nor discarded) from the attempt with this lease.
+/// Reports that an attempt has taken over an open run from the attempt with this lease. An attempt
+/// is an execution of a run. An open run is a journaled run that was neither committed nor
+/// discarded.
 pub(crate) fn taken_over(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -28,7 +29,7 @@ pub(crate) fn taken_over(
     );
 }
 
-/// Reports that the lease of an open run was renewed, or that the renewal failed. A lease is the
+/// Reports that the lease of an open run was renewed, or that the renewal failed. The lease is the
 /// time until which no other process may take over the run.
 pub(crate) fn lease_renewed(
     store: &dyn HistoryStore,

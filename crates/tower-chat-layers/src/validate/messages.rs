@@ -76,7 +76,7 @@ struct Check<'a> {
     calls: Matcher<&'a str>,
     /// For each call in `calls`, the position of its message and the call itself.
     asked: Vec<(usize, &'a ToolCall)>,
-    /// The number of calls without an id, minus the number of results without an id after them.
+    /// The number of calls without an id that no result without an id has answered yet.
     without_id: usize,
     may_begin_with_results: bool,
 }
