@@ -1,9 +1,9 @@
 //! Adds a history to an existing tower client with its own request and response types. An adapter
 //! layer turns the unchanged client into a model client.
 //!
-//! This client accepts only texts, therefore its codec rejects instructions, tools and all other
-//! content of a request. The guide's chapter about providers contains a codec for a client that
-//! accepts such content.
+//! The client accepts only texts. The codec of the adapter therefore rejects requests with
+//! instructions, tools or other content. The guide's chapter about providers has a codec for a
+//! client that accepts them.
 //!
 //! ```text
 //! cargo run -p tower-chat-examples --bin adapter
@@ -36,7 +36,6 @@ async fn existing_client(prompt: Prompt) -> Result<Completion, BoxError> {
     Ok(Completion { text: format!("You said: {}", lines.join("; ")) })
 }
 
-/// The error of a request with content that a [`Prompt`] cannot represent.
 #[derive(Debug)]
 struct OnlyTexts;
 

@@ -6,7 +6,7 @@
 //! ```
 //!
 //! The model is a function that needs no key: it calls both tools, and then repeats their results.
-//! A real model client can replace the function without any other change.
+//! Any model client can replace it.
 
 use tower::service_fn;
 use tower_chat::{Finish, ToolCall, prelude::*};

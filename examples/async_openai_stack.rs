@@ -1,7 +1,7 @@
 //! Adds layers for tools and a history to an existing stack with the types of async-openai.
 //!
-//! The existing program is a `Service<CreateChatCompletionRequest>` with its own layers, and code
-//! that calls the service. The five lines between `added` and `until here` are new.
+//! The existing program consists of a `Service<CreateChatCompletionRequest>` with its own layers,
+//! and of code that calls the service. The five lines between `added` and `until here` are new.
 //!
 //! ```text
 //! OPENAI_API_KEY=sk-... cargo run -p tower-chat-providers --features async-openai --example async_openai_stack

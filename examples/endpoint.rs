@@ -7,8 +7,8 @@
 //!     -d '{"messages": [{"role": "user", "content": "hello"}]}'
 //! ```
 //!
-//! Ctrl-C stops the program after the runs in progress have ended. A function in this file replaces
-//! the model. Any model client can replace this function.
+//! Ctrl-C stops the program after the runs in progress have ended. The model is a function in this
+//! file. Any model client can replace it.
 
 mod program;
 
@@ -33,8 +33,8 @@ async fn main() -> Result<(), Failure> {
         .history(store.clone())
         .persistence(PersistenceMode::PerServiceCall)
         .build()?;
-    // All requests have the same scope, because the endpoint has one local user. A server for
-    // several users needs a layer that adds the `Scope` of the user to each request.
+    // This endpoint has one local user. A server for several users needs a layer that adds the
+    // `Scope` of the user to each request.
     let endpoint = ChatEndpoint::new(stack, store.clone()).in_one_scope("me");
 
     let listener = TcpListener::bind(&address).await?;

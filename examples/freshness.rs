@@ -4,12 +4,12 @@
 //! cargo run -p tower-chat-examples --bin freshness [DATABASE]
 //! ```
 //!
-//! The program asks the same question three times, with a simulated clock: at minute 0, within the
-//! freshness window of the first result, and after the window. Then a tool returns private content.
-//! The current run receives this content. The `persist` hook of the tool replaces the content
-//! before the result is stored, so that later runs do not receive the private content. The function
-//! that replaces the model answers from the results in the request, and calls a tool only if the
-//! request contains no result.
+//! The program asks the same question three times, with a simulated clock: at minute 0, while the
+//! first result is fresh, and when it is stale. The function that replaces the model calls a tool
+//! only if the request contains no result of the tool.
+//!
+//! Then a tool returns private content, which only the current run receives: the `persist` hook of
+//! the tool replaces the content before the result is stored.
 
 use std::{
     sync::{
@@ -74,7 +74,6 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Creates a clock whose time is this number of minutes after the creation of the clock.
 fn clock(minute: Arc<AtomicU64>) -> Clock {
     let beginning = SystemTime::now();
     Clock::new(move || beginning + Duration::from_secs(60 * minute.load(Ordering::Relaxed)))
@@ -88,8 +87,8 @@ fn weather(looked: Arc<AtomicU64>) -> impl Tool {
     })
 }
 
-/// A tool whose result contains a card number. The current run receives the whole number, and later
-/// runs receive only its last digits.
+/// A tool whose result contains a card number. The store, and therefore later runs, receive only
+/// its last digits.
 fn card() -> impl Tool {
     let definition = ToolDefinition::new("card", "The card that is on file.", json!({}));
     let card = tool_fn(definition, |_| async { Ok("Card 4111 1111 1111 1111.") });
@@ -99,8 +98,7 @@ fn card() -> impl Tool {
     })
 }
 
-/// Answers with the newest result of the tool in the request. If the request contains no result of
-/// this tool, calls the tool.
+/// Answers with the newest result of the tool. If the request contains none, calls the tool.
 async fn stand_in_model(request: ChatRequest) -> Result<ChatResponse, BoxError> {
     request.service_id()?; // like every model client, checks the history owner
     let question = request.messages().iter().rev().find(|message| message.role == Role::User);

@@ -1,5 +1,4 @@
-//! Adds a history to an existing HTTP client with JSON bodies and `tower-http` layers. Further
-//! layers add the history.
+//! Adds a history to an existing HTTP client with JSON bodies and `tower-http` layers.
 //!
 //! The client and its layers (trace, concurrency limit, retry, timeout) are independent of
 //! tower-chat. Two small functions convert texts to JSON and back, and a codec turns the client
@@ -123,7 +122,7 @@ impl<B> Policy<TextRequest, http::Response<B>, BoxError> for OnServerError {
     }
 }
 
-/// Starts a server that repeats the texts of the user, and returns its address.
+/// Starts a server that answers with the texts of the user, and returns its address.
 async fn scripted_server() -> Result<String, BoxError> {
     static REQUESTS: AtomicUsize = AtomicUsize::new(0);
     let answer = |Json(body): Json<Value>| async move {

@@ -1,4 +1,4 @@
-//! Prints a table of configurations, with the stored messages of each configuration after three
+//! Prints a table of configurations. It shows which messages each configuration stores in three
 //! kinds of runs.
 //!
 //! ```text

@@ -4,8 +4,8 @@
 //! cargo run -p tower-chat-mcp --example mcp_tools
 //! ```
 //!
-//! The child process is the same program in the role of the MCP server, and the model is a script.
-//! `TokioChildProcess` can start any other MCP server in the same way.
+//! The child process is this program, started in the role of the MCP server. `TokioChildProcess`
+//! can start any other MCP server in the same way. The model is a script.
 
 use rmcp::{
     ErrorData, RoleServer, ServerHandler, ServiceExt,
@@ -56,7 +56,6 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// Creates the scripted model.
 fn model() -> ScriptedModel {
     ScriptedModel::new([
         Step::message(Message::tool_calls([ToolCall::new(

@@ -1,6 +1,6 @@
 //! An agent with one tool on OpenAI Responses. The service stores the history, and each request
 //! contains only the new messages. The store of the agent contains the id of the last response,
-//! from which the next run continues. In the second run of the program, the agent remembers the
+//! with which the next run continues. In the second run of the program, the agent remembers the
 //! first one.
 //!
 //! ```text
@@ -40,9 +40,8 @@ async fn main() -> Result<(), Failure> {
         None => println!("a new conversation"),
     }
 
-    // The service stores the history, as intended. With this policy, the run does not report the
-    // history of the service as a conflict, and the store does not record the messages a second
-    // time.
+    // By default, a run reports a conflict if the service also stores the history. With this
+    // policy, the run reports none, and the store does not record the messages a second time.
     let service_keeps = ConflictPolicy::StopRecording;
     let mut agent = ChatPipeline::builder(model().await?)
         .tools(Tools::new().with(order_status()))

@@ -1,8 +1,7 @@
-//! Adds a history to an existing stack with its own message types and its own tool loop. Layers add
-//! the history.
+//! Adds a history to an existing stack with its own message types and its own tool loop.
 //!
-//! The existing program has message structs, a loop that sends its complete list of messages with
-//! each call, and a client. The lines between `added` and `until here` are new. The second part of
+//! The existing program has message structs, a client, and a loop that sends its complete list of
+//! messages with each call. The lines between `added` and `until here` are new. The second part of
 //! the program begins with an empty list of messages, as after a restart.
 //!
 //! ```text
@@ -84,7 +83,6 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// The tool loop of the program, which sends its complete list of messages with each call.
 async fn converse<S>(client: &mut S, list: &mut Vec<Line>, text: &str) -> Result<String, BoxError>
 where
     S: Service<Chat, Response = Reply, Error = BoxError>,

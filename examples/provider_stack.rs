@@ -5,9 +5,9 @@
 //! cargo run -p tower-chat-providers --example provider_stack
 //! ```
 //!
-//! The program needs no key, since it starts a server on this machine. In each run, the server
-//! rejects one request as overloaded, after a tool has run, and reports the remaining rate limit in
-//! its headers. The trace is written to standard error.
+//! The program needs no key, since it starts a server on this machine. In each run, after a tool
+//! has run, the server rejects one request as overloaded. The server reports the remaining rate
+//! limit in its headers. The trace is written to standard error.
 
 mod unreliable_server;
 
@@ -46,9 +46,9 @@ async fn main() -> Result<(), BoxError> {
         .with_deadline(Duration::from_secs(30));
     let retry = RetryLayer::new(policy);
 
-    // Right: the retry is below the persister, which is the layer that stores every service call.
-    // The persister receives one service call, and stores the answer and the tool result once. The
-    // persister does not receive the failed attempts, and every attempt sends the same request.
+    // Right: the retry is below the persister (the layer that stores every service call). The
+    // persister receives one service call, and stores the tool result and the answer once. It does
+    // not receive the failed attempts.
     let (server, store) = (UnreliableServer::start().await?, counting_store());
     let stack = ServiceBuilder::new()
         .layer(PerRunPersistence::new(store.clone()).mode(PersistenceMode::PerServiceCall))
@@ -58,11 +58,10 @@ async fn main() -> Result<(), BoxError> {
         .service(client(&server.url)?);
     report("retry under the persister", stack, &server, &store).await?;
 
-    // Wrong: the retry is above the persister, so that the persister receives each attempt as its
-    // own service call. After the failed attempt, the persister stores the tool result, so that the
-    // result is not lost if the run fails. After the next attempt, the persister submits the result
-    // again. The history is correct in both stacks, because the store recognises the repeated
-    // message by its id, but here each attempt needs a write.
+    // Wrong: the retry is above the persister. The persister receives each attempt as its own
+    // service call. It stores the tool result after the failed attempt, and submits it again after
+    // the next attempt. The history is correct in both stacks, because the store recognises the
+    // repeated message by its id. But here each attempt needs a write.
     let (server, store) = (UnreliableServer::start().await?, counting_store());
     let stack = ServiceBuilder::new()
         .layer(PerRunPersistence::new(store.clone()).mode(PersistenceMode::PerServiceCall))
@@ -86,21 +85,19 @@ fn client(
     ProviderError,
 > {
     let transport = ServiceBuilder::new()
-        // The retry wraps the rate limit, so each attempt waits for the rate limit.
         .layer(RateLimitLayer::new(4))
-        // The rate limit wraps the authentication, so a request gets its token after the wait, and
-        // the token does not expire during the wait.
+        // Each attempt waits for the rate limit, and then gets its token, which cannot expire
+        // during the wait.
         .layer(AuthLayer::from_source(AuthHeader::Bearer, short_lived_tokens()))
-        // The trace layer directly wraps the transport, so it traces each request as it is sent.
-        // The headers with tokens are marked as sensitive, and the trace does not contain them.
+        // The trace shows each request as it is sent, but not the tokens: the headers with tokens
+        // are marked as sensitive.
         .layer(FullBodyLayer::new())
         .layer(TraceLayer::new_for_http())
         .service(ReqwestTransport::new()?);
     Ok(OpenAiChat::compatible_over(url, transport).with_model("script"))
 }
 
-/// Returns a source of tokens that expire after one request, so that each request needs a new
-/// token.
+/// Returns a source of tokens that expire at once, so that each request needs a new token.
 fn short_lived_tokens() -> impl TokenSource {
     let count = AtomicU32::new(0);
     move || {
@@ -121,7 +118,6 @@ fn order_status() -> impl tower_chat::Tool {
     tool_fn(definition, |_| async { Ok("Order 7 is on its way.") })
 }
 
-/// Creates a store that counts its operations.
 fn counting_store() -> FaultyStore<MemoryStore> {
     FaultyStore::new(MemoryStore::new())
 }

@@ -5,10 +5,13 @@
 //! ```
 //!
 //! The program serves a page and the endpoint. The run of an answer continues when the page
-//! disconnects. A reloaded page, and another tab, show the whole answer. After a lost connection,
-//! the page reconnects and receives the events after its last received event. If the server dies
-//! and is started again, the page sends its request again, and the server resumes the run. A
-//! function in this file replaces the model.
+//! disconnects:
+//!
+//! - A reloaded page, and another tab, show the whole answer.
+//! - After a lost connection, the page reconnects and receives the events that it missed.
+//! - After a crash of the server, the page sends its request again. The new server resumes the run.
+//!
+//! The model is a function in this file.
 
 mod program;
 
@@ -36,8 +39,8 @@ async fn main() -> Result<(), Failure> {
     );
 
     let store = SqliteStore::open(&database).await?;
-    // A lease is the time until which no other process may take over a run. After a process died,
-    // the request that resumes its run waits until the lease has expired.
+    // A new process can take over a run only when the lease of the dead process has expired. The
+    // request that resumes the run waits in this queue until then.
     let policy =
         PersistencePolicy::default().with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 1 });
     let pipeline = ChatPipeline::builder(service_fn(model))

@@ -1,6 +1,5 @@
-//! A local replacement of OpenAI. The server calls the first tool of the request, and then repeats
-//! the result of the tool. The server streams its answers, in the formats of Chat Completions and
-//! Responses.
+//! A local server in place of OpenAI. It calls the first tool of the request, and then repeats the
+//! result of the tool. It streams its answers in the formats of Chat Completions and Responses.
 
 mod responses;
 
@@ -49,7 +48,6 @@ fn chat_events(request: &Value) -> String {
     events + &format!("data: {usage}\n\ndata: [DONE]\n\n")
 }
 
-/// Returns the parts of the streamed answer to a request.
 fn deltas(request: &Value) -> Vec<Value> {
     let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
     let messages = request.get("messages").and_then(Value::as_array);
@@ -75,7 +73,6 @@ fn deltas(request: &Value) -> Vec<Value> {
     }
 }
 
-/// Reads the path and the body of a request.
 async fn read(stream: &mut BufReader<TcpStream>) -> Result<(String, Value), BoxError> {
     let mut first = String::new();
     stream.read_line(&mut first).await?;

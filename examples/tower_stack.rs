@@ -1,5 +1,5 @@
-//! The stack of the example `agent` without the builder, combined with ordinary tower layers and
-//! with a streamed answer.
+//! The stack of the example `agent` without the builder, with further tower layers and a streamed
+//! answer.
 //!
 //! ```text
 //! cargo run -p tower-chat-examples --bin tower_stack

@@ -4,11 +4,15 @@
 //! cargo run -p tower-chat-examples --bin file_store [FOLDER]
 //! ```
 //!
-//! The store is a minimal one: all conversations are in memory, every write replaces and syncs the
-//! file of its conversation on the calling thread, and only one process at a time may open the
-//! folder. The store has no optional capabilities, such as the storage of incomplete runs. The
-//! store therefore supports the modes `PerRun` and `PerServiceCall`, but not `Journaled`. The tests
-//! at the end of this file check the store against the contract of stores.
+//! The store is a minimal one:
+//!
+//! - All conversations are in memory.
+//! - Each write replaces and syncs the file of its conversation on the calling thread.
+//! - Only one process at a time may open the folder.
+//! - It cannot store incomplete runs. It therefore supports the modes `PerRun` and
+//!   `PerServiceCall`, but not `Journaled`.
+//!
+//! The tests at the end of this file check that the store fulfils the contract of stores.
 
 mod store;
 
@@ -35,7 +39,6 @@ async fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// A model client that reports the number of messages in the request.
 async fn echo(request: ChatRequest) -> Result<ChatResponse, BoxError> {
     let answer =
         Message::assistant(format!("So far I have read {} messages.", request.messages().len()));
@@ -55,7 +58,7 @@ mod tests {
 
     use super::*;
 
-    // This macro generates the tests of the contract. Its argument creates the store.
+    // This macro generates the tests of the contract. Its first argument creates the store.
     tower_chat_testkit::store_contract!(
         let folder = tempfile::tempdir().unwrap();
         FileStore::open(folder.path()).unwrap();

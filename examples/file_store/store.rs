@@ -131,8 +131,8 @@ impl HistoryStore for FileStore {
         state.admits_changes()?;
         let Some((path, _)) = state.conversations.get(key) else { return Ok(false) };
         match fs::remove_file(path) {
-            // An earlier deletion removed the file, but failed to sync the folder. The folder is
-            // synced again below.
+            // An earlier deletion removed the file but failed to sync the folder, which is synced
+            // below.
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             removed => removed,
         }

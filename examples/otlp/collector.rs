@@ -1,5 +1,5 @@
-//! A local collector, which receives spans and metrics as OTLP in JSON over HTTP, and formats them
-//! as text.
+//! A local collector. It receives spans and metrics as OTLP in JSON over HTTP, and formats them as
+//! text.
 
 use std::{
     fmt::Write,
@@ -11,15 +11,14 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 use tower_chat::BoxError;
 
-/// The received spans and metrics.
 #[derive(Clone, Default)]
 struct Received(Arc<Mutex<Everything>>);
 
 #[derive(Default)]
 struct Everything {
     spans: Vec<Span>,
-    /// All metrics of every export. Each value is a total since the start of the program, so the
-    /// last export of a metric contains its final value.
+    /// All metrics of every export. Each value is a total since the start of the program. The last
+    /// export of a metric therefore contains its final value.
     metrics: Vec<Metric>,
 }
 
@@ -152,8 +151,7 @@ impl Span {
 }
 
 impl Point {
-    /// Formats the value. The value of a histogram is the number of recorded values, and their
-    /// mean.
+    /// Formats the value. A histogram is formatted as the number of its values and their mean.
     fn value(&self, metric: &Metric) -> String {
         let number = |value: &Value| match value {
             // In the JSON of OTLP, integers of 64 bits are strings.
@@ -173,8 +171,8 @@ impl Point {
     }
 }
 
-/// Returns the spans or metrics in the body of an export, which contains lists by resource and by
-/// scope.
+/// Returns the spans or metrics in the body of an export. They are in lists by scope, inside lists
+/// by resource.
 fn lists(body: &Value, outer: &str, middle: &str, inner: &str) -> Vec<Value> {
     let list = |value: &Value, name: &str| value[name].as_array().cloned().unwrap_or_default();
     let scopes = list(body, outer).into_iter().flat_map(|it| list(&it, middle));

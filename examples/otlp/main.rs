@@ -2,7 +2,7 @@
 //!
 //! By default, the collector is part of this program, and prints the trace as a tree and the
 //! metrics as a table. If `OTEL_EXPORTER_OTLP_ENDPOINT` is set, the program sends OTLP as JSON over
-//! HTTP to that endpoint, such as Jaeger or the collector of OpenTelemetry:
+//! HTTP to that endpoint, for example to Jaeger or the collector of OpenTelemetry:
 //!
 //! ```console
 //! $ cargo run -p tower-chat-examples --features otlp --bin otlp
@@ -51,8 +51,8 @@ fn main() -> Result<(), BoxError> {
             (Some(collector), endpoint)
         }
     };
-    // The exporters have their own threads with a blocking client, and are therefore created
-    // outside of the runtime.
+    // Each exporter has its own thread with a blocking client. A blocking client cannot be created
+    // inside the runtime.
     let exporting = Exporting::to(&endpoint)?;
     runtime.block_on(run())?;
     exporting.finish()?;
@@ -63,7 +63,6 @@ fn main() -> Result<(), BoxError> {
     Ok(())
 }
 
-/// The exporters of spans and metrics.
 struct Exporting {
     traces: SdkTracerProvider,
     metrics: SdkMeterProvider,
@@ -81,7 +80,7 @@ impl Exporting {
             .with_resource(resource.clone())
             .with_batch_exporter(spans)
             .build();
-        // The library creates spans at the level `info`, and events at the level `debug`.
+        // tower-chat creates spans at the level `info`, and events at the level `debug`.
         let filter = Targets::new().with_target("tower_chat", tracing::Level::DEBUG);
         let layer = tracing_opentelemetry::layer()
             .with_location(false)

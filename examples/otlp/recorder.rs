@@ -1,9 +1,9 @@
 //! A `metrics` recorder that forwards all metrics to OpenTelemetry.
 //!
-//! The `metrics` crate requests a handle from the recorder for each recording of a metric. This
+//! The `metrics` crate requests a handle from the recorder each time a metric is recorded. The
 //! recorder therefore stores each instrument under its name, and the current value of each gauge
-//! under its labels. The published bridge (`metrics-exporter-opentelemetry` 0.2.2) stores neither.
-//! With that bridge, each change of a gauge would be a change from zero.
+//! under its labels. The published bridge (`metrics-exporter-opentelemetry` 0.2.2) stores neither,
+//! so that each change of a gauge would be a change from zero.
 
 use std::{
     collections::HashMap,
@@ -17,8 +17,7 @@ use metrics::{
 use opentelemetry::{KeyValue, metrics::Meter};
 
 /// The bucket boundaries for durations in seconds: the boundaries of the semantic conventions for
-/// generative AI, and smaller boundaries for stores. The default boundaries of the SDK are for
-/// milliseconds.
+/// generative AI, and smaller ones for stores. The SDK has default boundaries for milliseconds.
 const SECONDS: [f64; 17] = [
     0.0001, 0.001, 0.005, 0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48,
     40.96, 81.92,

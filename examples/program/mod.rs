@@ -4,10 +4,8 @@ use std::{error::Error, fmt};
 
 use tower_chat::BoxError;
 
-/// Returns the arguments, with the defaults for missing ones.
-///
-/// Options and additional arguments end the program with a usage message, so that an option is
-/// never interpreted as a file name.
+/// Returns the arguments, with the defaults for missing ones. An option ends the program with a
+/// usage message. Otherwise, the program would open a file with this name.
 pub(crate) fn arguments(usage: &str, defaults: [&str; 2]) -> [String; 2] {
     let given: Vec<String> = std::env::args().skip(1).collect();
     if given.len() > defaults.len() || given.first().is_some_and(|first| first.starts_with('-')) {

@@ -1,5 +1,5 @@
-//! A local replacement of a provider, which streams scripted answers in the wire format of the
-//! provider.
+//! A local server in place of a provider. It streams scripted answers in the provider's wire
+//! format.
 
 #![allow(dead_code, reason = "each example plays one of the scripts")]
 
@@ -10,7 +10,7 @@ use tokio::{
 };
 use tower_chat::BoxError;
 
-/// A function that returns the media type and the content of a stream.
+/// Returns the media type and the content of a stream.
 type Script = fn(&Value) -> (&'static str, String);
 
 /// Starts a server on a free port of this machine, and returns its address.

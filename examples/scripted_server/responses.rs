@@ -41,9 +41,9 @@ pub(super) fn events(request: &Value) -> String {
     events.iter().map(|event| format!("data: {event}\n\n")).collect()
 }
 
-/// Returns the number of user messages up to the previous response. A real service would count the
-/// user messages in its stored history. This server stores nothing, because the next run of the
-/// example starts a new server. The server therefore encodes the number in the response id.
+/// Returns the number of user messages up to the previous response. The number is part of the
+/// response id, because the next run of the example starts a new server, which has no stored
+/// history.
 fn asked_before(request: &Value) -> usize {
     let previous = request.get("previous_response_id").and_then(Value::as_str);
     let asked = previous.and_then(|id| id.split('_').nth(1)?.parse().ok());

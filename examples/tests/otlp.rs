@@ -12,7 +12,6 @@ fn the_collector_receives_the_run_as_a_tree_and_its_metrics() {
     assert!(output.status.success() && errors.is_empty(), "{errors}");
     let printed = String::from_utf8(output.stdout).unwrap();
     let (trace, metrics) = printed.split_once("\n\n").unwrap();
-    // Removes durations and fields before the comparison.
     let name = |line: &str| {
         let text = line.trim_start();
         let name = text.split("  ").next().unwrap_or_default();
@@ -29,7 +28,7 @@ fn the_collector_receives_the_run_as_a_tree_and_its_metrics() {
     for field in ["gen_ai.usage.input_tokens=900", "tower_chat.mode=per_service_call"] {
         assert!(root.split(' ').any(|it| it == field), "{root}");
     }
-    // Removes the means before the comparison, because they depend on durations.
+    // Removes the means, because they depend on durations.
     let row = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let mean = if words[2] == "x" { words.get(4).filter(|unit| **unit == "ms") } else { None };

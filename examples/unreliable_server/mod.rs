@@ -1,6 +1,5 @@
-//! A server with the API of OpenAI that is sometimes overloaded. The server calls the first tool of
-//! a request. In each run, the server answers the first request that contains the tool result with
-//! the error "overloaded", and answers the next request normally.
+//! A server with the API of OpenAI that is sometimes overloaded. In each run, it calls the first
+//! tool, refuses the first request that contains the tool result, and answers the next request.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -40,7 +39,6 @@ impl UnreliableServer {
         Ok(Self { url, requests })
     }
 
-    /// Returns the requests so far.
     pub(crate) fn requests(&self) -> Vec<Request> {
         self.requests.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -66,14 +64,12 @@ async fn answer(stream: TcpStream, requests: &Mutex<Vec<Request>>) -> Result<(),
     Ok(stream.shutdown().await?)
 }
 
-/// Returns the status, headers and body of an answer.
 fn reply(request: &Value, answered: usize, refused: usize) -> (u16, &'static str, String) {
     let messages = request.get("messages").and_then(Value::as_array);
     let last = messages.and_then(|messages| messages.last());
     let text = |name: &str| last.and_then(|last| last.get(name)?.as_str()).unwrap_or_default();
     let (message, reason) = match text("role") {
-        // In each run, the server sends an answer with a call, then one refusal, then an answer
-        // with a text.
+        // In each run: an answer with a call, a refusal, and an answer with a text.
         "tool" if answered > 2 * refused => {
             let error = json!({"error": {"message": "overloaded", "type": "server_error"}});
             return (503, "retry-after-ms: 20\r\n", error.to_string());
@@ -95,7 +91,6 @@ fn reply(request: &Value, answered: usize, refused: usize) -> (u16, &'static str
     (200, headers, body.to_string())
 }
 
-/// Reads the token and the body of a request.
 async fn read(stream: &mut BufReader<TcpStream>) -> Result<(String, Value), BoxError> {
     let (mut token, mut length) = (String::new(), 0);
     let mut line = String::new();
