@@ -1,11 +1,14 @@
-//! Campaigns: long searches for lost, duplicated or damaged messages, with faults that unit tests do not
-//! produce.
+//! Campaigns: long searches for lost, duplicated or damaged messages, with faults that unit tests
+//! do not produce.
 //!
-//! Each campaign is a module with `Arguments` and a function `run`. The arguments include the
-//! length and the seed of the search. The function returns [`Figures`], or a [`Failure`] if the
-//! campaign finds a fault or cannot run. The argument `--plant` adds a known fault to the code
-//! under test. A campaign that does not find the fault is broken. The defaults are small enough for
-//! the tests in `tests/campaigns`, which run every campaign and every planted fault.
+//! Each campaign is a module with `Arguments`, such as the length and the seed of the search, and a
+//! function `run`. It returns [`Figures`], or a [`Failure`] if the campaign finds a fault or cannot
+//! run.
+//!
+//! The argument `--plant` adds a known fault to the code under test. A campaign that does not find
+//! the fault is broken. The tests in `tests/campaigns` run every campaign and every planted fault,
+//! with the short default lengths.
+//!
 //! `docs/testing.md` contains the commands of the long searches, and `tests/campaigns/README.md`
 //! contains the figures of the last searches.
 

@@ -14,7 +14,6 @@ impl SharedStore {
         Self(Arc::new(store))
     }
 
-    /// Returns the store with all its capabilities.
     pub(crate) fn as_dyn(&self) -> &dyn HistoryStore {
         &*self.0
     }

@@ -1,5 +1,5 @@
-//! The complete content that can be read from a store, and the comparison with the content before
-//! the damage. The record has one row for each tool call.
+//! The complete content that can be read from a store, and its comparison with the content before
+//! the damage. `record` means the rows about tool calls.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,9 @@ use tower_chat::{
 };
 use tower_chat_core::format;
 
-/// Ids and stored forms of messages.
 type Texts = Vec<(String, String)>;
 
-/// The content of a conversation, with an error for each part that could not be read.
+/// The content of a conversation, or an error, for each part.
 #[derive(Debug)]
 pub(super) struct ReadConversation {
     messages: Result<Texts, StoreError>,
@@ -21,7 +20,6 @@ pub(super) struct ReadConversation {
     summary: Result<String, StoreError>,
 }
 
-/// The content that was read from a store.
 #[derive(Debug)]
 pub(super) struct StoreContents {
     conversations: BTreeMap<String, ReadConversation>,
@@ -37,7 +35,7 @@ pub(super) enum Damage {
     Reported,
     /// The record or the summary is read with changed content.
     Beside(String),
-    /// Messages are missing, or messages of an uncommitted run are visible. The messages that are
+    /// Messages are missing, or messages of an uncommitted run are visible. All messages that are
     /// read are unchanged.
     Missing(String),
     /// A message is read with changed content.
@@ -76,8 +74,7 @@ async fn read_conversation(store: &dyn HistoryStore, key: &ConversationKey) -> R
 }
 
 impl StoreContents {
-    /// Compares this content with the content that was read before the damage, and returns the
-    /// damage.
+    /// Compares this content with the content before the damage.
     pub(super) fn damage(&self, before: &Self) -> Damage {
         let mut worst = match (&self.listed, &before.listed) {
             (Ok(now), Ok(before)) if now == before => Damage::None,
@@ -93,7 +90,6 @@ impl StoreContents {
         worst
     }
 
-    /// Returns whether all content could be read.
     pub(super) fn is_readable(&self) -> bool {
         let is_readable = |it: &ReadConversation| {
             it.messages.is_ok() && it.staged.is_ok() && it.record.is_ok() && it.summary.is_ok()

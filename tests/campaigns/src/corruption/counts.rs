@@ -3,18 +3,17 @@
 use super::{Arguments, contents::Damage};
 use crate::{Failure, Figures};
 
-/// The number of flips in one kind of file, by their effects.
+/// The numbers of flips in one kind of file, by their effects.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     pub(super) flips: u64,
     none: u64,
     refused: u64,
     reported: u64,
-    /// The number of flips that change the record (one row for each tool call) or the directory
-    /// (the list of conversations with their usage), and how many of these flips `verify` reports.
+    /// Flips that change the rows about tool calls or the list of conversations, and how many of
+    /// these flips `verify` reports.
     beside: [u64; 2],
-    /// The number of flips after which messages are missing, and how many of these flips `verify`
-    /// reports.
+    /// Flips after which messages are missing, and how many of these flips `verify` reports.
     missing: [u64; 2],
     wrong: u64,
     first_wrong: Option<(u64, String)>,

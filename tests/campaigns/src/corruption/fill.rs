@@ -1,5 +1,5 @@
-//! Fills a store with conversations, tool calls, records of tool calls, descriptions, usage and an
-//! open run (a journaled run that was neither committed nor discarded). Every text is unique.
+//! Fills a store with conversations of all kinds: with tool calls, descriptions, usage and an open
+//! run (a journaled run that was neither committed nor discarded). Every text is unique.
 
 use std::{sync::Arc, time::Duration};
 
@@ -14,7 +14,6 @@ use tower_chat_testkit::{Rng, Step};
 
 use crate::power_cuts::stack;
 
-/// A store of any kind.
 #[derive(Clone)]
 pub(crate) struct Shared(pub(crate) Arc<dyn HistoryStore>);
 
@@ -62,7 +61,6 @@ pub(crate) fn keys() -> Vec<ConversationKey> {
     (0..7).map(|number| ConversationKey::new("alice", format!("conversation {number}"))).collect()
 }
 
-/// Stores conversations with tool calls, their record, descriptions, usage, and one open run.
 pub(crate) async fn fill(store: &Shared, rng: &mut Rng) -> Result<(), BoxError> {
     let mut texts = Texts::default();
     for (number, key) in keys().into_iter().enumerate() {
@@ -103,7 +101,6 @@ pub(crate) async fn fill(store: &Shared, rng: &mut Rng) -> Result<(), BoxError> 
     Ok(())
 }
 
-/// Waits until the input and the first answer of a conversation's open run are stored.
 async fn answer_is_staged(store: &Shared, key: &ConversationKey) -> Result<(), BoxError> {
     while store.0.open_run(key).await?.is_none_or(|run| run.messages.len() < 2) {
         tokio::time::sleep(Duration::from_millis(1)).await;
@@ -111,7 +108,6 @@ async fn answer_is_staged(store: &Shared, key: &ConversationKey) -> Result<(), B
     Ok(())
 }
 
-/// Generates unique texts.
 #[derive(Default)]
 struct Texts(u64);
 

@@ -1,11 +1,14 @@
 //! Corruption: one bit is flipped in a copy of a store, its log or an export.
 //!
 //! A bit is flipped in every page of a SQLite file, in every frame of its log, and in every line of
-//! an export. The campaign then reads, verifies, exports and writes all content. Nothing may panic
-//! or hang, and no message may be read with changed content: the rows of a store and the lines of
-//! an export have checksums, and the values of an `EncryptedStore` are authenticated. The campaign
-//! counts other effects of a flip: missing messages, changes of the record of tool calls and of the
-//! directory (the list of conversations with their usage), and how many of these effects `verify`
+//! an export. The campaign then reads, verifies, exports and writes all content.
+//!
+//! Nothing may panic or hang, and no message may be read with changed content: the rows of a store
+//! and the lines of an export have checksums, and the values of an `EncryptedStore` are
+//! authenticated.
+//!
+//! Other effects of a flip are counted: missing messages, and changes of the rows about tool calls
+//! or of the list of conversations. The campaign also counts how many of these effects `verify`
 //! reports.
 
 mod contents;
@@ -63,15 +66,14 @@ pub enum Plant {
     Unchecked,
 }
 
-/// The size of a page of the SQLite file in bytes. A frame of the log is a page with a header.
+/// The size of a page of the SQLite file, in bytes. A frame of the log is a page with a header.
 const PAGE: usize = 4096;
 const FRAME: usize = PAGE + 24;
 const LOG_HEADER: usize = 32;
 
-/// An operation that takes longer counts as a hang.
+/// The time after which an operation counts as hanging.
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 
-/// The store whose bits are flipped.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Plain,
@@ -82,8 +84,8 @@ enum Kind {
 ///
 /// # Errors
 ///
-/// Returns [`Failure::Found`] with the first broken rule, and [`Failure::CannotRun`] if no store
-/// can be created.
+/// [`Failure::Found`] with the first broken rule, [`Failure::CannotRun`] if no store can be
+/// created.
 pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
     let began = Instant::now();
     let runtime =
@@ -107,10 +109,8 @@ async fn search(arguments: &Arguments, figures: &mut Figures) -> Result<(), Fail
     Ok(())
 }
 
-/// The files of a filled store.
 struct FilledStore {
     kind: Kind,
-    /// The file after the store was closed.
     file: Vec<u8>,
     /// The file and its log, copied while the store was open.
     open: (Vec<u8>, Vec<u8>),
@@ -177,8 +177,8 @@ impl FilledStore {
         counts.figures(name, arguments, figures)
     }
 
-    /// Flips bits of the log. SQLite treats a damaged frame as the end of the log, so the writes
-    /// after the frame are missing.
+    /// Flips bits of the log. SQLite treats a damaged frame as the end of the log. The writes after
+    /// this frame are then missing.
     async fn flip_log(&self, arguments: &Arguments, figures: &mut Figures) -> Result<(), Failure> {
         let (mut flips, mut refused, mut lost) = (0_u64, 0_u64, 0_u64);
         let mut rng = Rng::of(arguments.seed, 2);
@@ -242,7 +242,6 @@ impl FilledStore {
         Ok(())
     }
 
-    /// Reads, verifies and exports a store, and writes to it.
     async fn try_files(&self, files: &[(&str, Vec<u8>)]) -> Result<Outcome, String> {
         let (_folder, path) = write_files(files)?;
         let Some(sqlite) = open(&path).await? else { return Ok(Outcome::Refused) };
@@ -269,7 +268,6 @@ impl FilledStore {
         Ok(Outcome::Read { damage, verify_reports })
     }
 
-    /// Reads a store. Returns `None` if it cannot be opened.
     async fn read_files(&self, files: &[(&str, Vec<u8>)]) -> Result<Option<StoreContents>, String> {
         let (_folder, path) = write_files(files)?;
         let Some(sqlite) = open(&path).await? else { return Ok(None) };
@@ -328,7 +326,6 @@ fn write_files(files: &[(&str, Vec<u8>)]) -> Result<(tempfile::TempDir, PathBuf)
     Ok((folder, path))
 }
 
-/// Opens a store. Returns `None` if that fails.
 async fn open(path: &Path) -> Result<Option<SqliteStore>, String> {
     let options = SqliteStore::options().with_durability(Durability::Normal).with_create(false);
     Ok(options.open(path).await.ok())
@@ -342,7 +339,6 @@ fn flipped(bytes: &[u8], bit: usize) -> Vec<u8> {
     bytes
 }
 
-/// Converts a panic or a hang to a finding.
 async fn guarded<T>(
     arguments: &Arguments,
     case: u64,

@@ -15,7 +15,6 @@ pub(super) struct Conversations {
     concurrency: usize,
 }
 
-/// The error of a conversation that was not played to its end.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum NotPlayed {
     #[error(transparent)]
@@ -36,7 +35,7 @@ impl Conversations {
     }
 
     /// Waits until a conversation ends, and returns its outcome. Returns `None` after all
-    /// conversations have ended. This function is cancel safe.
+    /// conversations. This function is cancel safe.
     pub(super) async fn next(&mut self) -> Option<Result<(), NotPlayed>> {
         while self.playing.len() < self.concurrency
             && let Some(recording) = self.waiting.next()
@@ -58,8 +57,8 @@ impl Conversations {
         })
     }
 
-    /// Cancels the conversations in progress, and starts no other conversations. When this function
-    /// returns, each cancelled run has submitted its writes to the store.
+    /// Cancels the conversations in progress. When this function returns, each cancelled run has
+    /// submitted its writes to the store.
     pub(super) async fn stop(&mut self) {
         self.playing.shutdown().await;
     }

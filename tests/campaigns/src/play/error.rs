@@ -6,7 +6,6 @@ use tower_chat::{BoxError, error::is_verdict};
 
 use crate::playback::{PlayError, RecordingError};
 
-/// An error that ends the whole program.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum CannotPlay {
     #[error("`{}` cannot be read", file.display())]
@@ -32,7 +31,6 @@ pub(super) enum CannotPlay {
     Runtime(#[source] io::Error),
 }
 
-/// Formats an error and its causes in one line.
 pub(super) fn chain(error: &dyn Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

@@ -21,7 +21,7 @@ use self::{
 };
 use crate::playback::{Player, Recording};
 
-/// Plays the conversations of a file, and prints divergences, errors and a summary. Returns the exit code.
+/// Plays the conversations of a file, and prints divergences, errors and a summary.
 pub fn run(arguments: Arguments) -> ExitCode {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let done =
@@ -93,14 +93,12 @@ async fn play(arguments: Arguments) -> Result<ExitCode, CannotPlay> {
     }))
 }
 
-/// Waits for Ctrl-C. Never returns if the signal cannot be received.
 async fn interruption() {
     if tokio::signal::ctrl_c().await.is_err() {
         std::future::pending().await
     }
 }
 
-/// The output and the counts of the program.
 struct Report {
     player: Player,
     progress: Progress,
@@ -110,7 +108,6 @@ struct Report {
 }
 
 impl Report {
-    /// Reports that a conversation has ended.
     fn played(&mut self, played: Result<(), NotPlayed>) {
         match played {
             Ok(()) => self.completed += 1,
@@ -125,7 +122,6 @@ impl Report {
         self.progress.aside(|| complain(error));
     }
 
-    /// Prints the divergences that were not printed yet.
     fn divergences(&mut self) {
         let divergences = self.player.take_divergences();
         if !divergences.is_empty() {

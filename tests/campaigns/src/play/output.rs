@@ -17,13 +17,12 @@ pub(super) struct Lines {
 }
 
 impl Lines {
-    /// Writes a line for a terminal. Control characters are escaped, because the line contains ids and
-    /// texts from the recording.
+    /// Writes a line for a terminal. Control characters are escaped, because ids and texts of a
+    /// recording may contain them.
     pub(super) fn write(&mut self, line: &str) {
         self.write_exactly(&visible_text(line, &[]));
     }
 
-    /// Writes a line unchanged.
     pub(super) fn write_exactly(&mut self, line: &str) {
         if self.failed.is_none() {
             let mut stdout = io::stdout().lock();

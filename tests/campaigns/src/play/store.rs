@@ -7,7 +7,6 @@ use tower_chat_postgres::PostgresStore;
 use tower_chat_redis::{OpenError, RedisStore};
 use tower_chat_sqlite::SqliteStore;
 
-/// A store on the command line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum StoreLocation {
     Memory,
@@ -19,7 +18,7 @@ pub(super) enum StoreLocation {
 }
 
 /// The error of an argument that is not the location of a store. The error does not contain the
-/// argument, because an address may contain a password.
+/// argument, which may contain a password.
 #[derive(Debug, thiserror::Error)]
 #[error("it must be memory:, or begin with sqlite:, postgres:// or redis://, as in sqlite:chat.db")]
 pub(super) struct NoStore;
@@ -44,8 +43,8 @@ impl FromStr for StoreLocation {
     }
 }
 
-/// Removes from an address a parameter that is meant for the store, and that the server would not
-/// accept. Returns the address and the value of the parameter.
+/// Removes a parameter from an address, and returns the address and the value of the parameter. The
+/// parameter is for the store, and the server would reject it.
 fn without_parameter(address: &str, name: &str) -> (String, Option<String>) {
     let Some((base, query)) = address.split_once('?') else { return (address.to_owned(), None) };
     let is_it = |parameter: &&str| parameter.split_once('=').is_some_and(|(it, _)| it == name);
@@ -59,7 +58,6 @@ fn without_parameter(address: &str, name: &str) -> (String, Option<String>) {
 }
 
 impl StoreLocation {
-    /// Opens the store, and creates it if it is missing.
     pub(super) async fn open(&self) -> Result<Arc<dyn HistoryStore>, BoxError> {
         Ok(match self {
             Self::Memory => Arc::new(MemoryStore::new()),

@@ -6,7 +6,6 @@ use serde::Serialize;
 
 use crate::playback::PlayCounters;
 
-/// The summary of the command.
 #[derive(Debug, Serialize)]
 pub(super) struct Summary {
     /// The number of conversations that were played to their end, with or without divergences.

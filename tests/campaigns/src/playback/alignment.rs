@@ -18,8 +18,7 @@ pub(super) struct Alignment {
     pub(super) covered: usize,
     /// The differences between the stored conversation and the beginning of the recording.
     pub(super) differences: Vec<(usize, Difference)>,
-    /// The first position at which the stored message has another role than the recorded message,
-    /// or is after the end of the recording.
+    /// The first position at which the recording has no message, or a message with another role.
     pub(super) other_shape: Option<usize>,
 }
 
@@ -49,7 +48,7 @@ impl Alignment {
 }
 
 /// Returns the difference between the recorded and the stored call id of a result. Returns `None`
-/// if the recorded call has no id of a provider, because replay then generates the id.
+/// if the recorded call has no id, because replay then generates the id.
 fn id_difference(recording: &Recording, position: usize, found: &Value) -> Option<Difference> {
     let recorded = recording.messages();
     let result = recorded.get(position)?;
@@ -65,7 +64,6 @@ fn id_difference(recording: &Recording, position: usize, found: &Value) -> Optio
         .then(|| Difference::field("tool_call_id", Some(expected), found))
 }
 
-/// Returns stored messages in the form of a transcript, with one message for each tool result.
 fn rendered(stored: &Messages) -> Vec<Value> {
     let json = |message| render_message(message, Audience::Transcript);
     stored

@@ -6,10 +6,9 @@ use serde_json::{Map, Value};
 
 use super::{divergence::Difference, expected_messages::ExpectedMessage};
 
-/// Returns every difference between two lists of messages, each with the position of the difference
-/// in the second list. The messages before the position `from` are known to be equal. Messages are
-/// matched from both ends: a missing or additional message is one difference, and not a difference
-/// of all later messages.
+/// Returns every difference between two lists of messages, each with its position in the second
+/// list. The messages before the position `from` are known to be equal. Messages are matched from
+/// both ends, so that a missing or additional message is only one difference.
 pub(super) fn differences(
     expected: &[ExpectedMessage],
     found: &[Value],
@@ -61,9 +60,8 @@ pub(super) fn differences(
     differences
 }
 
-/// Returns the differences between a recorded message and the message that was found at the same
-/// position. The call id of a result is not compared here, because it depends on the id of its
-/// call.
+/// Returns the differences between a recorded message and the found message, except the call id of
+/// a result, which depends on the id of its call.
 pub(super) fn message_differences(expected: &Value, found: &Value) -> Vec<Difference> {
     if expected == found {
         return Vec::new();
@@ -96,8 +94,7 @@ fn call_differences(expected: &[Value], found: &[Value], differences: &mut Vec<D
         };
         let (mut left, mut right) = (left.clone(), right.clone());
         let (left_id, right_id) = (take(&mut left, "id"), take(&mut right, "id"));
-        // If an id occurs more than once in a message, replay keeps only its first occurrence
-        // unchanged.
+        // If calls of a message have the same id, replay keeps the id only for the first of them.
         let earlier = expected.iter().take(position);
         let was_recorded = left_id.as_ref().is_some_and(is_id)
             && earlier.map(|call| call.get("id")).all(|id| id != left_id.as_ref());
@@ -127,7 +124,6 @@ fn take(value: &mut Value, field: &str) -> Option<Value> {
     value.as_object_mut()?.remove(field)
 }
 
-/// Returns whether a value is an id of a provider.
 pub(super) fn is_id(value: &Value) -> bool {
     value.as_str().is_some_and(|id| !id.is_empty())
 }

@@ -12,7 +12,6 @@ use std::{
 
 use super::Divergence;
 
-/// The counts of a player, over all of its conversations.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct PlayCounters {
     /// The number of runs that were begun.
@@ -25,7 +24,7 @@ pub(crate) struct PlayCounters {
     pub(crate) divergences: u64,
 }
 
-/// The atomic counters of [`PlayCounters`], and the divergences that were not returned yet.
+/// The counters, and the divergences that were not returned yet.
 #[derive(Debug, Default)]
 pub(super) struct Counters {
     runs: AtomicU64,
@@ -33,8 +32,8 @@ pub(super) struct Counters {
     tool_executions: AtomicU64,
     divergences: AtomicU64,
     found: Mutex<Vec<Divergence>>,
-    /// A file with one byte for each service call and each tool execution. A later player that
-    /// resumes the play begins with these counts.
+    /// A file with one byte for each service call and each tool execution. A resumed player begins
+    /// with its counts.
     file: Option<Mutex<File>>,
 }
 
@@ -51,8 +50,8 @@ impl Counters {
         }
     }
 
-    /// Creates counters that are also written to a file. If `is_continued` is set, the counters
-    /// begin with the counts in the file. Otherwise, the file is emptied.
+    /// Creates counters that are also written to a file. If `is_continued` is set, they begin with
+    /// the counts in the file. Otherwise, the file is emptied.
     pub(super) fn in_file(path: &Path, is_continued: bool) -> io::Result<Self> {
         let mut counters = Self::default();
         if is_continued {

@@ -1,4 +1,4 @@
-//! The differences between a recording and its play, in requests to the model or in stored messages.
+//! The differences between a recording and its play.
 
 use std::fmt;
 
@@ -11,12 +11,11 @@ use serde_json::Value;
 pub(crate) struct Divergence {
     /// The id of the conversation.
     pub(crate) conversation: String,
-    /// The number of the service call whose request differs, from 0 in each conversation of this
-    /// play. `None` if the stored messages differ.
+    /// The number of the service call whose request differs, from 0 in each play of a conversation.
+    /// `None` if the stored messages differ.
     pub(crate) service_call: Option<usize>,
     /// The position of the message that differs, from 0, in the request or in the stored messages.
     pub(crate) message: usize,
-    /// The difference.
     pub(crate) difference: Difference,
 }
 
@@ -35,11 +34,10 @@ pub(crate) enum Difference {
     },
     /// A field of the message has another value.
     Field {
-        /// The name of the field, such as `content` or `tool_calls[0].function.arguments`.
         field: String,
-        /// The recorded value as JSON. `None` if the recorded message does not have the field.
+        /// The recorded value as JSON, if the recorded message has the field.
         expected: Option<String>,
-        /// The found value as JSON. `None` if the found message does not have the field.
+        /// The found value as JSON, if the found message has the field.
         found: Option<String>,
     },
     /// The model was called more often than in the recording.
@@ -109,7 +107,7 @@ impl fmt::Display for Difference {
     }
 }
 
-/// The largest number of bytes of a value that are printed.
+/// The maximum number of bytes of a value in a printed difference.
 const EXCERPT_BYTES: usize = 160;
 
 /// Returns the part of a value around the byte at which it differs.

@@ -8,18 +8,16 @@ use tower_chat::{Role, ToolCall};
 
 use super::recording::RecordedMessage;
 
-/// An expected message.
 #[derive(Debug, Clone)]
 pub(super) struct ExpectedMessage {
     pub(super) json: Arc<Value>,
-    /// For a result: the position of the message with its call, and the position of the call in that
-    /// message.
+    /// For a result: the positions of the message with its call, and of the call in that message.
     pub(super) answers: Option<(usize, usize)>,
 }
 
-/// The recorded messages in the form in which replay sends them to a model: without empty answers,
-/// calls without results, and results without calls. If a result was recorded after its round, its
-/// call is moved from the round to the position directly before the result.
+/// The messages that replay sends to a model for a recording. Replay removes empty answers, calls
+/// without results, and results without calls. If a result was recorded after its round, replay
+/// moves the call directly before the result.
 #[derive(Default)]
 pub(super) struct ExpectedMessages {
     messages: Vec<ExpectedMessage>,
@@ -32,8 +30,7 @@ impl ExpectedMessages {
         &self.messages
     }
 
-    /// Adds recorded messages. The last round must be complete: no tool message after these
-    /// messages may belong to this round.
+    /// Adds recorded messages. No later message may belong to the last round.
     pub(super) fn extend(&mut self, recorded: &[RecordedMessage]) {
         let mut rest = recorded;
         while let Some((first, after)) = rest.split_first() {
@@ -84,7 +81,6 @@ impl ExpectedMessages {
                 self.left_out.push((id, json));
             }
         }
-        // A second result of the same call is removed.
         let is_repeat = |other: &RecordedMessage| {
             let names = other.names();
             names.is_some()
@@ -101,8 +97,7 @@ impl ExpectedMessages {
     }
 
     /// Adds results that were recorded after the round of their calls. Each call was removed from
-    /// its round and is added again, directly before the results. A result without such a call is
-    /// removed.
+    /// its round and is added again before the results. A result without such a call is removed.
     fn add_late_results(&mut self, results: &[&RecordedMessage]) {
         let mut calls = Vec::new();
         let mut answers = Vec::new();
@@ -127,7 +122,7 @@ impl ExpectedMessages {
     }
 }
 
-/// Removes the chosen calls from a recorded message, and returns each with its position.
+/// Removes the selected calls from a recorded message, and returns each with its position.
 fn take_calls(message: &mut Value, is_taken: impl Fn(usize) -> bool) -> Vec<(usize, Value)> {
     let mut taken = Vec::new();
     let Some(fields) = message.as_object_mut() else { return taken };
@@ -153,13 +148,11 @@ fn take_calls(message: &mut Value, is_taken: impl Fn(usize) -> bool) -> Vec<(usi
     taken
 }
 
-/// Returns whether an answer is empty.
 fn is_empty_answer(recorded: &RecordedMessage) -> bool {
     let parts = &recorded.message.parts;
     recorded.role() == Role::Assistant && parts.iter().all(|part| part.as_text() == Some(""))
 }
 
-/// Returns whether a message has content besides its calls.
 fn has_content(message: &Value) -> bool {
     match message.get("content") {
         None | Some(Value::Null) => false,

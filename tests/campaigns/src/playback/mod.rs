@@ -1,25 +1,26 @@
 //! Plays recorded conversations through a real stack.
 //!
-//! A [`Recording`] is one line of a JSON-lines file, `{"id": …, "messages": [OpenAI chat format]}`. A
-//! [`Player`] plays a recording through the tool loop and the persistence layers into a store. A scripted
-//! model client returns the recorded assistant messages, and scripted tools return the recorded tool
-//! results. The request of a run contains only the input of this run: all earlier messages must come from
-//! the store. The model client compares each request with the recording, and each difference is a
+//! A [`Recording`] is one line of a JSON-lines file, `{"id": …, "messages": [OpenAI chat format]}`.
+//! A [`Player`] plays it through the tool loop and the persistence layers into a store. A scripted
+//! model client returns the recorded assistant messages, and scripted tools return the recorded
+//! tool results.
+//!
+//! The request of a run contains only the input of the run: all earlier messages must come from the
+//! store. The model client compares each request with the recording. Each difference is a
 //! [`Divergence`].
 //!
 //! # The runs of a recording
 //!
 //! - Messages before the first system, developer or user message are appended unchanged.
-//! - The input of a run consists of the messages before the next assistant message. Results of
-//!   calls that were made in the same run are not part of the input. Input after the last assistant
-//!   message is not played.
-//! - The tool messages directly after an assistant message that answer its calls are the results of
-//!   these calls. The results are paired by id, or by position if an id is missing, and returned in
-//!   the order of the calls. If every call has a result and an assistant message follows, the run
-//!   continues. Otherwise the last tool ends the run, and the input of the next run, if there is
-//!   one, begins with the results.
-//! - A tool whose call has no recorded result is only declared. The loop then returns all calls of
-//!   the answer to the caller.
+//! - The input of a run consists of the messages before the next assistant message. Input after the
+//!   last assistant message is not played.
+//! - The tool messages directly after an assistant message are the results of its calls. They are
+//!   paired with the calls by id, or by position if an id is missing, and returned in the order of
+//!   the calls.
+//! - If every call has a result and an assistant message follows, the run continues. Otherwise the
+//!   last tool ends the run, and the results begin the input of the next run, if there is one.
+//! - A tool whose call has no recorded result cannot be executed by the loop. The loop then returns
+//!   all calls of the answer to the caller.
 
 mod alignment;
 mod comparison;
@@ -44,5 +45,4 @@ pub(crate) use self::{
     recording::{Recording, RecordingError},
 };
 
-/// The scope under which conversations are played.
 pub(crate) const SCOPE: &str = "play";

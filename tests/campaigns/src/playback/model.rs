@@ -15,8 +15,8 @@ use tower_chat::{
 
 use super::script::Script;
 
-/// The model client for one conversation: it compares each request, and returns the answers of the
-/// script, streamed if the request asks for a stream.
+/// The model client of one conversation. It compares each request, and returns the answers of the
+/// script.
 #[derive(Clone)]
 pub(super) struct RecordedModel(pub(super) Script);
 
@@ -32,7 +32,7 @@ impl Service<ChatRequest> for RecordedModel {
     fn call(&mut self, request: ChatRequest) -> Self::Future {
         let script = self.0.clone();
         Box::pin(async move {
-            // Other tasks run here, as during a request to a real model.
+            // Gives other tasks time, as a request to a real model would.
             tokio::task::yield_now().await;
             request.service_id()?;
             let message = script.answer(&request)?;
@@ -52,7 +52,6 @@ impl Service<ChatRequest> for RecordedModel {
     }
 }
 
-/// Divides the message into the deltas of a stream.
 fn deltas(message: &Arc<Message>) -> Vec<ChatUpdate> {
     let mut updates = Vec::new();
     let mut index = 0;

@@ -14,7 +14,6 @@ pub(super) fn pair(calls: &[ToolCall], results: &[ToolResult]) -> Vec<Option<usi
     results.iter().map(answered).collect()
 }
 
-/// Returns whether the id exists and is not empty.
 pub(super) fn has_text(id: &Option<String>) -> bool {
     id.as_deref().is_some_and(|id| !id.is_empty())
 }

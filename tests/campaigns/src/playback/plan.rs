@@ -9,14 +9,12 @@ use super::recording::RecordedMessage;
 /// The remaining runs of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Plan {
-    /// The messages to append unchanged.
+    /// The positions of the messages to append unchanged.
     pub(super) import: Range<usize>,
     pub(super) runs: Vec<PlannedRun>,
-    /// The number of recorded messages that are stored after the plan is done.
     pub(super) end: usize,
 }
 
-/// A planned run.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlannedRun {
     /// The input of the run: positions in the recording.
@@ -25,7 +23,6 @@ pub(super) struct PlannedRun {
     pub(super) answers: Vec<PlannedAnswer>,
 }
 
-/// An answer of the model client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct PlannedAnswer {
     /// The position of the answer in the recording.
@@ -33,19 +30,18 @@ pub(super) struct PlannedAnswer {
     pub(super) calls: Calls,
 }
 
-/// The execution of the calls of an answer.
+/// How the calls of an answer are executed.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Calls {
-    /// The tools run. The recorded results of the tools directly follow the answer. If `terminate`
-    /// is set, the last tool ends the run.
+    /// The tools run, and return the recorded results, which directly follow the answer. If
+    /// `terminate` is set, the last tool ends the run.
     Run { results: Range<usize>, terminate: bool },
-    /// The tools are only declared, and the loop returns the calls.
+    /// The loop cannot execute the tools, and returns the calls to the caller.
     Return,
 }
 
 impl Plan {
-    /// Plans the runs for the messages after the first `covered` messages, which are already
-    /// stored.
+    /// Plans the runs after the first `covered` messages, which are already stored.
     pub(super) fn new(messages: &[RecordedMessage], covered: usize) -> Self {
         let starts_run =
             |recorded: &RecordedMessage| !matches!(recorded.role(), Role::Assistant | Role::Tool);
@@ -62,7 +58,7 @@ impl Plan {
 }
 
 impl PlannedRun {
-    /// Returns the run that begins at a position, if an answer is recorded after the position.
+    /// Returns the run that begins at a position, if an answer follows.
     fn next(messages: &[RecordedMessage], from: usize) -> Option<Self> {
         let is_answer = |recorded: &RecordedMessage| recorded.role() == Role::Assistant;
         let first = from + messages.get(from..)?.iter().position(is_answer)?;
@@ -80,9 +76,8 @@ impl PlannedRun {
         Some(run)
     }
 
-    /// Returns the number of recorded messages that are stored when the run has ended. If the last
-    /// answer's calls ended the run, or the loop returned these calls, their results are input of
-    /// the next run.
+    /// Returns the number of recorded messages that are stored when the run has ended. The results
+    /// of the last answer's calls are not among them: they are input of the next run.
     pub(super) fn end(&self) -> usize {
         self.answers.last().map_or(self.input.end, |answer| answer.message + 1)
     }

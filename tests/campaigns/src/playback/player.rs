@@ -36,8 +36,8 @@ use super::{
 /// Plays recordings through the tool loop and the persistence layers into a store.
 ///
 /// Clones share their counters. If the future of a play is dropped, the current run is cancelled.
-/// The store then contains the messages that the persistence mode guarantees, and a
-/// [`resumed`](Self::resumed) player continues after these messages.
+/// The store keeps what the persistence mode guarantees, and a [`resumed`](Self::resumed) player
+/// continues from there.
 #[derive(Clone)]
 pub(crate) struct Player {
     store: Arc<dyn HistoryStore>,
@@ -98,7 +98,6 @@ pub(crate) enum PlayError {
     },
 }
 
-/// The stack through which a recording is played.
 type Pipeline = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
 impl Player {
@@ -142,19 +141,14 @@ impl Player {
         self
     }
 
-    /// Also counts service calls and tool executions in a file. Each count is written when a call
-    /// or execution begins. If this player [resumes](Self::resumed), the counts in the file include
-    /// those of earlier players, even if a player was killed. Otherwise, the file is emptied.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the file cannot be read or written.
+    /// Also counts service calls and tool executions in a file, when each of them begins. If this
+    /// player [resumes](Self::resumed), the counts include those of earlier players, even killed
+    /// ones. Otherwise, the file is emptied.
     pub(crate) fn counters_in(mut self, file: impl AsRef<Path>) -> io::Result<Self> {
         self.counters = Arc::new(Counters::in_file(file.as_ref(), self.resumes)?);
         Ok(self)
     }
 
-    /// Returns the counts of all clones.
     pub(crate) fn counters(&self) -> PlayCounters {
         self.counters.counters()
     }
@@ -165,10 +159,6 @@ impl Player {
     }
 
     /// Returns whether the store has the conversation of a recording, or a part of it.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`PlayError::Load`] if the store cannot be read.
     pub(crate) async fn is_stored(&self, recording: &Recording) -> Result<bool, PlayError> {
         let head = self.store.head(&recording.key()).await;
         let head = head.map_err(|source| load_failed(recording, source))?;
@@ -177,10 +167,6 @@ impl Player {
 
     /// Plays one recording to its end, or until the stack makes other service calls than the
     /// recording. Divergences are not errors: see [`take_divergences`](Self::take_divergences).
-    ///
-    /// # Errors
-    ///
-    /// Returns a [`PlayError`]. The messages that were stored before the error are not deleted.
     pub(crate) async fn play(&self, recording: &Recording) -> Result<(), PlayError> {
         let Some(covered) = self.covered(recording).await? else { return Ok(()) };
         let plan = Plan::new(recording.messages(), covered.messages);
@@ -219,7 +205,7 @@ impl Player {
         Ok(())
     }
 
-    /// Returns the stored part of a recording, or `None` if the stored messages diverge from the recording.
+    /// Returns the stored part of a recording, or `None` if it diverges from the recording.
     async fn covered(&self, recording: &Recording) -> Result<Option<Covered>, PlayError> {
         if !self.resumes {
             if self.is_stored(recording).await? {
@@ -247,8 +233,8 @@ impl Player {
         let mut covered =
             Covered { messages: alignment.covered, revision: history.head.revision, resume: None };
         if let Some(open) = open {
-            // If the last stored message has calls, the plan begins with this answer, and the play
-            // first runs its tools.
+            // If the last stored message has calls, the play first executes them. The plan
+            // therefore begins with this message.
             let resumes_with_tools =
                 history.messages.last().is_some_and(|message| message.calls().next().is_some());
             covered.messages -= usize::from(resumes_with_tools);
@@ -257,7 +243,7 @@ impl Player {
         Ok(Some(covered))
     }
 
-    /// Appends the messages before the first run unchanged, with their own run id.
+    /// Appends the messages before the first run unchanged.
     async fn import(
         &self,
         recording: &Recording,
@@ -286,11 +272,10 @@ impl Player {
             .unlimited_rounds()
             .unlimited_failing_rounds()
             .max_calls(None);
-        // No other process uses the store during a play. Without a lease, a resumed run does not
-        // wait until the lease of the earlier process ends.
+        // No other process uses the store. With a lease, a resumed run would wait until the lease
+        // of the earlier process expires.
         let journal = JournalPolicy::default().with_lease(Duration::ZERO);
-        // Replay must not add results for calls without a result, because the recording does not
-        // contain such results.
+        // Otherwise, replay would add results that the recording does not contain.
         let policy = PersistencePolicy::default()
             .on_store_failure(StoreFailure::FailCall)
             .with_journal(journal)
@@ -309,7 +294,7 @@ impl Player {
         Ok(())
     }
 
-    /// Compares the stored messages at the end, because no request contains the last answer.
+    /// Compares the stored messages with the recording. No request contains the last answer.
     async fn verify_stored(&self, recording: &Recording, end: usize) -> Result<(), PlayError> {
         let history = self.store.load(&recording.key()).await;
         let history = history.map_err(|source| load_failed(recording, source))?;
@@ -347,12 +332,10 @@ impl std::fmt::Debug for Player {
     }
 }
 
-/// The stored part of a recording.
 struct Covered {
     messages: usize,
     revision: Revision,
-    /// The open run (a journaled run that was neither committed nor discarded), if an earlier play
-    /// was interrupted.
+    /// How to resume a journaled run, if an earlier play was interrupted.
     resume: Option<Resume>,
 }
 
@@ -362,16 +345,15 @@ struct Resume {
     resumes_with_tools: bool,
 }
 
-/// Creates the request of one run, which contains only its own input.
 fn request(recording: &Recording, run: &PlannedRun) -> ChatRequest {
     let input: Messages = inputs(recording, run.input.clone()).into_iter().collect();
     let run = run_id(recording, run.input.start + 1);
     ChatRequest::new(input).with_extension(Conversation { key: recording.key(), run })
 }
 
-/// Returns the id of a run that begins at a position in a recording. The id is the same in every play,
-/// because generated call ids depend on it. The id is a UUID of version 7 (RFC 9562) whose time is the
-/// position, because later runs must have later ids.
+/// Returns the id of the run that begins at a position in a recording. The id must be the same in
+/// every play, because call ids are generated from it. Later runs must have later ids: the time in
+/// this UUID of version 7 (RFC 9562) is the position.
 fn run_id(recording: &Recording, position: usize) -> RunId {
     let hash = |salt: u8| {
         let mut hasher = DefaultHasher::new();
@@ -388,7 +370,6 @@ fn load_failed(recording: &Recording, source: StoreError) -> PlayError {
     PlayError::Load { conversation: recording.id().to_owned(), source }
 }
 
-/// Returns the recorded messages of a range as new messages.
 fn inputs(recording: &Recording, range: std::ops::Range<usize>) -> Vec<Arc<Message>> {
     let messages = recording.messages().get(range).unwrap_or_default();
     messages.iter().map(|recorded| recorded.message.clone()).collect()

@@ -18,7 +18,7 @@ pub(crate) struct Recording {
 }
 
 /// A message of a recording. Results directly follow the message with their calls, in the order of
-/// the calls. Tool messages that answer no call of this message are after the results.
+/// the calls. After the results are the tool messages that answer no call of this message.
 #[derive(Debug, Clone)]
 pub(super) struct RecordedMessage {
     /// The message as it was recorded.
@@ -28,25 +28,21 @@ pub(super) struct RecordedMessage {
     pub(super) answers: Option<RecordedPosition>,
 }
 
-/// The position of a call: the position of its message in the recording, and its position among the
-/// calls of the message.
+/// The position of a call: of its message in the recording, and of the call in the message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct RecordedPosition {
     pub(super) message: usize,
     pub(super) call: usize,
 }
 
-/// The error of a line that is not a recorded conversation.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line} is not a recorded conversation")]
 pub(crate) struct RecordingError {
     /// The number of the line, from 1.
     pub(crate) line: usize,
-    /// The fault of the line.
     pub(crate) source: RecordingFault,
 }
 
-/// The fault of a recorded conversation.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum RecordingFault {
     /// The line is not a JSON object with an `id` and a list of `messages`.
@@ -91,13 +87,12 @@ struct Line {
 }
 
 impl Recording {
-    /// Reads the recordings of a JSON-lines text, with one conversation per line. Empty lines, and
-    /// fields other than `id` and `messages`, are ignored. An id that is a number is converted to a
-    /// string.
+    /// Reads the recordings of a text with one conversation on each line. Empty lines, and fields
+    /// other than `id` and `messages`, are ignored. A numeric id becomes a string.
     ///
     /// # Errors
     ///
-    /// [`RecordingError`] for the first faulty line. Two conversations with the same id are an error.
+    /// [`RecordingError`] for the first faulty line. A repeated id is a fault.
     pub(crate) fn read_lines(text: &str) -> Result<Vec<Self>, RecordingError> {
         let mut first_lines: HashMap<Arc<str>, usize> = HashMap::new();
         let mut recordings = Vec::new();
@@ -116,10 +111,6 @@ impl Recording {
     }
 
     /// Reads one recording from its JSON object.
-    ///
-    /// # Errors
-    ///
-    /// [`RecordingFault`].
     pub(crate) fn read(json: &str) -> Result<Self, RecordingFault> {
         let line: Line = serde_json::from_str(json).map_err(RecordingFault::Json)?;
         let id = match line.id.parse::<Value>().map_err(RecordingFault::Json)? {
@@ -138,7 +129,6 @@ impl Recording {
         Ok(Self { id: id.into(), messages: in_rounds(messages).into() })
     }
 
-    /// Returns the id of the conversation.
     pub(crate) fn id(&self) -> &str {
         &self.id
     }
@@ -158,8 +148,7 @@ impl RecordedMessage {
         self.message.role
     }
 
-    /// For a result directly after the message with its call: returns the position of the call
-    /// among the calls of this message.
+    /// Returns [`RecordedPosition::call`] of [`Self::answers`].
     pub(super) fn call(&self) -> Option<usize> {
         self.answers.map(|answers| answers.call)
     }

@@ -1,5 +1,5 @@
-//! The script of one conversation: the recording, and the position in it. The model client and the tools
-//! share the script.
+//! The script of one conversation: the recording, and the position in it. The model client and the
+//! tools share it.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -13,13 +13,11 @@ use super::{
     verification::Verification,
 };
 
-/// The script of one conversation. Clones share their state.
 #[derive(Clone)]
 pub(super) struct Script(Arc<Shared>);
 
 struct Shared {
     recording: Recording,
-    /// The answers of all runs, in order.
     answers: Vec<PlannedAnswer>,
     verifies: bool,
     counters: Arc<Counters>,
@@ -30,24 +28,23 @@ struct Shared {
 struct State {
     /// The number of answers that were returned.
     given: usize,
-    /// The number of answers that may be returned until the end of the run.
+    /// The total number of answers that may have been returned when the run ends.
     allowed: usize,
     /// Whether the model was called more often than in the recording.
     is_overrun: bool,
     /// Whether the tools of the last answer run again, because an earlier play was interrupted
-    /// during their execution.
+    /// there.
     resumes_with_tools: bool,
     verification: Verification,
 }
 
-/// The error of a model call for which the run has no recorded answer.
+/// The error of a service call without a recorded answer.
 #[derive(Debug, thiserror::Error)]
 #[error("the recording of conversation {conversation:?} has no further answer for this run")]
 pub(super) struct NoFurtherAnswer {
     conversation: String,
 }
 
-/// The error of a tool execution without a recorded result.
 #[derive(Debug, thiserror::Error)]
 #[error("no result is recorded for call {position} of the batch")]
 pub(super) struct NoRecordedResult {
@@ -78,15 +75,15 @@ impl Script {
     }
 
     /// Marks the first answer of the run as already returned. An earlier play stored this answer
-    /// and was interrupted during the execution of its tools, so the tools run again.
+    /// and was interrupted while its tools ran. The tools run again.
     pub(super) fn resume_with_tools(&self) {
         let mut state = self.state();
         state.given += 1;
         state.resumes_with_tools = true;
     }
 
-    /// Returns whether the run has made exactly the recorded service calls. Adds a divergence if a call is
-    /// missing.
+    /// Returns whether the run has made exactly the recorded service calls. Adds a divergence for a
+    /// missing call.
     pub(super) fn ended_as_recorded(&self) -> bool {
         let state = self.state();
         if state.given < state.allowed {
@@ -104,7 +101,7 @@ impl Script {
         self.state().is_overrun
     }
 
-    /// Compares a request to the model client with the recording, and returns the recorded answer.
+    /// Compares a request with the recording, and returns the recorded answer.
     pub(super) fn answer(&self, request: &ChatRequest) -> Result<Arc<Message>, NoFurtherAnswer> {
         self.0.counters.count_service_call();
         let mut state = self.state();
@@ -130,8 +127,8 @@ impl Script {
         Ok(recorded)
     }
 
-    /// Returns the message of the next answer, or of the answer whose tools run again. The flag is
-    /// set if the tools of the answer run, and not set if they are only declared.
+    /// Returns the message of the next answer, or of the answer whose tools run again, and whether
+    /// the tools of the answer run.
     pub(super) fn next_calls(&self) -> Option<(Arc<Message>, bool)> {
         let position = {
             let mut state = self.state();
@@ -143,8 +140,7 @@ impl Script {
         Some((message, matches!(answer.calls, Calls::Run { .. })))
     }
 
-    /// Returns the recorded result of a call of the last answer. The flag is set if the tool ends
-    /// the run.
+    /// Returns the recorded result of a call of the last answer, and whether the tool ends the run.
     pub(super) fn result(
         &self,
         position: usize,

@@ -57,7 +57,6 @@ impl<F: Fn(&mut Vec<Message>) + Send + Sync + 'static> store::author::StoreWrapp
     }
 }
 
-/// Returns a recording of two runs, the first with two calls.
 fn recording() -> Recording {
     let call = |id: &str, name: &str, arguments: &str| {
         serde_json::json!({"id": id, "type": "function",
@@ -93,15 +92,14 @@ fn result_of(message: &mut Message, at: usize) -> &mut tower_chat::ToolResult {
     results.nth(at).unwrap()
 }
 
-/// Plays a conversation with a store that changes its messages when they are loaded. Returns the
-/// differences that the model client finds in the last request.
+/// Plays a conversation over an [`AlteringStore`]. Returns the differences that the model client
+/// finds in the last request.
 async fn found(
     mode: PersistenceMode,
     streamed: bool,
     alter: impl Fn(&mut Vec<Message>) + Send + Sync + 'static,
 ) -> Vec<(usize, String)> {
-    // The first run finds an empty conversation, so the second run is the first run that loads
-    // messages.
+    // The second run is the first one that loads messages: five of them.
     let alter = move |messages: &mut Vec<Message>| {
         if messages.len() == 5 {
             alter(messages);

@@ -9,8 +9,8 @@ use tower_chat::{
 
 use super::script::Script;
 
-/// The tools that are named by the calls of the next answer. Depending on the script, the tool loop
-/// can run the tools, or the tools are only declared.
+/// The tools of the calls in the next answer. If the script has no results for them, the tools are
+/// only declared, and the tool loop cannot execute them.
 pub(super) struct RecordedTools(pub(super) Script);
 
 struct RecordedTool {
@@ -46,8 +46,8 @@ impl Tool for RecordedTool {
     }
 }
 
-/// Returns the definition of a recorded tool. The tool is marked as safe to retry, because each
-/// execution of a call returns the same result.
+/// Returns the definition of a recorded tool. It is safe to retry, because each execution of a call
+/// returns the same result.
 fn recorded(name: &str) -> ToolDefinition {
     ToolDefinition::new(name, "recorded", json!({})).safe_to_retry()
 }

@@ -1,5 +1,4 @@
-//! Compares the requests of a conversation with its recording. Each comparison begins at the
-//! message where the previous comparison ended.
+//! Compares the requests of a conversation with its recording.
 
 use std::sync::Arc;
 
@@ -14,15 +13,14 @@ use super::{
 
 /// The state of the comparison of a conversation's requests.
 ///
-/// Most messages of a request are also in the previous request. A message is not compared again if
-/// it was equal to the recorded message in the previous request and has not changed since. The
-/// total time is therefore linear in the length of the conversation.
+/// A message is not compared again if it was equal to the recorded message in the previous request
+/// and has not changed since. The total time is therefore linear in the length of the conversation.
 #[derive(Default)]
 pub(super) struct Verification {
     expected: ExpectedMessages,
     /// The number of recorded messages in `expected`.
     recorded_count: usize,
-    /// The messages of the last request, each with the position in `found` where its JSON ends.
+    /// The messages of the last request, each with the end of its JSON in `found`.
     sent: Vec<(Arc<Message>, usize)>,
     found: Vec<Value>,
     /// The number of messages at the beginning of `found` that are equal to the recording.
@@ -30,15 +28,14 @@ pub(super) struct Verification {
 }
 
 impl Verification {
-    /// Returns every difference between the messages of a request and the expected messages: the
-    /// recording up to an answer.
+    /// Returns every difference between a request and the recorded messages before an answer.
     pub(super) fn check(
         &mut self,
         recorded: &[RecordedMessage],
         answer: usize,
         sent: &Messages,
     ) -> Vec<(usize, Difference)> {
-        // The results of an answer's calls are recorded before the next answer. The results for all
+        // The results of an answer's calls are recorded before the next answer. Those of all
         // earlier answers are therefore complete.
         self.expected.extend(recorded.get(self.recorded_count..answer).unwrap_or_default());
         self.recorded_count = answer;

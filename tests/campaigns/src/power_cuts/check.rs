@@ -1,5 +1,5 @@
-//! Checks the files of a disk image after a power cut. The notes list the operations of the
-//! workload that had begun, and those that were acknowledged.
+//! Checks the files after a power cut against the notes of the workload. The notes list the
+//! operations that had begun and those that were acknowledged.
 
 use std::{collections::BTreeMap, fs, path::Path};
 
@@ -22,7 +22,6 @@ use super::{
     workload::{FILE, SCOPE, stack},
 };
 
-/// The result of the check after a power cut.
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     /// The number of changes that had begun before the cut and are missing.
@@ -31,12 +30,11 @@ pub(super) struct Outcome {
     pub(super) backups: usize,
 }
 
-/// Writes the files into a folder.
 pub(super) fn write_files(image: &DiskImage, folder: &Path, rng: &mut Rng) -> std::io::Result<()> {
     for (name, content) in &image.files {
         fs::write(folder.join(name), content)?;
     }
-    // The WAL index (`-shm`) is shared memory, so after a power loss its file may be absent, or
+    // The WAL index (`-shm`) is shared memory. After a power loss, its file may be absent, or
     // contain zeros or random bytes.
     let index = folder.join(format!("{FILE}-shm"));
     match rng.below(3) {
@@ -71,8 +69,8 @@ pub(super) async fn check(
     Ok(outcome)
 }
 
-/// Checks a backup: if a backup with this name was acknowledged, its file must exist, and every
-/// existing file must be complete. Returns whether the file exists.
+/// Checks a backup and returns whether its file exists. The file must exist if a backup with this
+/// name was acknowledged. An existing file must be complete.
 async fn check_backup(
     folder: &Path,
     name: &str,
@@ -92,8 +90,8 @@ async fn check_backup(
             None => Ok(false),
         };
     }
-    // A backup gets its final name only when it is complete. The file must therefore be complete
-    // even if the backup was not acknowledged.
+    // A backup gets its final name only when it is complete. An existing file must therefore be
+    // complete even if the backup was not acknowledged.
     let began = last_done.or_else(|| begun.iter().map(|(_, began, _)| *began).min());
     let Some(began) = began else {
         return Err(format!("{name} exists, but no backup of this name had begun"));
@@ -109,7 +107,6 @@ async fn check_file(
     history: &History,
     bounds: Bounds,
 ) -> Result<(BTreeMap<Key, State>, usize), String> {
-    // No power loss is simulated during this check, so the store needs no syncs.
     let options = SqliteStore::options().with_durability(Durability::Normal).with_readers(1);
     let store = options.open(path).await.map_err(error_text("it does not open"))?;
     let integrity = integrity(path).map_err(error_text("integrity_check fails"))?;
@@ -146,7 +143,6 @@ fn integrity(path: &Path) -> rusqlite::Result<Vec<String>> {
     statement.query_map([], |row| row.get(0))?.collect()
 }
 
-/// Verifies the rows of a conversation, and returns its state.
 async fn observe(store: &SqliteStore, key: &ConversationKey) -> Result<State, String> {
     let failed = |what: &str| {
         let what = format!("conversation {key}: {what}");
@@ -216,8 +212,8 @@ async fn check_further_use(
     store.close().await.map_err(error_text("it cannot be closed"))
 }
 
-/// Discards or commits an open run (an incomplete journaled run), and checks that all of its
-/// messages were discarded or committed.
+/// Discards or commits an open run (an incomplete journaled run), and checks that this affects all
+/// of its messages.
 async fn check_recovery(
     store: &SqliteStore,
     key: &ConversationKey,
@@ -244,7 +240,6 @@ async fn check_recovery(
     Ok(())
 }
 
-/// Returns the text of an error with its causes.
 fn error_text<E: std::error::Error>(what: &str) -> impl Fn(E) -> String {
     let what = what.to_owned();
     move |error| {

@@ -3,20 +3,18 @@
 //!
 //! The model allows everything that POSIX allows, even if particular file systems guarantee more:
 //!
-//! - `fsync` and `fdatasync` of a file make all data durable that had been written to this file
-//!   before the call. These calls do not make the name of the file durable: only an `fsync` of the
-//!   folder makes the name durable. (ext4 and XFS also make the name of a new file durable with its
-//!   content, but POSIX does not guarantee this.)
+//! - `fsync` and `fdatasync` of a file make all data durable that were written to the file before.
+//!   They do not make the name of a new file durable: only an `fsync` of the folder does.
 //! - An unsynced change may be on the disk or not, even if a later change is on the disk. A change
 //!   is a write, a sector of 512 or 4,096 bytes within a write, or a change of the size of a file.
-//!   A sector is written completely or not at all, and a write changes no bytes outside of its
+//! - A sector is written completely or not at all, and a write changes no bytes outside of its
 //!   range. SQLite makes the same assumption ("powersafe overwrite").
 //! - If a file has grown and its new data are lost, the new part contains zeros or arbitrary bytes,
 //!   since some file systems make the size durable before the content.
-//! - An unsynced change of a folder is on the disk or not, independently of changes of other names. Changes
-//!   of one name keep their order, and a rename is atomic, as on every journaling file system.
+//! - An unsynced change of a folder is on the disk or not. Changes of one name keep their order,
+//!   and a rename is atomic, as on every journaling file system.
 //!
-//! The WAL index (`-shm`) is shared memory, so its content is arbitrary after a power loss.
+//! The WAL index (`-shm`) is shared memory. Its content is arbitrary after a power loss.
 
 use std::{
     collections::{BTreeMap, HashSet},
@@ -30,7 +28,7 @@ use super::{
     recording::{Change, Entry, Pending, Recording, Step},
 };
 
-/// The disk at a step of a recording, which is a change of a file or a sync.
+/// The disk at a step of a recording. A step is a change of a file or a sync.
 #[derive(Debug, Clone)]
 pub(super) struct Disk<'a> {
     recording: &'a Recording,
@@ -47,20 +45,19 @@ struct FileState {
     pending: Vec<Pending<Change>>,
 }
 
-/// The files on the disk after a power loss.
 #[derive(Debug, Default)]
 pub(super) struct DiskImage {
     pub(super) files: BTreeMap<PathBuf, Vec<u8>>,
-    /// The number of writes and changes of folders that had not been synced.
+    /// The number of unsynced writes and changes of folders.
     pub(super) unsynced: usize,
-    /// The number of unsynced changes that are lost, completely or partly.
+    /// The number of those that are lost, completely or partly.
     pub(super) lost: usize,
-    /// The number of torn writes, of which only some sectors are on the disk.
+    /// The number of writes of which only some sectors are on the disk.
     pub(super) torn: usize,
 }
 
 impl<'a> Disk<'a> {
-    /// Creates the empty folder with which a recording begins.
+    /// Creates an empty folder, with which a recording begins.
     pub(super) fn new(recording: &'a Recording, plant: Option<Plant>) -> Self {
         let files = vec![FileState::default(); recording.files];
         Self { recording, next: 0, files, names: BTreeMap::new(), entries: Vec::new(), plant }
@@ -96,7 +93,7 @@ impl<'a> Disk<'a> {
         }
     }
 
-    /// Chooses one of the states that the disk may have after a power loss at this step.
+    /// Returns one of the states that the disk may have after a power loss at this step.
     pub(super) fn cut(&self, rng: &mut Rng) -> DiskImage {
         let style = Style::of(rng);
         let mut image = DiskImage::default();
@@ -157,14 +154,14 @@ fn apply_entry(names: &mut BTreeMap<String, usize>, entry: &Entry) {
     }
 }
 
-/// The unsynced changes that are on the disk after a power loss.
+/// Which unsynced changes are on the disk after a power loss.
 #[derive(Debug, Clone)]
 enum Style {
     /// No unsynced change is on the disk.
     AllLost,
     /// All unsynced changes are on the disk, as after a kill of the process without a power loss.
     AllDurable,
-    /// A prefix of the changes of each file is on the disk. The write after the prefix is torn.
+    /// A prefix of the changes of each file is on the disk. The first write after it is torn.
     Prefix { sector: u64 },
     /// Each change is on the disk with a probability of `chance` in eight. Some writes are torn.
     Random { chance: usize, sector: u64, garbage: bool },
@@ -192,8 +189,8 @@ impl Style {
 }
 
 impl FileState {
-    /// Makes those changes durable that had ended before the line `began`, on which a sync began.
-    /// Called when this sync has returned.
+    /// Applies a sync that began on the line `began` and has returned: makes those changes durable
+    /// that had ended before this line.
     fn sync(&mut self, began: usize) {
         let (durable, pending) = std::mem::take(&mut self.pending)
             .into_iter()
@@ -257,7 +254,6 @@ fn apply_torn(
     image: &mut DiskImage,
 ) {
     let Change::Write { at, data } = change else {
-        // A change of the size is atomic, so it cannot be torn.
         if rng.one_in(2) {
             apply(content, change);
         } else {
@@ -299,7 +295,6 @@ fn write_at(content: &mut Vec<u8>, at: u64, data: &[u8]) {
     }
 }
 
-/// Converts a size to an index. All files of a recording are far smaller than memory.
 fn length(size: u64) -> usize {
     usize::try_from(size).unwrap_or(usize::MAX)
 }

@@ -1,13 +1,12 @@
-//! The content that a store may have after a power cut: a plain model of conversations. The model
-//! is built from the notes, in which the workload records the begin and the acknowledgement of each
-//! operation.
+//! The content that a store may have after a power cut. It is computed from the notes, in which the
+//! workload records when each operation began and when it was acknowledged.
 
 use std::collections::BTreeMap;
 
 use super::notes::{Action, Key, Note, Staging, WriteNote};
 
-/// The visible messages of a conversation, and its staged messages, which a run has stored and not
-/// yet committed.
+/// The messages of a conversation. If a run is open (a journaled run that is not yet committed),
+/// its messages are staged.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(super) struct State {
     pub(super) exists: bool,
@@ -56,7 +55,6 @@ impl State {
         self.record.retain(|(sequence, _), _| *sequence >= first);
     }
 
-    /// Returns the state of a fork of this conversation.
     fn copied(&self) -> Self {
         let mut copy = self.clone();
         if let Some(visible) = copy.open.take() {
@@ -69,26 +67,24 @@ impl State {
 /// One change of a conversation.
 #[derive(Debug)]
 struct Change {
-    /// The lines of the trace (the output of strace) at which the change began and was
-    /// acknowledged.
+    /// The lines of the strace output at which the change began and was acknowledged.
     began: usize,
     done: usize,
     after: State,
 }
 
-/// The content of the notes of a workload.
 #[derive(Debug, Default)]
 pub(super) struct History {
     conversations: BTreeMap<Key, Vec<Change>>,
-    /// The operations that make all earlier changes durable. For each operation: the lines at which
-    /// it began and ended.
+    /// The operations that make all earlier changes durable: the lines at which each began and
+    /// ended.
     durable: Vec<(usize, usize)>,
-    /// The backups. For each backup: its name, and the lines at which it began and ended.
+    /// The backups: the name of each, and the lines at which it began and ended.
     pub(super) backups: Vec<(String, usize, usize)>,
     pub(super) writes: Vec<usize>,
 }
 
-/// The range of changes that a store or a backup may contain after a cut.
+/// Limits the changes that a store or a backup may contain after a cut.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bounds {
     /// A change that began after this line is absent.
@@ -98,8 +94,8 @@ pub(super) struct Bounds {
 }
 
 impl History {
-    /// Builds the history from notes with their lines in the trace. The error describes the rule
-    /// that the workload broke before any cut.
+    /// Builds the history from notes with their lines in the strace output. Returns an error if the
+    /// workload broke a rule before any cut.
     pub(super) fn of(notes: &[(usize, Note)]) -> Result<Self, String> {
         let mut outcomes: BTreeMap<u64, (usize, Result<u64, &str>)> = BTreeMap::new();
         for (line, note) in notes {
@@ -179,8 +175,7 @@ impl History {
             .map_or_else(State::default, |it| it.after.clone())
     }
 
-    /// Checks that each answer was stored before its caller received it. This rule applies in every
-    /// mode.
+    /// Checks that each answer was stored before its caller received it, in every mode.
     fn check_answered(
         &self,
         line: usize,
@@ -209,18 +204,19 @@ impl History {
     }
 
     /// Returns the bounds for a cut before this line. With full durability, the store must contain
-    /// all acknowledged changes. With any other durability, the store must contain the changes that
-    /// were acknowledged before the last completed checkpoint, vacuum or close began.
+    /// all acknowledged changes. Otherwise it must contain the changes that were acknowledged
+    /// before the last completed checkpoint, vacuum or close began.
     pub(super) fn bounds(&self, line: usize, is_full: bool) -> Bounds {
         let before = self.durable.iter().filter(|(_, done)| *done < line);
         let durable = before.map(|(began, _)| *began).max().unwrap_or(0);
         Bounds { until: line, at_least: if is_full { line } else { durable } }
     }
 
-    /// Checks that a store may be in this state. Each conversation must have the state after one of
-    /// its changes. If a change is present, all changes that were acknowledged before the beginning
-    /// of this change must be present too. Returns the number of changes that had begun and are
-    /// missing.
+    /// Checks that a store may be in this state, and returns the number of lost changes, which had
+    /// begun and are missing. There are two rules:
+    ///
+    /// - Each conversation has the state after one of its changes.
+    /// - If a change is present, all changes that were acknowledged before it began are present.
     pub(super) fn admits(
         &self,
         found: &BTreeMap<Key, State>,
@@ -234,7 +230,7 @@ impl History {
             candidates.insert(key, Candidates::of(key, changes, found.get(key), bounds)?);
         }
         // Begins with the largest number of changes for each conversation, and reduces the numbers
-        // until they satisfy the rule.
+        // until they satisfy the second rule.
         loop {
             let begun = candidates.values().filter_map(Candidates::last_began).max().unwrap_or(0);
             let missing = candidates.values().filter(|it| it.lacks(begun)).count();
@@ -254,10 +250,10 @@ impl History {
     }
 }
 
-/// All numbers of changes after which a conversation would have the found state.
+/// All numbers of changes after which a conversation would have its found state.
 struct Candidates<'a> {
     changes: &'a [Change],
-    /// The counts in ascending order. The last count is the current choice.
+    /// The numbers in ascending order. The last one is the current choice.
     counts: Vec<usize>,
     begun: usize,
 }
@@ -318,7 +314,6 @@ impl<'a> Candidates<'a> {
     }
 }
 
-/// Returns a short description of a state.
 fn summary(state: &State) -> String {
     let texts: Vec<String> = state
         .messages

@@ -1,11 +1,12 @@
 //! Power cuts: the content of a store on a disk after a power loss.
 //!
-//! A workload runs in its own process under strace. strace records every change of a file with its
-//! data, every sync, and every note of the workload that an operation began or was acknowledged.
-//! The records are in the order of their occurrence. A cut is a position in this order, together
-//! with a random choice of the unsynced changes that reached the disk (`disk.rs` describes the
-//! model of a disk). The campaign creates the files with the content of such a disk, opens the
-//! store, and compares the content of the store with the notes.
+//! A workload runs in its own process under strace. In order, strace records every change of a file
+//! with its data, every sync, and every note of the workload that an operation began or was
+//! acknowledged.
+//!
+//! A cut is a position in this order, and a random choice of the unsynced changes that reached the
+//! disk (`disk.rs` describes the model of a disk). The campaign creates the files of this disk,
+//! opens the store, and compares its content with the notes.
 
 mod check;
 mod disk;
@@ -81,7 +82,6 @@ impl Plant {
     }
 }
 
-/// The counters of a search.
 #[derive(Debug, Default)]
 struct Counts {
     full: u64,
@@ -103,8 +103,8 @@ struct Counts {
 ///
 /// # Errors
 ///
-/// Returns [`Failure::Found`] with the first cut after which a rule is broken, and
-/// [`Failure::CannotRun`] if strace is missing or a workload cannot be recorded.
+/// [`Failure::Found`] with the first cut after which a rule is broken, [`Failure::CannotRun`] if
+/// strace is missing or a workload cannot be recorded.
 pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
     let began = Instant::now();
     let mut counts = Counts::default();
@@ -125,8 +125,8 @@ pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
         let checked =
             runtime.block_on(cut(&arguments, case, (&recording, &history), &plan, &mut counts));
         if let Err(what) = checked {
-            // Threads interleave differently in each execution, so only the recording reproduces
-            // the finding, and not the seed.
+            // The seed does not reproduce the finding, because the threads of a workload interleave
+            // differently each time. The recording does.
             let what = match arguments.plant {
                 None => {
                     drop(folder.keep());
@@ -176,7 +176,6 @@ async fn cut(
     Ok(())
 }
 
-/// Returns the step of a cut: a random step, or the first step after a random acknowledgement.
 fn random_step(recording: &Recording, rng: &mut Rng) -> usize {
     match rng.one_in(3) {
         false => rng.below(recording.len() + 1),
@@ -187,13 +186,11 @@ fn random_step(recording: &Recording, rng: &mut Rng) -> usize {
     }
 }
 
-/// Records a workload, unless a recording of this workload exists.
 fn record(
     arguments: &Arguments,
     case: u64,
     recorded: &Path,
 ) -> Result<(Recording, History), Failure> {
-    // The path is canonicalised, because the paths in the trace are canonical.
     std::fs::create_dir_all(recorded).map_err(cannot("make a folder"))?;
     let recorded = recorded.canonicalize().map_err(cannot("find a folder"))?;
     let [folder, trace, notes] = ["folder", "trace", "notes"].map(|name| recorded.join(name));
@@ -246,7 +243,7 @@ fn trace_workload(
 ///
 /// # Errors
 ///
-/// Returns [`Failure::CannotRun`] with the error of the workload.
+/// [`Failure::CannotRun`] with the error of the workload.
 pub fn run_workload(arguments: &WorkloadArguments) -> Result<Figures, Failure> {
     match workload::run(arguments) {
         Ok(()) => Ok(Figures::default()),
@@ -260,7 +257,7 @@ pub fn run_workload(arguments: &WorkloadArguments) -> Result<Figures, Failure> {
 ///
 /// # Errors
 ///
-/// Returns the reason why workloads cannot be recorded.
+/// The reason why they cannot.
 pub fn can_record() -> io::Result<()> {
     let status = Command::new("strace")
         .args(["-f", "--seccomp-bpf", "-o", "/dev/null", "-e", "trace=fsync", "true"])

@@ -1,4 +1,4 @@
-//! The notes of a workload about its operations, in a file outside of the folder under test.
+//! The file with the notes of a workload about its operations. It is not in the folder under test.
 
 use std::{
     fs::{File, OpenOptions},
@@ -20,11 +20,9 @@ use tower_chat_core::{
     },
 };
 
-/// One line of the file.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) enum Note {
-    /// An operation begins. The note is written before any effect of the operation can reach the
-    /// disk.
+    /// An operation begins. This note precedes every effect of the operation.
     Began { number: u64, action: Action },
     /// An operation was acknowledged. `pruned` is the number of messages that a prune removed.
     Done { number: u64, pruned: u64 },
@@ -34,7 +32,6 @@ pub(super) enum Note {
     Answered { key: Key, run: String, texts: Vec<String> },
 }
 
-/// A scope and an id.
 pub(super) type Key = (String, String);
 
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -65,9 +62,8 @@ pub(super) struct WriteNote {
     pub(super) key: Key,
     /// The number of the last message before the write.
     pub(super) after: u64,
-    /// The ids of the messages of the write, and their stored forms.
     pub(super) messages: Vec<(String, String)>,
-    /// The rows of the record of tool calls, each with the position of its call.
+    /// The rows about tool calls, each with the position of its call.
     pub(super) record: Vec<((u64, u32), String)>,
     pub(super) staged: Staging,
 }
@@ -84,7 +80,7 @@ pub(super) fn key(key: &ConversationKey) -> Key {
     (key.scope().to_owned(), key.id().to_owned())
 }
 
-/// Returns a row of the record as text, with times in their stored precision.
+/// Returns a row about a tool call as text, with times in their stored precision.
 pub(super) fn described(record: &ToolRecord) -> String {
     let mut record = record.clone();
     let at = [record.started_at.take(), record.finished_at.take()];
@@ -117,7 +113,6 @@ impl WriteNote {
     }
 }
 
-/// The open file of the notes.
 #[derive(Debug, Clone)]
 pub(super) struct Notes(Arc<Open>);
 
@@ -159,7 +154,7 @@ impl Notes {
     }
 }
 
-/// A store that notes the begin and the acknowledgement of every write.
+/// A store that notes when each write begins and when it is acknowledged.
 #[derive(Clone)]
 pub(super) struct Noted {
     pub(super) inner: Arc<dyn HistoryStore>,

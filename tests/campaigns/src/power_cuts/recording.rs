@@ -1,18 +1,15 @@
-//! The changes of files and names, and the syncs, of a workload. Their order is the order of the
-//! trace, which is the output of strace.
+//! The changes and syncs of a workload, in the order of the trace (the output of strace).
 
 use std::{collections::HashMap, path::Path};
 
 use super::trace::{Call, Traced};
 
-/// A change of a file's content.
 #[derive(Debug, Clone)]
 pub(super) enum Change {
     Write { at: u64, data: Vec<u8> },
     Truncate { size: u64 },
 }
 
-/// A change of the folder.
 #[derive(Debug, Clone)]
 pub(super) enum Entry {
     Add { name: String, file: usize },
@@ -23,12 +20,12 @@ pub(super) enum Entry {
 #[derive(Debug, Clone)]
 pub(super) struct Pending<T> {
     pub(super) what: T,
-    /// The line on which the call returned, if the call returned. A sync that begins later makes
+    /// The line on which the system call returned, if it returned. A sync that begins later makes
     /// the change durable.
     pub(super) end: Option<usize>,
 }
 
-/// A change or a sync at a line of the trace.
+/// A change or a sync.
 #[derive(Debug)]
 pub(super) enum Step {
     Changed {
@@ -36,7 +33,7 @@ pub(super) enum Step {
         change: Pending<Change>,
     },
     Entered(Pending<Entry>),
-    /// A sync that began at this line has returned.
+    /// A sync that began on the line `began` has returned.
     Synced {
         file: usize,
         began: usize,
@@ -46,17 +43,15 @@ pub(super) enum Step {
     },
 }
 
-/// The changes and syncs of a workload, and its notes.
 #[derive(Debug, Default)]
 pub(super) struct Recording {
     /// The steps, each with its line of the trace.
     pub(super) steps: Vec<(usize, Step)>,
-    /// The lines of the notes file, each with the line of the trace on which its write began.
+    /// The notes, each with the line of the trace on which its write began.
     pub(super) notes: Vec<(usize, String)>,
     pub(super) files: usize,
 }
 
-/// The reason why a recording cannot be used.
 #[derive(Debug, thiserror::Error)]
 #[error("line {line} of the trace: {what}")]
 pub(super) struct RecordingError {
@@ -64,12 +59,11 @@ pub(super) struct RecordingError {
     what: String,
 }
 
-/// The file or folder to which a descriptor refers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
     Folder,
     File(usize),
-    /// The WAL index (`-shm`), which is shared memory and is not part of the disk model.
+    /// The WAL index (`-shm`). It is shared memory and not part of the disk model.
     Index,
     Notes,
 }
@@ -84,7 +78,7 @@ struct Follower<'a> {
 }
 
 impl Recording {
-    /// Builds the recording from the calls that changed a folder and the notes file.
+    /// Builds the recording from the system calls that changed a folder and the notes file.
     pub(super) fn of(
         traced: Vec<Traced>,
         folder: &Path,
@@ -106,7 +100,6 @@ impl Recording {
         Ok(recording)
     }
 
-    /// Returns the number of steps.
     pub(super) fn len(&self) -> usize {
         self.steps.len()
     }

@@ -10,10 +10,9 @@ use std::{
 /// A system call that succeeded.
 #[derive(Debug)]
 pub(super) struct Traced {
-    /// The line on which the call began. The call has no effect before this line.
+    /// The line on which the call began. It has no effect before this line.
     pub(super) begin: usize,
-    /// The line on which the call returned, if the call returned. The effect of the call is
-    /// complete at this line.
+    /// The line on which the call returned, if it returned. Its effect is complete at this line.
     pub(super) end: Option<usize>,
     pub(super) call: Call,
 }
@@ -67,12 +66,10 @@ pub(super) enum Call {
     },
 }
 
-/// The system calls to trace. No other system call changes files.
 pub(super) const TRACED: &str = "trace=open,openat,creat,write,pwrite64,writev,pwritev,pwritev2,\
     fsync,fdatasync,sync_file_range,ftruncate,truncate,fallocate,copy_file_range,sendfile,unlink,\
     unlinkat,rename,renameat,renameat2,link,linkat,symlink,close,dup,dup2,dup3,mmap,lseek";
 
-/// The reason why a trace cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(super) enum TraceError {
     #[error("the trace cannot be read")]
@@ -126,10 +123,9 @@ pub(super) fn read(path: &Path) -> Result<Vec<Traced>, TraceError> {
 }
 
 impl Traced {
-    /// Returns the line by which calls are sorted. An `open` or a seek is sorted by the line on
-    /// which the call returned, and every other call by the line on which the call began. This
-    /// order is correct even if one thread opens a file and receives the descriptor number that
-    /// another thread closes at the same time.
+    /// Returns the line by which calls are sorted: for an `open` or a seek the line on which it
+    /// returned, and for every other call the line on which it began. Otherwise, an `open` could
+    /// come before the close that made its descriptor number free.
     fn order(&self) -> usize {
         match self.call {
             Call::Open { .. } | Call::Seek { .. } => self.end.unwrap_or(self.begin),
@@ -142,13 +138,12 @@ fn unparsable(line: usize, text: &str) -> TraceError {
     TraceError::Line { line, text: text.chars().take(200).collect() }
 }
 
-/// Returns the call of a line: `Some(None)` if the call failed, `None` if the line cannot be parsed.
 #[expect(clippy::option_option, reason = "a line that cannot be parsed is not a failed call")]
 fn call(text: &str) -> Option<Option<Call>> {
     let (name, rest) = text.split_once('(')?;
-    // No argument contains the text `) = `, since all strings are hexadecimal.
+    // `) = ` cannot occur in an argument, because all strings are hexadecimal.
     let (arguments, result) = rest.rsplit_once(") = ").or_else(|| {
-        // strace pads the call with spaces, so that results are in a column.
+        // strace pads short calls with spaces.
         let (arguments, result) = rest.rsplit_once(" = ")?;
         Some((arguments.trim_end().strip_suffix(')')?, result))
     })?;
@@ -162,7 +157,7 @@ fn call(text: &str) -> Option<Option<Call>> {
         let bytes = strings.get(index)?;
         Some(PathBuf::from(String::from_utf8(bytes.clone()).ok()?))
     };
-    // Paths relative to an open folder cannot be resolved; no workload uses them.
+    // Paths relative to an open folder cannot be resolved. No workload uses them.
     let is_relative = path(0).is_some_and(|path| path.is_relative());
     let number = |index: usize| arguments.split(", ").nth(index)?.trim().parse::<u64>().ok();
     let file = || arguments.split([',', ')']).next()?.trim().parse::<i64>().ok();

@@ -11,7 +11,7 @@ use tower_chat::{
 };
 use tower_chat_repair::{Mismatch, mismatches_of_readable};
 
-/// Returns the first problem of a conversation.
+/// Returns the first problem that `tower-chat verify` would report for a conversation.
 pub(crate) fn problem(rows: &ConversationRows) -> Option<String> {
     let mut messages: Vec<(u64, Option<&Arc<Message>>)> = Vec::new();
     let first = rows.head.pruned.saturating_add(1);
@@ -29,8 +29,8 @@ pub(crate) fn problem(rows: &ConversationRows) -> Option<String> {
         return Some(format!("message {last} is missing"));
     }
     let read: Messages = messages.iter().filter_map(|(_, message)| message.cloned()).collect();
-    // A run that a power cut has interrupted may have calls without results. Such calls are not a
-    // problem, because replay adds results for them.
+    // A run that a power cut has interrupted may have calls without results. This is no problem,
+    // because replay adds the results.
     let is_wrong = |mismatch: &Mismatch| !matches!(mismatch, Mismatch::DanglingCall { .. });
     if let Some(mismatch) = mismatches_of_readable(messages).into_iter().find(is_wrong) {
         return Some(format!("message {}: {mismatch}", mismatch.sequence()));

@@ -24,7 +24,6 @@ use super::notes::{Action, Note, Noted, Notes};
 pub(super) const FILE: &str = "chat.db";
 pub(super) const SCOPE: &str = "alice";
 
-/// The arguments of a workload, which runs in its own process.
 #[derive(Debug, Clone, clap::Args)]
 pub struct WorkloadArguments {
     #[arg(long)]
@@ -40,11 +39,10 @@ pub struct WorkloadArguments {
     pub(super) early: bool,
 }
 
-/// The random properties of a workload.
 #[derive(Debug)]
 pub(super) struct Plan {
     pub(super) is_full: bool,
-    /// Whether the workload writes enough for automatic checkpoints of SQLite.
+    /// Whether the workload writes enough for SQLite to make automatic checkpoints.
     pub(super) is_large: bool,
     phases: usize,
     tasks: usize,
@@ -68,8 +66,7 @@ impl Plan {
     }
 }
 
-/// A planted fault: a store that acknowledges each write when the write is submitted, before it is
-/// stored.
+/// A planted fault: a store that acknowledges each write before it is stored.
 struct EarlyStore(SqliteStore);
 
 impl store::author::StoreWrapper for EarlyStore {
@@ -106,7 +103,6 @@ impl store::author::StoreWrapper for EarlyStore {
     }
 }
 
-/// Runs the workload in this process.
 pub(super) fn run(arguments: &WorkloadArguments) -> Result<(), BoxError> {
     let notes = Notes::create(&arguments.notes)?;
     let mut runtime = tokio::runtime::Builder::new_multi_thread();
@@ -146,8 +142,7 @@ async fn phases(arguments: &WorkloadArguments, notes: &Notes) -> Result<(), BoxE
             done??;
         }
         match rng.below(4) {
-            // The connections remain open during the next phase, as if another process had opened
-            // them.
+            // The connections remain open in the next phase, as those of another process would.
             0 => std::mem::forget(sqlite),
             1 => drop((store, sqlite)),
             _ => {
@@ -181,7 +176,6 @@ async fn maintain(
                 notes.end(number, &retryable(store.vacuum().await)?);
             }
             how => {
-                // Some backups replace an earlier one.
                 let name = format!("backup {}.db", rng.below(3) * (index + 1) % 3);
                 let backup = match how {
                     3 => Backup::of_file(folder.join(FILE)),
@@ -197,9 +191,9 @@ async fn maintain(
     Ok(())
 }
 
-/// Returns an error that is not retryable as the outer error, which ends the workload. A retryable
-/// error, such as the error of a checkpoint while readers are active, is the inner error, which the
-/// workload notes as a refused operation.
+/// Separates the errors. The outer error is not retryable and ends the workload. The inner error is
+/// retryable, such as that of a checkpoint while readers are active. The workload notes it and
+/// continues.
 fn retryable(outcome: Result<(), StoreError>) -> Result<Result<u64, StoreError>, StoreError> {
     match outcome {
         Err(error) if !error.is_retryable() => Err(error),
@@ -213,8 +207,8 @@ struct Owner {
     plan: Arc<Plan>,
     rng: Rng,
     name: String,
-    /// The conversations. The flag is set if the last run of the conversation may still be open,
-    /// which means that it was neither committed nor discarded.
+    /// The conversations. The flag is set if the last run may still be open (not committed and not
+    /// discarded).
     conversations: Vec<(ConversationKey, bool)>,
     made: usize,
     runs: usize,
@@ -294,7 +288,6 @@ impl Owner {
         Ok(())
     }
 
-    /// Returns the answers of the model, and their texts.
     fn script(&mut self, is_abandoned: bool) -> (Vec<Step>, Vec<String>) {
         let (mut steps, mut texts) = (Vec::new(), Vec::new());
         for round in 0..self.rng.below(4) {
@@ -331,7 +324,6 @@ impl Owner {
     }
 }
 
-/// Returns the layers around a scripted model and two tools.
 pub(crate) fn stack(
     script: Vec<Step>,
     store: impl HistoryStore,

@@ -66,7 +66,6 @@ impl Expected {
         Ok(Self { runtime, folder, all, kept, conversations, older })
     }
 
-    /// Creates the initial files of a case.
     pub(super) fn prepare(
         &self,
         operation: Operation,
@@ -86,7 +85,6 @@ impl Expected {
         }
     }
 
-    /// Returns the difference between the final and the expected content of a case.
     pub(super) fn check(
         &self,
         operation: Operation,
@@ -112,8 +110,7 @@ impl Expected {
         let (found, expected) = match operation {
             // An export that was killed and resumed must write the same file as a single process.
             Operation::Export => (lines(&found), lines(expected)),
-            // A migration adds the current time to conversations without a time, so the times
-            // differ.
+            // A migration adds the current time to conversations without a time.
             Operation::Migrate => (without(&found, &TIMES), without(expected, &TIMES)),
             _ => (without(&found, &ATTEMPTS), without(expected, &ATTEMPTS)),
         };
@@ -132,7 +129,6 @@ impl Expected {
     }
 }
 
-/// Returns the files that older releases have written.
 fn older_files() -> std::io::Result<Vec<PathBuf>> {
     let folder =
         concat!(env!("CARGO_MANIFEST_DIR"), "/../../crates/tower-chat-sqlite/tests/fixtures");
@@ -155,7 +151,6 @@ async fn fill_source(path: &Path, seed: u64) -> Result<(), BoxError> {
     Ok(store.close().await?)
 }
 
-/// Exports a store.
 async fn exported(path: &Path, selection: &Selection) -> Result<Vec<u8>, BoxError> {
     let store = SqliteStore::open(path).await?;
     let mut file = Vec::new();
@@ -173,11 +168,10 @@ fn lines(export: &[u8]) -> Vec<String> {
     String::from_utf8_lossy(export).lines().map(str::to_owned).collect()
 }
 
-/// The fields that may differ after a transfer. Resuming an open run (an incomplete journaled run)
-/// changes the number of its attempts, and therefore the digests of the export.
+/// The fields that may differ after a transfer. When a transfer resumes an open run (an incomplete
+/// journaled run), the number of the run's attempts changes, and with it the digests of the export.
 const ATTEMPTS: [&str; 2] = ["\"sha256\":", "\"attempt\":"];
 
-/// The fields that differ between two migrations.
 const TIMES: [&str; 5] = [
     "\"sha256\":",
     "\"created_at\":",
@@ -186,7 +180,6 @@ const TIMES: [&str; 5] = [
     "\"last_written_at\":",
 ];
 
-/// Returns the lines without the values of some fields.
 fn without(export: &[u8], fields: &[&str]) -> Vec<String> {
     let mut lines = lines(export);
     for line in &mut lines {
@@ -200,7 +193,6 @@ fn without(export: &[u8], fields: &[&str]) -> Vec<String> {
     lines
 }
 
-/// Describes the first line that differs, if any.
 fn difference(found: &[String], expected: &[String]) -> Option<String> {
     let mut lines = found.iter().zip(expected).enumerate();
     match lines.find(|(_, (found, expected))| found != expected) {
@@ -212,8 +204,8 @@ fn difference(found: &[String], expected: &[String]) -> Option<String> {
     }
 }
 
-/// Returns the defect of a receipt, which is the file with the progress of a transfer, or `None` if
-/// the receipt is correct. `conversations` is the number of transferred conversations.
+/// Returns the defect of a receipt, the file with the progress of a transfer. `conversations` is
+/// the number of transferred conversations.
 fn wrong_receipt(text: &str, conversations: u64) -> Option<String> {
     let lines: Result<Vec<Value>, _> = text.lines().map(serde_json::from_str).collect();
     let Ok(lines) = lines else { return Some("a line of the receipt cannot be read".to_owned()) };

@@ -1,12 +1,13 @@
 //! Transfers: processes that export, import, copy, delete and migrate are killed at random points,
 //! and started again until one of them completes the transfer.
 //!
-//! A process is killed in one of two ways. Either the process aborts at an event of the transfer,
-//! before or after it records the event in the receipt, or the campaign kills the process at a
-//! random time. The receipt is a file with the progress of the transfer. The final content must
-//! equal the content after a transfer by a single process that is not killed. The file, or the
-//! export of the store, is compared byte for byte, and the receipt must count every conversation
-//! once.
+//! The progress of a transfer is recorded in a file, the receipt. Half of the kills are at an event
+//! of the transfer: the process aborts before or after it records the event. In the other half, the
+//! campaign kills the process at a random time.
+//!
+//! The final content must equal the content after a transfer without a kill. The exported file, or
+//! the export of the store, is compared byte for byte, and the receipt must count every
+//! conversation once.
 
 mod expected;
 mod work;
@@ -54,7 +55,6 @@ pub enum Plant {
     RepeatedConversation,
 }
 
-/// The operation of a process.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Operation {
     /// Exports a store to a file
@@ -72,7 +72,6 @@ pub enum Operation {
 const OPERATIONS: [Operation; 5] =
     [Operation::Export, Operation::Import, Operation::Copy, Operation::Delete, Operation::Migrate];
 
-/// The arguments of a process of the campaign.
 #[derive(Debug, Clone, clap::Args)]
 pub struct WorkerArguments {
     /// The operation
@@ -95,18 +94,18 @@ pub struct WorkerArguments {
 /// The maximum number of kills of one transfer.
 const MAX_KILLS: usize = 6;
 
-/// The maximum time in microseconds after which the campaign kills a process.
+/// The latest time at which the campaign kills a process, in microseconds.
 const LATEST_KILL: usize = 60_000;
 
-/// A process that takes longer counts as a hang.
+/// The time after which a process counts as hanging.
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 
 /// Kills transfers, and compares the final content.
 ///
 /// # Errors
 ///
-/// Returns [`Failure::Found`] with the first broken rule, and [`Failure::CannotRun`] if a store or
-/// a process cannot be created.
+/// [`Failure::Found`] with the first broken rule, [`Failure::CannotRun`] if a store or a process
+/// cannot be created.
 pub fn run(arguments: &Arguments) -> Result<Figures, Failure> {
     let began = Instant::now();
     let expected = Expected::make(arguments.seed)?;
@@ -155,7 +154,6 @@ fn run_case(
     expected.check(operation, case, folder.path())?.map_or(Ok(kills), |what| Err(found(what)))
 }
 
-/// The way in which a process is killed.
 #[derive(Debug, Clone, Copy)]
 enum Kill {
     /// The process kills itself at an event.
@@ -174,7 +172,6 @@ impl Kill {
     }
 }
 
-/// Runs a process. Returns whether it completed the transfer.
 fn attempt(
     arguments: &Arguments,
     operation: Operation,
@@ -237,7 +234,6 @@ fn cannot(what: &str, error: impl Into<Box<dyn std::error::Error + Send + Sync>>
     Failure::CannotRun { what: what.to_owned(), source: Some(error.into()) }
 }
 
-/// Returns the files of a case.
 fn source(folder: &Path) -> PathBuf {
     folder.join("source.db")
 }

@@ -13,14 +13,13 @@ use tower_chat_transfer::{
 use super::{Operation, Plant, WorkerArguments, cannot, file, receipt, source, target};
 use crate::Failure;
 
-/// The deleted scope.
 pub(super) const SCOPE: &str = "alice";
 
 /// Executes the operation of a process, which kills itself at the event in the arguments.
 ///
 /// # Errors
 ///
-/// Returns [`Failure::CannotRun`] if the operation fails.
+/// [`Failure::CannotRun`] if the operation fails.
 pub fn work(arguments: &WorkerArguments) -> Result<(), Failure> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -82,8 +81,7 @@ async fn export_to_file(arguments: &WorkerArguments, folder: &Path) -> Result<()
     let mut contents = None;
     if written.metadata().await?.len() > 0 {
         let read = ExportContents::read(BufReader::new(&mut written)).await;
-        // If the first line is incomplete, the file is not yet an export, so the export begins
-        // again.
+        // A file with an incomplete first line is not yet an export. The export begins again.
         let Ok(read) = read else {
             written.set_len(0).await?;
             written.seek(SeekFrom::Start(0)).await?;
@@ -137,7 +135,6 @@ fn open_log(
     Ok(ReceiptLog::open(&receipt(folder), Transfer::new(operation, selection))?)
 }
 
-/// Returns the conversations that remain to be transferred.
 fn rest(log: &ReceiptLog, arguments: &WorkerArguments) -> Selection {
     let after = match arguments.plant {
         Some(Plant::SkippedConversation) => log.begun().or(log.last()),
