@@ -10,31 +10,30 @@ use crate::{
     telemetry,
 };
 
-/// The cache entry of one conversation. While a write is in flight, the entry has no content, but
-/// stays in the cache. Removing the entry and inserting it again would cost more than all other
-/// work of the cache for a write.
+/// The cache entry of one conversation. While a write is in flight, the entry stays in the cache
+/// without content, because removing the entry and inserting it again would cost more than all
+/// other work of the cache for a write.
 #[derive(Debug)]
 pub(crate) struct CacheEntry {
     cached: Mutex<Option<Arc<Cached>>>,
     /// The maximum size of the content, in bytes. The weight of the entry in the cache is this size
     /// plus the length of the key.
     pub(crate) max_bytes: u64,
-    /// The guards that count the entry in the gauges. The lock is always one of the standard
-    /// library, never one of shuttle, because moka calls [`removed`](Self::removed) while moka
-    /// holds one of its own locks.
+    /// The guards that count the entry in the gauges. In the tests with `shuttle`, this lock is
+    /// still one of the standard library, because moka calls [`removed`](Self::removed) while it
+    /// holds a lock that `shuttle` does not control.
     counted: sync::Mutex<Vec<GaugeGuard>>,
 }
 
-/// An entry has space for some growth of its conversation. A conversation that grows further gets a
-/// new entry with a larger weight. The space for growth is an eighth of the conversation's bytes,
-/// but at least `1 / SMALL_PARTS` and at most `1 / LARGE_PARTS` of the cache's bound, and at most
-/// the conversation's bytes.
+/// The bound of the cache divided by the minimum space that an entry has for the growth of its
+/// conversation.
 const SMALL_PARTS: u64 = 1 << 15;
+/// The bound of the cache divided by the maximum space for growth.
 const LARGE_PARTS: u64 = 1 << 10;
 
 impl CacheEntry {
-    /// Creates an entry with space for a conversation and for its growth. Without the space for
-    /// growth, each write would replace the entry. `max_bytes` is the bound of the cache.
+    /// Creates an entry with space for a conversation and for its growth, so that not every write
+    /// replaces the entry. `max_bytes` is the bound of the cache.
     pub(crate) fn new(cached: Arc<Cached>, max_bytes: u64) -> Self {
         let bytes = cached.bytes();
         let more = (bytes / 8).clamp(max_bytes / SMALL_PARTS, max_bytes / LARGE_PARTS);

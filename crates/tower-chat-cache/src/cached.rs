@@ -19,13 +19,12 @@ pub(crate) struct Cached {
     head: Head,
     /// Whether the head contains the pending approvals.
     knows_approvals: bool,
-    /// Whether the head contains the summary in force. After a summary was added or removed, the
-    /// summary in force is unknown.
+    /// Whether the head contains the summary in force; false after a summary was added or removed.
     knows_summary: bool,
     /// The summary in force, if it was read.
     summary: Option<Arc<HistorySummary>>,
-    /// The visible history, or a loaded part of it, if it is known. The head inside the history may be outdated; the
-    /// current head is in the field `head`.
+    /// The visible history, or a loaded part of it, if it is known. The head inside the history may
+    /// be outdated.
     history: Option<History>,
     /// The staged messages of the open run, if all of them are known.
     staged: Option<StagedMessages>,
@@ -164,8 +163,8 @@ impl Cached {
         self.bytes.saturating_sub(summary)
     }
 
-    /// Returns the cached state after a history was loaded. If the head has not changed, the new
-    /// state has the pending approvals of this one.
+    /// Returns the cached state after a history was loaded. Keeps the known pending approvals if
+    /// the head has not changed.
     pub(crate) fn with_history(&self, history: &History, read: ReadAt) -> Self {
         let mut loaded = Self::of_history(history, read);
         let own = self.head.clone().with_pending_approvals(Vec::new());
@@ -206,9 +205,7 @@ impl Cached {
         Some(())
     }
 
-    /// Marks the pending approvals as unknown if the rows of a write may change them. A write
-    /// cannot change the pending approvals if no call waits for approval before the write, and no
-    /// call waits after the write.
+    /// Marks the pending approvals as unknown if the rows of a write may change them.
     fn notice_rows(&mut self, write: &Write) {
         if write.tools().is_empty() {
             return;

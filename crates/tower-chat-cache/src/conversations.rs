@@ -27,8 +27,7 @@ const LARGEST: u64 = u32::MAX as u64;
 
 /// The cached conversations.
 ///
-/// The content of an entry was loaded from the inner store, and all later acknowledged writes were
-/// applied to the content. While a write to a conversation is in flight, the conversation's entry
+/// While a write to a conversation is in flight, the conversation's entry
 /// is empty. A load is cached only if no write was submitted since the load began.
 pub(crate) struct Conversations {
     entries: Cache<ConversationKey, Arc<CacheEntry>>,
@@ -140,7 +139,6 @@ impl Conversations {
         LoadGuard { conversations: self.clone(), key: key.clone(), generation, read }
     }
 
-    /// Begins a submission of writes.
     pub(crate) fn submit(self: &Arc<Self>, writes: &[Write]) -> Submission {
         let mut keys = Keys::new();
         for write in writes {
@@ -274,7 +272,6 @@ impl Conversations {
         }
     }
 
-    /// Removes the entry of a conversation.
     pub(crate) fn forget(&self, key: &ConversationKey, entry: &mut Weak<CacheEntry>) {
         *entry = Weak::new();
         self.entries.invalidate(key);

@@ -25,10 +25,10 @@ pub(crate) type LoadFuture = BoxFuture<'static, Loaded>;
 /// saves a lookup.
 #[derive(Debug, Default)]
 pub(crate) struct InFlightTable {
-    /// The operations of each conversation. The maximum size of the map is [`IDLE`] plus twice the
-    /// number of conversations that had an operation at the previous cleanup.
+    /// The operations of each conversation.
     by_conversation: HashMap<ConversationKey, InFlight, RandomState>,
-    /// The size at which the idle conversations are removed.
+    /// The size of the map at which the next cleanup removes the conversations without an
+    /// operation.
     sweep_above: usize,
 }
 
@@ -76,7 +76,8 @@ pub(crate) struct InFlight {
     /// The number of submissions without an outcome.
     pub(crate) unsettled: usize,
     /// Whether one of the submissions without an outcome does not change the revision. The inner
-    /// store may then have executed the submissions in another order than that of their submission.
+    /// store may then execute it before or after another one, because both expect the same
+    /// revision.
     pub(crate) may_be_reordered: bool,
     /// The state of the conversation if the inner store stores all submissions without an outcome;
     /// `None` if this state is unknown.

@@ -28,25 +28,23 @@
 //!
 //! The cache contains the heads and histories of the most recently used conversations, up to a
 //! number of bytes. The cache submits each write to the inner store. Once the inner store has
-//! acknowledged the write, the cache applies the write to the cached state with
-//! [`Head::advance`](tower_chat_core::store::Head::advance). Data that readers derive from a
-//! history, such as its replay, therefore need not be computed again for the messages before the
-//! write.
+//! acknowledged the write, the cached state includes the write, and the history need not be loaded
+//! again. Data that readers have [derived](tower_chat_core::store::author::HistoryMemo) from the
+//! history remain in the entry too.
 //!
-//! The entry of a conversation is empty while a write is in flight. The cache removes the entry if
-//! the write fails, or if the [ticket](tower_chat_core::store::author::Ticket) of the write is
-//! dropped before it has an outcome. Without an entry, reads go to the inner store, so that a load
-//! includes every write that was submitted before the load. Staged messages of an open run are
-//! cached separately until its commit.
+//! While a write is in flight, the entry of its conversation is empty, and reads go to the inner
+//! store. A load therefore includes every write that was submitted before the load. If the write
+//! fails, or its [ticket](tower_chat_core::store::author::Ticket) is dropped before it has an
+//! outcome, the cache removes the entry. Staged messages of an open run are cached separately until
+//! its commit.
 //!
-//! [`Revalidation`] decides when writes of other processes are noticed. With every setting, a write
-//! contains the expected revision, so that no write can follow messages that its writer has not
-//! read. If a cache entry is stale, a write that was made from it fails with a conflict, and the
-//! cache removes the entry.
+//! [`Revalidation`] decides when the cache notices writes of other processes. A stale entry causes
+//! no wrong write: each write contains the revision that it expects. A write that was made from a
+//! stale entry therefore fails with a conflict, and the cache removes the entry.
 //!
 //! The [summary in force](tower_chat_core::store::HistorySummary) is cached with the head, and is
-//! read again when the head contains the id of another summary. Adding or removing a summary leaves
-//! the cached messages in the cache. The next lookup then reads the head.
+//! read again when the head contains the id of another summary. After a summary was added or
+//! removed, the cached messages remain, and the next lookup reads the head.
 //!
 //! # Parts of conversations
 //!
@@ -57,15 +55,13 @@
 //!
 //! # What is not cached
 //!
-//! Open runs with their content, lists, and queries of the record of tool calls always go to the
-//! inner store. The pending approvals of a head are cached. The pending approvals become unknown
-//! after a write that adds pending approvals, and after a write that changes the record of tool
-//! calls while approvals are pending. The next lookup of the head then reads the inner store.
+//! Reads of open runs, lists, and queries of the record of tool calls always go to the
+//! inner store. The pending approvals of a head are cached only until a write that may change them.
 //!
 //! # In a stack of stores
 //!
-//! Wrap stores that decrypt, compress or access a network in the cache, and not the other way
-//! round. Such a store then does its work only once for each conversation. Create one cache, and
+//! Put the cache around a store that decrypts, compresses or accesses a network, not inside it. The
+//! store then does this work only once for each conversation. Create one cache, and
 //! pass clones of it to all layers, because clones share the cached data. Two separate caches of
 //! one store do not notice each other's writes, unless they revalidate.
 //!

@@ -8,7 +8,6 @@ use tower_chat_core::{
     },
 };
 
-/// Emits an event with the target of stores.
 macro_rules! event {
     ($($event:tt)*) => { tracing::debug!(target: "tower_chat::store", $($event)*) };
 }
