@@ -14,10 +14,7 @@ use tower_chat_layers::{
 
 use crate::conversation::header_of;
 
-/// The maximum number of turns that each of the two searches in [`common_beginning`] compares. The
-/// first search begins at the last turn before the difference. The first search compares more than
-/// one turn only if the client does not repeat all of its own messages. The second search begins at
-/// the last turn of the conversation.
+/// The maximum number of turns that each of the two searches in [`common_beginning`] compares.
 const MAX_TURNS: usize = 8;
 
 /// Returns whether a request must be answered in a branch: because it differs from the stored
@@ -72,9 +69,9 @@ pub(crate) async fn branch(
 /// difference between the request and the stored conversation. `repeated` has the messages of the
 /// request before this difference.
 ///
-/// If no such turn is found, the result depends on the answers in the request. A request that
-/// repeats a stored answer may omit older messages. An empty branch would lose these messages, so
-/// the result is `None`. For a request that repeats no stored answer, the result is 0.
+/// If no such turn is found, returns 0, so that the branch begins empty. However, returns `None` if
+/// the request repeats a stored answer. Such a request may omit older messages, which an empty
+/// branch would lose.
 fn common_beginning(stored: &History, sent: &Messages, repeated: &Messages) -> Option<usize> {
     let questions =
         |messages: &Messages| messages.iter().filter(|message| message.role == Role::User).count();
@@ -103,9 +100,8 @@ fn common_beginning(stored: &History, sent: &Messages, repeated: &Messages) -> O
     ends.find(is_common).or_else(|| (!repeats_an_answer(&stored.messages, sent)).then_some(0))
 }
 
-/// Returns whether a message of the model in a request repeats a stored answer. A message repeats
-/// an answer if the message has the text of a stored message, or the joined texts of the stored
-/// messages of one run, or if the message calls a tool that a stored message calls.
+/// Returns whether a message of the model in a request has the text of a stored answer, or calls a
+/// tool that a stored answer calls.
 fn repeats_an_answer(stored: &Messages, sent: &Messages) -> bool {
     let (mut texts, mut tools) = (HashSet::new(), HashSet::new());
     // The client receives the texts of a run as one text.

@@ -185,9 +185,8 @@ impl ChatEndpoint {
     ///
     /// The status for a request that differs is still 409 in these cases:
     ///
-    /// - The request repeats an answer of the conversation, or calls a tool that the conversation
-    ///   calls, and no turn is found after which the branch could begin. The search compares only a
-    ///   few turns.
+    /// - The request repeats an answer or a tool call of the conversation, but the endpoint finds
+    ///   no turn after which the branch could begin. The search compares only a few turns.
     /// - The id of the conversation is not valid in a header. The id of the branch would then not
     ///   be valid in the header of the response either.
     /// - The store does not implement [`Maintenance`](tower_chat_layers::store::Maintenance).

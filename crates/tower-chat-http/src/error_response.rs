@@ -51,7 +51,7 @@ impl ErrorResponse {
     /// Creates an error response for a request that the model's service has refused with this
     /// status. The statuses 400, 404, 413, 422, 429 and 503 are used unchanged, and 529 becomes
     /// 503. Any other status becomes 502, because the cause, such as an invalid API key of the
-    ///      application, does not concern the client.
+    /// application, does not concern the client.
     pub fn upstream(status: u16, message: impl Into<String>) -> Self {
         let status = match status {
             400 => StatusCode::BAD_REQUEST,
@@ -135,8 +135,9 @@ impl ErrorResponse {
     /// The function examines the error and then each of its sources, until one of them has an error
     /// response. Each error is passed to `upstream` first, and then compared with the error types
     /// of tower-chat's layers. `upstream` must return the error response for an error of the model
-    /// client, and `None` for any other error. This crate does not know the error types of model
-    /// clients. The text of an internal error is logged, and is not part of the error response.
+    /// client, because this crate does not know the error types of model clients, and `None` for
+    /// any other error. The text of an internal error is logged, and is not part of the error
+    /// response.
     ///
     /// ```
     /// use http::StatusCode;

@@ -28,13 +28,12 @@
 //! A client sends the conversation id in the header `x-conversation-id`, or in the field
 //! `conversation` of the body. The field is a string, or an object with the field `id`. A request
 //! without an id begins a new conversation. The response contains the id in the header
-//! `x-conversation-id`. The status is 400 if a header that the endpoint reads occurs twice, or if
-//! any object in the body has a key twice.
+//! `x-conversation-id`.
 //!
 //! Each conversation belongs to a scope, such as a user. A client never chooses the scope. By
 //! default, the scope is the [`Scope`] in the extensions of the request. The host, which is the
 //! application that serves the endpoint, inserts this extension in a layer that authenticates the
-//! client. Without a `Scope`, the status is 401. A server with one user calls
+//! client. Without a `Scope`, the status is 401. For a server with one user, call
 //! [`ChatEndpoint::in_one_scope`]. [`ChatEndpoint::keyed_by`] sets any other rule for scopes and
 //! ids.
 //!
@@ -45,10 +44,10 @@
 //! request equal the last messages of the stored conversation, the endpoint treats these messages
 //! of the request as repetitions. Only the messages after the repetitions are new.
 //!
-//! The comparison ignores calls that ran in the stack, because the client has not received them.
-//! Results are compared by the id of their call, and other messages by their content.
-//! [`tower_chat_layers::transcript::recognise`] implements the comparison, in time linear in the
-//! sizes of the conversation and the request.
+//! The comparison ignores tool calls that ran in the stack, because the client has not received
+//! them. Results of tools are compared by the id of their call, and other messages by their
+//! content. [`tower_chat_layers::transcript::recognise`] implements the comparison, in time linear
+//! in the sizes of the conversation and the request.
 //!
 //! - System messages at the beginning of a request are treated as repetitions if they equal the
 //!   current system messages of the conversation. Other system messages are treated as new, and are
@@ -61,11 +60,10 @@
 //! - If a request contains only stored messages and the last of them is a question without an
 //!   answer, the endpoint calls the stack to answer this question. No message is stored twice.
 //! - If a request was answered before, the response is the stored answer, without usage. The
-//!   endpoint detects such a request in two cases. In the first case, the client marks the request
-//!   as a retry with the header `x-stainless-retry-count`, as OpenAI's SDKs do. In the second case,
-//!   the request repeats all answers except the newest, because the client did not receive the
-//!   newest answer. In all other cases, a message with the text of a stored message is a new
-//!   message.
+//!   endpoint recognises such a request if the client marks it as a retry with the header
+//!   `x-stainless-retry-count`, as OpenAI's SDKs do, or if the request repeats all answers except
+//!   the newest, which the client did not receive. In all other cases, a question with the text of
+//!   a stored question is a new message.
 //!
 //! # Tools
 //!
@@ -89,16 +87,17 @@
 //!
 //! The body of an error response is `{"error": {…}}`, as in OpenAI's API. The statuses are:
 //!
-//! - the request is invalid: 400, or 401 without a scope, 404 for an unknown model, and 413 above
-//!   one of the [`RequestLimits`]. The status is 422 if the request uses the id of an earlier run
-//!   with other messages, or approves calls whose original arguments are not stored;
+//! - the request is invalid, for example because a header, or a key of an object in the body,
+//!   occurs twice: 400, or 401 without a scope, 404 for an unknown model, and 413 above one of the
+//!   [`RequestLimits`]. The status is 422 if the request uses the id of an earlier run with other
+//!   messages, or approves calls whose original arguments are not stored;
 //! - the request conflicts with the stored conversation, or with another run or decision: 409;
 //! - the server is overloaded, or a run that continued without its client was interrupted, or
 //!   updates of this run are missing: 503;
 //! - a deadline or a timeout has passed: 504;
 //! - the store failed: 500, or 503 if a retry may succeed;
-//! - the model's service failed: 502, or the status from [`ChatEndpoint::with_upstream`], such as 429
-//!   with `retry-after`.
+//! - the model's service failed: 502, or the status from [`ChatEndpoint::with_upstream`], such as
+//!   429 with `retry-after`.
 //!
 //! Details of internal errors are logged and not sent to the client.
 //!
@@ -128,15 +127,15 @@
 //!
 //! - `GET /v1/conversations/{conversation}/runs/{run}/events` streams the run from its beginning,
 //!   as server-sent events. The event `text` contains the next piece of the current message's text
-//!   (`{"text": ...}`). The event `message` contains the complete text of a message
-//!   (`{"index": ..., "text": ...}`), which may be empty. The client replaces the pieces of this
-//!   message, and all messages with the same or a greater index, by this text. After the event
-//!   `restarted`, the client discards the pieces of the unfinished message. The last event is `end`
-//!   (`{"end": "completed" | "failed" | "interrupted" | "truncated"}`). If a run is `truncated`,
-//!   its last events are missing, and the client loads the conversation instead. Every event except
-//!   `end` has an id. To receive only the events after a known event, a client sends the id of that
-//!   event in the header `Last-Event-ID`, as a browser's `EventSource` does when it reconnects, or
-//!   in the query parameter `after`.
+//!   (`{"text": ...}`). The event `message` contains the complete text of a message (`{"index":
+//!   ..., "text": ...}`), which may be empty. The client then deletes the pieces of the current
+//!   message and all messages with the same or a greater index, and adds this message. After the
+//!   event `restarted`, the client deletes the pieces of the current message. The last event is
+//!   `end` (`{"end": "completed" | "failed" | "interrupted" | "truncated"}`). If a run is
+//!   `truncated`, its last events are missing, and the client loads the conversation instead. Every
+//!   event except `end` has an id. To receive only the events after a known event, a client sends
+//!   the id of that event in the header `Last-Event-ID`, as a browser's `EventSource` does when it
+//!   reconnects, or in the query parameter `after`.
 //! - `POST /v1/conversations/{conversation}/runs/{run}/stop` stops the run. The part of the answer
 //!   that was generated before the stop is stored.
 //! - `GET /v1/conversations/{conversation}/runs/{run}` returns the `state` of the run:
@@ -147,8 +146,8 @@
 //! # Not supported
 //!
 //! `POST /v1/responses` and several choices (`n`) are not supported. The deprecated field
-//! `functions` is passed to the model unchanged, but the endpoint does not return calls of these
-//! functions to the client as the client's calls.
+//! `functions` is passed to the model, but the endpoint does not recognise these functions as tools
+//! of the client. The client therefore never receives calls of these functions.
 
 mod branch;
 mod chat;

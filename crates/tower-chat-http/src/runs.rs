@@ -149,9 +149,10 @@ fn positioned(name: &str, position: UpdatePosition, data: &Value) -> Event {
 }
 
 /// Returns the name and the data of the event for an update. Returns `None` for an update that
-/// clients do not receive: clients receive text of the model, but no reasoning, calls or results. A
-/// run that was interrupted continues in another attempt. From the second attempt on, a message
-/// without text also becomes an event `message`, because this event replaces the messages of the
+/// clients do not receive: clients receive text of the model, but no reasoning, calls or results.
+///
+/// A run that was interrupted continues in another attempt. From the second attempt on, a message
+/// without text is sent too, because the event `message` replaces the messages of the
 /// earlier attempts.
 fn data_of(update: &ChatUpdate, attempt: u32) -> Option<(&'static str, Value)> {
     match update {
