@@ -6,7 +6,8 @@ use tower_chat_core::{BoxError, Classified, Retryability, is_retryable};
 
 use crate::{WireError, stream::LimitExceeded};
 
-/// The error of a response that is a refusal, cannot be read as an answer, or is an incomplete answer.
+/// The error of a response that is a refusal, cannot be read as an answer, or is an incomplete
+/// answer.
 ///
 /// A model client wraps this error in its own error type, which also has the errors of the
 /// connection and of the configuration.
@@ -110,10 +111,10 @@ impl AnswerError {
 
     /// Returns whether the same request may succeed later.
     ///
-    /// `true` for truncated streams, and for the statuses 408, 409, 429 and 5xx. For an error
-    /// inside an answer without a status, the code of the error decides: `false` if the code shows
-    /// that the request is the cause, and `true` otherwise. `false` for an exhausted quota
-    /// (`insufficient_quota`), because waiting does not restore the quota.
+    /// `true` for truncated streams, and for refusals with the status 408, 409, 429 or 5xx. If a
+    /// refusal has no status, its code decides: `false` if the code shows that the request is the
+    /// cause, and `true` otherwise. The code `insufficient_quota` is never retryable, because
+    /// waiting does not restore an exhausted quota.
     pub fn is_retryable(&self) -> bool {
         match self {
             Self::Truncated { .. } => true,
@@ -203,8 +204,7 @@ pub fn is_refusal_retryable(status: Option<u16>, code: Option<&str>) -> bool {
     }
 }
 
-/// Parts of error codes, in lower case. If a code contains one of these parts, the request itself
-/// is the cause of the error, and a retry of the same request would fail too.
+/// Parts, in lower case, of the error codes whose cause is the request itself.
 const BLAMES_REQUEST: [&str; 16] = [
     "invalid",
     "not_found",

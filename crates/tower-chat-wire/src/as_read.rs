@@ -1,12 +1,13 @@
-//! Marks messages that were read from an unusual form of JSON. The mark contains this JSON, so that
-//! the message can be written in the same form again. A wire is a provider's JSON format.
+//! Marks messages that were read from an unusual form of JSON, so that they can be written in the
+//! same form again.
 //!
-//! The wires of Bedrock, Cohere and Ollama have several forms for the same message. A message that
-//! was read in the usual form has no mark. Any other message begins with the mark: a native part,
-//! which contains the JSON from which the message was read. When the message is written, the JSON
-//! of the mark is parsed again. If the result is equal to the message, the JSON is written
-//! unchanged. If the result differs, an application has changed the message, and the parts of the
-//! message are written in the usual form.
+//! The wires (JSON formats) of Bedrock, Cohere and Ollama have several forms for the same message.
+//! A message that was read in the usual form has no mark. Any other message begins with a mark: a
+//! native part with the JSON from which the message was read.
+//!
+//! When a message with a mark is written, the JSON of the mark is parsed again. If the result is
+//! equal to the message, this JSON is written. Otherwise, an application has changed the message,
+//! and the message is written in the usual form.
 
 use std::collections::BTreeMap;
 
@@ -14,17 +15,17 @@ use tower_chat_core::{Message, Native, Part, RawJson};
 
 use crate::{WireError, fields::Fields};
 
-/// The name of the only field in the JSON object of the native part.
+/// The name of the only field in the JSON object of a mark.
 const FIELD: &str = "as_read";
 
-/// Inserts a mark with the JSON from which the message was read.
+/// Marks a message with the JSON from which it was read.
 pub(crate) fn keep(message: &mut Message, wire: &str, json: &RawJson) {
     let mut fields = Fields::default();
     fields.set(FIELD, json.clone());
     message.parts.insert(0, Part::Native(fields.into_native(wire)));
 }
 
-/// Returns whether the native item is a mark. No request contains the mark itself.
+/// Returns whether the native item is a mark. Marks are not written to requests.
 pub(crate) fn is_mark(native: &Native, wire: &str) -> bool {
     mark(native, wire).is_some()
 }
@@ -42,8 +43,7 @@ pub(crate) fn original(message: &Message, wire: &str) -> Option<RawJson> {
     }
 }
 
-/// Returns the JSON in a message's mark if `parse` reads an equal message from this JSON. Returns
-/// `None` if the message has been changed, or has no mark.
+/// Returns the JSON in a message's mark, unless the message has been changed since.
 pub(crate) fn unchanged(
     message: &Message,
     wire: &str,
@@ -58,7 +58,7 @@ pub(crate) fn unchanged(
     is_same.then_some(json)
 }
 
-/// Returns whether a part is equal to the part that was read. Ignores the fields that are set after
+/// Returns whether a part is equal to the part that was read, without the fields that are set after
 /// a message is read: `call` and `ends_run` of results, and `is_cut_off` of calls.
 fn is_same_part(read: &Part, part: &Part) -> bool {
     match part {
@@ -77,14 +77,13 @@ fn is_same_part(read: &Part, part: &Part) -> bool {
 }
 
 /// Returns whether two JSON texts have the same value. The order of fields is ignored, and numbers
-/// must have the same digits. Values that are nested more deeply than `MAX_DEPTH` are the same only
-/// if their texts are equal.
+/// must have the same digits.
 pub(crate) fn same(one: &RawJson, other: &RawJson) -> bool {
     same_at(one, other, 0)
 }
 
-/// The maximum nesting depth at which [`same`] parses and compares values. No service sends values
-/// that are nested more deeply.
+/// The nesting depth below which [`same`] compares the texts of values instead of parsing them. No
+/// service sends values that are nested more deeply.
 const MAX_DEPTH: usize = 120;
 
 fn same_at(one: &RawJson, other: &RawJson, depth: usize) -> bool {
@@ -118,7 +117,7 @@ fn same_at(one: &RawJson, other: &RawJson, depth: usize) -> bool {
     }
 }
 
-/// Returns the items of a JSON list as texts.
+/// Parses the items of a JSON list. The error names the list as `what`.
 pub(crate) fn list(json: &str, what: &'static str) -> Result<Vec<RawJson>, WireError> {
     serde_json::from_str(json).map_err(|source| WireError::Json {
         what,

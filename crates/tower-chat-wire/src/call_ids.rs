@@ -10,10 +10,10 @@ use tower_chat_core::{
 /// Assigns the call ids of one round. A round consists of the calls in consecutive assistant
 /// messages, and the results of these calls. The result of a call gets the same id as the call.
 ///
-/// Anthropic and Bedrock require ids of ASCII letters, digits, `_` and `-`, and no two calls of a
-/// round may have the same id. An id that satisfies both rules is written unchanged. Any other id
-/// is replaced by an id that depends only on the round, so that the messages before a round do not
-/// change how the round is written.
+/// No two calls of a round may have the same id, and Anthropic and Bedrock accept only ids of ASCII
+/// letters, digits, `_` and `-`. An id that satisfies these rules is written unchanged. Any other
+/// id is replaced by an id that depends only on the calls of the round: if earlier messages are
+/// removed or changed, the round is still written with the same ids.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     calls: Matcher<String>,
@@ -43,9 +43,8 @@ impl Round {
         self.has_renamed
     }
 
-    /// Begins the next message. `role` is the role of the message, and `asks` is whether the
-    /// message has calls. An assistant message with calls begins a new round if a message of
-    /// another role precedes it.
+    /// Begins the next message. `asks` is whether the message has calls. An assistant message with
+    /// calls begins a new round if a message of another role precedes it.
     pub(crate) fn follow(&mut self, role: Role, asks: bool) {
         if role != Role::Assistant {
             self.is_answered = true;
@@ -71,8 +70,7 @@ impl Round {
     }
 
     /// Returns the id to write for the next result: the written id of the call that the result
-    /// answers. For a result without a call, returns the result's own id, in which `_` replaces
-    /// characters that the service does not accept.
+    /// answers, or the result's own id if it answers no call.
     pub(crate) fn result(&mut self, id: Option<&str>) -> String {
         let target = Target::id(id);
         let call = match self.calls.answer(target) {
@@ -86,8 +84,7 @@ impl Round {
         if self.takes_any { id.to_owned() } else { acceptable(id) }
     }
 
-    /// Returns the wanted id. If another call of the round already has this id, appends a number to
-    /// it.
+    /// Returns the wanted id, with a number if another call of the round already has this id.
     fn free(&mut self, wanted: String) -> String {
         if !self.taken.contains(&wanted) {
             return wanted;

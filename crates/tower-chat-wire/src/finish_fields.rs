@@ -18,14 +18,12 @@ pub(crate) struct Reasons {
 
 impl Reasons {
     /// Converts `text`, the wire's text for a finish reason, to a [`FinishReason`], and sets this
-    /// reason in `finish`.
+    /// reason in `finish`. On wires that have the same text for a stop and for calls, a stop
+    /// becomes [`FinishReason::ToolCalls`] if the answer has calls.
     ///
-    /// Some wires have no separate text for an answer that ends with calls. On these wires, a stop becomes
-    /// [`FinishReason::ToolCalls`] if the answer has calls.
-    ///
-    /// Returns `text` if the wire usually has another text for this finish reason. An example is
-    /// Anthropic's `stop_sequence` for a stop. The caller stores the returned text in the metadata
-    /// of the answer, because [`text`](Self::text) needs it.
+    /// Returns `text` if it is not the usual text for this finish reason, such as Anthropic's
+    /// `stop_sequence` for a stop. The caller must store it in the metadata of the answer, and pass
+    /// it to [`text`](Self::text) when the answer is written.
     pub(crate) fn set(self, finish: &mut Finish, text: String, has_calls: bool) -> Option<String> {
         let mut reason = (self.read)(text.clone());
         let has_no_calls_reason =
@@ -39,9 +37,8 @@ impl Reasons {
         (!is_usual).then_some(text)
     }
 
-    /// Returns the text for the finish reason of an answer. `received` is the text that was
-    /// received with the answer. Returns `received` if it still means the finish reason of the
-    /// answer, and otherwise the usual text.
+    /// Returns the text for the finish reason of an answer: the `received` text, if it still means
+    /// this finish reason, and otherwise the usual text.
     pub(crate) fn text(self, finish: &Finish, received: Option<&Value>, has_calls: bool) -> String {
         let received = received.and_then(Value::as_str).map(str::to_owned);
         let is_same = |text: &String| Some((self.read)(text.clone())) == finish.reason;
@@ -52,8 +49,8 @@ impl Reasons {
     }
 }
 
-/// Returns the finish reason that determines the next step of the client: [`FinishReason::ToolCalls`] for an
-/// answer with calls, unless a limit or a filter ended the answer.
+/// Returns [`FinishReason::ToolCalls`] for an answer with calls, unless a limit or a filter ended
+/// the answer. Returns the reason unchanged for other answers, and a stop if there is no reason.
 fn effective(reason: Option<&FinishReason>, has_calls: bool) -> FinishReason {
     match reason {
         Some(FinishReason::Length) => FinishReason::Length,
@@ -74,10 +71,11 @@ fn may_cut_off(finish: &Finish) -> bool {
     }
 }
 
-/// Marks a call at the end of an answer as cut off, if an answer with this finish reason may end
-/// with an incomplete call. On a wire that sends arguments as a JSON object, the arguments of an
-/// incomplete call can look complete, because the service sends an empty object or adds the missing
-/// end (<https://docs.claude.com/en/docs/build-with-claude/handling-stop-reasons>).
+/// Marks a call at the end of an answer as cut off if the finish reason allows an incomplete call.
+///
+/// For wires that send arguments as a JSON object. There, the arguments do not show that a call is
+/// incomplete, because the service sends an empty object or adds the missing end
+/// (<https://docs.claude.com/en/docs/build-with-claude/handling-stop-reasons>).
 pub(crate) fn note_cut_off_call(message: &mut Message, finish: &Finish) {
     if may_cut_off(finish)
         && let Some(call) = last_call(message)
@@ -86,9 +84,11 @@ pub(crate) fn note_cut_off_call(message: &mut Message, finish: &Finish) {
     }
 }
 
-/// Marks a call without arguments at the end of an answer as cut off, if an answer with this finish
-/// reason may end with an incomplete call. On a wire that sends each call as a whole, the service
-/// may send an empty object instead of the arguments of an incomplete call.
+/// Marks a call without arguments at the end of an answer as cut off if the finish reason allows an
+/// incomplete call.
+///
+/// For wires that send each call as a whole. There, a service may send an empty object instead of
+/// the arguments of an incomplete call.
 pub(crate) fn note_empty_call(message: &mut Message, finish: &Finish) {
     if may_cut_off(finish)
         && let Some(call) = last_call(message)
@@ -99,13 +99,16 @@ pub(crate) fn note_empty_call(message: &mut Message, finish: &Finish) {
     }
 }
 
-/// Marks the calls that were cut off in an answer with free-text calls. The arguments of a
-/// free-text call need not be JSON. Marks calls only if a token limit or a filter ended the answer.
+/// Marks the calls that were cut off in an answer with free-text calls, whose arguments need not be
+/// JSON. Does nothing unless a token limit or a filter ended the answer.
 ///
-/// A free-text call is marked if the call is at the end of the answer, and the service has not
-/// marked the call as complete. Any other call is marked if its arguments are `null` or not valid
-/// JSON. Provider-executed calls are never marked. Also sets the finish reason of the last message,
-/// so that [`Answer::new`] does not search for calls that were cut off.
+/// - A free-text call is marked if it is at the end of the answer, and the service has not declared
+///   it complete.
+/// - Any other call is marked if its arguments are `null` or not valid JSON.
+/// - Provider-executed calls are never marked.
+///
+/// Also sets the finish reason of the last message, so that [`Answer::new`] does not search for
+/// calls that were cut off: it would take a free-text call without valid JSON for incomplete.
 ///
 /// [`Answer::new`]: tower_chat_core::Answer::new
 pub(crate) fn note_free_texts(
@@ -141,7 +144,7 @@ fn is_incomplete(call: &ToolCall) -> bool {
     arguments == "null" || arguments.parse::<RawJson>().is_err()
 }
 
-/// Returns whether the service has marked the item of a call as complete.
+/// Returns whether the service has declared a call complete, in the `status` of its item.
 fn is_marked_complete(call: &ToolCall) -> bool {
     let item = call.native.as_ref().map(|native| object::to_value(&native.item));
     item.is_some_and(|item| item.get("status").is_some_and(|status| status == "completed"))
@@ -156,8 +159,8 @@ fn last_call(message: &mut Message) -> Option<&mut ToolCall> {
     }
 }
 
-/// Sets the usage in a body. Does not replace a usage with the same counts that the body already
-/// contains, because this usage was received with the answer and may have more fields.
+/// Sets the usage in a body. If the body already contains a usage with the same counts, leaves it
+/// unchanged, because it was received with the answer and may have more fields.
 pub(crate) fn put_usage(
     body: &mut Map<String, Value>,
     field: &str,

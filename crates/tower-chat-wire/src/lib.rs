@@ -33,9 +33,10 @@
 //! - [`openai_chat`]: the messages of OpenAI Chat Completions and compatible APIs.
 //! - [`gemini`]: the contents and the system instruction of Gemini's `generateContent`.
 //! - [`openai_responses`]: the items of OpenAI Responses.
-//! - [`bedrock_converse`], [`cohere`], [`ollama`]: the messages of Bedrock Converse, Cohere and Ollama.
-//! - [`rules`]: rules of services that their wire format does not express, and the changes to a
-//!   request that make it conform to these rules.
+//! - [`bedrock_converse`], [`cohere`], [`ollama`]: the messages of Bedrock Converse, Cohere and
+//!   Ollama.
+//! - [`rules`]: rules of services beyond their JSON format, such as the characters of tool names,
+//!   and functions that change a request to conform to these rules.
 //! - [`stream`]: limits, framing and accumulators of streamed answers, for model clients.
 //! - `codec`, with the feature `codec`: codecs of JSON bodies for `tower_chat::adapt`.
 

@@ -78,8 +78,8 @@ pub(crate) fn to_value(value: &RawJson) -> Value {
     value.parse().unwrap_or_else(|_| Value::String(value.get().to_owned()))
 }
 
-/// Converts the fields of a body to JSON text. Writes the numbers in `options` with all their
-/// digits.
+/// Converts the fields of a body to JSON text. Numbers that come from `options` get all their
+/// digits back, which a [`Value`] can lose.
 pub(crate) fn to_object(fields: &Map<String, Value>, options: &ChatOptions) -> Object {
     let fields = fields.iter().map(|(name, value)| (name.clone(), raw(value)));
     let mut fields: Object = fields.collect();

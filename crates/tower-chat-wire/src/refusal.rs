@@ -20,12 +20,13 @@ pub(crate) enum CodeFields {
     Others,
 }
 
-/// Returns whether an answer, or an event of a stream, reports an error. `content` is the name of a
-/// field that is in every answer and in no error.
+/// Returns whether the body of an answer, or an event of a stream, is an error. The HTTP status can
+/// be 200, because a service can fail after it has begun a stream.
+///
+/// `content` is the name of a field that every answer has, with a value that is not a string.
 ///
 /// Most services send the error in the field `error`. vLLM and Mistral send
-/// `{"object": "error", "message": …}`, and services that use FastAPI send `{"detail": …}`. If an
-/// error occurs after the service has begun a stream, the HTTP status of the response is 200.
+/// `{"object": "error", "message": …}`, and services that use FastAPI send `{"detail": …}`.
 pub(crate) fn is_error(fields: &Object, content: &str) -> bool {
     let is_named = |name| text(fields, name).is_some_and(|kind| kind == "error");
     let has_reason = |name| fields.get(name).is_some_and(|it| !is_empty(it.get()));
@@ -49,14 +50,15 @@ fn has_failed_at_minimax(fields: &Object) -> bool {
     code.is_some_and(|code| code != "0")
 }
 
-/// Returns whether a JSON value reports nothing: `null`, `false`, or an empty string, list or object.
+/// Returns whether a JSON value reports nothing: `null`, `false`, or an empty string, list or
+/// object.
 fn is_empty(json: &str) -> bool {
     matches!(json, "null" | "\"\"" | "[]" | "{}" | "false")
 }
 
-/// Reads the error in a body: `{"error": {…}}`, `{"error": "text"}`, `{"message": "text"}`, or a
-/// list with one of these. If `status` is `None`, the error has the status that the body contains,
-/// if any.
+/// Reads the error in a body, such as `{"error": {…}}`, `{"error": "text"}`, `{"message": "text"}`,
+/// or a list that begins with one of these. If `status` is `None`, the error gets the status that
+/// the body contains, if any.
 pub(crate) fn parse(status: Option<u16>, body: &str, fields: CodeFields) -> AnswerError {
     let json: Value = serde_json::from_str(body).unwrap_or(Value::Null);
     // Google and other services send a list with the error if the request requires a stream.

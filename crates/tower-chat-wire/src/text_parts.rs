@@ -1,7 +1,8 @@
 //! Functions for messages and their parts that several wires share.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -34,9 +35,9 @@ pub(crate) fn is_system(message: &Message) -> bool {
     matches!(message.role, Role::System | Role::Developer)
 }
 
-/// Returns the arguments as the JSON object that the wire requires. The text of an object is not changed.
-/// Blank arguments and `null` become an empty object. Any other text becomes the field `arguments` of an
-/// object.
+/// Returns the arguments of a call as a JSON object, for wires that require an object. Blank
+/// arguments and `null` become an empty object. Any other text that is not an object becomes the
+/// field `arguments` of an object.
 pub(crate) fn object_of(arguments: &str) -> RawJson {
     match serde_json::from_str::<Value>(arguments) {
         Ok(Value::Object(object)) => arguments.parse().unwrap_or_else(|_| raw(&object)),
@@ -66,9 +67,8 @@ impl OpenCalls {
     }
 
     /// Removes the call that a result answers: the first open call with the result's id, or the
-    /// first open call if no open call has this id. Returns the tool name of the result, or the
-    /// tool name of the removed call if the result has no tool name. Returns `None` if no call is
-    /// open.
+    /// first open call if no open call has this id. Returns the tool name of the result, or of the
+    /// removed call if the result has none. Returns `None` if no call is open.
     pub(crate) fn answer(&mut self, result: &ToolResult) -> Option<String> {
         let same = self.by_id.get(&result.call_id).and_then(BTreeSet::first).copied();
         let number = same.or_else(|| self.calls.keys().next().copied())?;

@@ -148,10 +148,7 @@ impl AnthropicAccumulator {
 }
 
 impl Block {
-    /// Adds a delta: `text` and `thinking` are appended, `partial_json` is appended to the input,
-    /// and `citation` is added to the list of citations. Any other field replaces the field of the
-    /// same name in the block. An empty `signature` is ignored if the block already has a
-    /// `signature`.
+    /// Adds the fields of a delta to the block.
     fn push(&mut self, delta: Object) -> Option<ChatUpdate> {
         let mut update = None;
         for (name, value) in delta {
@@ -200,8 +197,7 @@ impl Block {
         ChatUpdate::ToolCallDelta(delta)
     }
 
-    /// Returns the accumulated input if it is not valid JSON, because the answer ended before the
-    /// input was complete. Returns `None` if the input is valid or empty.
+    /// Returns the accumulated input if the answer ended before the input was complete, valid JSON.
     fn cut_off_input(&self) -> Option<String> {
         let is_json = self.input.is_empty() || self.input.parse::<RawJson>().is_ok();
         (!is_json).then(|| self.input.clone())

@@ -82,8 +82,8 @@ pub(crate) fn usage(json: &Value) -> Usage {
     usage
 }
 
-/// Reads the counts of one object. Adds the tokens that the service read from its prompt cache or
-/// wrote to this cache to the input tokens, because Anthropic's `input_tokens` do not include them.
+/// Reads the counts of one object. Anthropic's `input_tokens` do not include the tokens that the
+/// service read from its prompt cache or wrote to it, so these are added.
 fn usage_without_compaction(json: &Value) -> Usage {
     let count = |pointer| json.pointer(pointer).and_then(Value::as_u64).unwrap_or_default();
     let cached = count("/cache_read_input_tokens");

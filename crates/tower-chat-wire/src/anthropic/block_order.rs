@@ -62,7 +62,7 @@ impl Block {
 pub(super) struct Turn {
     pub(super) speaker: Speaker,
     pub(super) blocks: Vec<Block>,
-    /// The fields of the message besides its role and its blocks. Among them is the field `content`
+    /// The fields of the message besides its role and its blocks. The field `content` is among them
     /// only if the message was read with an empty content.
     pub(super) other_fields: Fields,
 }
@@ -85,10 +85,8 @@ impl Turn {
         raw(&self.other_fields)
     }
 
-    /// Returns whether the message is written. A message with blocks is always written. A message
-    /// without blocks is written only if it was read with an empty content, and is a system message
-    /// or an assistant message at the end of the request. `is_last` is whether the message is at
-    /// the end of the request.
+    /// Returns whether the message is written: if it has blocks, or if the service accepts the
+    /// empty content with which it was read. `is_last` is whether it is the last of the request.
     fn is_rendered(&self, is_last: bool) -> bool {
         let may_be_empty = match self.speaker {
             Speaker::System => true,
@@ -116,8 +114,7 @@ impl Turn {
     }
 }
 
-/// Returns the value of `content` for these blocks: a string, or a list. Returns `None` if `blocks`
-/// is empty.
+/// Returns the value of `content` for these blocks: a string, a list, or `None` without blocks.
 pub(super) fn content_of(blocks: Vec<Block>) -> Option<RawJson> {
     match blocks.as_slice() {
         [] => None,
@@ -130,9 +127,9 @@ pub(super) fn content_of(blocks: Vec<Block>) -> Option<RawJson> {
 }
 
 /// Returns the JSON of the messages in the form that the service requires: with sorted blocks,
-/// without thinking at the end of consecutive assistant messages, and without empty messages. After
-/// empty messages were omitted, two messages of the same role may be adjacent. Such messages are
-/// joined if the second message has no other fields than its role and content.
+/// without thinking at the end of consecutive assistant messages, and without empty messages. Two
+/// messages of the same role that become adjacent in this way are joined, unless the second message
+/// has fields besides its role and content.
 pub(super) fn ordered_blocks(mut turns: Vec<Turn>) -> Vec<RawJson> {
     turns.iter_mut().for_each(Turn::sort);
     drop_last_thoughts(&mut turns);

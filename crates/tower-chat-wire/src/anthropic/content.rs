@@ -1,8 +1,8 @@
 //! Reads and writes content blocks.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
-//! provider-executed call is a call of a tool that the provider runs itself.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire. A provider-executed call is a call of a tool that the provider runs itself.
 
 use std::collections::HashSet;
 
@@ -42,8 +42,7 @@ pub(super) fn parse_list(list: &RawJson, context: BlockContext) -> Result<Vec<Pa
     Ok(parts)
 }
 
-/// Writes the content of a result: a string, or a list of blocks. Omits blank texts without a
-/// native item.
+/// Writes the content of a result: a string, or a list of blocks.
 pub(super) fn render(parts: &[Part]) -> RawJson {
     if let [Part::Text(text)] = parts
         && is_bare(text)
@@ -121,9 +120,9 @@ fn parse_block(
     }
 }
 
-/// Reads a text block. Returns `None` for a blank text in the system instructions or in a result.
-/// The caller then reads the block as a native part. The writer would omit a blank [`Text`],
-/// although the service has accepted the text at this position.
+/// Reads a text block. Returns `None` for a blank text in the system instructions or in a result,
+/// so that the caller reads the block as a native part. The writer omits blank [`Text`]s, but the
+/// service has accepted this block at its position.
 fn parse_text(block: &Fields, is_alone: bool, context: BlockContext) -> Option<Text> {
     let mut fields = block.clone();
     let mut text = Text::new(fields.take_text("text")?);
@@ -136,8 +135,7 @@ fn parse_text(block: &Fields, is_alone: bool, context: BlockContext) -> Option<T
     Some(text)
 }
 
-/// Returns whether the result answers a call in `run_by_provider`. This set contains the ids of the
-/// provider-executed calls before the result.
+/// Returns whether the result answers one of the provider-executed calls with these ids.
 fn has_call(run_by_provider: &HashSet<String>, result: &Fields) -> bool {
     result.text("tool_use_id").is_some_and(|id| run_by_provider.contains(&id))
 }

@@ -1,7 +1,8 @@
 //! Envelopes: native parts with the fields of a message besides its blocks.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire.
 
 use tower_chat_core::{Message, Native, Part, RawJson};
 
@@ -14,10 +15,9 @@ pub(super) const SYSTEM: &str = "system";
 /// The meaning of a native part of this wire.
 #[derive(Debug)]
 pub(super) enum Item {
-    /// The envelope at the beginning of a message: the fields of the message besides its blocks.
-    /// Only an envelope has the field `role`.
+    /// The envelope at the beginning of a message. Only an envelope has the field `role`.
     Message(Fields),
-    /// The value of the field `system`, if it was read without blocks.
+    /// The value of a field `system` that is `null`, blank or an empty list.
     System(RawJson),
     /// A content block.
     Block,

@@ -32,7 +32,8 @@ use crate::{
 ///
 /// # Errors
 ///
-/// [`WireError`], if the text is not a JSON object, or if its messages are missing or cannot be read.
+/// [`WireError`], if the text is not a JSON object, or if its messages are missing or cannot be
+/// read.
 pub fn parse_body(json: &str) -> Result<Vec<Message>, WireError> {
     let fields = Fields::parse(json, "a request body")?;
     let list = fields.get("messages").ok_or(WireError::Field {
@@ -117,8 +118,8 @@ pub fn parse_messages(json: &str) -> Result<Vec<Message>, WireError> {
 ///
 /// # Errors
 ///
-/// [`WireError`], if the text is not a JSON object, or if its role is unknown or its content cannot be
-/// read.
+/// [`WireError`], if the text is not a JSON object, or if its role is unknown or its content cannot
+/// be read.
 pub fn parse_message(json: &str) -> Result<Message, WireError> {
     let mut fields = Fields::parse(json, "a message")?;
     let role = fields.text("role").ok_or(WireError::Field {
@@ -162,8 +163,8 @@ pub fn parse_answer(json: &str) -> Result<Message, WireError> {
     Ok(Message::new(Role::Assistant, parts))
 }
 
-/// Removes the field `content`, and returns its parts. If the content is a blank string or an empty
-/// list, returns no parts and does not remove the field.
+/// Removes the field `content`, and returns its parts. Does not remove an empty content, so that it
+/// becomes part of the message's native item.
 fn take_content(fields: &mut Fields, context: BlockContext) -> Result<Vec<Part>, WireError> {
     let content = fields.get("content").ok_or(WireError::Field {
         what: "a message",

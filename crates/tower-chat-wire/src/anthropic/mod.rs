@@ -17,12 +17,13 @@
 //!   whose `native` field contains the whole block.
 //! - A block of an unknown type, or of a type that is not allowed at its position, becomes a
 //!   [`Part::Native`] with the whole block.
-//! - The following messages begin with a [`Part::Native`] that contains the message object without
-//!   its content: a message with fields other than role and content, a message after another
-//!   message of the same role, and a `system` message in the list `messages`. The writer never
-//!   joins such a message with the previous message. Consecutive assistant messages become one
-//!   [`Message`](tower_chat_core::Message), in which such a native part marks the beginning of the
-//!   second and of each later message.
+//! - An envelope is a [`Part::Native`] that contains a message object without its content, and that
+//!   precedes the parts of this message object. The writer never joins a message that has an
+//!   envelope with the previous message. A message object is read with an envelope if it has fields
+//!   other than role and content, follows another message of the same role, or is a `system`
+//!   message in the list `messages`.
+//! - Consecutive assistant messages become one [`Message`](tower_chat_core::Message), in which an
+//!   envelope marks the beginning of the second and of each later message object.
 //!
 //! A user message that contains only results gets the role [`Tool`](tower_chat_core::Role::Tool).
 //! Calls of tools that the service runs (`server_tool_use`, `mcp_tool_use`) become
@@ -45,11 +46,13 @@
 //!   group of consecutive assistant messages;
 //! - arguments that are not a JSON object are converted to an object: empty arguments and `null` to
 //!   an empty object, and any other text to an object with the field `arguments`;
-//! - the following parts are not written: reasoning of other wires; reasoning of Claude without a
-//!   signature; reasoning at the end of consecutive assistant messages; blank texts; approvals and
-//!   errors; native items of other wires; provider-executed calls of other wires, and their
-//!   results; media outside of user messages and results; media other than images, PDF documents
-//!   and files that the service stores. A message without any other part is not written either.
+//! - the following parts are not written, and neither is a message that has no other parts:
+//!   - reasoning of other wires, reasoning of Claude without a signature, and reasoning at the end
+//!     of consecutive assistant messages;
+//!   - native items of other wires, and provider-executed calls of other wires with their results;
+//!   - media outside of user messages and results, and media other than images, PDF documents and
+//!     files that the service stores;
+//!   - blank texts, approvals and errors.
 //!
 //! Calls without results and results without calls are written unchanged. The persistence layers of
 //! `tower-chat-layers` remove these calls and results before a request is sent.

@@ -52,9 +52,8 @@ pub(super) fn render_conversation<'a>(messages: impl IntoIterator<Item = &'a Mes
     writing.into_body()
 }
 
-/// Returns the ids of the provider-executed calls that have results: the call ids of all results in
-/// assistant messages. All messages are searched, because an answer can pause after a call: the
-/// result of the call is then in the next answer.
+/// Returns the ids of the provider-executed calls that have results in any assistant message. If an
+/// answer paused after a call, the result is in the next answer.
 fn answered_hosted_calls(messages: &[&Message]) -> HashSet<String> {
     let of_assistant = messages.iter().filter(|message| message.role == Role::Assistant);
     let ids = of_assistant.flat_map(|message| &message.parts).filter_map(|part| match part {
@@ -65,10 +64,10 @@ fn answered_hosted_calls(messages: &[&Message]) -> HashSet<String> {
     ids.collect()
 }
 
-/// Returns whether the service accepts provider-executed calls without results in a message.
+/// Returns whether the service continues provider-executed calls without results in a message.
 /// `later` are the messages after this message. The service continues such calls in a paused answer
-/// (stop reason `pause_turn`) at the end of the request, and in an answer that is followed by
-/// results of the client's tools. The service refuses such calls in any other message.
+/// (stop reason `pause_turn`) at the end of the request, and in an answer before results of the
+/// client's tools. It refuses them in any other message.
 fn keeps_open_calls(later: &[&Message]) -> bool {
     let next = later.iter().find(|message| message.role != Role::Assistant);
     next.is_none_or(|next| next.results().next().is_some())
@@ -79,8 +78,7 @@ fn keeps_open_calls(later: &[&Message]) -> bool {
 struct Writing {
     /// The blocks of the field `system`.
     system: Vec<Block>,
-    /// The value of a field `system` that was read without blocks. This value is written if no
-    /// message adds blocks to `system`.
+    /// The empty value with which a field `system` was read. Written if `system` has no blocks.
     empty_system: Option<RawJson>,
     /// The messages that have been added, with their blocks in the order of the parts.
     turns: Vec<Turn>,
@@ -123,10 +121,9 @@ impl Writing {
         }
     }
 
-    /// Writes a part as a block. The block is added to a message of `speaker`. There are two
-    /// exceptions: calls are always added to an assistant message, and results of the client's
-    /// tools to a user message. `by_provider` are the ids of the provider-executed calls in the
-    /// message that contains the part.
+    /// Writes a part as a block of a message of `speaker`. Calls are always written to an assistant
+    /// message, and results of the client's tools to a user message. `by_provider` are the ids of
+    /// the provider-executed calls in the message that contains the part.
     fn part(&mut self, by_provider: &HashSet<Option<&str>>, speaker: Speaker, part: &Part) {
         use Speaker::{Assistant, System, User};
         match part {

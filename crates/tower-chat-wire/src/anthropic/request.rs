@@ -29,8 +29,7 @@ pub enum RequestForm<'a> {
 }
 
 impl RequestForm<'_> {
-    /// Returns whether the model is one of Anthropic's. Other services that use the same format
-    /// have no containers, in which Anthropic runs code.
+    /// Returns whether the model is one of Anthropic's.
     fn is_claude(self) -> bool {
         match self {
             Self::Anthropic { model } => model.contains("claude"),
@@ -65,8 +64,8 @@ pub fn render_request(request: &ChatRequest, form: RequestForm<'_>) -> Object {
     render(&fitted(request, rules), Some(form))
 }
 
-/// Returns the fields of a request body. If `form` is `None`, adds only `max_tokens` to the fields
-/// of the request, so that a request that was read is written unchanged.
+/// Returns the fields of a request body. If `form` is `None`, adds nothing but a missing
+/// `max_tokens`, so that a request that was read is written unchanged.
 pub(crate) fn render(request: &ChatRequest, form: Option<RequestForm<'_>>) -> Object {
     let options = &*request.options;
     let mut fields = with_extra(named(options, form), options);
@@ -130,8 +129,7 @@ fn named(options: &ChatOptions, form: Option<RequestForm<'_>>) -> Map<String, Va
     fields
 }
 
-/// Writes the definition of a tool. Adds the type `object` to its schema, because the service
-/// requires this type.
+/// Writes the definition of a tool, with the type `object` that the service requires in its schema.
 fn tool(definition: &ToolDefinition) -> Option<Value> {
     let mut tool = BodyWire::Anthropic.render_tool(definition)?;
     if let Some(schema) = tool.get_mut("input_schema").and_then(Value::as_object_mut) {

@@ -2,8 +2,8 @@
 //! with results of provider-executed calls.
 //!
 //! A provider-executed call is a call of a tool that the provider runs itself. A native item
-//! contains the JSON fields for which a message or part has no field of its own. Each native item
-//! belongs to one wire (a provider's format), and is written again only on this wire.
+//! contains a provider's own JSON fields of a message or part, which the common types do not have.
+//! It belongs to one wire (a provider's JSON format), and is written only on this wire.
 
 use tower_chat_core::{Native, Part, RawJson, ToolResult};
 
@@ -65,10 +65,9 @@ pub(super) fn render_of_provider(result: &ToolResult) -> Option<RawJson> {
     Some(raw(&with_result(fields, result)))
 }
 
-/// Removes the field `content`, and returns its parts. If the content is an object, as in the
-/// results of provider-executed calls, returns a native part with the object, and sets the field to
-/// `null`. If the content is `null` or an empty list, returns no parts and does not remove the
-/// field.
+/// Removes the field `content`, and returns its parts. Does not remove an empty content, so that it
+/// becomes part of the result's native item. If the content is an object, as in the results of
+/// provider-executed calls, returns a native part with the object, and sets the field to `null`.
 fn parse_content(fields: &mut Fields) -> Result<Vec<Part>, WireError> {
     let Some(content) = fields.get("content") else { return Ok(Vec::new()) };
     if content.get() == "null" {

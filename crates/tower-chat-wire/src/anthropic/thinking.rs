@@ -21,9 +21,8 @@ pub(super) fn parse(block: &Fields) -> Option<Reasoning> {
 }
 
 /// Writes the block of reasoning. Returns `None` for reasoning that was read from another
-/// provider's format. Also returns `None` for a `thinking` block of Anthropic without a signature.
-/// Other services with this format accept thinking without a signature, and some of these services
-/// require thinking in an answer with calls.
+/// provider's format, and for a `thinking` block of Anthropic without a signature. Other services
+/// with this format accept thinking without a signature, and some require it.
 pub(super) fn render(reasoning: &Reasoning) -> Option<RawJson> {
     let native = reasoning.native.as_ref()?;
     let mut fields = Fields::of_native(Some(native), WIRE)?;

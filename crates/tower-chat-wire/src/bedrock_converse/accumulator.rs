@@ -31,8 +31,7 @@ struct Block {
     call: Option<(Option<usize>, Object)>,
     /// The accumulated JSON text of the call's input.
     input: String,
-    /// The fields of the result of a tool that the provider runs itself, without the content of the
-    /// result.
+    /// The fields of the result of a provider's own tool, without the content of the result.
     result: Option<Object>,
     result_content: Vec<RawJson>,
     reasoning: Option<String>,
@@ -101,8 +100,8 @@ impl ResponseAccumulator for BedrockAccumulator {
 }
 
 impl BedrockAccumulator {
-    /// Adds a piece to the block with the index in `fields`. The first piece with an index begins
-    /// the block. Returns an update for text, for reasoning and for calls of the client's tools.
+    /// Adds a piece to the block with the index in `fields`, which the first piece begins. Returns
+    /// an update for text, for reasoning and for calls of the client's tools.
     fn block(&mut self, fields: &mut Object, piece: Object) -> Option<ChatUpdate> {
         let index = take(fields, "contentBlockIndex");
         let index = index.as_ref();
@@ -174,8 +173,7 @@ impl Block {
         }
     }
 
-    /// Returns the accumulated input if it is not valid JSON, because the answer ended before the
-    /// input was complete. Returns `None` if the input is valid or empty.
+    /// Returns the accumulated input if the answer ended before the input was complete, valid JSON.
     fn cut_off_input(&self) -> Option<String> {
         let is_json = self.input.is_empty() || self.input.parse::<RawJson>().is_ok();
         (!is_json).then(|| self.input.clone())
@@ -214,8 +212,7 @@ impl Block {
     }
 }
 
-/// Joins two pieces of content. Returns `None` unless each piece has the field `text` and no other
-/// field.
+/// Joins two pieces of content, if each has the field `text` and no other field.
 fn joined(first: &RawJson, second: &RawJson) -> Option<RawJson> {
     let only_text = |piece: &RawJson| {
         let fields: Object = piece.parse().ok()?;

@@ -67,8 +67,8 @@ fn spell(reason: &FinishReason) -> &str {
     }
 }
 
-/// Reads the usage. Adds the tokens that the service read from its prompt cache or wrote to this
-/// cache to the input tokens, because Bedrock's `inputTokens` do not include them.
+/// Reads the usage. Bedrock's `inputTokens` do not include the tokens that the service read from
+/// its prompt cache or wrote to it, so these are added.
 pub(crate) fn usage(json: &Value) -> Usage {
     let count = |name| json.get(name).and_then(Value::as_u64).unwrap_or_default();
     let cached = count("cacheReadInputTokens");

@@ -1,8 +1,8 @@
 //! Reads and writes content blocks. A block has one field, whose name is the type of the block.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
-//! native part consists only of a native item.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire. A native part consists only of a native item.
 
 use serde_json::json;
 use tower_chat_core::{Media, MediaSource, Native, Part, RawJson, Reasoning, Role, ToolCall};
@@ -82,9 +82,9 @@ fn parse_media(fields: &Object) -> Option<Media> {
     Some(Media::new(media_type, MediaSource::Base64(data)))
 }
 
-/// Writes the block of a part that is neither a call nor a result. Reasoning is written only for
-/// the role assistant, and media only for other roles. Returns `None` for a blank text, because the
-/// service refuses blank texts, and for a part for which the wire has no block.
+/// Writes the block of a part that is neither a call nor a result. Returns `None` for parts that
+/// the service refuses: blank texts, reasoning in user messages, media in assistant messages, and
+/// parts for which the wire has no block.
 pub(super) fn render_part(part: &Part, role: Role) -> Option<RawJson> {
     match part {
         Part::Text(text) if text.text.trim().is_empty() => None,

@@ -1,4 +1,5 @@
-//! Renames documents with equal names, because the service accepts each name only once in a request.
+//! Renames documents with equal names, because the service accepts each name only once in a
+//! request.
 
 use std::collections::{HashMap, HashSet};
 
@@ -8,9 +9,8 @@ use crate::object::{Object, as_text, raw};
 
 const DOCUMENT: &str = "document";
 
-/// Assigns unique names to the documents of a request. The name of a document depends only on this
-/// document and on earlier documents, so the document has the same name in every later request of
-/// the conversation.
+/// Assigns unique names to the documents of a request. The name depends only on the document and on
+/// earlier documents, so that it is the same in every request of the conversation.
 #[derive(Debug, Default)]
 pub(super) struct DocumentNames {
     /// The names that were written for earlier documents.
@@ -21,7 +21,7 @@ pub(super) struct DocumentNames {
 }
 
 impl DocumentNames {
-    /// Returns the message, in which each document with the name of an earlier document is renamed.
+    /// Renames each document of a message that has the name of an earlier document.
     pub(super) fn in_message(&mut self, message: RawJson) -> RawJson {
         if !message.get().contains("\"document\"") {
             return message;

@@ -1,9 +1,9 @@
 //! Reads and writes messages.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
-//! mark is a native part at the beginning of a message, with the JSON from which the message was
-//! read.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire. A mark is a native part at the beginning of a message, with the JSON from which the
+//! message was read.
 
 use tower_chat_core::{Message, Native, Part, RawJson, Role};
 
@@ -74,8 +74,8 @@ pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
     Ok(if parse(item).is_ok() { marked(message, item) } else { message })
 }
 
-/// Adds a mark with the JSON `item`, from which the message was read. Adds no mark if the message
-/// would be written as `item` without a mark too.
+/// Adds a mark with the JSON `item`, from which the message was read, unless the message would be
+/// written as `item` without a mark too.
 fn marked(mut message: Message, item: &RawJson) -> Message {
     let mut conversation = Conversation::default();
     conversation.push_usual(&message);
@@ -127,8 +127,7 @@ fn fields(item: &RawJson) -> Result<Object, WireError> {
 }
 
 /// Reads the fields of a message besides its role. Unknown fields become a native part before the
-/// other parts. The function adds a field `role` with the value `null` to this native part, which
-/// distinguishes the part from a block.
+/// other parts. A field `role` with the value `null` distinguishes this part from a block.
 fn parse_parts(mut fields: Object) -> Result<Vec<Part>, WireError> {
     let blocks = take(&mut fields, "content");
     let blocks: Vec<RawJson> = blocks.map_or(Ok(Vec::new()), |blocks| {

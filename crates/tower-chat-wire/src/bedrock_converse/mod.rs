@@ -15,12 +15,16 @@
 //! Messages that were read from the JSON of another provider (another wire) are written in the
 //! closest form of this wire. The service requires that user and assistant messages alternate.
 //! Consecutive messages of the same role are therefore joined, with results before all other
-//! blocks. The following parts are not written: blank texts, which the service refuses; reasoning
-//! and native items (unparsed JSON) of other wires; calls of tools that a provider runs itself, and
-//! their results; approvals and errors; media other than images and documents in base64. Documents
-//! are named `document`, `document 2` and so on. In call ids, `_` replaces every character other
-//! than letters, digits, `_` and `-`. All calls in consecutive assistant messages are written with
-//! different ids. A call without an id is written with a new id.
+//! blocks. Documents are named `document`, `document 2` and so on. In call ids, `_` replaces every
+//! character other than letters, digits, `_` and `-`. A call gets a new id if it has none, or if
+//! another call in consecutive assistant messages has the same id. The following parts are not
+//! written:
+//!
+//! - reasoning and native items (unparsed JSON) of other wires;
+//! - calls of tools that a provider runs itself, and their results;
+//! - media other than images and documents in base64;
+//! - blank texts, which the service refuses;
+//! - approvals and errors.
 
 mod accumulator;
 mod answer;

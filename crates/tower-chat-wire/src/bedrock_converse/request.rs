@@ -16,8 +16,8 @@ const CONFIG: &str = "inferenceConfig";
 pub(crate) const MODEL_FIELDS: &str = "additionalModelRequestFields";
 const TOOLS: &str = "toolConfig";
 
-/// Reads the body of a request. The model, and whether the answer is streamed, are not read,
-/// because the URL of the request contains them instead of the body.
+/// Reads the body of a request. The body does not contain the model, and whether the answer is
+/// streamed: the URL of the request does.
 pub(crate) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     let read: Messages = parse_body(body)?.into_iter().collect();
     let mut fields = Fields::of_body(body, &["messages"])?;
@@ -99,8 +99,8 @@ pub(crate) fn render(request: &ChatRequest) -> Result<Object, BodyError> {
     Ok(body)
 }
 
-/// Removes the object `name` from `extra`, merges its fields into `inner`, and adds `inner` to the
-/// body as the field `name`. Adds nothing if `inner` is empty and `extra` has no such object.
+/// Adds `inner` to the body as the field `name`, together with the fields of the object `name` in
+/// `extra`, from which this object is removed.
 fn put(
     fields: &mut Map<String, Value>,
     extra: &mut Map<String, Value>,

@@ -1,8 +1,8 @@
 //! Reads and writes tool results: the blocks of user messages that have the field `toolResult`.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
-//! provider-executed call is a call of a tool that the provider runs itself.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire. A provider-executed call is a call of a tool that the provider runs itself.
 
 use serde_json::json;
 use tower_chat_core::{Part, RawJson, Role, Text, ToolResult};
@@ -55,8 +55,7 @@ fn parse_content(block: RawJson) -> Part {
     }
 }
 
-/// Writes the block of a result, with `id` as its call id. Omits calls, results and reasoning in
-/// the content of the result, because the wire does not allow these parts in a result.
+/// Writes the block of a result, with `id` as its call id.
 pub(super) fn render(result: &ToolResult, id: &str) -> RawJson {
     let content: Vec<RawJson> = result.content.iter().filter_map(render_content).collect();
     // The service refuses an empty content.

@@ -1,7 +1,8 @@
 //! Reads and writes definitions of tools, and the tool choice.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire.
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{Native, ToolChoice, ToolDefinition};
@@ -80,8 +81,8 @@ pub(super) fn parse_choice(choice: &Value) -> Option<ToolChoice> {
 /// Writes the value of `toolChoice`.
 pub(super) fn render_choice(choice: &ToolChoice) -> Result<Value, BodyError> {
     match choice {
-        // Converse has no value for this choice. `rules::fit` removes the tools from a request with
-        // this choice, so only a request that `fit` has not changed reaches this branch.
+        // Converse has no value for this choice. `rules::fit` removes the tools and the choice from
+        // such a request, so only a request that `fit` has not changed reaches this branch.
         ToolChoice::None => {
             Err(BodyError::Unsupported { what: "tool choice that permits no call of a tool" })
         }

@@ -1,12 +1,12 @@
 //! Joins messages into turns, because the service requires that user and assistant messages
 //! alternate.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
-//! mark is a native part at the beginning of a message, with the JSON from which the message was
-//! read. The usual form of a message is the JSON that is written for a message without a mark. A
-//! provider-executed call is a call of a tool that the provider runs itself. A round is the calls
-//! of consecutive assistant messages and their results.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire. A mark is a native part at the beginning of a message, with the JSON from which the
+//! message was read. The usual form of a message is the JSON that is written for a message without
+//! a mark. A provider-executed call is a call of a tool that the provider runs itself. A round is
+//! the calls of consecutive assistant messages and their results.
 
 use tower_chat_core::{Message, Native, Part, RawJson, Role};
 
@@ -36,8 +36,8 @@ pub(super) struct Conversation {
 #[derive(Debug)]
 enum Turn {
     Usual(UsualTurn),
-    /// One message that is written as it was read. If another message is joined with this message,
-    /// the usual form of this message, `usual`, is written instead of `json`.
+    /// One message that is written as it was read, as `json`. If another message is joined with it,
+    /// it is written in its usual form, `usual`.
     AsRead {
         json: RawJson,
         is_assistant: bool,
@@ -55,13 +55,11 @@ struct UsualTurn {
 }
 
 impl Conversation {
-    /// Adds a message. Omits reasoning and native items of other wires, provider-executed calls and
-    /// their results, approvals, errors, and media that the service does not accept.
+    /// Adds a message. If the previous turn has the same role, the message is joined with this
+    /// turn, which is then written in the usual form. Otherwise, the message begins a new turn.
     ///
-    /// If the previous turn has the same role, the message is joined with this turn, and the turn
-    /// is written in the usual form. Otherwise, the message begins a new turn. The new turn is
-    /// written as it was read if the message has a [mark](as_read) and no blank text, and was not
-    /// changed since it was read.
+    /// A new turn is written as it was read if the message has a [mark](as_read), has not been
+    /// changed since, and has no blank text.
     pub(super) fn push(&mut self, message: &Message) {
         let is_assistant = message.role == Role::Assistant;
         let joins = self.turns.last().is_some_and(|turn| turn.is_assistant() == is_assistant);
@@ -119,8 +117,7 @@ impl Conversation {
         self.turns.into_iter().map(|turn| names.in_message(turn.into_json())).collect()
     }
 
-    /// Returns the last turn, converted to the usual form. Begins a new turn first if the last turn
-    /// has another role.
+    /// Returns the last turn in the usual form, or a new turn if the last turn has another role.
     fn turn(&mut self, is_assistant: bool) -> &mut UsualTurn {
         if let Some(Turn::AsRead { .. }) =
             self.turns.last().filter(|turn| turn.is_assistant() == is_assistant)
@@ -167,9 +164,8 @@ impl Turn {
     }
 }
 
-/// The name of the field by which [`is_envelope`] recognises a native item that contains the fields
-/// of a message. A native item with a block does not have this field. The value of the field is
-/// `null`.
+/// The field by which [`is_envelope`] distinguishes a native item that contains the fields of a
+/// message from a block. Its value is `null`.
 pub(super) const ENVELOPE: &str = "role";
 
 /// Returns whether the native item contains the fields of a message instead of a block.
@@ -178,8 +174,8 @@ pub(super) fn is_envelope(native: &Native) -> bool {
     role.is_some_and(|role| role.get() == "null")
 }
 
-/// Returns whether the message has a blank text. The service refuses blank texts, including those
-/// from its own answers.
+/// Returns whether the message has a blank text, which the service refuses even if it has sent the
+/// text itself.
 fn has_blank_text(message: &Message) -> bool {
     let is_blank = |part: &Part| part.as_text().is_some_and(|text| text.trim().is_empty());
     message.parts.iter().any(|part| match part {

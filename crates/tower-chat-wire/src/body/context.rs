@@ -1,9 +1,4 @@
 //! The information about a request that the reader of its answer needs.
-//!
-//! The service id is the id under which the service stores the history. A native item contains the
-//! JSON fields for which a message or part has no field of its own. Each native item belongs to one
-//! wire (a provider's format), and is written again only on this wire. The issuer of a native item
-//! is the service that created the item.
 
 use std::sync::Arc;
 
@@ -21,16 +16,16 @@ use crate::{
 #[non_exhaustive]
 pub struct AnswerContext {
     /// Where the history of the request is stored: in the request, or at the service. This location
-    /// determines the service id of the answer. If `None`, the fields of the answer determine the
-    /// service id.
+    /// determines the service id of the answer, under which the service stores the conversation. If
+    /// `None`, the fields of the answer determine the service id.
     pub history: Option<HistoryLocation>,
     /// Whether the request is for a background answer, which the service generates after the call
     /// has returned. If `true`, an answer that is still in progress is read as an answer without
     /// messages. The id of the answer is then the continuation token, with which the client fetches
     /// the answer. If `false`, an answer that is still in progress is an error.
     pub is_background: bool,
-    /// The name of the service that answers. Native items of the answer that have no
-    /// [issuer](Native::issuer) get this name as their issuer.
+    /// The name of the service that answers. Native items of the answer (JSON that only this
+    /// service understands) get this name as their [issuer](Native::issuer), unless they have one.
     pub issuer: Option<Arc<str>>,
     /// The tools that were sent under another name. The reader of the answer restores their
     /// original names.
@@ -79,9 +74,9 @@ impl AnswerContext {
         answer.finish.changes.clone_from(&self.changes);
     }
 
-    /// Wraps an accumulator, which builds an answer from frames (the events of the stream). The
-    /// wrapper joins the halves of surrogate pairs in each frame before the accumulator receives
-    /// the frame. The wrapper also calls [`complete`](Self::complete) for the answer.
+    /// Wraps an accumulator, which builds an answer from the events of a stream. The wrapper joins
+    /// the halves of surrogate pairs before the accumulator receives an event, and calls
+    /// [`complete`](Self::complete) for the answer.
     pub(super) fn around(
         self,
         accumulator: Box<dyn ResponseAccumulator>,

@@ -8,15 +8,15 @@ use tower_chat_core::{Retryability, SentinelAtClient};
 
 use crate::WireError;
 
-/// The error for a body that cannot be read as a request of the wire, or for a request that the wire
-/// cannot express.
+/// The error for a body that cannot be read as a request of the wire, or for a request that the
+/// wire cannot express.
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum BodyError {
     /// The messages in the body cannot be read.
     Messages(WireError),
-    /// The body is not a JSON object, a required field is missing or has a wrong value, or a request
-    /// does not name a model.
+    /// The body is not a JSON object, or a required field is missing or has a wrong value. Also
+    /// returned for a request without a model, if the wire requires a model.
     Field {
         /// The name of the field.
         field: &'static str,

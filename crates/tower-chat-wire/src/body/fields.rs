@@ -12,8 +12,8 @@ use crate::object::{Object, raw};
 pub(crate) struct Fields(Map<String, Value>);
 
 impl Fields {
-    /// Parses the fields of a body. Omits `null` fields. Also omits the fields whose names are in
-    /// `conversation`, because [`conversation_field`] reads these fields as JSON text.
+    /// Parses the fields of a body, without those that are `null`. Omits the fields with the names
+    /// `conversation`, because [`conversation_field`] reads them as JSON text.
     pub(crate) fn of_body(body: &str, conversation: &[&str]) -> Result<Self, BodyError> {
         let error = |_| BodyError::Field { field: "fields", expected: "a JSON object" };
         let mut object: Object = serde_json::from_str(body).map_err(error)?;
@@ -29,8 +29,7 @@ impl Fields {
         Self(fields)
     }
 
-    /// Removes a field if `read` can read its value, and returns the result of `read`. Otherwise, the
-    /// field remains, and the function returns `None`.
+    /// Removes and returns a field if `read` can read its value. Otherwise, the field remains.
     pub(crate) fn take_as<T>(
         &mut self,
         name: &str,
@@ -100,8 +99,7 @@ pub(crate) fn whole<const N: usize>(
     raw(&options.chain(more).collect::<Object>())
 }
 
-/// Returns the value of a field of the body as JSON text. Returns `None` if the field is missing or
-/// `null`.
+/// Returns a field of the body as JSON text, or `None` if the field is missing or `null`.
 pub(crate) fn conversation_field(body: &str, name: &str) -> Result<Option<RawJson>, BodyError> {
     let error = |_| BodyError::Field { field: "fields", expected: "a JSON object" };
     let mut object: Object = serde_json::from_str(body).map_err(error)?;

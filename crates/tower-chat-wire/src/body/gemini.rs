@@ -1,7 +1,8 @@
 //! Reads and writes bodies of Gemini's `generateContent`.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire.
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{
@@ -93,8 +94,7 @@ fn render_usage(usage: &Usage) -> Value {
     })
 }
 
-/// Reads an entry of `tools`. Returns a definition for each function that the client runs, and for
-/// each tool that the service runs.
+/// Reads an entry of `tools`, which can define several tools.
 fn parse_tool(tool: Value) -> Vec<ToolDefinition> {
     let Value::Object(fields) = tool else { return Vec::new() };
     let mut definitions = Vec::new();

@@ -1,11 +1,11 @@
 //! Reads and writes whole bodies: of requests, with their options, and of answers, with their
 //! finish reason, usage and metadata. A wire is the JSON format of one API.
 //!
-//! A [`BodyWire`] reads and writes the JSON bodies of one API. A field of a request is read into
-//! the option of [`ChatOptions`](tower_chat_core::ChatOptions) with the same meaning. A field
-//! without such an option is read into the options [`extra`](tower_chat_core::ChatOptions::extra),
-//! from which the field is written again. A `null` field is ignored. A field of an answer for which
-//! [`Finish`] has no field is read into [`Finish::metadata`].
+//! A [`BodyWire`] reads and writes the bodies of one wire. A field of a request becomes the option
+//! of [`ChatOptions`](tower_chat_core::ChatOptions) with the same meaning. All other fields of a
+//! request become [`extra`](tower_chat_core::ChatOptions::extra) options, which are written to the
+//! body again. `null` fields are ignored. Fields of an answer that [`Finish`] does not have become
+//! its [`metadata`](Finish::metadata).
 //!
 //! ```
 //! use tower_chat_wire::body::BodyWire;
@@ -67,8 +67,8 @@ pub enum BodyWire {
     BedrockConverse,
     /// Cohere's chat API, version 2.
     Cohere,
-    /// Ollama's native chat API, `/api/chat`. The answer is streamed unless the request sets `stream` to
-    /// `false`.
+    /// Ollama's native chat API, `/api/chat`. The answer is streamed unless the request sets
+    /// `stream` to `false`.
     Ollama,
 }
 
@@ -262,7 +262,8 @@ impl BodyWire {
         to_value(&self.render_answer_json(message, finish))
     }
 
-    /// Writes the body of a whole answer as JSON text, in which numbers of the message keep all digits.
+    /// Writes the body of a whole answer as JSON text, in which numbers of the message keep all
+    /// digits.
     pub fn render_answer_json(self, message: &Message, finish: &Finish) -> RawJson {
         let body = match self {
             Self::OpenAiChat => openai_chat::render_answer(message, finish),
@@ -283,17 +284,16 @@ impl BodyWire {
     }
 }
 
-/// The fields of request bodies that contain messages. Numbers in these fields are never rounded,
-/// because messages store numbers as text.
+/// The fields of request bodies that contain messages. [`ExactNumbers`] need not preserve the
+/// numbers in them, because messages store numbers as text.
 const CONVERSATION: [&str; 3] = ["contents", "input", "messages"];
 
-/// Parses JSON text that this crate has written. Returns `null` for any other text.
+/// Parses JSON text that this crate has written. Returns `null` if the text cannot be parsed.
 fn value(json: &RawJson) -> Value {
     json.parse().unwrap_or(Value::Null)
 }
 
-/// Returns the model of a request. Fails if the request names no model, because the body of the
-/// wire requires it.
+/// Returns the model of a request, for a wire that requires one.
 fn model(request: &ChatRequest) -> Result<&str, BodyError> {
     let expected = "set in the request";
     let unnamed = BodyError::Field { field: "model", expected };

@@ -88,7 +88,7 @@ fn render_usage(usage: &Usage) -> Value {
     })
 }
 
-/// Adds fields to a message item that all messages in answers have, and that messages in requests
+/// Adds to a message item the fields that messages in answers must have, and messages in requests
 /// may omit.
 fn output_item(item: RawJson) -> RawJson {
     let Ok(mut fields) = item.parse::<Object>() else { return item };

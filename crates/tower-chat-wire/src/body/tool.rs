@@ -1,7 +1,8 @@
 //! Reads and writes definitions of tools.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire.
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{Native, ToolDefinition};
@@ -20,8 +21,8 @@ pub(crate) struct Form {
     pub(crate) is_nested: bool,
     /// Whether the definition has a field `strict` in the same object as the schema.
     pub(crate) has_strict: bool,
-    /// Returns the usual definition of a function without its name, description and parameters. If
-    /// a definition has other fields than this JSON, a native item stores these fields.
+    /// Returns the usual definition of a function, without its name, description and parameters.
+    /// Other definitions that are read get a native item with their other fields.
     pub(crate) plain: fn() -> Value,
 }
 
@@ -98,8 +99,7 @@ impl Form {
     }
 }
 
-/// Removes and returns a field if it is a string that is not empty. Any other value remains in
-/// `fields`.
+/// Removes and returns a field if it is a string that is not empty.
 fn take_text(fields: &mut Map<String, Value>, name: &str) -> Option<String> {
     let text = fields.get(name)?.as_str().filter(|text| !text.is_empty())?.to_owned();
     fields.remove(name);

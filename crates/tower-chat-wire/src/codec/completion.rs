@@ -22,9 +22,9 @@ use crate::body::BodyWire;
 /// Writes the answer of a stack as an OpenAI chat completion: as one body, or as the chunks of a
 /// stream with the same content.
 ///
-/// [`as_one_message`] combines the messages of the answer into one message. If this message calls a
-/// tool that the request declares, calls of other tools are omitted, because the stack runs these
-/// tools.
+/// [`as_one_message`] combines the messages of the answer into one message. If this message has
+/// calls of tools that the request declares, calls of other tools are omitted: the client runs the
+/// declared tools, and the stack runs the others.
 ///
 /// ```
 /// use tower_chat::{Answer, Finish, Message, run::RunId};
@@ -65,8 +65,8 @@ impl Completion {
         Self { id, created: now.as_secs(), model: None, declared: HashSet::new() }
     }
 
-    /// Sets the tools that the request declares. Also sets the model of the request, which is used
-    /// if the answer names no model.
+    /// Sets the tools that the request declares, and the name of the request's model. The body
+    /// contains this name if the answer names no model.
     #[must_use]
     pub fn asked_by(mut self, options: &ChatOptions) -> Self {
         self.model.clone_from(&options.model);
@@ -105,9 +105,11 @@ impl Completion {
     }
 
     /// Returns the chunks of a streamed answer as JSON. The caller has to send `[DONE]` at the end
-    /// of the stream. Text and reasoning are returned when they arrive. Calls are returned whole,
-    /// at the end of the answer, because `chunks` omits calls of other tools if the answer also
-    /// calls a declared tool. The stream ends after an error.
+    /// of the stream. The stream ends after an error.
+    ///
+    /// Text and reasoning are returned when they arrive. Calls are returned whole at the end of the
+    /// answer: only then is it known whether the answer has a call of a declared tool, and whether
+    /// calls of other tools must be omitted.
     pub fn chunks(
         self,
         response: ChatResponse,
@@ -133,7 +135,7 @@ impl Completion {
 
 struct Chunks {
     completion: Completion,
-    /// The response. `None` after its end.
+    /// `None` after the end of the response.
     response: Option<ChatResponse>,
     usage: UsageChunk,
     /// The chunks that [`next`](Self::next) has not returned yet.

@@ -1,13 +1,15 @@
 //! Codecs for [`tower_chat_layers::adapt`] with JSON bodies (feature `codec`).
 //!
-//! [`JsonClient`] makes a model client, the innermost service of a stack, from a
-//! `Service<http::Request<Value>, Response = http::Response<Value>>`. [`JsonServer`] makes a
-//! service of this type from a stack. [`JsonTypes`] is for both directions, with an application's
-//! own types instead of HTTP requests and responses. Serde converts these types to and from the
-//! JSON bodies. Each codec uses one [`BodyWire`](crate::body::BodyWire), the JSON format of an API.
-//! [`JsonClient`] and [`JsonServer`] move the extensions of a request to the converted request,
-//! because layers communicate through the extensions of a request. [`JsonTypes`] moves the
-//! extensions only if [`JsonTypes::carrying`] was called.
+//! - [`JsonClient`] makes a model client, the innermost service of a stack, from a
+//!   `Service<http::Request<Value>, Response = http::Response<Value>>`.
+//! - [`JsonServer`] makes a service of this type from a stack.
+//! - [`JsonTypes`] is for both directions, with an application's own types instead of HTTP requests
+//!   and responses. Serde converts these types to and from JSON.
+//!
+//! Each codec uses one [`BodyWire`](crate::body::BodyWire), the JSON format of an API. Layers
+//! communicate through the extensions of a request. [`JsonClient`] and [`JsonServer`] therefore
+//! move the extensions of a request to the converted request. [`JsonTypes`] does this only if
+//! [`JsonTypes::carrying`] was called.
 //!
 //! These codecs neither request nor return streams. An application's own server can stream an
 //! answer with [`Completion`], which writes the answer in chunks.

@@ -20,11 +20,13 @@ use crate::body::BodyWire;
 
 /// A codec that makes a service of HTTP requests and responses with JSON bodies from a stack.
 ///
-/// The extensions of the HTTP request are moved to the chat request. The function of
-/// [`keyed_by`](Self::keyed_by) returns the key of the request's conversation. Without such a key,
-/// the request belongs to the [`Conversation`](tower_chat_layers::Conversation) in the extensions,
-/// if any. [`as_one_message`] combines the messages of the answer into one message. The extensions
-/// of the HTTP response contain the whole [`Answer`].
+/// The extensions of the HTTP request are moved to the chat request. The request belongs to the
+/// conversation whose key the function of [`keyed_by`](Self::keyed_by) returns. If the function
+/// returns `None`, the request belongs to the [`Conversation`](tower_chat_layers::Conversation) in
+/// the extensions, if any.
+///
+/// [`as_one_message`] combines the messages of the answer into one message, which is the body of
+/// the HTTP response. The extensions of the response contain the whole [`Answer`].
 #[derive(Clone)]
 pub struct JsonServer {
     wire: BodyWire,
@@ -40,8 +42,11 @@ impl JsonServer {
     }
 
     /// Sets the function that returns the key of a request's conversation. The request begins a new
-    /// run in this conversation. If the function reads the scope from fields that the HTTP client
-    /// sets, a client can choose the scope of another user.
+    /// run in this conversation.
+    ///
+    /// The scope of a key separates the conversations of different users. The function must not
+    /// read the scope from fields that the HTTP client can set, or a client can choose the scope of
+    /// another user.
     #[must_use]
     pub fn keyed_by(
         mut self,

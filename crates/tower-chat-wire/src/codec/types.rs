@@ -13,8 +13,8 @@ use tower_chat_layers::{
 use crate::body::BodyWire;
 
 /// A codec for an application's own types: a request `Q` and an answer `A` that serde converts to
-/// and from the JSON bodies of a wire. The codec works in both directions. A stack with these types
-/// can therefore contain layers of this project between two of its own layers.
+/// and from the JSON bodies of a wire. The codec works in both directions, so that an application
+/// whose stack has these types can put layers of this project between two of its own layers.
 ///
 /// In both directions, fields of the wire that the application's types do not have are lost without
 /// an error. A tool loop with these types may lose ids, reasoning and provider items: see
@@ -71,8 +71,10 @@ impl<Q, A> JsonTypes<Q, A> {
         Self { wire, conversation: Arc::new(|_| None), extensions: None, types: PhantomData }
     }
 
-    /// Sets the function that returns the key of a request's conversation. Each request is then
-    /// sent with a new run id, even if several requests of a tool loop belong to one run. A
+    /// Sets the function that returns the key of a request's conversation.
+    ///
+    /// Each request gets a new run id, although the requests that a tool loop sends for one message
+    /// of the user belong to one run. A
     /// [`PerServiceCallPersistence`](tower_chat_layers::PerServiceCallPersistence) below a tool
     /// loop therefore compares messages to find the run of a request.
     #[must_use]
@@ -85,9 +87,9 @@ impl<Q, A> JsonTypes<Q, A> {
         })
     }
 
-    /// Sets the function that returns the conversation and the run of a request, for types that
-    /// contain both. If the [extensions](Self::carrying) of a request contain a [`Conversation`],
-    /// the function has no effect.
+    /// Sets the function that returns the conversation and the run of a request, for request types
+    /// that contain both. A [`Conversation`] in the [extensions](Self::carrying) of a request takes
+    /// precedence.
     #[must_use]
     pub fn in_run_by(
         mut self,
@@ -98,9 +100,10 @@ impl<Q, A> JsonTypes<Q, A> {
     }
 
     /// Sets the function that returns the extensions of a request, through which layers
-    /// communicate. The type of the request contains the extensions in a field that serde skips. A
-    /// layer above a tool loop shares its run with a layer below the loop only if the tool loop
-    /// copies the extensions into each request that it sends.
+    /// communicate. The request type contains the extensions in a field that serde skips.
+    ///
+    /// A tool loop must copy the extensions into each request that it sends. Otherwise, the layers
+    /// below the loop do not know to which run a request belongs.
     #[must_use]
     pub fn carrying(mut self, extensions: fn(&mut Q) -> &mut http::Extensions) -> Self {
         self.extensions = Some(extensions);

@@ -1,8 +1,8 @@
 //! Reads and writes content blocks.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
-//! native part consists only of a native item.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire. A native part consists only of a native item.
 
 use serde_json::json;
 use tower_chat_core::{Media, MediaSource, Native, Part, RawJson, Reasoning, Text};
@@ -14,8 +14,8 @@ use crate::{
     text_parts::{fields_of, native},
 };
 
-/// Reads a block. A block of an unknown type becomes a native part. A block without a type is an error,
-/// because its native part could not be distinguished from the fields of the message.
+/// Reads a block. A block of an unknown type becomes a native part. A block without a type is an
+/// error, because a native part without a type contains the fields of the message.
 pub(super) fn parse(block: Object) -> Result<Part, WireError> {
     if !block.contains_key("type") {
         let expected = "a text";
@@ -45,9 +45,9 @@ fn parse_thinking(mut block: Object) -> Option<Part> {
     Some(Part::Reasoning(reasoning))
 }
 
-/// Reads a document in a tool's result. The data of the document become the text of the part. The
-/// native item of the part contains the block without the data: an empty string replaces data that
-/// are a string, and `null` replaces data that are another JSON value.
+/// Reads a document in a tool's result. The data of the document become the text of the part. In
+/// the native item, which contains the block, an empty string replaces data that are a string, and
+/// `null` replaces other data.
 fn parse_document(mut block: Object) -> Option<Part> {
     let mut document = take_object(&mut block, "document")?;
     let data = take(&mut document, "data")?;
@@ -62,8 +62,8 @@ fn parse_document(mut block: Object) -> Option<Part> {
     Some(Part::Text(text))
 }
 
-/// Reads an image from its URL. From a `data:` URL, reads the bytes of the image. Returns `None` if
-/// the block has other fields than its type and the URL, or if the media type is not an image.
+/// Reads an image from its URL, or its bytes from a `data:` URL. Returns `None` if the block has
+/// other fields than its type and the URL, or if the media type is not an image.
 fn parse_image(block: Object) -> Option<Part> {
     let mut image: Object = block.get("image_url")?.parse().ok()?;
     let url = take_text(&mut image, "url").filter(|_| image.is_empty() && block.len() == 2)?;
@@ -114,8 +114,7 @@ fn render_image(media: &Media) -> Option<RawJson> {
     Some(raw(&json!({"type": "image_url", "image_url": {"url": url}})))
 }
 
-/// Returns the text of a block as JSON. Returns `None` unless the block has the type `text` and no
-/// other field than its type and its text.
+/// Returns the text of a text block as JSON, if the block has no other fields.
 pub(super) fn plain_text(block: &RawJson) -> Option<RawJson> {
     let mut fields: Object = block.parse().ok()?;
     let is_text = text(&fields, "type").is_some_and(|kind| kind == "text");

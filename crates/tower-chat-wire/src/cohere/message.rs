@@ -1,10 +1,10 @@
 //! Reads and writes messages.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
-//! mark is a native part at the beginning of a message, with the JSON from which the message was
-//! read. The usual form of a message is the JSON that is written for a message without a mark. A
-//! round is the calls of consecutive assistant messages and their results.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire. A mark is a native part at the beginning of a message, with the JSON from which the
+//! message was read. The usual form of a message is the JSON that is written for a message without
+//! a mark. A round is the calls of consecutive assistant messages and their results.
 
 use tower_chat_core::{Message, Native, Part, RawJson, Reasoning, Role, ToolCall, ToolResult};
 
@@ -42,8 +42,8 @@ pub(super) fn parse_answer(item: &RawJson) -> Result<Message, WireError> {
     Ok(if parse(item).is_ok() { marked(message, item) } else { message })
 }
 
-/// Adds a mark with the JSON `item`, from which the message was read. Adds no mark if the message
-/// would be written as `item` without a mark too.
+/// Adds a mark with the JSON `item`, from which the message was read, unless `item` is the usual
+/// form of the message.
 fn marked(mut message: Message, item: &RawJson) -> Message {
     if !matches!(render_usual(&message, &mut Round::of_any_ids()).as_slice(), [one] if as_read::same(one, item))
     {
@@ -98,8 +98,7 @@ fn parse_assistant(mut fields: Object) -> Result<Message, WireError> {
     Ok(Message::new(Role::Assistant, parts))
 }
 
-/// Removes the field `content`, a string or a list of blocks, and returns its parts. Returns no
-/// part for an empty string.
+/// Removes the field `content`, a string or a list of blocks, and returns its parts.
 fn take_content(fields: &mut Object) -> Result<Vec<Part>, WireError> {
     if let Some(text) = take_text(fields, "content") {
         return Ok(Some(text)
@@ -151,9 +150,8 @@ fn render_message(message: &Message, round: &mut Round) -> Vec<RawJson> {
     let usual = render_usual(message, round);
     let Some(json) = as_read::unchanged(message, WIRE, parse) else { return usual };
     if round.has_renamed() {
-        // This JSON contains the original ids of the calls, and not the ids that `round` has
-        // assigned. A new `Round` is created, so that the results of these calls are also written
-        // with their original ids.
+        // This JSON contains the original ids of the calls instead of the ids that `round` has
+        // assigned. With a new `Round`, their results are also written with the original ids.
         *round = Round::of_any_ids();
     }
     vec![json]
@@ -217,7 +215,7 @@ fn render_usual(message: &Message, round: &mut Round) -> Vec<RawJson> {
     written
 }
 
-/// Returns the value of `content`, or `None` if `blocks` is empty. If `is_text_usual` is set, a
+/// Returns the value of `content`, or `None` if `blocks` is empty. If `is_text_usual` is `true`, a
 /// single text block without other fields is written as a string.
 fn content(blocks: Vec<RawJson>, is_text_usual: bool) -> Option<RawJson> {
     match blocks.as_slice() {
@@ -227,8 +225,8 @@ fn content(blocks: Vec<RawJson>, is_text_usual: bool) -> Option<RawJson> {
     }
 }
 
-/// Returns whether a native item contains the fields of a message. Such an item is not a mark and
-/// has no field `type`, which every block has.
+/// Returns whether a native item contains the fields of a message. Unlike a block, it has no field
+/// `type`.
 fn is_envelope(item: &Native) -> bool {
     let has_type = |fields: Object| fields.contains_key("type");
     fields_of(Some(item), WIRE).is_some_and(|fields| !has_type(fields))
@@ -236,9 +234,8 @@ fn is_envelope(item: &Native) -> bool {
 }
 
 /// Returns the native item with the fields of a message, if these fields include `type`.
-/// [`is_envelope`] does not recognise such an item, because a block has the field `type` too. The
-/// message of such an item has a mark. The item is found by comparing its fields with the JSON of
-/// the mark.
+/// [`is_envelope`] takes such an item for a block. The message has a mark, and the fields of the
+/// item are fields of the JSON in the mark.
 fn typed_envelope(message: &Message) -> Option<&Native> {
     let original: Object = as_read::original(message, WIRE)?.parse().ok()?;
     let is_in_original = |(name, value): (&String, &RawJson)| {

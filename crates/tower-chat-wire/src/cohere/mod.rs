@@ -15,10 +15,13 @@
 //! the application has not changed the message, this JSON is written.
 //!
 //! Messages that were read from the JSON of another provider (another wire) are written in the
-//! closest form of this wire. The following parts are not written: reasoning and native items of
-//! other wires, calls of tools that a provider runs itself, and their results, approvals, errors,
-//! and media other than images in user messages. The calls of one answer are written with different
-//! ids, and each result is written with the id of its call.
+//! closest form of this wire. The calls of one answer are written with different ids, and each
+//! result is written with the id of its call. The following parts are not written:
+//!
+//! - reasoning and native items of other wires;
+//! - calls of tools that a provider runs itself, and their results;
+//! - media other than images in user messages;
+//! - approvals and errors.
 
 mod accumulator;
 mod answer;

@@ -1,7 +1,8 @@
 //! Reads and writes function calls.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire.
 
 use tower_chat_core::{RawJson, ToolCall};
 
@@ -68,10 +69,9 @@ pub(super) fn is_object(value: &RawJson) -> bool {
     value.get().starts_with('{')
 }
 
-/// Returns three values: the fields of a part's native item; the spelling in which the native item
-/// contains the field `name`; and the fields of the object that this field contains. If the native
-/// item does not contain the field, returns the first spelling of `name`, and an object without
-/// fields.
+/// Returns the fields of a part's native item, the spelling of the field `name` in this item, and
+/// the fields of the object in this field. If the item does not contain the field, returns the
+/// first spelling and an empty object.
 pub(super) fn open_native(
     native: Option<&tower_chat_core::Native>,
     name: super::part::Name,

@@ -1,6 +1,7 @@
-//! Reads and writes a content: the object with the role and the parts of one message. A native part
-//! of a message is Gemini's JSON, which is written again unchanged. A message may begin with an
-//! envelope: a native part that contains the fields of the content besides its parts.
+//! Reads and writes a content: the object with the role and the parts of one message.
+//!
+//! A native part of a message is JSON of Gemini that is written again unchanged. A message may
+//! begin with an envelope: a native part with the fields of the content besides its parts.
 
 use tower_chat_core::{Message, Native, Part, RawJson, Role};
 
@@ -72,8 +73,7 @@ pub(super) fn envelope_of(message: &Message) -> Option<Fields> {
     })
 }
 
-/// Returns whether a native item contains the fields of a content. In such an item, `parts` is `null` or
-/// `{}`.
+/// Returns whether a native item is an envelope: only in an envelope, `parts` is `null` or `{}`.
 pub(super) fn is_envelope(native: &Native) -> bool {
     Fields::of_native(Some(native), WIRE)
         .and_then(|mut fields| fields.take("parts"))

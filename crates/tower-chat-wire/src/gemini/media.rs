@@ -68,8 +68,8 @@ fn render_plain(media: &Media) -> Option<Fields> {
     Some(fields)
 }
 
-/// Writes the media into `fields`, the part from which they were read. Returns `None` if a part of
-/// this kind cannot contain the current source of the media.
+/// Writes the media into `fields`, the part from which they were read. Returns `None` if such a
+/// part cannot contain the current source of the media.
 fn render_as(mut fields: Fields, media: &Media) -> Option<Fields> {
     let name = if matches!(media.source, MediaSource::Base64(_)) { INLINE } else { FILE };
     let key = spelling(&fields, name)?;
@@ -108,8 +108,7 @@ fn is_clear(inner: &Fields, name: Name) -> bool {
     }
 }
 
-/// Returns the string in a field, which may be present in either spelling, and sets this field to
-/// `null`.
+/// Returns the string in a field that has either spelling, and sets the field to `null`.
 fn take_spelled(inner: &mut Fields, name: Name) -> Option<String> {
     let key = spelling(inner, name)?;
     let text = inner.take_text(key)?;

@@ -15,26 +15,33 @@
 //!   of the whole JSON object; the result is an error if `error` is the only field.
 //!
 //! All other data are stored as JSON, in [`Native`](tower_chat_core::Native) items of this format
-//! (the wire [`WIRE`]): thought signatures, ids of an unusual form, spellings, unknown fields. The
-//! native item of a part contains the JSON of the part without the values that the part stores in
-//! its own fields; `null` replaces a value that had an unusual form. A part of an unknown kind,
-//! such as `executableCode` or `codeExecutionResult`, becomes a [`Part::Native`] with the whole
-//! part, at its position. If a content has an unusual role or more fields, a [`Part::Native`]
-//! before its parts contains the content, in which `null` replaces the parts. A message without
-//! such data has no native item. The fields of a message take precedence over its native items, so
-//! that changes by an application are written.
+//! (the wire [`WIRE`]): thought signatures, ids of an unusual form, spellings, unknown fields.
+//!
+//! - The native item of a part contains the JSON of the part without the values that the part has
+//!   in its own fields. `null` replaces a value that had an unusual form.
+//! - A part of an unknown kind, such as `executableCode` or `codeExecutionResult`, becomes a
+//!   [`Part::Native`] with the whole part, at its position.
+//! - If a content has an unusual role or more fields, a [`Part::Native`] before its parts contains
+//!   the content, in which `null` replaces the parts.
+//!
+//! A message without such data has no native item. The fields of a message take precedence over its
+//! native items, so that changes by an application are written.
 //!
 //! Messages that were read from the JSON of another provider (another wire) are written in the
-//! closest form of this wire. All system messages become the system instruction. Each result is
-//! written with the id and the name of the call that it answers. Between two contents of the model,
-//! results are written before all other parts, and the results of consecutive tool messages are
-//! joined into one content. A text result is written as `{"output": …}`, and an error as `{"error":
-//! …}`. Media in results are written after all results. Arguments that are not a JSON object become
-//! `{"arguments": "the text"}`. If a conversation begins with a call of the model, an empty text of
-//! the user is written before this call. The following data are not written: reasoning of other
-//! wires, approvals, errors, authors, calls of tools that a provider runs itself, and their
-//! results, file ids of other providers, native items of other wires, and contents without any
-//! other parts. The written JSON depends only on the messages.
+//! closest form of this wire. The written JSON depends only on the messages.
+//!
+//! - All system messages become the system instruction.
+//! - Arguments that are not a JSON object become `{"arguments": "the text"}`.
+//! - Each result is written with the id and the name of the call that it answers: a text as
+//!   `{"output": …}`, and an error as `{"error": …}`. Media in results are written after all
+//!   results.
+//! - Between two contents of the model, results are written before all other parts, and the results
+//!   of consecutive tool messages are joined into one content.
+//! - If a conversation begins with a call of the model, an empty text of the user is written before
+//!   this call.
+//! - Not written are authors, approvals, errors, reasoning and native items of other wires, file
+//!   ids of other providers, and calls of tools that a provider runs itself, with their results. A
+//!   message that has no other parts is not written either.
 //!
 //! # Thought signatures
 //!

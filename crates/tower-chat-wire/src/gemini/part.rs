@@ -1,8 +1,8 @@
 //! Reads and writes the parts of a Gemini `Content`, which is one message.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
-//! native part consists only of a native item.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire. A native part consists only of a native item.
 
 use tower_chat_core::{Native, Part, RawJson, Reasoning, Text};
 
@@ -47,8 +47,8 @@ pub(super) fn spelling(fields: &Fields, name: Name) -> Option<&'static str> {
     name.into_iter().find(|name| fields.contains(name) && !fields.is_null(name))
 }
 
-/// Reads a part. A part that is malformed, of an unknown kind, or of a kind that is not allowed for the
-/// speaker becomes a native part.
+/// Reads a part. A part that is malformed, of an unknown kind, or of a kind that is not allowed for
+/// the speaker becomes a native part.
 ///
 /// # Errors
 ///

@@ -29,7 +29,8 @@ pub struct RequestContents {
     pub contents: Vec<RawJson>,
 }
 
-/// How the first call of a content is written if it has no thought signature.
+/// How the first call of a content (a message of the model) is written if the call has no thought
+/// signature.
 ///
 /// A first call has no signature if a model of another provider or an older model of Gemini made
 /// the call, or if an earlier call that had the signature was removed from the history.
@@ -65,8 +66,7 @@ struct Writer<'a> {
     system: Fields,
     system_parts: Vec<RawJson>,
     contents: Vec<Content>,
-    /// The calls in the latest consecutive contents (messages) of the model that have no result
-    /// yet.
+    /// The calls without results in the latest consecutive contents (messages) of the model.
     calls: OpenCalls<'a>,
     /// Whether a content of the user has been added.
     user_spoke: bool,
@@ -140,9 +140,8 @@ impl<'a> Writer<'a> {
         self.contents.push(Content::model(envelope, parts));
     }
 
-    /// Adds the results and the other parts to `content`, a content of the user. Then appends the
-    /// content to the list, or joins it with the previous content. Does nothing if the content has
-    /// no parts.
+    /// Adds the results and the other parts to `content`, a content of the user, and adds the
+    /// content to the list unless it is empty. Joins it with the previous content if possible.
     fn push_user(
         &mut self,
         mut content: Content,
@@ -178,8 +177,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Returns the results in a message that answer calls of the client's tools, and not of tools that
-/// the provider runs.
+/// Returns the results in a message that answer calls of the client's tools.
 fn pending_results(message: &Message) -> impl Iterator<Item = &ToolResult> {
     let by_provider = ids_of_provider_calls(message);
     message.results().filter(move |result| {

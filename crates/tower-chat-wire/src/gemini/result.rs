@@ -1,7 +1,8 @@
 //! Reads and writes function responses.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire.
 
 use tower_chat_core::{Part, RawJson, ToolCall, ToolResult};
 
@@ -52,9 +53,9 @@ pub(super) struct Rendered {
     pub(super) media: Vec<RawJson>,
 }
 
-/// Writes a result. `call` is the call that the result answers, if this call is in the history. The
-/// result is written with the id of the call. If the result has no name and was not read from
-/// Gemini's JSON, the result is also written with the name of the call.
+/// Writes a result, with the id and the name of `call`, the call that the result answers, if this
+/// call is in the history. A name of the result takes precedence. A result that was read from
+/// Gemini's JSON without a name gets no name.
 pub(super) fn render(result: &ToolResult, call: Option<&ToolCall>) -> Rendered {
     let (mut fields, key, mut inner) = open_native(result.native.as_ref(), RESULT);
     if result.native.as_ref().is_none_or(|native| &*native.wire != WIRE) {
@@ -78,10 +79,10 @@ pub(super) fn render(result: &ToolResult, call: Option<&ToolCall>) -> Rendered {
 }
 
 /// Returns the text of a response: the text in its only field, or the JSON of the whole response.
-/// Also stores the form of the response in the field `response` of `inner`, so that the response
-/// can be written in the same form. The stored value is `null` if the text is the whole JSON, or an
-/// object with the name of the only field. If the only field is `output` or `error`, nothing is
-/// stored.
+///
+/// Stores the form of the response in the field `response` of `inner`, so that it is written in the
+/// same form: an object with the name of the only field, or `null` for the whole JSON. The usual
+/// fields `output` and `error` are not stored.
 fn parse_response(response: RawJson, inner: &mut Fields) -> String {
     if let Some((key, text)) = only_text(&response) {
         if plain_key(&response).is_none() {
@@ -117,9 +118,8 @@ fn render_response(result: &ToolResult, inner: &Fields) -> Option<RawJson> {
     Some(raw(&object(key, raw(&text))))
 }
 
-/// Moves the items of the field `parts` of a function response to the content of the result, and
-/// sets the field to `null`. Newer models support media in this field. Does nothing if one of the
-/// items is a text.
+/// Moves the items of the field `parts` of a function response (its media) to the content of the
+/// result, and sets the field to `null`. Does nothing if one of the items is a text.
 fn parse_parts(inner: &mut Fields, content: &mut Vec<Part>) {
     let Some(list) = inner.get("parts") else { return };
     let Ok(items) = list.parse::<Vec<RawJson>>() else { return };
@@ -147,14 +147,12 @@ fn render_part(part: &Part) -> Option<RawJson> {
     }
 }
 
-/// Returns `output` or `error` if the response has only this field and its value is a text. Such a
-/// response needs no native item.
+/// Returns `output` or `error` if the response has only this field and its value is a text.
 fn plain_key(response: &RawJson) -> Option<&'static str> {
     only_text(response).map(|(key, _)| key).filter(|key| matches!(*key, OUTPUT | ERROR))
 }
 
-/// Returns the name and the text of the only field of a response. Returns `None` if the response
-/// has more fields, if the name is not one of [`KEYS`], or if the value is not a string.
+/// Returns the name and the text of the only field of a response, if the name is one of [`KEYS`].
 fn only_text(response: &RawJson) -> Option<(&'static str, String)> {
     let fields: Fields = response.parse().ok()?;
     let key = KEYS.into_iter().find(|key| fields.len() == 1 && fields.contains(key))?;

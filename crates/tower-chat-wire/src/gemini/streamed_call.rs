@@ -63,7 +63,7 @@ impl StreamedCall {
     }
 
     /// Returns the text of the arguments. If the final piece has not been received, removes the
-    /// closing brackets and quotation marks at the end, so that the text is not valid JSON.
+    /// closing brackets and quotation marks at the end, so that the text is visibly incomplete.
     pub(super) fn arguments(&self) -> String {
         let arguments = match &self.arguments {
             Value::Null => Value::Object(Map::new()),

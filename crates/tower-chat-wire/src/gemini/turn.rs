@@ -75,8 +75,7 @@ impl Content {
     }
 }
 
-/// Moves results before other parts in the contents of the user at the end of the list: each other
-/// part before the last result is moved to the position after this result.
+/// In the contents of the user at the end of the list, moves all other parts after the last result.
 pub(super) fn put_results_first(contents: &mut [Content]) {
     let length = contents.iter().rev().take_while(|content| content.is_user).count();
     let begin = contents.len() - length;
@@ -128,11 +127,13 @@ impl<'a> OpenCalls<'a> {
         }
     }
 
-    /// Removes and returns the open call that a result answers. For a result with an id, this call
-    /// is the first open call with the same id. If no open call has this id, the first open call
-    /// without an id is used. For a result without an id, the open calls without an id are searched
-    /// first, and then all open calls. If the result has a name, a call that is not found by its id
-    /// must have the same name.
+    /// Removes and returns the open call that a result answers. This is the first open call that is
+    /// found in this order:
+    ///
+    /// - for a result with an id: with the same id, or without an id;
+    /// - for a result without an id: without an id, or with any id.
+    ///
+    /// A call that is not found by its id must have the name of the result, if the result has one.
     pub(super) fn answer(&mut self, result: &ToolResult) -> Option<&'a ToolCall> {
         let name = result.name.as_deref().filter(|name| !name.is_empty());
         let position = match some_id(result.call_id.as_deref()) {
@@ -160,8 +161,7 @@ impl<'a> OfTools<'a> {
         self.by_name.remove(&(call.name.as_str(), position));
     }
 
-    /// Returns the position of the first call of the tool `name`. If `name` is `None`, returns the
-    /// position of the first call.
+    /// Returns the position of the first call of the tool `name`, or of any tool.
     fn first(&self, name: Option<&str>) -> Option<usize> {
         match name {
             Some(name) => first_named(&self.by_name, name),

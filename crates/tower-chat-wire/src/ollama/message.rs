@@ -1,9 +1,10 @@
 //! Reads and writes messages.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
-//! mark is a native part at the beginning of a message, with the JSON from which the message was
-//! read. The usual form of a message is the JSON that is written for a message without a mark.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire. A mark is a native part at the beginning of a message, with the JSON from which the
+//! message was read. The usual form of a message is the JSON that is written for a message without
+//! a mark.
 
 use tower_chat_core::{
     Media, MediaSource, Message, Part, RawJson, Reasoning, Role, ToolCall, ToolResult,
@@ -120,8 +121,7 @@ fn parse_result(mut fields: Object) -> ToolResult {
     result
 }
 
-/// Removes and reads the field `images` of a message. If the field is not a list of strings,
-/// returns no parts and does not remove the field.
+/// Removes and reads the field `images` of a message, if it is a list of strings.
 fn take_images(fields: &mut Object) -> Vec<Part> {
     let images = fields.get("images").and_then(|images| images.parse::<Vec<String>>().ok());
     if images.is_some() {
@@ -131,8 +131,8 @@ fn take_images(fields: &mut Object) -> Vec<Part> {
     images.into_iter().flatten().map(|data| Part::Media(media(data))).collect()
 }
 
-/// Returns the media type of an image in base64. The JSON of the wire does not contain the type, so
-/// the first bytes of the image determine it. Returns `image/png` for unknown bytes.
+/// Returns the media type of an image in base64 by its first bytes, because the JSON of the wire
+/// does not contain the type. Returns `image/png` for unknown bytes.
 fn media_type(data: &str) -> &'static str {
     let types = [("/9j/", "image/jpeg"), ("R0lGOD", "image/gif"), ("UklGR", "image/webp")];
     let known = types.into_iter().find(|(beginning, _)| data.starts_with(beginning));

@@ -1,4 +1,5 @@
-//! Reads and writes the conversations of Ollama's native chat API (<https://docs.ollama.com/api/chat>).
+//! Reads and writes the conversations of Ollama's native chat API
+//! (<https://docs.ollama.com/api/chat>).
 //!
 //! If the messages of a request are read and written again, the written JSON is equal to the JSON
 //! that was read. Each message of the JSON becomes one message. The field `thinking` becomes
@@ -8,11 +9,14 @@
 //! message, this JSON is written.
 //!
 //! Messages that were read from the JSON of another provider (another wire) are written in the
-//! closest form of this wire. Each result is written with the name of its tool. If the result has
-//! no name, the name is read from the call. Images in results are written in a user message after
-//! the results. The following parts are not written: reasoning and
-//! [`Native`](tower_chat_core::Native) items of other wires, calls of tools that a provider runs
-//! itself, and their results, approvals, errors, and media other than images in base64.
+//! closest form of this wire. Each result is written with the name of its tool, which is read from
+//! the call if the result has no name. Images in results are written in a user message after the
+//! results. The following parts are not written:
+//!
+//! - reasoning and [`Native`](tower_chat_core::Native) items of other wires;
+//! - calls of tools that a provider runs itself, and their results;
+//! - media other than images in base64;
+//! - approvals and errors.
 
 mod accumulator;
 mod answer;

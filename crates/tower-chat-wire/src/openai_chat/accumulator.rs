@@ -13,8 +13,8 @@ use crate::{
 };
 
 /// Accumulates the chunks of one answer. Each chunk contains a delta, a piece of the message. The
-/// answer is complete when a delta, and a finish reason or `[DONE]`, were received. Either of them
-/// is enough, because some services do not send `[DONE]`, and others send no finish reason.
+/// answer is complete when a delta was received, and either a finish reason or `[DONE]`: some
+/// services do not send `[DONE]`, and others send no finish reason.
 #[derive(Debug, Default)]
 pub(crate) struct ChatAccumulator {
     message: MessageAccumulator,

@@ -35,7 +35,7 @@ pub(crate) fn error_in(fields: &Object) -> Option<AnswerError> {
     is_error.then(|| refusal::parse(None, raw(fields).get(), CodeFields::OpenAi))
 }
 
-/// The name of a field that is in every answer and in no error.
+/// The name of a field that every answer has.
 const CHOICES: &str = "choices";
 
 /// Returns the only choice in a list, or `None` if the list is empty.

@@ -1,8 +1,9 @@
 //! Reads and writes tool calls: the field `tool_calls`, and the field `function_call` of the API of
 //! 2023.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire.
 
 use tower_chat_core::{RawJson, ToolCall};
 
@@ -37,9 +38,8 @@ pub(super) fn has_free_text(call: &ToolCall) -> bool {
     fields.is_some_and(|fields| fields.contains(CUSTOM.name))
 }
 
-/// Removes and reads the calls in the fields of a message. Does not remove an empty list. Also does
-/// not remove a `function_call` with an empty name and empty arguments, which Snowflake sends in
-/// every answer.
+/// Removes and reads the calls in the fields of a message. Does not remove an empty list, and a
+/// `function_call` with an empty name and empty arguments, which Snowflake sends in every answer.
 pub(super) fn parse_all(fields: &mut Fields) -> Result<Vec<ToolCall>, WireError> {
     let mut calls = Vec::new();
     if !fields.is_null("tool_calls")
@@ -66,10 +66,9 @@ pub(super) fn parse_all(fields: &mut Fields) -> Result<Vec<ToolCall>, WireError>
     Ok(calls)
 }
 
-/// Writes the calls into the fields of a message. One call that was read from the field
-/// `function_call` is written to this field again, and all other calls are written as items of
-/// `tool_calls`. For [`Audience::Model`], a call from `function_call` with an id is also written as
-/// an item of `tool_calls`, because its result refers to the id.
+/// Writes the calls into the fields of a message: the first call that was read from the field
+/// `function_call` to this field, and all other calls to `tool_calls`. For [`Audience::Model`], a
+/// call with an id is always written to `tool_calls`, because its result refers to the id.
 pub(super) fn render_all(calls: &[&ToolCall], fields: &mut Fields, audience: Audience) {
     let may_be_legacy = |call: &ToolCall| audience == Audience::Transcript || call.id.is_none();
     let mut list = Vec::new();
@@ -127,10 +126,9 @@ fn parse_legacy(item: &RawJson) -> Result<ToolCall, WireError> {
     Ok(call)
 }
 
-/// Removes and reads the name and the arguments of a call. If the arguments are not a string, their
-/// JSON text becomes the arguments of the call. If the field is missing, the arguments of the call
-/// are empty. In both cases, the field is set to `null` in `inner`, so that [`with_call`] writes
-/// the same form again.
+/// Removes and reads the name and the arguments of a call. Arguments that are not a string are
+/// stored as their JSON text, and missing arguments as an empty text. In both cases, the field is
+/// set to `null` in `inner`, so that [`with_call`] writes the same form.
 fn take_call(inner: &mut Fields, arguments: &str) -> Result<ToolCall, WireError> {
     let name = inner.take_text("name").ok_or(WireError::Field {
         what: "a tool call",
@@ -159,9 +157,8 @@ fn render(native: Option<Fields>, call: &ToolCall) -> Fields {
     fields
 }
 
-/// Adds the name and the arguments of a call to `inner`. If the field with the arguments is `null`,
-/// the arguments were not read from a string: they are written as a JSON value, or omitted if they
-/// are empty.
+/// Adds the name and the arguments of a call to `inner`. If [`take_call`] has set the field of the
+/// arguments to `null`, they are written as a JSON value, or omitted if they are empty.
 fn with_call(mut inner: Fields, arguments: &str, call: &ToolCall) -> Fields {
     inner.set("name", raw(&call.name));
     let was_text = !inner.is_null(arguments);
@@ -182,8 +179,7 @@ fn as_function(rest: Fields) -> Fields {
 }
 
 /// Returns the fields of a `function_call` in a native item. Returns `None` if the call was read
-/// from an item of `tool_calls`: the native item of such a call has the field `function` or
-/// `custom`.
+/// from an item of `tool_calls`.
 fn legacy_rest(native: &Fields) -> Option<Fields> {
     if KINDS.iter().any(|kind| native.contains(kind.name)) {
         return None;

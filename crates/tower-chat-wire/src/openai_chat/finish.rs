@@ -75,8 +75,7 @@ pub(super) fn parse(mut fields: Object, mut choice: Object, has_calls: bool) -> 
     finish
 }
 
-/// Returns the usage in the field `x_groq`. Groq sends the usage of a streamed answer in this
-/// field.
+/// Returns the usage in the field `x_groq`, in which Groq sends the usage of a streamed answer.
 fn groq_usage(fields: &Object) -> Option<Value> {
     let usage = to_value(fields.get("x_groq")?).get("usage")?.clone();
     usage.is_object().then_some(usage)
@@ -120,14 +119,12 @@ pub(crate) fn usage(json: &Value) -> Usage {
     with_reasoning_beside(usage, count("/total_tokens"))
 }
 
-/// Adds the reasoning tokens to the output tokens, if the output tokens do not include the
-/// reasoning tokens. In [`Usage`], reasoning tokens are part of the output tokens. `total` is the
-/// total number of tokens that the service reports. If the total exceeds the sum of input and
-/// output tokens, the service counts reasoning tokens separately.
+/// Adds the reasoning tokens to the output tokens if the service counts them separately, because
+/// the output tokens of [`Usage`] include them.
 ///
-/// xAI reports the number of reasoning tokens, and includes this number in the total. One
-/// OpenAI-compatible service for Gemini models does not report the number, and includes it only in
-/// the total.
+/// A service counts reasoning tokens separately if `total`, the number of all tokens that it
+/// reports, exceeds the sum of input and output tokens. xAI also reports the number of reasoning
+/// tokens. One OpenAI-compatible service for Gemini models does not: the difference is this number.
 pub(crate) fn with_reasoning_beside(mut usage: Usage, total: Option<u64>) -> Usage {
     let beside = match (total, usage.reasoning_tokens) {
         (Some(total), 0) => total.saturating_sub(usage.total_tokens()),

@@ -1,8 +1,8 @@
 //! Reads and writes messages.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire.
-//! The native item with the fields of the message object is the envelope of the message. A
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire. The native item with the fields of the message object is the envelope of the message. A
 //! provider-executed call is a call of a tool that the provider runs itself.
 
 use tower_chat_core::{Message, Native, Part, RawJson, Reasoning, Role, ToolCall, ToolResult};
@@ -107,10 +107,9 @@ pub fn render_messages<'a>(
     messages.into_iter().flat_map(|message| render_message(message, audience)).collect()
 }
 
-/// Returns whether a message can be written unchanged without an envelope. `rest` contains the
-/// fields of the JSON for which the message has no field. For a message with content, returns
-/// `true` if `rest` contains only the role. For an assistant message without content, returns
-/// `true` if `rest` contains only the role and `"content": null`, because the writer adds both.
+/// Returns whether a message can be written unchanged without an envelope: if `rest`, the fields of
+/// the JSON that were not removed, contains only what the writer adds. This is the role, and
+/// `"content": null` in an assistant message without content.
 fn is_plain(role: Role, rest: &Fields, parts: &[Part]) -> bool {
     if parts.iter().any(content::is_content) {
         rest.len() == 1
@@ -127,9 +126,9 @@ fn reasoning(field: &str, text: String) -> Part {
     Part::Reasoning(reasoning)
 }
 
-/// Writes the parts of a message besides its tool results. Returns `None` for a tool message, and
-/// for a message that has only parts that Chat Completions cannot express. For [`Audience::Model`],
-/// also returns `None` for an assistant message without content and calls.
+/// Writes the parts of a message besides its tool results. Returns `None` if there is nothing to
+/// write. For [`Audience::Model`], an assistant message without content and calls is not written
+/// either.
 fn render_body(message: &Message, audience: Audience) -> Option<Fields> {
     if message.role == Role::Tool {
         return None;
@@ -164,8 +163,7 @@ fn render_body(message: &Message, audience: Audience) -> Option<Fields> {
     Some(fields)
 }
 
-/// Returns whether the value is `null` or an empty list. Such a value has the same meaning as a
-/// missing field.
+/// Returns whether the value is `null` or an empty list, which means the same as a missing field.
 fn is_nothing(value: &RawJson) -> bool {
     value.get() == "null" || value.parse().is_ok_and(|items: Vec<RawJson>| items.is_empty())
 }
@@ -180,14 +178,13 @@ fn render_reasoning(part: &Part, fields: &mut Fields) {
     }
 }
 
-/// Returns the fields of a message from its native part. Returns `None` for any other part.
+/// Returns the fields in an envelope. Returns `None` for any other part.
 fn envelope(part: &Part) -> Option<Fields> {
     let Part::Native(native) = part else { return None };
     is_envelope(native).then(|| Fields::of_native(Some(native), WIRE)).flatten()
 }
 
-/// Returns whether a native item contains the fields of a message. Only such an item has the field
-/// `role`.
+/// Returns whether a native item is an envelope: only an envelope has the field `role`.
 pub(super) fn is_envelope(native: &Native) -> bool {
     Fields::of_native(Some(native), WIRE).is_some_and(|fields| fields.contains("role"))
 }

@@ -146,9 +146,8 @@ impl MessageAccumulator {
 }
 
 /// Returns whether a field describes the deltas of a stream, and not the message. An example is
-/// `channel`, which Groq sends for gpt-oss. Returns `true` for a string, a number or a boolean, if
-/// the field is not known from whole answers. Objects, lists and `null` always belong to the
-/// message.
+/// `channel`, which Groq sends for gpt-oss. The value of such a field is a string, a number or a
+/// boolean, and the field is not known from whole answers.
 fn is_of_pieces(name: &str, value: &RawJson) -> bool {
     let is_scalar = !value.get().starts_with(['{', '[', 'n']);
     let is_known = OF_MESSAGES.contains(&name)
@@ -162,9 +161,8 @@ struct Calls {
     calls: Vec<Call>,
     /// For each index: the position in `calls` of the newest call with this index.
     by_index: HashMap<String, usize>,
-    /// For each pair of an index and an id: the position in `calls` of the first call with this
-    /// index and this id. Each call with an id is also stored with an empty index, which deltas
-    /// without an index use.
+    /// For each pair of an index and an id: the position in `calls` of the first call with both.
+    /// For deltas without an index, each call with an id is also stored with an empty index.
     by_id: HashMap<(String, String), usize>,
 }
 
@@ -237,16 +235,14 @@ impl Calls {
     /// Returns the position of the call that a delta continues, or `None` if the delta begins a new
     /// call.
     ///
-    /// A delta with an index continues the newest call with this index. There are two exceptions, because
-    /// some services use the same index for every call:
+    /// A delta without an index continues the call with its id. If it has no id, it begins a new
+    /// call if it has a name, and continues the newest call otherwise.
     ///
-    /// - If the delta has a name and its id differs from the id of this call, the delta continues
-    ///   the call with the id of the delta, or begins a new call if no call has this id.
+    /// A delta with an index continues the newest call with this index. There are two exceptions,
+    /// because some services use the same index for every call:
+    ///
+    /// - A delta with a name and another id than this call continues the call with its id.
     /// - If [`Call::is_followed_by`] returns `true`, the delta begins a new call.
-    ///
-    /// A delta with an id and no index continues the call with this id, or begins a new call if no
-    /// call has this id. A delta with a name and neither an index nor an id begins a new call. A
-    /// delta without index, id and name continues the newest call.
     fn position(&self, piece: &Piece<'_>) -> Option<usize> {
         let Piece { index, id, name, .. } = *piece;
         let of_id = |index: &str| {
@@ -314,15 +310,15 @@ struct Piece<'a> {
 }
 
 impl Call {
-    /// Returns whether a delta with a name begins a new call, although the index of the delta is
-    /// the index of this call. Called only if the delta has no id, or has the id of this call, or
-    /// if this call has no id.
+    /// Returns whether a delta with a name begins a new call, although it has the index of this
+    /// call, and its id (if both have ids) is the id of this call.
     ///
-    /// A delta without an id begins a new call if its name differs from the name of this call, or
-    /// if it has arguments and the arguments of this call are already complete. A delta that only
-    /// repeats the name continues this call, because some services repeat the name in every delta.
-    /// A delta with an id begins a new call if its name differs, and the arguments of this call are
-    /// complete or this call has no id.
+    /// A delta that repeats the name of this call continues this call, because some services repeat
+    /// the name in every delta. It begins a new call only if it has no id but arguments, and the
+    /// arguments of this call are already complete.
+    ///
+    /// A delta with another name begins a new call, unless this call has the same id and its
+    /// arguments are not complete.
     fn is_followed_by(&self, piece: &Piece<'_>) -> bool {
         let (Some(name), Some(own)) = (piece.name, self.name.as_deref()) else { return false };
         let is_whole = self.object.is_some() || self.brackets.are_closed();
@@ -332,8 +328,7 @@ impl Call {
         }
     }
 
-    /// Returns whether this is the call of a function for which the service sent `null` instead of
-    /// arguments.
+    /// Returns whether the service sent `null` instead of the arguments of a function.
     fn is_function_without_arguments(&self) -> bool {
         let is_function = self.kind.is_none_or(|kind| kind == FUNCTION);
         is_function && self.arguments.is_empty() && self.null_arguments
@@ -362,8 +357,8 @@ impl Call {
     }
 }
 
-/// Removes and returns the object with the name and the arguments of a call, and its type. If the
-/// delta has no such object, returns an empty object and no type.
+/// Removes the object with the name and the arguments of a call, and returns the type of the call
+/// and the object. The object is empty if the delta does not have it.
 fn take_function(piece: &mut Object) -> Result<(Option<Kind>, Object), AnswerError> {
     let found = KINDS.into_iter().find_map(|kind| Some((kind, take(piece, kind.name)?)));
     let Some((kind, function)) = found else { return Ok((None, Object::new())) };

@@ -26,10 +26,13 @@
 //! Messages that were read from the JSON of another provider (another wire) are written in the
 //! closest form of this wire. A tool message with several results becomes several messages. Results
 //! in a user message are written before its text. Media become `image_url`, `input_audio` or `file`
-//! parts. The following data are not written: reasoning of other wires, approvals, errors, calls of
-//! tools that a provider runs itself, and their results, native items of other wires, and messages
-//! without any other parts. [`with_mistral_ids`] converts call ids to the form that Mistral
-//! accepts.
+//! parts. The following parts are not written, and neither is a message that has no other parts:
+//!
+//! - reasoning and native items of other wires;
+//! - calls of tools that a provider runs itself, and their results;
+//! - approvals and errors.
+//!
+//! [`with_mistral_ids`] converts call ids to the form that Mistral accepts.
 //!
 //! ```
 //! use tower_chat_wire::openai_chat::{Audience, parse_message, render_message};

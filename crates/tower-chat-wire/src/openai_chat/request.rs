@@ -67,10 +67,9 @@ fn messages_of(request: &ChatRequest, form: Option<&RequestForm<'_>>) -> Vec<Raw
     messages.iter().map(without_empty_fields).collect()
 }
 
-/// Removes fields that have no value from an assistant message, such as `"refusal": null` and
+/// Removes empty fields from an assistant message, such as `"refusal": null` and
 /// `"annotations": []`. Services send these fields in answers, and some services (Groq, Mistral)
-/// refuse them in requests. The content is never removed. An empty reasoning text is not removed
-/// either, because DeepSeek requires it.
+/// refuse them in requests. An empty reasoning text is not removed, because DeepSeek requires it.
 fn without_empty_fields(message: &RawJson) -> RawJson {
     let Ok(mut fields) = message.parse::<Object>() else { return message.clone() };
     if fields.get("role").is_none_or(|role| role.get() != r#""assistant""#) {

@@ -83,7 +83,7 @@ pub(super) fn runs_custom_tools(context: &AnswerContext) -> bool {
     context.issuer.as_deref() == Some("xai")
 }
 
-/// Marks a call of a custom tool as provider-executed. Does not change any other part.
+/// Marks a call of a custom tool as provider-executed.
 fn note_custom_call(part: &mut Part) {
     if let Part::ToolCall(call) = part
         && kind_of(call).item == CUSTOM
@@ -131,9 +131,7 @@ fn finish(mut response: Object, messages: &[Message], context: &AnswerContext) -
     finish
 }
 
-/// Returns the finish reason. Only an incomplete response contains a reason. For a complete
-/// response, returns [`FinishReason::ToolCalls`] if the response has calls, and
-/// [`FinishReason::Stop`] otherwise.
+/// Returns the finish reason. Only an incomplete response contains one.
 fn reason(response: &Object, messages: &[Message]) -> FinishReason {
     let details = response.get("incomplete_details").map(to_value).unwrap_or_default();
     let details = details.get("reason").and_then(Value::as_str);

@@ -1,8 +1,8 @@
 //! Reads and writes items that call a tool.
 //!
 //! A provider-executed call is a call of a tool that the provider runs itself. A native item
-//! contains the JSON fields for which a message or part has no field of its own. Each native item
-//! belongs to one wire (a provider's format), and is written again only on this wire.
+//! contains a provider's own JSON fields of a message or part, which the common types do not have.
+//! It belongs to one wire (a provider's JSON format), and is written only on this wire.
 
 use tower_chat_core::{RawJson, ToolCall};
 
@@ -15,10 +15,9 @@ use crate::{
     fields::{Fields, as_text, raw},
 };
 
-/// Reads the call of an item. If the arguments are not a string, their JSON text becomes the
-/// arguments of the call. If the field with the arguments is missing, the arguments of the call are
-/// empty. In both cases, this field is `null` in the native item, so that [`render`] writes the
-/// same form again.
+/// Reads the call of an item. A value in the field for arguments that is not a string, such as the
+/// object `action`, is stored as its JSON text. If the field is missing, an empty text is stored.
+/// In both cases, the field is `null` in the native item, so that [`render`] writes the same form.
 pub(super) fn parse(mut fields: Fields, kind: &CallKind) -> Result<ToolCall, WireError> {
     let provider_executed = kind.runs_at_provider(&fields);
     let name = match kind.tool {

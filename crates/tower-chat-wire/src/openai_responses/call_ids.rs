@@ -6,15 +6,12 @@ use tower_chat_core::pairing::{Answers, Candidate, Ids, Matcher, Target};
 
 use super::kind::CallKind;
 
-/// The maximum number of characters of the `call_id` of an output: OpenAI API reference, Create a model
-/// response, input, Function tool call output.
+/// The maximum number of characters of the `call_id` of an output: OpenAI API reference, Create a
+/// model response, input, Function tool call output.
 const MAX_ID_LENGTH: usize = 64;
 
 /// Assigns the ids with which the calls of an input are written, and finds the call that each
-/// result answers.
-///
-/// An id depends only on the call itself and on earlier calls, so that adding items to an input
-/// does not change the ids of earlier calls.
+/// result answers. An id depends only on the call itself and on earlier calls.
 #[derive(Debug)]
 pub(super) struct CallIds<'a> {
     /// The ids that were written for earlier calls.
@@ -72,9 +69,8 @@ impl<'a> CallIds<'a> {
         }
     }
 
-    /// Returns the id if it can be written: if it is not empty, not too long, and not the id of an
-    /// earlier call. Otherwise returns a new id: the beginning of the id and a number, or `call`
-    /// and a number if the id is empty.
+    /// Returns the id if it is not empty, not too long, and not the id of an earlier call.
+    /// Otherwise returns a new id: the beginning of the id, or `call`, and a number.
     fn unused(&mut self, own: &str) -> String {
         let is_fit = !own.is_empty() && own.chars().count() <= MAX_ID_LENGTH;
         if is_fit && !self.used.contains(own) {

@@ -1,7 +1,8 @@
 //! Reads and writes the content of items: a string, or a list of content parts.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire.
 
 use tower_chat_core::{Part, RawJson, Text};
 
@@ -18,8 +19,8 @@ pub(super) const OUTPUT: &str = "output_text";
 
 const TEXTS: [&str; 2] = [INPUT, OUTPUT];
 
-/// Reads the parts of a content. `text_type` is the usual type of texts in this content. A text of
-/// another type is read with a native item, which contains its type.
+/// Reads the content of an item. `text_type` is the usual type of texts in this content. A text of
+/// another type gets a native item, which contains its type.
 pub(super) fn parse(content: &RawJson, text_type: &str) -> Result<Vec<Part>, WireError> {
     if let Some(text) = as_text(content) {
         return Ok(vec![Part::text(text)]);
@@ -33,7 +34,7 @@ pub(super) fn parse(content: &RawJson, text_type: &str) -> Result<Vec<Part>, Wir
     Ok(items.into_iter().map(|item| parse_part(item, text_type, alone)).collect())
 }
 
-/// Writes the parts that belong to a content. Returns `None` if there is no such part.
+/// Writes the content of an item. Returns `None` if no part is written into the content.
 pub(super) fn render<'a>(
     parts: impl IntoIterator<Item = &'a Part>,
     text_type: &str,
@@ -51,7 +52,7 @@ pub(super) fn render<'a>(
     }
 }
 
-/// Returns whether the part belongs to a content.
+/// Returns whether the part is written into the content of an item.
 pub(super) fn is_content(part: &Part) -> bool {
     match part {
         Part::Text(_) | Part::Media(_) => true,

@@ -15,8 +15,8 @@ use crate::{
 /// Where the service finds the history before the new messages of a request: in the request, or in
 /// its own storage.
 ///
-/// The location determines the fields `store`, `previous_response_id` and `conversation` of the request,
-/// and the service id of the answer.
+/// The location determines the fields `store`, `previous_response_id` and `conversation` of the
+/// request, and the service id of the answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HistoryLocation {
@@ -76,17 +76,15 @@ impl HistoryLocation {
     }
 }
 
-/// Returns the conversation id of a response, or the id of the response if it belongs to no
-/// conversation. Returns `None` if the response belongs to no conversation and the service has not
-/// stored the response.
+/// Returns the conversation id of a response. If the response belongs to no conversation, returns
+/// the id of the response, or `None` if the service has not stored it.
 fn stored_under(response: &Object) -> Option<String> {
     let is_stored = response.get("store").is_none_or(|store| store.get() != "false");
     conversation(response).or_else(|| text(response, "id").filter(|_| is_stored))
 }
 
-/// Returns the service id of a response whose request is unknown. This id is the conversation id of
-/// the response, if any. Without a conversation id, the service id is the id of the response, if
-/// the response is stored and continues another response. Returns `None` for any other response.
+/// Returns the service id of a response whose request is unknown: the conversation id of the
+/// response, or the id of a stored response that continues another response.
 pub(super) fn named_by(response: &Object) -> Option<HistoryOwner> {
     let has_previous_response = || text(response, "previous_response_id").is_some();
     let id = conversation(response)

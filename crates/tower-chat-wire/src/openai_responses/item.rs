@@ -16,13 +16,11 @@ pub(super) enum ItemKind {
     AssistantMessage,
     /// Any other message.
     OtherMessage,
-    /// Reasoning. The next item of the model in the input is the item to which the reasoning
-    /// belongs.
+    /// Reasoning, which belongs to the next item of the model.
     Reasoning,
     /// A call, or any other output of the model.
     ModelOutput,
-    /// The output of a call. `call` is the index of the item of the call, if the input contains the
-    /// call.
+    /// The output of a call. `call` is the index of the call's item, if the input contains it.
     Output { call: Option<usize> },
 }
 

@@ -85,9 +85,8 @@ impl Items {
         self.items.as_slice().get(index).is_none_or(|item| is_call(&item.fields))
     }
 
-    /// Returns the items. An item whose end was received is returned as the last event contains it.
-    /// Any other item is returned with the deltas that were received and the status of the
-    /// response.
+    /// Returns the items. An item whose end was not received gets the deltas that were received,
+    /// and `status`, the status of the response.
     pub(super) fn into_items(self, status: &str) -> Vec<RawJson> {
         self.items.into_items().into_iter().filter_map(|item| item.into_json(status)).collect()
     }
@@ -102,8 +101,7 @@ impl Items {
 }
 
 impl StreamedItem {
-    /// Returns the item. Returns `None` for reasoning that was cut off, because no service accepts
-    /// such reasoning.
+    /// Returns the item, or `None` for reasoning that was cut off, which no service accepts.
     fn into_json(self, status: &str) -> Option<RawJson> {
         if self.done.is_some() {
             return self.done;

@@ -83,8 +83,8 @@ fn render_plain(media: &Media) -> Fields {
     render_as(fields.clone(), media).unwrap_or(fields)
 }
 
-/// Writes the media into `fields`, the content part from which they were read. Returns `None` if a
-/// part of this type cannot contain the current source of the media.
+/// Writes the media into `fields`, the content part from which they were read. Returns `None` if
+/// such a part cannot contain the current source of the media.
 fn render_as(mut fields: Fields, media: &Media) -> Option<Fields> {
     let kind = fields.text("type")?;
     match (kind.as_str(), &media.source) {
@@ -116,7 +116,7 @@ fn field_of(kind: &str, media: &Media) -> &'static str {
 }
 
 /// Reads media from a URL. From a `data:` URL (RFC 2397), reads the base64 data and the media type.
-/// For any other URL, the media type is `unknown`, the argument of this function.
+/// Media at any other URL get the media type `unknown`.
 fn from_url(url: &str, unknown: &str) -> Media {
     let inline = url
         .strip_prefix("data:")

@@ -1,10 +1,11 @@
-//! Reads and writes the items of OpenAI Responses (`POST /v1/responses`) and of compatible services.
+//! Reads and writes the items of OpenAI Responses (`POST /v1/responses`) and of compatible
+//! services.
 //!
-//! The input of this wire is a flat list of items: messages, reasoning, calls, outputs. A wire is a
-//! provider's JSON format. If a list is read and written again, the written list is equal to the
-//! list that was read. Consecutive items of the model become one assistant message, and consecutive
-//! outputs become one tool message. Any other item of the type `message` becomes one message. An
-//! input that is a string becomes one user message, and is written as a list with one item.
+//! A wire is a provider's JSON format. The input of this wire is a flat list of items: messages,
+//! reasoning, calls, and outputs of calls. Consecutive items of the model become one assistant
+//! message, and consecutive outputs become one tool message. Any other item of the type `message`
+//! becomes one message. A list that is read and written again does not change. An input that is a
+//! string becomes one user message, and is written as a list with one item.
 //!
 //! If a [`Message`](tower_chat_core::Message) or one of its parts has a field for a value, the
 //! value is stored only in this field. All other values are stored in
@@ -20,22 +21,27 @@
 //! - An item of an unknown type, such as `item_reference`, `compaction` or `additional_tools`,
 //!   becomes a [`Part::Native`] with the whole item.
 //!
-//! Calls of tools that the provider runs (`web_search_call` and similar types) become
-//! [provider-executed](tower_chat_core::ToolCall::provider_executed) calls, whose native items
-//! contain the results. Calls of tools that the provider defines and the client runs
-//! (`computer_call`, `shell_call`, …) need a result from the client. If the arguments of a call are
-//! not a string, such as an `action`, their JSON text becomes the arguments of the call, and the
-//! native item contains `null` for their field. The fields of a message take precedence over its
-//! native items, so that changes by an application are written.
+//! Call items become calls:
 //!
-//! [`render_input`] writes an input that the service accepts. Each call is written with an id that
-//! no earlier call has, and its output with the same id. If there are messages between a call and
-//! its output, the output is written before these messages. The following data are not written:
-//! reasoning without a later item of the model; reasoning, native items and provider-executed calls
-//! of other wires; approvals and errors; names of authors, for which the wire has no field. A call
-//! without a result and a result without a call are written, because the service may store the
-//! missing item. A new result whose call is not in the messages is written as
-//! `function_call_output`.
+//! - If the provider runs the tool (`web_search_call` and similar types), the call is
+//!   [provider-executed](tower_chat_core::ToolCall::provider_executed), and its native item
+//!   contains the result.
+//! - If the provider defines the tool and the client runs it (`computer_call`, `shell_call`, …),
+//!   the client must send a result.
+//! - Instead of a string with arguments, some items have an object, such as `action`. The
+//!   [`arguments`](tower_chat_core::ToolCall::arguments) of the call are then the JSON text of the
+//!   object, and the native item contains `null` in its place.
+//!
+//! [`render_input`] writes an input that the service accepts. The fields of a message take
+//! precedence over its native items, so that changes by an application are written.
+//!
+//! - Each call is written with an id that no earlier call has, and its output with the same id.
+//! - If there are messages between a call and its output, the output is written before them.
+//! - A call without a result and a result without a call are written, because the service may store
+//!   the missing item. A new result whose call is not in the messages is written as
+//!   `function_call_output`.
+//! - Not written are reasoning without a later item of the model, approvals, errors, names of
+//!   authors, and the reasoning, native items and provider-executed calls of other wires.
 //!
 //! ```
 //! use tower_chat_core::Role;

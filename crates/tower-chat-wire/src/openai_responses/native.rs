@@ -1,8 +1,8 @@
 //! Distinguishes the native parts of this wire.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
-//! native part consists only of a native item.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire. A native part consists only of a native item.
 
 use tower_chat_core::{Native, RawJson};
 
@@ -22,7 +22,7 @@ pub(super) enum NativeForm {
 
 impl NativeForm {
     /// Returns the meaning of a native part. Returns `None` for a part of another wire, and for a
-    /// part that the functions of this module never create.
+    /// part that is none of these forms.
     pub(super) fn of(native: &Native) -> Option<Self> {
         let fields = Fields::of_native(Some(native), WIRE)?;
         if fields.text("type").is_some_and(|kind| kind != "message") {

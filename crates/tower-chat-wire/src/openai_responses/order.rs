@@ -5,11 +5,9 @@ use tower_chat_core::RawJson;
 use super::item::{Item, ItemKind};
 use crate::fields::{Fields, raw};
 
-/// Puts the items into the order that services require. If there are messages between a call and
-/// its output, moves the output before these messages. Reasoning belongs to the next item that is
-/// not reasoning. Omits reasoning if there is no such item, or if this item is not from the model.
-/// Removes OpenAI's id of reasoning if the next item is other reasoning, or a message of the model
-/// without an id.
+/// Puts the items into the order that services require: moves outputs to their calls, omits
+/// reasoning without a later item of the model, and removes ids of reasoning that OpenAI would
+/// refuse.
 pub(super) fn in_order(items: Vec<Item>) -> Vec<Item> {
     without_broken_links(without_lone_reasoning(with_outputs_at_calls(items)))
 }
@@ -18,11 +16,11 @@ pub(super) fn in_order(items: Vec<Item>) -> Vec<Item> {
 const LINKED: &str = "rs_";
 
 /// Removes OpenAI's id of reasoning that is directly before a message of the model without an id,
-/// or before other reasoning. OpenAI stores which item followed a reasoning item in the answer, by
-/// the id of that item. OpenAI refuses an input in which an item without this id follows the
-/// reasoning. If the reasoning has no id, OpenAI reads its encrypted content instead. Reasoning
-/// that would have neither an id nor encrypted content is omitted. The id of reasoning before a
-/// call is not removed, because OpenAI accepts calls without ids.
+/// or before other reasoning.
+///
+/// OpenAI stores the id of the item that followed the reasoning in the answer, and refuses an input
+/// in which the reasoning is followed by a message without this id. Without an id of the reasoning,
+/// OpenAI reads its encrypted content instead. Reasoning that would have neither is omitted.
 fn without_broken_links(items: Vec<Item>) -> Vec<Item> {
     let mut kept: Vec<Item> = Vec::with_capacity(items.len());
     for mut item in items.into_iter().rev() {
@@ -50,8 +48,8 @@ fn breaks_link(next: &Item) -> bool {
     }
 }
 
-/// Returns reasoning without its id, or `None` if the reasoning has no encrypted content. Reasoning
-/// without an id, or with an id of another service, is returned unchanged.
+/// Returns reasoning without OpenAI's id, if it has one. Returns `None` if such reasoning has no
+/// encrypted content.
 fn unlinked(json: &RawJson) -> Option<RawJson> {
     let Ok(mut fields) = json.parse::<Fields>() else { return Some(json.clone()) };
     if !fields.text("id").is_some_and(|id| id.starts_with(LINKED)) {
@@ -62,8 +60,7 @@ fn unlinked(json: &RawJson) -> Option<RawJson> {
     has_content.then(|| raw(&fields))
 }
 
-/// If a message is between a call and its output, moves the output before the first message after
-/// the call.
+/// Moves an output before the first message between its call and the output.
 fn with_outputs_at_calls(items: Vec<Item>) -> Vec<Item> {
     let mut next_message = vec![None; items.len()];
     let mut next = None;
@@ -113,8 +110,8 @@ fn reasoning_before(items: &[Item]) -> Vec<usize> {
     before.collect()
 }
 
-/// Omits reasoning if no other item follows, or if the next item that is not reasoning is not from
-/// the model. Items of the model are its messages, its calls and its other outputs.
+/// Omits reasoning unless the next item that is not reasoning is from the model: a message, a call
+/// or another output of the model.
 fn without_lone_reasoning(items: Vec<Item>) -> Vec<Item> {
     let mut is_followed = false;
     let mut kept: Vec<Item> = Vec::with_capacity(items.len());

@@ -1,9 +1,9 @@
 //! Converts items to messages.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
-//! native part consists only of a native item. A provider-executed call is a call of a tool that
-//! the provider runs itself.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire. A native part consists only of a native item. A provider-executed call is a call of a tool
+//! that the provider runs itself.
 
 use std::collections::{HashMap, HashSet};
 
@@ -24,7 +24,7 @@ use crate::{
 #[derive(Debug, Clone, Default, PartialEq)]
 #[non_exhaustive]
 pub struct Conversation {
-    /// The value of `instructions`. Responses does not store instructions as a message.
+    /// The value of `instructions`, which applies only to this request.
     pub instructions: Option<String>,
     /// The messages of `input`. If the request has a `previous_response_id` or a `conversation`,
     /// `input` contains only the new messages, and the results in these messages may answer calls
@@ -167,9 +167,8 @@ impl Reading {
         Ok(())
     }
 
-    /// Adds a message item. An item of the model is added to the last message, if the last message
-    /// is an assistant message and the writer would write the item separately again. Any other item
-    /// becomes a new message.
+    /// Adds a message item. An item of the model is added to a preceding assistant message, unless
+    /// the writer would then join the two items. Any other item becomes a new message.
     fn message(&mut self, mut fields: Fields) -> Result<(), WireError> {
         let role = fields.text("role").ok_or(WireError::Field {
             what: "an item without a type",
@@ -210,11 +209,13 @@ impl Reading {
         Ok(())
     }
 
-    /// Adds an item of an unknown type as a native part. An item with a role other than assistant
-    /// or tool becomes a message of this role. For an item without such a role, the type decides.
-    /// An approval becomes a user message. An output is added to the last message if that is an
-    /// assistant message, and to a tool message otherwise. Any other item is added to an assistant
-    /// message.
+    /// Adds an item of an unknown type as a native part:
+    ///
+    /// - to a new message, if the item has a role other than assistant or tool;
+    /// - to a new user message, if the item is an approval;
+    /// - to a tool message, if the item is an output, and no assistant message precedes it
+    ///   directly;
+    /// - to an assistant message otherwise.
     fn unknown(&mut self, item: RawJson, fields: &Fields, kind: &str) {
         let role = fields.get("role").and_then(|role| role.parse().ok());
         let is_answer = kind.ends_with("_output") && self.last(Role::Assistant).is_none();
@@ -249,8 +250,8 @@ impl Reading {
     }
 }
 
-/// Returns whether the part is content or the beginning of a message item. If a text follows such a
-/// part, the text is written into the same item.
+/// Returns whether the part is content or the beginning of a message item. A text after such a part
+/// is written into the same item.
 fn is_of_message_item(part: &Part) -> bool {
     content::is_content(part)
         || matches!(part, Part::Native(native)

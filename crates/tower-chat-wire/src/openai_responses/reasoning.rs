@@ -1,7 +1,8 @@
 //! Reads and writes reasoning items.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire.
 
 use tower_chat_core::{Native, RawJson, Reasoning};
 
@@ -21,9 +22,8 @@ pub(super) fn parse(item: RawJson, fields: &Fields) -> Reasoning {
     reasoning
 }
 
-/// Writes the item of reasoning. Returns `None` for reasoning that was read from another wire. If
-/// the application has changed the text, the new text replaces the summary and the content of the
-/// item.
+/// Writes the item of reasoning. A text that the application has changed replaces the summary and
+/// the content of the item. Returns `None` for reasoning that was read from another wire.
 pub(super) fn render(reasoning: &Reasoning) -> Option<RawJson> {
     let native = reasoning.native.as_ref()?;
     let mut fields = Fields::of_native(Some(native), WIRE)?;

@@ -158,8 +158,7 @@ fn continues_content(part: &Part) -> bool {
     }
 }
 
-/// Returns whether the result answers a call in `by_provider`. This set contains the ids of the
-/// provider-executed calls in the message of the result.
+/// Returns whether the result answers one of the provider-executed calls with these ids.
 fn is_of_provider(by_provider: &HashSet<Option<&str>>, result: &ToolResult) -> bool {
     result.call_id.is_some() && by_provider.contains(&result.call_id.as_deref())
 }

@@ -1,7 +1,8 @@
 //! Writes the body of a request.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire.
 
 use serde_json::{Map, Value, json};
 use tower_chat_core::{ChatOptions, ChatRequest, ToolChoice, ToolDefinition};
@@ -96,8 +97,8 @@ pub(crate) fn render(
     body
 }
 
-/// Adds the encrypted reasoning to the list `include`. Does nothing if the `extra` options contain
-/// `include` with a value that is not a list, such as `null`.
+/// Adds the encrypted reasoning to the list `include`, unless the `extra` options set `include` to
+/// another value than a list, such as `null`.
 fn include_reasoning(body: &mut Map<String, Value>, options: &ChatOptions) {
     let mut include = match options.extra.get("include") {
         None => Vec::new(),
@@ -110,8 +111,8 @@ fn include_reasoning(body: &mut Map<String, Value>, options: &ChatOptions) {
     set(body, "include", Some(include));
 }
 
-/// Returns whether the name of a model may belong to a model with reasoning. Returns `false` for
-/// `gpt-4o`, `openai/gpt-4o` and `ft:gpt-4o:mine`.
+/// Returns whether a model may have reasoning. Returns `false` for `gpt-4o`, `openai/gpt-4o` and
+/// `ft:gpt-4o:mine`.
 fn may_reason(model: &str) -> bool {
     let model = model.strip_prefix("ft:").unwrap_or(model);
     let name = model.rsplit('/').next().unwrap_or(model);
@@ -146,10 +147,11 @@ fn named(
     fields
 }
 
-/// Writes the definition of a tool. Always writes the field `strict`. Without this field, the
-/// service changes the schema of the tool to a schema that `strict: true` allows. A definition with
-/// a native item is written as it was read. Returns `None` for a tool that only another provider
-/// has.
+/// Writes the definition of a tool, as it was read if it has a native item. Returns `None` for a
+/// tool that only another provider has.
+///
+/// Always writes the field `strict` in other definitions: without this field, the service changes
+/// the schema of the tool to a schema that `strict: true` allows.
 fn tool(definition: &ToolDefinition) -> Option<Value> {
     if definition.native.is_some() {
         return BodyWire::OpenAiResponses.render_tool(definition);

@@ -1,8 +1,8 @@
 //! Reads and writes output items, which answer calls.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
-//! native part consists only of a native item.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire. A native part consists only of a native item.
 
 use tower_chat_core::{Part, RawJson, ToolResult};
 
@@ -17,11 +17,11 @@ use crate::{
     fields::{Fields, raw},
 };
 
-/// Reads the result of an output item. An output that is `null` or an empty list becomes a result
-/// without content, whose native item contains the output. An object becomes one native part.
-/// `call` is the type of the call that the result answers, if the call is in the list. If the type
-/// of the output differs from the usual type for this call, the native item contains the type of
-/// the output.
+/// Reads the result of an output item. `call` is the type of the call that the result answers, if
+/// the call is in the list.
+///
+/// An object becomes one native part. The native item of the result contains an empty output, and
+/// the type of an output that is not the usual one for the call.
 pub(super) fn parse(
     mut fields: Fields,
     kind: &OutputKind,
@@ -76,8 +76,8 @@ pub(super) fn render(result: &ToolResult, id: Option<&str>, call: Option<&CallKi
     raw(&fields)
 }
 
-/// Returns the object that was read as the output, if the content of the result is still only the
-/// native part with this object.
+/// Returns the object that was read as the output, unless the application has changed the content
+/// of the result.
 fn object(result: &ToolResult, kind: &OutputKind) -> Option<RawJson> {
     let [Part::Native(native)] = result.content.as_slice() else { return None };
     match NativeForm::of(native) {
@@ -100,8 +100,8 @@ fn tools_of(result: &ToolResult) -> Option<RawJson> {
     tools.filter(|tools| tools.get().starts_with('['))
 }
 
-/// Sets the fields that outputs of tools that the provider defines must have. A result that the
-/// application made has none of these fields.
+/// Sets the fields that are required in outputs of the provider's own tools, and that a result from
+/// the application does not have.
 fn adapt(fields: &mut Fields, kind: &OutputKind, result: &ToolResult) {
     match kind.item {
         "apply_patch_call_output" => {

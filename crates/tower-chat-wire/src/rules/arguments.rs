@@ -18,9 +18,9 @@ pub(super) fn as_object(arguments: &str) -> Option<String> {
     })
 }
 
-/// Returns whether the text is JSON that every parser accepts. If the text may contain an escape
-/// sequence or an exponent, the text is parsed as a `Value`, because only this parser of serde_json
-/// refuses unpaired surrogates and numbers out of range.
+/// Returns whether the text is JSON that every parser accepts. A text that may contain an escape
+/// sequence or an exponent is parsed as a `Value`, because `IgnoredAny` does not refuse unpaired
+/// surrogates and numbers out of range.
 fn is_value(text: &str) -> bool {
     if text.contains(['\\', 'e', 'E']) {
         serde_json::from_str::<Value>(text).is_ok()

@@ -62,8 +62,10 @@ impl Error for UnsupportedMedia {
 ///
 /// The new messages are those after the [history](ChatRequest::history) and after the last
 /// assistant or tool message of the request. The media of all new messages are counted together,
-/// because the request body may contain them as one message. The results of tools are not checked,
-/// because their tools have already run.
+/// because the request body may contain them as one message.
+///
+/// The results of tools are not checked: the tools have already run, and an error would discard
+/// their work. [`fit`](fn@super::fit) replaces or moves the media in results.
 ///
 /// # Errors
 ///

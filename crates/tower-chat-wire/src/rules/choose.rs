@@ -1,8 +1,8 @@
 //! Chooses the rules of a service by its URL, its provider and the model.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire.
-//! The issuer of a native item is the service that created the item.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire. The issuer of a native item is the service that created the item.
 
 use super::{
     known::{KNOWN, KnownService, UNIONS},
@@ -13,7 +13,7 @@ use crate::{body::BodyWire, gemini};
 /// The providers whose clients are also used for other services with the same wire.
 const GENERIC: [&str; 3] = ["anthropic", "openai", "openai-compatible"];
 
-/// The end of a host and port that has the default port of Ollama.
+/// The default port of Ollama, as it ends the host and port of a URL.
 const OLLAMA_PORT: &str = ":11434";
 
 impl ServiceRules {
@@ -23,11 +23,11 @@ impl ServiceRules {
     /// - If the host of the URL belongs to a [known](KNOWN) service, the rules are those of this
     ///   service.
     /// - If `provider` is the name of a known service, the rules are those of this service. Some
-    ///   clients are also used for other services than their provider. For these clients, this case
-    ///   applies only if the URL is local, such as the URL of a proxy or a test. On Chat
+    ///   clients, such as the one of OpenAI, are also used for other services. For these clients,
+    ///   this case applies only if the URL is local, such as the URL of a proxy or a test. On Chat
     ///   Completions, port 11434 means that the provider is Ollama.
-    /// - Otherwise the rules are those of an [unknown](Self::unknown) service, which receives only
-    ///   native items that it created, or whose issuer is unknown.
+    /// - Otherwise the rules are those of an [unknown](Self::unknown) service. Native items of
+    ///   other known issuers are not sent to this service.
     ///
     /// Some rules also depend on the model.
     ///
@@ -103,9 +103,8 @@ impl ServiceRules {
     }
 }
 
-/// Returns whether the model refuses calls without a thought signature. Gemini 3 and later models
-/// refuse such calls. A name without a version is an alias of the newest model, so this function
-/// returns `true` for such a name.
+/// Returns whether the model refuses calls without a thought signature: Gemini 3 and later. A name
+/// without a version is an alias of the newest model.
 pub(crate) fn requires_signatures(model: &str) -> bool {
     let Some((_, version)) = model.rsplit_once("gemini-") else { return false };
     let major: String = version.chars().take_while(char::is_ascii_digit).collect();
@@ -117,8 +116,7 @@ pub(crate) fn requires_signatures(model: &str) -> bool {
 /// Claude Sonnet 4.5 accepts such a conversation.
 ///
 /// In the names of the older models, the version precedes the family or is missing:
-/// `claude-3-5-sonnet`, `claude-v2`, `claude-instant`. Also returns `true` for a name without
-/// `claude-`.
+/// `claude-3-5-sonnet`, `claude-v2`, `claude-instant`.
 fn is_before_claude_4(model: &str) -> bool {
     let Some((_, version)) = model.split_once("claude-") else { return true };
     ["1", "2", "3", "v", "instant"].iter().any(|old| version.starts_with(old))

@@ -30,13 +30,14 @@ struct Position {
 }
 
 /// Omits the messages before the newest usable summary, except instructions. Returns `None` if the
-/// messages contain no summary by this service. Also returns `None` if the last message contains a
-/// summary: the service then continues a paused answer, and its documentation requires that the
-/// request contains all messages.
+/// messages contain no summary by this service.
 ///
-/// A summary is not usable if a result after the summary answers a call before the summary, because
-/// the service would receive the result without its call. Such a summary is omitted, and the
-/// messages before it are sent.
+/// Also returns `None` if the last message contains a summary: the service then continues a paused
+/// answer, and its documentation requires that the request contains all messages.
+///
+/// A summary is not usable if a later result answers a call before the summary, because the service
+/// would receive the result without its call. Such a summary is omitted, and the messages before it
+/// are sent.
 pub(super) fn compact(messages: &Messages, rules: &ServiceRules) -> Option<Compacted> {
     let summaries = summaries(messages, rules);
     if summaries.last()?.message + 1 == messages.len() {
@@ -107,11 +108,9 @@ fn summaries(messages: &Messages, rules: &ServiceRules) -> Vec<Position> {
     found
 }
 
-/// Returns whether the item is a summary by this service. Returns `false` for an item without an
-/// issuer, because another service may have created it.
-///
-/// Also returns `false` for a block of Anthropic without `content`: the compaction has failed, and
-/// the service ignores the block.
+/// Returns whether the item is a summary by this service. An item without an issuer is not, because
+/// another service may have created it. A block of Anthropic without `content` is not, because its
+/// compaction has failed.
 fn is_summary(native: &Native, rules: &ServiceRules) -> bool {
     let is_own = native.issuer.as_ref().is_some_and(|issuer| *issuer == rules.issuer);
     let content = match rules.wire {

@@ -12,10 +12,12 @@ use crate::{body::BodyWire, fields::Fields};
 
 /// Returns the ids of the provider-executed calls without results that the service would refuse.
 ///
-/// The service accepts a provider-executed call without a result only if the service continues the
-/// call: in assistant messages at the end of the request, and in assistant messages that are
-/// followed by results of the client's tools. This function checks only the wires Bedrock Converse
-/// and Responses. On the wire Anthropic, the writer of the body omits these calls.
+/// The service accepts a provider-executed call without a result only if the service can continue
+/// the call: in an assistant message at the end of the request, or before results of the client's
+/// tools.
+///
+/// Checks only the wires Bedrock Converse and Responses. On the wire Anthropic, the writer of the
+/// body omits these calls.
 pub(super) fn unanswered(messages: &Messages, wire: BodyWire) -> HashSet<String> {
     let mut calls = HashSet::new();
     if !matches!(wire, BodyWire::BedrockConverse | BodyWire::OpenAiResponses) {
@@ -71,8 +73,8 @@ fn result_of(part: &Part, wire: BodyWire) -> Option<String> {
     }
 }
 
-/// Returns the value of the field `kind`, which is `toolUse` or `toolResult`, in a native part: a
-/// block of Bedrock that is stored as JSON.
+/// Returns the field `toolUse` or `toolResult` of a block of Bedrock that is stored as a native
+/// part.
 fn block(native: &Native, wire: BodyWire, kind: &str) -> Option<Fields> {
     if wire != BodyWire::BedrockConverse {
         return None;

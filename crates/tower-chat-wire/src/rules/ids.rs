@@ -12,8 +12,8 @@ use super::{
     service_rules::{IdForm, IdRule, Unique, is_word},
 };
 
-/// Assigns the call ids of a conversation. The id with which a call is sent depends only on this
-/// call and on earlier calls.
+/// Assigns the ids with which the calls of a conversation are sent. The id depends only on the call
+/// and on earlier calls, so that each request of the conversation contains the same id.
 #[derive(Debug)]
 pub(super) struct CallIds {
     rule: IdRule,
@@ -22,8 +22,8 @@ pub(super) struct CallIds {
     calls: Matcher<String>,
     /// The ids with which the calls of the round are sent, in the order of the calls.
     sent: Vec<Option<String>>,
-    /// The sent ids that no later call may have. Depending on the rule, these are the ids of the
-    /// current round or of the whole conversation.
+    /// The sent ids of the current round or, depending on the rule, of the whole conversation. No
+    /// later call may have one of them.
     taken: HashSet<String>,
     /// For each id that several calls have: the number that is appended to the id of the next call
     /// with this id.
@@ -48,9 +48,8 @@ impl CallIds {
         }
     }
 
-    /// Begins the next message. `role` is the role of the message, and `asks` is whether the
-    /// message has calls. An assistant message with calls begins a new round if a message of
-    /// another role precedes it.
+    /// Begins the next message. `asks` is whether the message has calls. An assistant message with
+    /// calls begins a new round if a message of another role precedes it.
     pub(super) fn follow(&mut self, role: Role, asks: bool) {
         if role != Role::Assistant {
             self.is_answered = true;
@@ -82,8 +81,8 @@ impl CallIds {
         sent
     }
 
-    /// Returns the id to send with the next result: the id that was sent with its call. For a
-    /// result without a call, returns the result's own id in a form that the service accepts.
+    /// Returns the id to send with the next result: the id that was sent with its call. If the
+    /// result answers no call, returns the result's own id in a form that the service accepts.
     pub(super) fn result(&mut self, id: Option<&str>) -> Option<String> {
         match self.calls.answer(Target::id(id)) {
             Answers::Call(call) => self.sent.get(call).cloned().flatten(),
@@ -92,8 +91,8 @@ impl CallIds {
         }
     }
 
-    /// Returns an id that the service accepts. An accepted id is returned unchanged. Any other id
-    /// is replaced by an id that depends only on the original id.
+    /// Returns the id itself if the service accepts it. Otherwise returns an accepted id that
+    /// depends only on the original id.
     fn fitting(&self, id: &str) -> String {
         let is_accepted = |it: char| match self.rule.form {
             IdForm::Any => true,

@@ -5,8 +5,8 @@ use tower_chat_core::{Media, MediaSource, Role};
 use super::service_rules::{MediaRule, ServiceRules, essence};
 use crate::body::BodyWire;
 
-/// Returns whether the service accepts the media at a position to which this rule applies. In
-/// Gemini's format, the id of a file must be a URI.
+/// Returns whether the service accepts the media at a position to which this rule applies. On the
+/// wire Gemini, a file is accepted only if its id is a URI.
 pub(super) fn is_accepted(media: &Media, rule: &MediaRule, rules: &ServiceRules) -> bool {
     let is_named = |id: &str| rules.wire == BodyWire::Gemini && !id.contains("://");
     let is_unnamed_file = matches!(&media.source, MediaSource::File(id) if is_named(id));
@@ -49,8 +49,8 @@ pub(super) fn is_image(media: &Media) -> bool {
 }
 
 /// Returns the media with a normalized media type: in lower case, without parameters, and with
-/// `image/jpeg` instead of `image/jpg`. Returns `None` if the type is already normalized, or if the
-/// media have a native item, which contains the provider's own JSON of the media.
+/// `image/jpeg` instead of `image/jpg`. Returns `None` if the type is already normalized. Also
+/// returns `None` for media with a native item, the JSON in which they were received.
 pub(super) fn normal(media: &Media) -> Option<Media> {
     if media.native.is_some() {
         return None;
@@ -60,8 +60,7 @@ pub(super) fn normal(media: &Media) -> Option<Media> {
     (media_type != media.media_type).then(|| Media::new(media_type, media.source.clone()))
 }
 
-/// Returns the sentence that replaces media that the service does not accept. The sentence contains
-/// the type of the media, and their size or their URL.
+/// Returns the sentence that replaces media that the service does not accept.
 pub(super) fn sentence(media: &Media) -> String {
     described(media, "this model cannot read it here")
 }

@@ -1,11 +1,10 @@
-//! The rules of services that the format of their wire (the JSON format of an API) does not
-//! express, and the changes that make a request comply with these rules.
+//! The rules of services, and the changes that make a request comply with these rules.
 //!
-//! Services with the same wire have different rules. For example, some services require reasoning
-//! that other services refuse, and some accept images that others refuse. [`ServiceRules`] contains
-//! the rules of one service. A model client [chooses](ServiceRules::choose) the rules by its
-//! provider, its URL and its model, or receives them from its caller. [`KNOWN`] contains the known
-//! services, with the sources of their rules.
+//! Services with the same wire (the JSON format of an API) have different rules. For example, some
+//! services require reasoning that other services refuse, and some accept images that others
+//! refuse. [`ServiceRules`] contains the rules of one service. A model client
+//! [chooses](ServiceRules::choose) the rules by its provider, its URL and its model, or receives
+//! them from its caller. [`KNOWN`] contains the known services, with the sources of their rules.
 //!
 //! [`fit`] changes a request so that it complies with the rules, and returns a list of the changes.
 //! `fit` never fails: if the service does not accept a part, `fit` changes the part, replaces it by

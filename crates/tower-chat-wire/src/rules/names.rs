@@ -54,9 +54,9 @@ impl NameMap {
 /// The number of hexadecimal digits of the digest in a mapped name.
 const DIGEST: usize = 10;
 
-/// Returns a name that every service accepts: the beginning of the name, and a digest of the whole
-/// name. The new name depends only on the original name and the rule, so that each request of a
-/// conversation contains the same name.
+/// Returns a name that the service accepts: the beginning of the original name, and a digest of the
+/// whole original name. It depends only on the original name and the rule, so that each request of
+/// a conversation contains the same name.
 fn mapped(name: &str, rule: &NameRule) -> String {
     let longest = rule.max_length.min(64).saturating_sub(DIGEST + 1);
     let characters = name.chars().map(|it| if is_word(it) { it } else { '_' });

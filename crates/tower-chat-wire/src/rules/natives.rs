@@ -1,9 +1,9 @@
 //! Decides which native items are sent to a service.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire.
-//! The issuer of a native item is the service that created the item. A provider-executed call is a
-//! call of a tool that the provider runs itself.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire. The issuer of a native item is the service that created the item. A provider-executed call
+//! is a call of a tool that the provider runs itself.
 
 use tower_chat_core::{Native, Reasoning, ToolCall};
 
@@ -27,8 +27,7 @@ pub(crate) fn wire_name(wire: BodyWire) -> &'static str {
 }
 
 /// Returns whether another service with the same wire issued the item. Returns `false` for an item
-/// without an issuer. Also returns `false` for an item of another wire, because the writer of the
-/// body omits such an item.
+/// of another wire, which the writer of the body omits.
 pub(super) fn is_foreign(native: Option<&Native>, rules: &ServiceRules) -> bool {
     native.is_some_and(|native| {
         &*native.wire == wire_name(rules.wire)
@@ -36,16 +35,16 @@ pub(super) fn is_foreign(native: Option<&Native>, rules: &ServiceRules) -> bool 
     })
 }
 
-/// Returns whether the reasoning has a native item of the wire, and the service accepts none of the
-/// item's fields.
+/// Returns whether the reasoning has a native item of the wire, and the service accepts reasoning
+/// in none of the item's fields.
 pub(super) fn is_in_refused_field(reasoning: &Reasoning, rules: &ServiceRules) -> bool {
     let Some(accepted) = rules.reasoning_fields else { return false };
     let fields = Fields::of_native(reasoning.native.as_ref(), wire_name(rules.wire));
     fields.is_some_and(|fields| !accepted.iter().any(|name| fields.contains(name)))
 }
 
-/// Returns whether the id of a provider-executed call does not have the prefix of this service's
-/// ids. Another service that uses the same format has then made the call.
+/// Returns whether another service with the same wire has made a provider-executed call. The id of
+/// the call then lacks the prefix of this service's ids.
 pub(super) fn has_id_of_other_service(call: &ToolCall, rules: &ServiceRules) -> bool {
     let fields = Fields::of_native(call.native.as_ref(), wire_name(rules.wire));
     let kind = fields.and_then(|fields| fields.text("type")).unwrap_or_default();
@@ -53,8 +52,8 @@ pub(super) fn has_id_of_other_service(call: &ToolCall, rules: &ServiceRules) -> 
     own.is_some_and(|(_, prefix)| !is_hosted_id(call.id.as_deref(), prefix))
 }
 
-/// Returns whether a native block is the result of a provider-executed call
-/// (`web_search_tool_result`) whose id does not have the prefix of this service's ids.
+/// Returns whether a native block is the result of a provider-executed call, such as a
+/// `web_search_tool_result`, and the id of this call lacks the prefix of this service's ids.
 pub(super) fn is_result_of_other_service(native: &Native, rules: &ServiceRules) -> bool {
     if rules.hosted_ids.is_empty() {
         return false;

@@ -1,8 +1,9 @@
 //! Replaces refused content with sentences. A refusal mark identifies content of a message that a
 //! service has refused.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -25,8 +26,7 @@ pub(super) struct Replaced {
 }
 
 impl Refused {
-    /// Collects the refused content from the [`RefusalMarks`] of a request. Ignores marks about
-    /// refusals by other services.
+    /// Collects the content that this service has refused, from the [`RefusalMarks`] of a request.
     pub(super) fn of(request: &ChatRequest, rules: &ServiceRules) -> Self {
         let mut refused = Self::default();
         if let Some(marks) = request.extensions.get::<RefusalMarks>() {
@@ -39,8 +39,8 @@ impl Refused {
         self.0.entry(mark.message).or_default().push(mark.content);
     }
 
-    /// Returns the message with sentences instead of the refused content. Returns `None` if the
-    /// service has not refused any content of this message.
+    /// Returns the message with sentences instead of the refused content. Returns `None` if nothing
+    /// was replaced.
     pub(super) fn replace(&self, message: &Message) -> Option<Replaced> {
         let kinds = self.0.get(&message.id?)?;
         let mut replacing = Replacing { kinds, what: Vec::new() };
@@ -76,7 +76,7 @@ impl Replacing<'_> {
     }
 
     /// Returns the result with sentences instead of the refused content. If content was replaced,
-    /// also removes the native item, because the item may contain the same content.
+    /// also removes the native item, which may contain the same content.
     fn result(&mut self, result: &ToolResult) -> ToolResult {
         let before = self.what.len();
         let content = result.content.iter().map(|part| self.part(Role::Tool, part)).collect();

@@ -3,8 +3,7 @@
 
 use serde_json::{Map, Value, json};
 
-/// The maximum depth of nested subschemas and references. A schema at a greater depth is not merged
-/// into the object.
+/// The maximum depth of nested subschemas and references that are merged.
 const MAX_DEPTH: usize = 10;
 
 /// Removes the refused keywords at the top level of a tool's schema. Returns whether the schema had
@@ -15,10 +14,10 @@ const MAX_DEPTH: usize = 10;
 ///
 /// - The object has the properties of all these schemas. If their definitions of a property differ,
 ///   the schema of the property is an `anyOf` of the definitions.
-/// - A property is required if the schema itself, the target or a subschema of `allOf` requires it, or if
-///   every subschema of an `anyOf` or `oneOf` requires it.
-/// - If every subschema of an `anyOf` or `oneOf` requires additional properties, a sentence in the
-///   description lists these properties for each subschema.
+/// - A property is required if one of these requires it: the schema itself, the target, a subschema
+///   of `allOf`, or every subschema of an `anyOf` or `oneOf`.
+/// - A sentence in the description lists the other properties that the subschemas of an `anyOf` or
+///   `oneOf` require, unless one of these subschemas requires no others.
 ///
 /// `enum` and `not` are removed without a replacement. The object allows some arguments that the
 /// original schema does not allow, so the tool must check its arguments.
@@ -51,8 +50,7 @@ struct MergedSchema {
     properties: Vec<(String, Vec<Value>)>,
     /// The names of the required properties.
     required: Vec<String>,
-    /// The sentences for the description: one for each `anyOf` or `oneOf` whose subschemas all
-    /// require additional properties.
+    /// The sentences for the description, such as "Required: `id`, or `path` and `ref`."
     sentences: Vec<String>,
 }
 
@@ -93,8 +91,8 @@ impl MergedSchema {
     }
 
     /// Merges the subschemas of an `anyOf` or `oneOf`. Adds the properties of all subschemas, and
-    /// requires the properties that every subschema requires. Adds a sentence if every subschema
-    /// requires additional properties.
+    /// requires the properties that every subschema requires. If each subschema requires other
+    /// properties too, adds a sentence about them.
     fn add_any_of(&mut self, schemas: Vec<Self>) {
         let Some((first, others)) = schemas.split_first() else { return };
         let is_common = |name: &&String| others.iter().all(|other| other.required.contains(name));

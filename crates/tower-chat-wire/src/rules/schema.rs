@@ -17,10 +17,9 @@ const MAX_DEPTH: usize = 100;
 /// What the service that receives a schema requires.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Demands {
-    /// The requirements of OpenAI and compatible services, which include `items` in the schema of
-    /// every array.
+    /// OpenAI and compatible services: the schema of every array has `items`.
     OpenAi,
-    /// The requirements of all other services, which do not include `items`.
+    /// All other services: the schema of an array need not have `items`.
     Other,
 }
 

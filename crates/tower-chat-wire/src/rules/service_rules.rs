@@ -1,8 +1,8 @@
 //! Defines [`ServiceRules`] and the types of its fields.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
-//! provider-executed call is a call of a tool that the provider runs itself.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire. A provider-executed call is a call of a tool that the provider runs itself.
 
 use std::sync::Arc;
 
@@ -50,13 +50,14 @@ pub struct ServiceRules {
     pub reasoning_fields: Option<&'static [&'static str]>,
     /// What the service requires in messages with calls that another service has made.
     pub foreign_calls: ForeignRule,
-    /// Whether a request that enables thinking and ends with results needs a thinking block at the
-    /// beginning of the first answer after the last user message. The service refuses such a
-    /// request without the block.
+    /// Whether the model must think first in each turn of a conversation with thinking. A turn is
+    /// the answers and results after the last user message. If `true`, the service refuses a
+    /// request that enables thinking and ends with results, unless the first answer of the current
+    /// turn begins with a thinking block.
     pub thinking_first: bool,
-    /// The prefixes of the ids of provider-executed calls of this service, as pairs of the type of
-    /// the call and the prefix. A call whose id has another prefix is not sent, because another
-    /// service that uses the same format has made the call.
+    /// Pairs of the type of a provider-executed call, and the prefix of the ids that this service
+    /// gives to such calls. A call whose id has another prefix is not sent, because another service
+    /// with the same wire has made the call.
     pub hosted_ids: &'static [(&'static str, &'static str)],
     /// The keywords that the service refuses at the top level of a tool's schema.
     pub refused_in_schemas: &'static [&'static str],

@@ -1,12 +1,13 @@
 //! Removes the options that enable Claude's thinking, if the service would refuse the request
 //! because of these options.
 //!
-//! A request enables manual thinking with an option of the type `enabled` and a budget. The service
-//! refuses such a request if it continues a turn whose first answer does not begin with a thinking
-//! block: *Expected `thinking` or `redacted_thinking`, but found `tool_use`*. A turn consists of
-//! the answers and the results after the last user message. The first answer of a turn has no
-//! thinking block if another service made the answer, or if the request for the answer did not
-//! enable thinking. The service accepts adaptive thinking in every turn.
+//! A turn consists of the answers and the results after the last user message. A request enables
+//! manual thinking with an option of the type `enabled` and a budget. The service refuses such a
+//! request if it continues a turn whose first answer does not begin with a thinking block:
+//! *Expected `thinking` or `redacted_thinking`, but found `tool_use`*. The block is missing if
+//! another service made the answer, or if thinking was not enabled then.
+//!
+//! Adaptive thinking is not removed, because the service accepts it in every turn.
 
 use std::sync::Arc;
 

@@ -1,8 +1,8 @@
 //! The rules of an unknown service, for each wire.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire.
-//! The issuer of a native item is the service that created the item.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire. The issuer of a native item is the service that created the item.
 
 use super::service_rules::{
     ArgumentRule, EmptyRule, ForeignRule, IdForm, IdRule, ListRule, MediaKind, MediaRule, NameRule,

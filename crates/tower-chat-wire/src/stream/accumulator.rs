@@ -44,8 +44,7 @@ pub struct Accumulator {
     depth: usize,
 }
 
-/// The maximum nesting depth at which objects are merged. At a greater depth, an object replaces
-/// the previous object. Recorded exchanges have at most [11 levels](super::Limits).
+/// The maximum nesting depth at which objects are merged.
 const MAX_DEPTH: usize = 120;
 
 #[derive(Debug)]
@@ -60,8 +59,8 @@ enum Value {
 
 const DETAILS: &str = "reasoning_details";
 
-/// Returns whether services send the strings of a field in pieces. `name` is the name of the field.
-/// `within` is the name of the field that contains the object, and empty for the outermost object.
+/// Returns whether services send the strings of the field `name` in pieces. `within` is the name of
+/// the field that contains the object, and empty for the outermost object.
 fn continues(within: &str, name: &str) -> bool {
     match within {
         "" => matches!(
@@ -238,8 +237,7 @@ impl Details {
     }
 }
 
-/// Returns whether a fragment belongs to a block. Returns `false` if both have ids and the ids
-/// differ, or if the block has a signature and the fragment has text.
+/// Returns whether a fragment belongs to a block.
 fn continues_block(block: &Object, fragment: &Object, field: &str) -> bool {
     let field_text = |object: &Object, name: &str| {
         object.get(name).filter(|value| !matches!(value.get(), "null" | "\"\"")).cloned()

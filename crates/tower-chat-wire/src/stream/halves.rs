@@ -15,13 +15,11 @@ use super::Frame;
 /// and inserted before the second half in the next frame.
 #[derive(Debug, Default)]
 pub(crate) struct Halves {
-    /// The first halves whose second half has not been received yet, in the order in which they
-    /// were received.
+    /// The first halves whose second half has not been received yet, oldest first.
     waiting: Vec<Half>,
 }
 
-/// The escape sequence of the first half of a surrogate pair, and the name of the field whose text
-/// ended with this half.
+/// The escape sequence of the first half of a surrogate pair, and the name of its field.
 #[derive(Debug)]
 struct Half {
     field: String,
@@ -29,8 +27,8 @@ struct Half {
 }
 
 impl Halves {
-    /// Returns the frame after these changes: a first half at the end of a text is removed, and an
-    /// earlier first half is inserted before its second half.
+    /// Removes a first half at the end of a text from the frame, and inserts an earlier first half
+    /// before its second half.
     pub(crate) fn join<'f>(&mut self, frame: &'f Frame) -> Cow<'f, Frame> {
         let has_half = frame.data.contains("\\ud") || frame.data.contains("\\uD");
         match has_half.then(|| self.joined(&frame.data)).flatten() {
@@ -122,8 +120,7 @@ fn texts(json: &str) -> Vec<Text<'_>> {
     texts
 }
 
-/// Returns the byte position of the quotation mark that ends a string. `start` is the byte position
-/// after the quotation mark that begins the string.
+/// Returns the byte position of the quotation mark that ends the string that begins at `start`.
 fn end_of_text(json: &str, start: usize) -> Option<usize> {
     let mut is_escaped = false;
     let end = json.as_bytes().get(start..)?.iter().position(|byte| {
@@ -149,8 +146,8 @@ fn is_second(unit: u16) -> bool {
     (0xdc00..=0xdfff).contains(&unit)
 }
 
-/// Returns whether the last backslash of a string begins an escape sequence. Returns `false` if
-/// this backslash is itself escaped.
+/// Returns whether the last backslash of a string begins an escape sequence, because it is not
+/// itself escaped.
 fn is_escape(content: &str) -> bool {
     let before = content.rfind('\\').and_then(|at| content.get(..at)).unwrap_or_default();
     let backslashes = before.bytes().rev().take_while(|byte| *byte == b'\\').count();
@@ -166,7 +163,8 @@ mod tests {
 
     use super::*;
 
-    /// Returns the text of a Chat Completions answer with these contents, and the text of its deltas.
+    /// Returns the text of a Chat Completions answer with these contents, and the text of its
+    /// deltas.
     fn read(contents: &[&str]) -> (String, String) {
         let mut accumulator = BodyWire::OpenAiChat.accumulator();
         let mut deltas = String::new();

@@ -4,12 +4,9 @@ use std::collections::HashMap;
 
 use tower_chat_core::RawJson;
 
-/// A list of items in the order in which they began. An item is found in constant time by the index
-/// that the service assigns to the item. A stream may begin a new item with each event. A linear
-/// search for each event would therefore take quadratic time for the whole stream.
-///
-/// If several items have the same index, the newest item is found. The index `None` finds the
-/// newest item without an index.
+/// A list of items in the order in which they began. Finds the newest item with the index that the
+/// service assigns to its items, or the newest item without an index, in constant time. With a
+/// linear search, a stream that begins a new item with each event would take quadratic time.
 #[derive(Debug)]
 pub struct Indexed<T> {
     items: Vec<T>,

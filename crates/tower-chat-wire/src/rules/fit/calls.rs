@@ -1,8 +1,9 @@
 //! Changes tool calls, and adds the reasoning or the signature that a service requires in messages
 //! with calls of other services.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire.
 
 use serde_json::json;
 use tower_chat_core::{Change, ChangeKind, Message, Part, Reasoning, ToolCall};
@@ -20,7 +21,7 @@ use crate::{
 
 impl Fitting<'_> {
     /// Returns the call to send: with a native item, an id, a name and arguments that the service
-    /// accepts. Adds each change of the id, the name or the arguments to the list of changes.
+    /// accepts.
     pub(super) fn call(
         &mut self,
         message: &Message,
@@ -101,9 +102,9 @@ impl Fitting<'_> {
     }
 }
 
-/// Returns whether the arguments of the call are JSON. Custom tools have free text as their
-/// arguments. On Responses, calls of other types than `function_call` have arguments in other
-/// formats too.
+/// Returns whether the arguments of the call must be JSON. The arguments of custom tools are free
+/// text. On Responses, calls of other types than `function_call` also have arguments in other
+/// formats.
 fn has_json_arguments(call: &ToolCall, wire: BodyWire) -> bool {
     let Some(fields) = Fields::of_native(call.native.as_ref(), wire_name(wire)) else {
         return true;
@@ -119,9 +120,8 @@ fn has_json_arguments(call: &ToolCall, wire: BodyWire) -> bool {
     }
 }
 
-/// Returns whether arguments are a string on this wire. On the other wires, arguments are a JSON
-/// value, and the writer of the body converts blank arguments to an empty object, or omits their
-/// field.
+/// Returns whether arguments are a string on this wire. On the other wires, they are a JSON value,
+/// and the writer of the body handles blank arguments.
 fn has_text_arguments(wire: BodyWire) -> bool {
     matches!(wire, BodyWire::OpenAiChat | BodyWire::OpenAiResponses | BodyWire::Cohere)
 }
@@ -166,8 +166,7 @@ fn placeholder(field: &str, text: &str, wire: BodyWire) -> Part {
 }
 
 /// Adds a signature to the first call of a client's tool, in the format of Gemini's endpoint for
-/// Chat Completions. Returns `false` if there is no such call, or if the call already has the field
-/// `extra_content`, which contains the signature.
+/// Chat Completions. Returns whether a signature was added: the call may already have one.
 fn sign_first_call(fitted_parts: &mut FittedParts, signature: &str) -> bool {
     let first = fitted_parts.parts.iter_mut().find_map(|part| match part {
         Part::ToolCall(call) if !call.provider_executed => Some(call),

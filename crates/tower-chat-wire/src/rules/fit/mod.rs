@@ -1,9 +1,9 @@
 //! Changes a request so that it complies with the rules of a service.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire.
-//! The issuer of a native item is the service that created the item. A provider-executed call is a
-//! call of a tool that the provider runs itself.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire. The issuer of a native item is the service that created the item. A provider-executed call
+//! is a call of a tool that the provider runs itself.
 
 mod calls;
 mod options;
@@ -42,9 +42,8 @@ pub struct Fitted {
     pub changes: Vec<Change>,
 }
 
-/// The extension that marks a request as fitted: [`fit`] has changed the request so that it
-/// complies with the rules. Contains the rule for calls of other services, which the writer of the
-/// body needs.
+/// The extension of a request that [`fit`] has already changed. Contains the rule for calls of
+/// other services, which the writer of the body needs.
 #[derive(Debug, Clone, Copy)]
 struct IsFitted(ForeignRule);
 
@@ -54,20 +53,17 @@ struct IsFitted(ForeignRule);
 /// itself and on earlier messages, so that the bytes of the message are the same in each request of
 /// a conversation. Later messages change how a message is sent only in these cases:
 ///
-/// - Media that are removed from consecutive results are sent in a user message after the last of
-///   these results that the request contains.
-/// - A provider-executed call that has no result is omitted as soon as a later message shows that the
-///   service does not continue the call.
-/// - Content is replaced as soon as the request contains a [`RefusalMark`] for this content: a
-///   record that the service has refused the content.
+/// - Media that are removed from results are sent in a user message after the results. If the next
+///   request has more results at this position, the user message follows these results too.
+/// - A provider-executed call that has no result is omitted as soon as a later message shows that
+///   the service does not continue the call.
+/// - Content that the service has refused is replaced with a sentence. The [`RefusalMarks`] in the
+///   extensions of the request identify this content.
 /// - Messages are omitted if the service has summarized them in an item `compaction` of the
 ///   Responses API, or in a block `compaction` of Anthropic. The issuer of the summary must be the
 ///   issuer of the rules.
 ///
-/// The [`RefusalMarks`] in the extensions of the request identify content that the service has
-/// refused. `fit` replaces this content with a sentence.
-///
-/// A request that is already fitted is returned unchanged, regardless of the rules.
+/// A request that `fit` has already changed is returned unchanged, regardless of the rules.
 pub fn fit(request: &ChatRequest, rules: &ServiceRules) -> Fitted {
     if request.extensions.get::<IsFitted>().is_some() {
         return Fitted { request: request.clone(), names: NameMap::default(), changes: Vec::new() };
@@ -105,10 +101,8 @@ pub fn fit(request: &ChatRequest, rules: &ServiceRules) -> Fitted {
     Fitted { request, names, changes }
 }
 
-/// Returns the changes that [`fit`] makes when these messages are sent.
-///
-/// The changes include the replacement of refused content. The [`RefusalMark`]s in the messages
-/// identify the refused content.
+/// Returns the changes that [`fit`] makes when these messages are sent, including the replacement
+/// of content that the [`RefusalMark`]s in the messages identify as refused.
 ///
 /// ```
 /// use tower_chat_core::{ChangeKind, Message, Messages, ToolCall};
@@ -125,8 +119,7 @@ pub fn explain(messages: &Messages, rules: &ServiceRules) -> Vec<Change> {
     fit(&ChatRequest::new(messages.clone()).with_extension(marks), rules).changes
 }
 
-/// Returns the request unchanged if [`fit`] has already changed it. Otherwise calls [`fit`] with
-/// the rules.
+/// Calls [`fit`] with the rules, unless it has already changed the request.
 pub(crate) fn fitted(
     request: &ChatRequest,
     rules: impl FnOnce() -> ServiceRules,
@@ -138,8 +131,8 @@ pub(crate) fn fitted(
     }
 }
 
-/// Returns the rule for calls of other services that was used to fit the request. Returns `None` if
-/// the request is not fitted.
+/// Returns the rule for calls of other services that [`fit`] has used. Returns `None` if `fit` has
+/// not changed the request.
 pub(crate) fn foreign_rule(request: &ChatRequest) -> Option<ForeignRule> {
     request.extensions.get::<IsFitted>().map(|fitted| fitted.0)
 }
@@ -164,14 +157,14 @@ struct Fitting<'r> {
     names: NameMap,
     ids: CallIds,
     changes: Vec<Change>,
-    /// The media that were removed from the results at the end of `messages`. These media are sent
-    /// in a user message after the results.
+    /// The media that were removed from the results at the end of `messages`, for a user message
+    /// after these results.
     moved_media: Vec<Part>,
-    /// The numbers of images and documents after the last assistant message that the request body
-    /// will contain.
+    /// The numbers of images and documents since the last assistant message that is certainly
+    /// written to the body.
     count: Count,
-    /// The names of the tools that are called in the history, in the form in which they are sent.
-    /// Empty if the service does not require definitions of these tools.
+    /// The names, as they are sent, of the tools that the history calls. Collected only if the
+    /// service requires definitions of these tools.
     called: Vec<String>,
     /// Whether the history contains results of the client's tools.
     has_results: bool,
@@ -221,9 +214,8 @@ impl<'r> Fitting<'r> {
         self.push(&message);
     }
 
-    /// Changes one message so that it complies with the rules, and adds the message to the messages
-    /// that are sent. If the service requires that results and other content are in separate
-    /// messages, adds two messages instead.
+    /// Changes one message so that it complies with the rules, and adds it to the messages that are
+    /// sent: as two messages, if the service requires an answer between results and other content.
     fn push(&mut self, message: &Arc<Message>) {
         if let Some(author) = self.other_author(message) {
             let mut renamed = Message::clone(message);
@@ -283,9 +275,8 @@ impl<'r> Fitting<'r> {
         self.finish(message, Some(fitted_parts));
     }
 
-    /// Adds a message with its fitted parts. `None` means that all parts are sent unchanged. Omits
-    /// the message if no parts remain, or if the service refuses messages without content and the
-    /// message has none.
+    /// Adds a message with its fitted parts, or unchanged if these are `None`. Omits a message of
+    /// which no parts remain, and an answer without content if the service refuses it.
     fn finish(&mut self, message: &Arc<Message>, fitted_parts: Option<FittedParts>) {
         let parts = fitted_parts
             .as_ref()
@@ -311,9 +302,8 @@ impl<'r> Fitting<'r> {
         });
     }
 
-    /// Adds a user message before the conversation, if the service requires one and the
-    /// conversation would begin with an assistant or tool message. `role` is the role of the
-    /// message that is added next.
+    /// Adds a user message before the conversation, if the service requires one and the next
+    /// message, which has this role, would begin the conversation with an answer or results.
     fn begin(&mut self, role: Role) {
         if self.begins_with_summary {
             return;
@@ -339,7 +329,7 @@ impl<'r> Fitting<'r> {
     }
 
     /// Adds an assistant message between a tool message and a user message, if the service requires
-    /// one. `role` is the role of the message that is added next.
+    /// one. `role` is the role of the next message.
     fn bridge(&mut self, role: Role) {
         let follows_results =
             self.messages.last().is_some_and(|last| last.role == Role::Tool) && role == Role::User;
@@ -352,7 +342,7 @@ impl<'r> Fitting<'r> {
     }
 
     /// Adds a user message with the media that were removed from the results at the end of
-    /// `messages`. Does nothing if no media were removed.
+    /// `messages`, if any.
     fn put_behind(&mut self) {
         if self.moved_media.is_empty() {
             return;
@@ -419,9 +409,8 @@ fn is_content(part: &Part, message: &Message, rules: &ServiceRules) -> bool {
     }
 }
 
-/// Returns whether the writer of the body always writes an assistant message with this part. The
-/// writer may omit an assistant message without such a part, and then joins the user messages
-/// before and after it.
+/// Returns whether the writer of the body always writes an assistant message with this part. If the
+/// writer omits an assistant message, it joins the user messages before and after it.
 fn is_written(part: &Part, rules: &ServiceRules) -> bool {
     let is_own = |native: Option<&Native>| {
         native.is_some_and(|native| &*native.wire == wire_name(rules.wire))

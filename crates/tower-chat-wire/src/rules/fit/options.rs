@@ -79,9 +79,8 @@ impl Fitting<'_> {
         is_replaced || is_completed
     }
 
-    /// Replaces tool names in a tool choice that is stored in the JSON format of the wire. If a
-    /// string in this JSON is a tool name that is sent in another form, the string is replaced by
-    /// this form. Returns whether a name was replaced.
+    /// Replaces the tool names in a tool choice in the JSON of the wire: every string that is the
+    /// name of a tool which is sent under another name. Returns whether a name was replaced.
     fn rename_chosen(&self, choice: &mut Value) -> bool {
         let mut has_changed = false;
         match choice {
@@ -102,9 +101,8 @@ impl Fitting<'_> {
         has_changed
     }
 
-    /// Removes the options that enable thinking, if the service would refuse them. Some services
-    /// refuse them if the first answer after the last user message does not begin with thinking
-    /// (see [`crate::rules::thinking`]). Returns whether the options were changed.
+    /// Removes the options that enable thinking, if the service would refuse them (see
+    /// [`crate::rules::thinking`]). Returns whether the options were changed.
     fn leave_out_thinking(&mut self, options: &mut ChatOptions) -> bool {
         let wire = self.rules.wire;
         if !self.rules.thinking_first
@@ -137,10 +135,10 @@ impl Fitting<'_> {
         true
     }
 
-    /// Adds definitions of the tools that are called in the history, and removes the tool choice.
-    /// Does nothing if the service does not require definitions of called tools, or if the request
-    /// contains definitions. For a history with results and without calls, adds one definition with
-    /// the name `tool`. Returns whether definitions were added.
+    /// If the service requires definitions in a request with calls or results, and the request has
+    /// none: adds definitions of the called tools, and removes the tool choice. For a history with
+    /// results and without calls, adds a definition with the name `tool`. Returns whether
+    /// definitions were added.
     fn define_called(&mut self, options: &mut ChatOptions) -> bool {
         let has_blocks = !self.called.is_empty() || self.has_results;
         let is_defined = options

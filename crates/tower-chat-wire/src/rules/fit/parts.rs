@@ -1,8 +1,8 @@
 //! Changes the parts of a message.
 //!
-//! A native item contains the JSON fields for which a message or part has no field of its own. Each
-//! native item belongs to one wire (a provider's format), and is written again only on this wire. A
-//! provider-executed call is a call of a tool that the provider runs itself.
+//! A native item contains a provider's own JSON fields of a message or part, which the common types
+//! do not have. It belongs to one wire (a provider's JSON format), and is written only on this
+//! wire. A provider-executed call is a call of a tool that the provider runs itself.
 
 use std::collections::HashSet;
 
@@ -19,9 +19,9 @@ use crate::rules::{
 };
 
 impl Fitting<'_> {
-    /// Changes one part of a message so that it complies with the rules, and adds the part to the
-    /// fitted parts. Omits the part if the service does not accept it in any form. `at_provider`
-    /// contains the ids of the provider-executed calls of the message.
+    /// Changes one part of a message so that it complies with the rules, and adds it to the fitted
+    /// parts. Omits the part if the service accepts it in no form. `at_provider` contains the ids
+    /// of the message's provider-executed calls.
     pub(super) fn part(
         &mut self,
         message: &Message,
@@ -194,10 +194,9 @@ pub(super) fn add_text_beside(fitted_parts: &mut FittedParts) {
     }
 }
 
-/// Joins all texts among the parts into one text without a native item, at the position of the
-/// first text. The joined text has no native item, because a text with a native item would be sent
-/// as a list. Returns `false` and changes nothing if there are no texts, or only one text without a
-/// native item of the wire.
+/// Joins all texts among the parts into one text, at the position of the first text, so that the
+/// content of the message is not sent as a list. The joined text has no native item, because a text
+/// with a native item is sent as a list too. Returns whether the parts were changed.
 ///
 /// The texts of an answer are joined without a separator, because citations can divide one sentence
 /// into several texts. The texts of other messages are joined with a line break.

@@ -13,8 +13,8 @@ use crate::rules::{
 };
 
 impl Fitting<'_> {
-    /// Returns the result to send. Removes media that must be sent after the results, and adds them
-    /// to `fitted_parts`.
+    /// Returns the result to send. Moves media that must be sent after the results to
+    /// `fitted_parts`.
     pub(super) fn result(
         &mut self,
         message: &Message,
@@ -108,8 +108,7 @@ impl Fitting<'_> {
         sent
     }
 
-    /// Decides whether media of a result are sent in the result, are sent after the results, or are replaced
-    /// by a sentence.
+    /// Decides where media of a result are sent.
     fn result_media(&mut self, media: &Media, is_text_only: bool) -> Placed {
         let rules = self.rules;
         let native = media.native.clone().filter(|native| !is_foreign(Some(native), rules));

@@ -1,7 +1,7 @@
 //! The rules of the known services, and the sources of these rules.
 //!
-//! A wire is a provider's JSON format. A native item is JSON of a wire inside a stored message, and
-//! its issuer is the service that created the item.
+//! A wire is a provider's JSON format. A native item is JSON of a wire inside a stored message. Its
+//! issuer is the service that created it.
 
 mod chat;
 mod messages;
@@ -15,9 +15,9 @@ use crate::body::BodyWire;
 #[derive(Debug, Clone, Copy)]
 #[non_exhaustive]
 pub struct KnownService {
-    /// The name of the service. Its [provider](ServiceRules::choose) and its
-    /// [issuer](ServiceRules::issuer) have the same name. The exception is Claude at Vertex AI and
-    /// Bedrock, whose issuer is `anthropic`.
+    /// The name of the service, as the `provider` of [`choose`](ServiceRules::choose) and as its
+    /// [issuer](ServiceRules::issuer). The exception is Claude at Vertex AI and Bedrock, whose
+    /// issuer is `anthropic`.
     pub name: &'static str,
     /// The wire of these rules. A service with several wires has an entry for each wire.
     pub wire: BodyWire,

@@ -213,9 +213,8 @@ fn media_types_are_sent_in_lower_case_without_parameters_and_spaces() {
         };
         for other in ["IMAGE/PNG", "image/png; q=1", " image/png"] {
             let wire = wire_name(rules.wire);
-            // A service that does not receive the media receives a sentence with the stored media
-            // type, so its bodies for `other` and `image/png` differ. The test checks the services
-            // that receive the media.
+            // A service that refuses images receives a sentence with the stored media type instead,
+            // which differs for `other` and `image/png`.
             if sent("image/png").to_string().contains("AAAA") {
                 assert_eq!(sent(other), sent("image/png"), "{name} on {wire}: {other}");
             }

@@ -52,7 +52,7 @@ fn every_service_is_sent_a_sentence_in_place_of_content_that_it_has_refused() {
             let body = body.to_string();
             let count = |text: &str| text.matches(refused).count();
             // If the service accepts no image at this position, a sentence replaces the image even
-            // without a mark, so the counts are not compared.
+            // without a mark, and the counts are equal.
             if content == ContentKind::Text || count(&plain) == 2 {
                 assert_eq!(count(&body) + 1, count(&plain), "{name}: {body}");
             }

@@ -130,17 +130,17 @@ fn an_added_message_does_not_change_the_messages_before_it() {
         for end in 1..request.messages().len() {
             let next = &request.messages().get(end).unwrap().role;
             let last = &request.messages().get(end - 1).unwrap().role;
-            // Skips a length that separates results from their calls, or separates consecutive
-            // assistant messages.
+            // The shorter request must not end between a call and its result, or between
+            // consecutive assistant messages.
             if matches!(next, Role::Tool) || *next == Role::Assistant && *last == Role::Assistant {
                 continue;
             }
             let mut shorter = request.clone();
             shorter.set_new_messages(request.messages().take(end));
             let begun = conversation(&body(&shorter, rules));
-            // The last message of the shorter body is not compared, because the next message may be
-            // joined with it. On Responses, the item before it is not compared either, because
-            // reasoning without a next item is omitted.
+            // The last message of the shorter body may differ, because the next message may be
+            // joined with it. On Responses, the item before it may differ too, because reasoning
+            // without a next item is omitted.
             let open = if rules.wire == BodyWire::OpenAiResponses { 2 } else { 1 };
             let count = begun.len().saturating_sub(open);
             assert_eq!(begun[..count], whole[..count.min(whole.len())], "{name} {case} at {end}");
