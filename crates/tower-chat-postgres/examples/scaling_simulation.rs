@@ -84,8 +84,8 @@ async fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Returns the key of a conversation. A few scopes contain most of the conversations: the number of
-/// conversations of the n-th scope is proportional to 1/n.
+/// Returns the key of a conversation. The number of conversations of the n-th scope is proportional
+/// to 1/n.
 fn key(number: u32) -> ConversationKey {
     // Multiplicative hashing distributes the numbers evenly, and equally in every run.
     let spread = f64::from(number.wrapping_mul(2_654_435_761)) / f64::from(u32::MAX);
@@ -189,7 +189,7 @@ impl Sizes {
 }
 
 /// Returns the number of messages that each shard would contain if only the scope determined the
-/// shard.
+/// shard of a conversation.
 async fn by_scope(
     client: &tokio_postgres::Client,
     shards: u16,

@@ -22,11 +22,9 @@ use crate::{
 const ACTION: &str = "append to a conversation";
 
 /// Stores a write. If the write is already stored, returns its revision without storing it again.
-///
-/// A write with messages is sent again after the connection was lost, because the server recognises
-/// the id of a stored write. A write without messages is also sent again, unless it
-/// [claims](tower_chat_core::store::author::Claim) tool calls. The second execution of such a write
-/// would be refused, because the first execution has already claimed the calls.
+/// After a lost connection, the write is sent again, unless it has no messages and
+/// [claims](tower_chat_core::store::author::Claim) tool calls. Such a write would be refused if the
+/// first execution has stored it.
 pub(crate) async fn append(
     connections: &Connections,
     write: &Write,
@@ -39,8 +37,8 @@ pub(crate) async fn append(
     let bodies: Vec<String> =
         write.messages().iter().map(|message| format::encode(message)).collect();
     let tools = tool_row::rows(write.tools());
-    // With row-level security, a transaction must first execute a statement that sets its scope.
-    // Therefore the store does not use plain appends, which consist of one statement.
+    // With row-level security, a transaction must first execute a statement that sets its scope. A
+    // plain append is only one statement.
     let plain_appends = &connections.statements.plain_appends;
     let activity = Activity::of(write);
     let plain = if connections.names_scope { None } else { plain_appends.find(write, &tools) };
@@ -125,9 +123,9 @@ pub(crate) async fn append(
     outcome(write, &row).map_err(damaged)?
 }
 
-/// If the write discards the open run, checks that the discard deletes only messages of that run.
-/// No other run can append while a run is open. Therefore, if a message of another run follows the
-/// last visible message, the stored number of visible messages is damaged.
+/// If the write discards the open run, checks that no message of another run follows the last
+/// visible message. Such a message means that the stored number of visible messages is damaged,
+/// because no other run can append while a run is open.
 async fn check_discard(
     connections: &Connections,
     write: &Write,
@@ -168,8 +166,7 @@ impl Claims {
     }
 }
 
-/// The parameters of a write that concern an open run. All of them are `None` for a write in a mode
-/// without open runs.
+/// The parameters of a write that concern an open run; all are `None` if there is no open run.
 #[derive(Default)]
 struct OpenRunValues<'a> {
     attempt: Option<i64>,

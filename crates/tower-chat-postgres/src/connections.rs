@@ -152,8 +152,7 @@ impl Connections {
         self.persist(action, true, || self.read_once(Some(scope), queries)).await
     }
 
-    /// Executes queries of the directory over all scopes, as [`read`](Self::read) does for one
-    /// scope.
+    /// Executes queries over all scopes, as [`read`](Self::read) does for one scope.
     pub(crate) async fn read_all_scopes<const COUNT: usize>(
         &self,
         action: &'static str,
@@ -162,9 +161,8 @@ impl Connections {
         self.persist(action, true, || self.read_once(None, queries)).await
     }
 
-    /// Executes a change in one round trip. The statement is a transaction by itself.
-    /// `is_repeatable` means that a second execution has no effect, so that the statement can be
-    /// sent again.
+    /// Executes a change in one round trip, as a transaction. `is_repeatable` means that a second
+    /// execution has no effect, so that the statement can be sent again.
     pub(crate) async fn change(
         &self,
         action: &'static str,
@@ -174,7 +172,7 @@ impl Connections {
         self.persist(action, is_repeatable, || self.change_once(query)).await
     }
 
-    /// Executes a change as [`change`](Self::change) does, with a statement that returns no rows.
+    /// Executes a change with a statement that returns no rows; see [`change`](Self::change).
     /// Returns the number of affected rows.
     pub(crate) async fn execute(
         &self,
@@ -186,8 +184,8 @@ impl Connections {
     }
 
     /// Executes an attempt, and repeats the attempt while the server is unreachable, until the
-    /// retry timeout. `is_repeatable` means that the attempt can be repeated even if it may have
-    /// been executed.
+    /// retry timeout. `is_repeatable` is true if an attempt that may have been executed can be
+    /// repeated.
     pub(crate) async fn persist<Answer, Attempt>(
         &self,
         action: &'static str,
@@ -298,9 +296,8 @@ impl Connections {
         }
     }
 
-    /// Waits for an answer as [`in_time`](Self::in_time) does. Callers use this function for
-    /// statements before a change, and for rollbacks. Therefore an error of this function means
-    /// that nothing was changed.
+    /// Waits for an answer to a statement before a change, or to a rollback. An error means that
+    /// nothing was changed.
     pub(crate) async fn before<Answer>(
         &self,
         answer: impl Future<Output = Result<Answer, tokio_postgres::Error>>,
@@ -308,8 +305,8 @@ impl Connections {
         self.in_time(answer).await.map_err(Failure::before_statement)
     }
 
-    /// Returns a connection to the pool. If the outcome shows that the connections are no longer
-    /// usable, closes this connection and all idle ones instead.
+    /// Returns a connection to the pool. If the server does not answer or has become read-only,
+    /// closes this connection and all idle ones instead.
     pub(crate) fn return_to_pool<Answer>(
         &self,
         client: Object,
@@ -354,8 +351,8 @@ mod tests {
         Connections::new(config, tls, Statements::new(&layout), options).unwrap()
     }
 
-    /// Executes a request whose first `silent` attempts are not answered within the timeout.
-    /// Returns the number of attempts, and whether the last attempt was answered.
+    /// Executes a request whose first `silent` attempts receive no answer. Returns the number of
+    /// attempts, and whether the last attempt was answered.
     async fn attempts(options: PostgresOptions, silence: Duration, silent: u32) -> (u32, bool) {
         let connections = connections(&options);
         let mut attempts = 0;

@@ -37,8 +37,8 @@ pub(crate) fn read_head(row: &Row) -> Result<Head, String> {
     Ok(head.with_service_id(text(row, 2)?).with_open_run(open))
 }
 
-/// Adds the number of rewrites, the summary in force and the part that the next run needs to load to
-/// a head. The columns follow those of the head.
+/// Adds data to a head: the number of rewrites, the summary in force, and the part that the next
+/// run needs to load. The columns follow those of the head.
 fn with_rest(row: &Row, head: Head) -> Result<Head, String> {
     let summary = match column::<Option<i64>>(row, 15)? {
         Some(id) => Some(SummaryInForce::new(id.cast_unsigned(), unsigned(row, 16)?)),
@@ -49,8 +49,7 @@ fn with_rest(row: &Row, head: Head) -> Result<Head, String> {
     Ok(head.with_load_from(from.map(Arc::new)))
 }
 
-/// Returns whether the row of a conversation, which the statement `conversation` has returned, has
-/// this value in the column `load_from`. The statement `messages_from` compares the same texts.
+/// Returns whether a row of the statement `conversation` has this value in the column `load_from`.
 pub(crate) fn has_load_from(rows: &[Row], json: &str) -> Result<bool, StoreError> {
     let Some(row) = rows.first() else { return Ok(false) };
     let stored = column::<Option<&str>>(row, LOAD_FROM).map_err(|reason| corrupt(&reason))?;

@@ -40,9 +40,9 @@ pub(crate) async fn summary(
     Ok(Some(summary))
 }
 
-/// Returns a page of the conversations that match a query. If the query has conditions that the
-/// server does not evaluate, this function reads conversations in batches and filters them. Each
-/// batch has its own snapshot.
+/// Returns a page of the conversations that match a query. The server does not evaluate conditions
+/// on metadata and state. If the query has these conditions, this function reads conversations in
+/// batches, each with its own snapshot, and filters them.
 pub(crate) async fn conversations(
     connections: &Connections,
     query: &ConversationQuery,
@@ -146,8 +146,8 @@ const PARENT: usize = VERSION + 1;
 const WAITS: usize = PARENT + 3;
 const COUNTS: usize = WAITS + 1;
 
-/// Returns the position of a row in the order of the list. This function does not read the other
-/// columns, which may be damaged.
+/// Returns the position of a row in the order of the list. Reads no other columns, because they may
+/// be damaged.
 fn position(row: &Row) -> Result<DirectoryCursor, StoreError> {
     let damaged = |reason: String| corrupt(&reason);
     Ok(DirectoryCursor::new(column(row, LAST_ACTIVE).map_err(damaged)?, key(row)?))
@@ -236,7 +236,7 @@ pub(crate) fn counts(row: &Row, first: usize) -> Result<UsageSum, String> {
 }
 
 /// Returns the last `limit` visible messages before the sequence number `before`, or the newest
-/// ones if `before` is `None`. The server reads no other messages.
+/// ones if `before` is `None`.
 pub(crate) async fn messages_before(
     connections: &Connections,
     key: &ConversationKey,

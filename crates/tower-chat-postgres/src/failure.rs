@@ -68,8 +68,7 @@ impl Failure {
             PoolError::Backend(error) => {
                 let has_code = error.code().is_some();
                 let mut failure = Self::of_statement(error).before_statement();
-                // An error without a code means that no connection was opened, so that nothing was
-                // changed.
+                // An error without a code means that no connection was opened.
                 if !has_code {
                     failure.meaning = Meaning::NotApplied;
                 }
@@ -161,8 +160,8 @@ fn meaning(code: &SqlState) -> Meaning {
         SqlState::DUPLICATE_PSTATEMENT | SqlState::INVALID_SQL_STATEMENT_NAME => {
             Meaning::NotPrepared
         }
-        // A damaged row is the only possible cause of these errors, because the store never sends
-        // numbers out of range, and never inserts a message at the position of an existing one.
+        // Only a damaged row can cause these errors: the store never sends numbers out of range,
+        // and never inserts a message at the position of an existing one.
         SqlState::DATA_CORRUPTED
         | SqlState::INDEX_CORRUPTED
         | SqlState::NUMERIC_VALUE_OUT_OF_RANGE
@@ -183,8 +182,7 @@ fn is_io(error: &tokio_postgres::Error) -> bool {
 fn is_untrusted(error: &(dyn std::error::Error + 'static)) -> bool {
     let mut cause = Some(error);
     while let Some(error) = cause {
-        // The source of an `io::Error` is not the error that it wraps, but the source of that
-        // error.
+        // `io::Error::source` returns the source of the wrapped error, not the wrapped error.
         let inner = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::get_ref);
         let tls = error
             .downcast_ref::<rustls::Error>()

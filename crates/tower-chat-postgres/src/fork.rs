@@ -28,9 +28,9 @@ use crate::{
 
 const ACTION: &str = "copy a conversation";
 
-/// The maximum number of messages or of rows that one statement writes, and the maximum number of
-/// bytes of the messages in a statement.
+/// The maximum number of messages or of rows that one statement writes.
 const MAX_ROWS: usize = 10_000;
+/// The maximum number of bytes of the messages in one statement, unless a single message is larger.
 const MAX_BYTES: usize = 16 * 1024 * 1024;
 
 /// Copies the visible turns that end before a message, or all visible turns. Returns

@@ -15,9 +15,8 @@ pub(crate) const NAME_SCOPE: &str =
 /// conversation is at the expected revision.
 ///
 /// For all other writes, and if the `UPDATE` finds no row, the function locks the conversation's
-/// row and checks the write. The lock serializes the writes to one conversation, so that each write
-/// sees the result of the previous one. The function changes nothing before all checks have passed,
-/// except that it inserts the row of a new conversation.
+/// row and checks the write. The function changes nothing before all checks have passed, except
+/// that it inserts the row of a new conversation.
 const APPEND: &str = "
 CREATE OR REPLACE FUNCTION {schema}.append(
     p_scope bytea, p_conversation bytea, p_long_scope bytea, p_long_conversation bytea,
@@ -242,8 +241,8 @@ $append$;
 
 /// Returns the function that stores a write.
 ///
-/// The function of an older release has fewer parameters, and remains in the database, so that
-/// processes of that release can still call it.
+/// The function of an older release, which has fewer parameters, remains in the database for
+/// processes of that release.
 pub(crate) fn append() -> String {
     APPEND
         .replace("{counted}", &activity::counted("p_at", "p_run", "p_mode"))
@@ -303,8 +302,6 @@ $describe$;
 ";
 
 /// Adds a summary, and returns the outcome. If a summary with this id is stored, changes nothing.
-///
-/// The lock on the conversation's row serializes the changes of one conversation.
 pub(crate) const ADD_SUMMARY: &str = "
 CREATE OR REPLACE FUNCTION {schema}.add_summary(
     p_scope bytea, p_conversation bytea, p_covers_to bigint, p_id bigint, p_run bytea,

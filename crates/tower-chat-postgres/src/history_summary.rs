@@ -1,5 +1,5 @@
-//! The summaries of a conversation ([`HistorySummary`]). The model receives the summary in force,
-//! that is the last summary, instead of the messages that this summary covers.
+//! The summaries of a conversation ([`HistorySummary`]). The model receives the last summary, which
+//! is the summary in force, instead of the messages that it covers.
 
 use tokio_postgres::Row;
 use tower_chat_core::{

@@ -1,6 +1,6 @@
 //! A test that reads the text of every statement. Each access to a table must have a condition on
-//! the scope, unless the statement accesses all scopes, and a condition on the conversation, unless
-//! the statement accesses a whole scope or all scopes.
+//! the scope and a condition on the conversation, unless the statement accesses a whole scope or
+//! all scopes.
 #![allow(clippy::unwrap_used, clippy::indexing_slicing)]
 
 use std::{fs, path::Path};

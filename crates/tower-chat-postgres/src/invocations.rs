@@ -75,7 +75,7 @@ impl<'a> QueryParameters<'a> {
 }
 
 /// Returns the calls that match a query. One statement reads the rows, and the messages to which
-/// the rows refer. The statement reads each of these messages once, and reads no other message.
+/// they refer.
 pub(crate) async fn invocations(
     connections: &Connections,
     query: &InvocationQuery,

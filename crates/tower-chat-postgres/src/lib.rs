@@ -84,9 +84,9 @@
 //! The statement of an append also updates the directory: the row of the conversation, and one row
 //! for each run and model in `run_usage`. The conversations of a scope are
 //! [listed](tower_chat_core::store::Directory::conversations) by an index on the hour of their last
-//! activity, which changes at most once an hour. For a list of the conversations of all scopes, the
-//! server sorts all conversations. For a query by metadata or state, the store itself compares each
-//! conversation, and reads further conversations if few of them match.
+//! activity, so that appends change the index at most once an hour. For a list of the conversations
+//! of all scopes, the server sorts all conversations. For a query by metadata or state, the store
+//! itself compares each conversation, and reads further conversations if few of them match.
 //!
 //! A process of an older release that has the database open during the migration can continue. The
 //! directory then contains the conversations that this process creates, but not the counts and

@@ -62,8 +62,8 @@ fn read_tool(row: &Row) -> (SequencePosition, Result<ToolRecord, String>) {
     }
 }
 
-/// Executes a rewrite in one transaction. If the acknowledgement was lost, the next attempt
-/// recognises the executed rewrite by the new incarnation.
+/// Executes a rewrite in one transaction. After a lost acknowledgement, the next attempt recognises
+/// the rewrite by the new incarnation.
 pub(crate) async fn rewrite(
     connections: &Connections,
     rewrite: &Rewrite,
@@ -102,8 +102,7 @@ impl Work<'_> {
         let outcome = self.within(connections, &transaction).await?;
         match outcome {
             Ok(_) => connections.in_time(transaction.commit()).await?,
-            // The explicit rollback waits for the server. Dropping the transaction would roll it
-            // back too, but without waiting.
+            // Unlike dropping the transaction, the explicit rollback waits for the server.
             Err(_) => connections.before(transaction.rollback()).await?,
         }
         Ok(outcome)

@@ -110,7 +110,7 @@ impl MaintenanceStatements {
 }
 
 /// Returns a recursive query of all scopes from `$1` on, in the order of the primary key. The query
-/// needs one search in the index for each scope, regardless of the number of its conversations.
+/// needs one search in the index for each scope.
 fn each_scope() -> String {
     let next = |from: &str| {
         format!(

@@ -82,7 +82,7 @@ impl PostgresOptions {
     }
 
     /// Sets the timeout after which the server cancels a statement, at least one millisecond. The
-    /// error of a cancelled statement is retryable. The timeout must be long enough to load the
+    /// error of a cancelled statement is retryable. Use a timeout that is long enough to load the
     /// longest conversation.
     ///
     /// The store sends the timeout in the startup parameter `options` of each connection. A pooler
@@ -192,10 +192,9 @@ impl PostgresOptions {
     /// If the server offers TLS, the store uses TLS, unless the address contains `sslmode=disable`.
     /// The server's certificate must be valid for the host in the address.
     ///
-    /// The parameter `connect_timeout` of the address, 10 seconds by default, limits the time for
-    /// the connection to each host, and also the time for the authentication at the last host.
-    /// While this process or another one creates or migrates the tables, opening waits without a
-    /// limit.
+    /// The parameter `connect_timeout` of the address (default: 10 seconds) limits the time for the
+    /// connection to each host, and for the authentication. While this process or another one
+    /// creates or migrates the tables, opening waits without a limit.
     ///
     /// # Errors
     ///
@@ -210,8 +209,7 @@ impl PostgresOptions {
     }
 
     /// Returns the settings of the server, and of the tables in the schema that these options name.
-    /// This function creates and changes nothing. The tables may be missing, or may have been
-    /// created by any release.
+    /// Changes nothing. The tables may be missing, or may have been created by any release.
     ///
     /// ```no_run
     /// # async fn look() -> Result<(), tower_chat_postgres::OpenError> {

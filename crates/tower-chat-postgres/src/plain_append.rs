@@ -3,16 +3,15 @@
 //!
 //! A plain append is one statement whose parameters are the values of all new rows. The server
 //! executes this statement in about half of the time of the [database function](crate::functions),
-//! which accepts lists of any length. All other writes call the function. If the conversation is
-//! not at the expected revision, the store also calls the function, which determines whether the
-//! write is a conflict or is already stored.
+//! which accepts lists of any length. The store calls the function for all other writes, and if the
+//! conversation is not at the expected revision. The function then determines whether the write is
+//! a conflict or is already stored.
 //!
 //! The cost of the statement does not depend on the length of the conversation. PostgreSQL 15,
 //! without statistics of the tables, executed the statement in 34 us in a conversation without
 //! messages, and in 36 us in a conversation of 100,000 messages. The plan was the same in both
 //! conversations (`EXPLAIN (ANALYZE, BUFFERS)`): an index scan of `conversations`, and as many
-//! pages as the new rows need. If the tables are larger than `shared_buffers`, the server may have
-//! to write a changed page to the disk before it can use the page's buffer for a new row.
+//! pages as the new rows need.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -26,21 +25,23 @@ use crate::{
     tool_row::{ToolRow, number},
 };
 
-/// The maximum numbers of messages and of rows of the record of tool calls in a plain append. The
-/// maximums are small, because there is one statement for each combination of these numbers, and
-/// each connection caches the plan of each statement.
+/// The maximum numbers of messages and of rows of the record of tool calls in a plain append. They
+/// are small, because each combination of these numbers has a statement, whose plan each connection
+/// caches.
 const MAX_MESSAGES: usize = 4;
 const MAX_TOOLS: usize = 8;
 
-/// The number of parameters before those of the rows: scope, id, incarnation, the last sequence
-/// number before and after the write, run, the first message's index in the run, the activity, and
-/// the part of the conversation that the next run needs to load. The activity consists of the time,
-/// the mode, the model in two columns, six counts, the cost, and the start of the run.
+/// The number of parameters before those of the rows:
+/// - 7 for the position: scope, id, incarnation, the last sequence number before and after the
+///   write, run, and the first message's index in the run;
+/// - 12 for the activity: time, mode, the model in two columns, six counts, cost, and the start of
+///   the run;
+/// - 1 for the part of the conversation that the next run needs to load.
 const BEFORE_ROWS: usize = 20;
 
 /// The columns of a row of the record after the conversation's key, in the order of
 /// [`ToolRow::values`], with their types. The statement casts each value to its type, because
-/// parameters in a `VALUES` list have no types otherwise.
+/// parameters in a `VALUES` list have no type.
 const RECORD: [(&str, &str); 12] = [
     ("sequence", "bigint"),
     ("call_index", "bigint"),
@@ -70,10 +71,7 @@ pub(crate) struct PlainAppend {
     messages: usize,
     tools: usize,
     pub(crate) sql: String,
-    /// Whether the store has already stored a write with these numbers. The first such write does
-    /// not use the statement: preparing the statement takes a round trip, which would not pay off
-    /// in a process that uses the statement once. The tests in `lost_connections.rs` count the
-    /// round trips.
+    /// Whether the store has already stored a write with these numbers.
     was_seen_before: AtomicBool,
 }
 
@@ -100,7 +98,7 @@ impl PlainAppends {
 
     /// Returns the statement for a plain write. Returns `None` for the first write with these
     /// numbers of messages and rows, because preparing the statement takes a round trip, which does
-    /// not pay off for a single use.
+    /// not pay off for a single use (`lost_connections.rs` counts the round trips).
     ///
     /// Also returns `None` for a write that is not plain. A plain write appends to an existing
     /// conversation, has an activity with at most one model, and has neither claims nor a change of

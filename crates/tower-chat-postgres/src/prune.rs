@@ -18,8 +18,8 @@ use crate::{
 
 const ACTION: &str = "prune a conversation";
 
-/// Deletes, in one transaction, the runs of a conversation that precede both the first run that
-/// `keep` retains and the first run with a call that waits for a decision or a result. The request
+/// Deletes, in one transaction, the runs of a conversation before the first run that must remain: a
+/// run that `keep` retains, or a run with a call that waits for a decision or a result. The request
 /// is not sent again if it may have been executed, because a second execution would report that it
 /// has deleted nothing.
 pub(crate) async fn prune(
@@ -56,8 +56,7 @@ impl Work<'_> {
         let outcome = self.within(connections, &transaction).await?;
         match outcome {
             Ok(_) => connections.in_time(transaction.commit()).await?,
-            // The explicit rollback waits for the server. Dropping the transaction would roll it
-            // back too, but without waiting.
+            // Unlike dropping the transaction, the explicit rollback waits for the server.
             Err(_) => connections.before(transaction.rollback()).await?,
         }
         Ok(outcome)

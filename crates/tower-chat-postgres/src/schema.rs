@@ -48,14 +48,14 @@ impl Layout {
 }
 
 /// The tables that the first migration creates, each with its columns. The conversation's key is
-/// the first part of every primary key, and no row refers to another conversation. Therefore the
-/// tables can be divided by conversation.
+/// the first part of every primary key, and no row refers to another conversation. The tables can
+/// therefore be partitioned by conversation.
 ///
-/// The row of a conversation contains its last sequence number and, while a run is open, the number
-/// of visible messages. Therefore a write reads only this row before it inserts its own rows. Every
-/// append updates the row of the conversation. Such an update usually changes no indexed column, so
-/// that PostgreSQL can store the new version of the row in the same page (a heap-only tuple). For
-/// this reason the index of the directory contains only the hour of the last activity.
+/// A write reads only the row of its conversation before it inserts its own rows, because that row
+/// contains the last sequence number and, while a run is open, the number of visible messages.
+/// Every append updates this row, usually without changing an indexed column. PostgreSQL can then
+/// store the new version of the row in the same page (a heap-only tuple). For this reason the index
+/// of the directory contains only the hour of the last activity.
 pub(crate) const TABLES: &[(&str, &str)] = &[
     (
         "conversations",
@@ -203,12 +203,11 @@ fn directory(layout: &Layout) -> String {
     layout.with_schema(&sql)
 }
 
-/// Returns the migration that replaces the index of conversations by activity with a partial index,
-/// which only lists of conversations use. If the planner assumes that each scope has one
-/// conversation, the planner may choose the full index instead of the primary key to find a
-/// conversation. A search through that index then scans all conversations of a large scope. The
-/// condition of the partial index is true for every row. Because of the condition, the planner uses
-/// the index only for queries that contain the same condition.
+/// Returns the migration that replaces the index of conversations by activity with a partial index.
+/// The planner may choose the full index instead of the primary key to find a conversation, if it
+/// assumes that each scope has one conversation. It then scans all conversations of a large scope.
+/// The condition of the partial index is true for every row, and the planner uses the index only
+/// for queries that contain the same condition.
 fn activity_index(layout: &Layout) -> String {
     layout.with_schema(
         "DROP INDEX {schema}.conversations_by_activity;
@@ -222,12 +221,11 @@ fn activity_index(layout: &Layout) -> String {
 /// branches, the summaries of conversations, and the part of a conversation that the next run needs
 /// to load.
 ///
-/// The migration disables the policies temporarily, because policies also apply to the owner of the
-/// tables.
+/// Policies also apply to the owner of the tables. Therefore the migration disables them
+/// temporarily.
 ///
-/// The function `append` is replaced. From this version on, the start of a run is the time when the
-/// first request of the run arrived. Older versions of the function recorded the time of the first
-/// write.
+/// The function `append` is replaced: it now records the arrival of a run's first request as the
+/// start of the run, instead of the time of the first write.
 fn marks(layout: &Layout) -> String {
     let force = |word: &str| {
         if !layout.row_level_security {
@@ -267,10 +265,8 @@ fn marks(layout: &Layout) -> String {
 }
 
 /// Returns the migration that adds policies to the partitions, because the policy of a table does
-/// not apply to a query that names one of its partitions.
-///
-/// The function `append` is replaced, because migration 2 of an older release may have created a
-/// version of the function that does not set the scope.
+/// not apply to a query that names one of its partitions. The function `append` is replaced,
+/// because the function of an older release may lack the statement that sets the scope.
 fn partition_policies(layout: &Layout) -> String {
     if !layout.row_level_security {
         return String::new();
@@ -359,8 +355,8 @@ pub(crate) enum Found {
 }
 
 /// Creates the tables, or migrates the tables of an older release, if `is_allowed` is true. If the
-/// tables have the current version, this function only reads the version, so that it needs no
-/// permission to create objects, and waits for no lock.
+/// tables have the current version, this function needs no permission to create objects, and waits
+/// for no lock.
 pub(crate) async fn migrate(
     connections: &Connections,
     client: &mut Client,
@@ -378,9 +374,8 @@ pub(crate) async fn migrate(
 }
 
 /// Begins a transaction that may change the tables of a schema, and creates the schema if it does
-/// not exist. The transaction acquires an advisory lock, so that only one process at a time changes
-/// the tables. The statements of the transaction, including the one that waits for the lock, have
-/// no timeout.
+/// not exist. An advisory lock lets one process at a time change the tables. The statements of the
+/// transaction have no timeout, and neither has the wait for the lock.
 async fn locked<'a>(client: &'a mut Client, layout: &Layout) -> Result<Transaction<'a>, Error> {
     // With READ COMMITTED, the statements after the lock see the commits of processes that had the
     // lock before.

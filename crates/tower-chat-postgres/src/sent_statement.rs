@@ -67,9 +67,8 @@ impl SentStatement<'_> {
 }
 
 impl Connections {
-    /// Returns a statement that can be sent. If the options require prepared statements, and the
-    /// connection has not prepared this statement yet, this function prepares it. An error of this
-    /// function means that the statement was not executed.
+    /// Returns a statement that can be sent, and prepares it first if necessary. An error means
+    /// that the statement was not executed.
     pub(crate) async fn statement<'sql>(
         &self,
         over: Over<'_>,

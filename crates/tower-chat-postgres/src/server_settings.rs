@@ -43,8 +43,7 @@ pub struct ServerSettings {
     pub idle_session_timeout: Option<Duration>,
     /// The maximum number of connections of all roles without special privileges.
     pub max_connections: i64,
-    /// The current number of connections, including those connections of other roles that the role
-    /// of the store may see.
+    /// The current number of connections that the role of the store may see.
     pub connections: i64,
     /// The maximum number of connections of a store with these options.
     pub max_connections_of_store: usize,

@@ -44,10 +44,10 @@ pub(crate) struct Statements {
     pub(crate) remove_summary: String,
     /// Reads the visible messages.
     pub(crate) messages: String,
-    /// Reads the visible messages without those that a value of the column `load_from` leaves out.
-    /// If the conversation does not have this value, reads all visible messages. The parameters
-    /// after the conversation's key are the value, the number of leading messages, and the sequence
-    /// number of the last message that the statement does not read.
+    /// Reads the part of the visible messages that a value of the column `load_from` selects. If
+    /// the conversation does not have this value, reads all visible messages. The parameters after
+    /// the conversation's key are the value, the number of leading messages, and the sequence
+    /// number of the last message that the part omits.
     pub(crate) messages_from: String,
     /// Reads the staged messages.
     pub(crate) staged_messages: String,
@@ -60,8 +60,8 @@ pub(crate) struct Statements {
     pub(crate) copy_tools: String,
     /// Locks the conversation's row before a change of several tables.
     pub(crate) lock_conversation: String,
-    /// Reads the first message that has a larger sequence number than the given one and does not
-    /// belong to the given run.
+    /// Reads the first message that is after a given position and belongs to another run than a
+    /// given one.
     pub(crate) others_after: String,
     /// Reads the run of each message.
     pub(crate) runs: String,
@@ -255,10 +255,10 @@ impl Statements {
         }
     }
 
-    /// Returns the statement that selects rows of the record, and each message to which one of
-    /// these rows refers. The parameters are the scope, the id of the conversation (null for a
-    /// whole scope), the tool, the status, a lower bound (inclusive) and an upper bound (exclusive)
-    /// of the start time, the sequence numbers of messages if the query names any, and the limit.
+    /// Returns the statement that selects rows of the record, and the messages to which they refer.
+    /// The parameters are the scope, the id of the conversation (null for a whole scope), the tool,
+    /// the status, the bounds of the start time, the sequence numbers of messages if the query
+    /// names any, and the limit.
     pub(crate) fn invocations(&self, extent: RecordExtent) -> String {
         let sql = format!(
             "WITH asked AS MATERIALIZED (
@@ -318,7 +318,7 @@ impl Statements {
             steps = steps.join(" "),
             error = ToolStatus::Error,
             open = open.join(", "),
-            // The column `finished` of a call in progress contains the expiry of its lease instead.
+            // In the row of a call in progress, `finished` contains the expiry of the call's lease.
             pending = ToolStatus::PendingApproval,
             clauses = extent.clauses(),
         );
@@ -419,8 +419,8 @@ impl RecordExtent {
         if self.of_conversation {
             format!("AND {table}.conversation = $2")
         } else {
-            // This condition is always true. The statement contains the condition because
-            // PostgreSQL requires that a statement uses all its parameters.
+            // This condition is always true. PostgreSQL requires that a statement uses all its
+            // parameters.
             "AND $2::bytea IS NULL".to_owned()
         }
     }
@@ -433,8 +433,8 @@ fn prune(table: &str, alias: &str) -> String {
     )
 }
 
-/// Returns the statement that reads a part of the visible messages. The bounds are subqueries, which
-/// the server evaluates once, so that it reads two ranges of the primary key.
+/// Returns the statement that reads a part of the visible messages. The server evaluates the
+/// subqueries once, and then reads two ranges of the primary key.
 fn messages_from() -> String {
     let bound = |of_part: &str, otherwise: &str| {
         format!(

@@ -32,8 +32,8 @@ use crate::{
 /// Stores conversations in a PostgreSQL database.
 ///
 /// Clones share one store. Tasks on the runtime on which the store was opened execute the submitted
-/// writes. As long as the runtime runs, these tasks continue even after the last clone was dropped.
-/// To wait for the submitted writes, [`close`](HistoryStore::close) the store.
+/// writes, even after the last clone was dropped. To wait for the writes,
+/// [`close`](HistoryStore::close) the store.
 ///
 /// The async methods of the store must be called on the runtime on which it was opened.
 #[derive(Debug, Clone)]

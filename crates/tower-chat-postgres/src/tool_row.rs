@@ -134,8 +134,7 @@ impl FromIterator<ToolRow> for ToolRows {
     }
 }
 
-/// Converts a sequence number to the type of a column. Every valid sequence number is in the range
-/// of the column.
+/// Converts a sequence number to the type of a column.
 pub(crate) fn number(sequence: u64) -> i64 {
     i64::try_from(sequence).unwrap_or(i64::MAX)
 }

@@ -63,16 +63,16 @@ const REPLACE: &str = "WITH changed AS (
         SELECT changed.id, new.position, new.data
         FROM changed, unnest($9::bigint[], $10::bytea[]) AS new (position, data))
     SELECT count(pg_notify($6, $7)) FROM changed";
-/// The statement that erases some expired runs, beginning with the run in its parameters if that
-/// run has expired. Returns the number of remaining runs.
+/// The statement that erases up to 100 expired runs, and first the run in its parameters if it has
+/// expired. Returns the number of remaining runs.
 const SWEEP: &str = "WITH gone AS (
         DELETE FROM {schema}.run_log WHERE id IN (
             SELECT id FROM {schema}.run_log WHERE last_at <= $1
             ORDER BY run <> $2 LIMIT 100 FOR UPDATE SKIP LOCKED)
         RETURNING id)
     SELECT (SELECT count(*) FROM {schema}.run_log) - (SELECT count(*) FROM gone)";
-/// The statement that erases the runs for which a condition is true. The statement also sends a
-/// notification with an empty payload, which wakes the readers of all runs.
+/// The statement that erases the runs for which a condition is true, and wakes the readers of all
+/// runs by a notification with an empty payload.
 const ERASE: &str = "WITH gone AS (DELETE FROM {schema}.run_log WHERE {condition} RETURNING id)
     SELECT count(*), CASE WHEN count(*) > 0 THEN pg_notify($1, '') END FROM gone";
 
@@ -122,8 +122,8 @@ impl PostgresUpdateLog {
         Self::connect_with(address, PostgresOptions::new(), UpdateLogOptions::default()).await
     }
 
-    /// Opens the log at an address. Of the options in `server`, only those for connections, the
-    /// schema and migrations have an effect.
+    /// Opens the log at an address. The log uses only those options in `server` that concern
+    /// connections, the schema and migrations.
     ///
     /// # Errors
     ///

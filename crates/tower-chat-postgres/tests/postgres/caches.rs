@@ -13,8 +13,7 @@ use tower_chat_postgres::PostgresStore;
 
 type Cache = CachingStore<PostgresStore>;
 
-/// Opens two stores of one schema, as two processes would do: the stores share nothing but the
-/// database.
+/// Opens two stores of one schema, which share nothing but the database, like two processes.
 async fn two() -> [Cache; 2] {
     let options = PostgresStore::options().with_schema(schema()).with_max_connections(2);
     [CachingStore::new(open(options.clone()).await), CachingStore::new(open(options).await)]
@@ -37,7 +36,7 @@ async fn each_of_two_caching_stores_loads_the_writes_of_the_other_at_once() {
     let mut revision = Revision::ABSENT;
     let mut expected = Vec::new();
     for number in 0..30 {
-        // The writer is chosen so that one store sometimes writes several times consecutively.
+        // One store sometimes writes several times consecutively.
         let writer = &stores[usize::from(number % 5 < 2)];
         let text = number.to_string();
         revision = append(writer, write(&key, revision, &[&text])).await.unwrap();
@@ -59,8 +58,7 @@ async fn a_caching_store_loads_a_conversation_that_another_store_has_created_aga
     assert_eq!(texts(&one, &key).await, ["old"]);
     assert!(other.delete(&key).await.unwrap());
     assert_eq!(texts(&one, &key).await, Vec::<String>::new());
-    // The new conversation has the same number of messages as the deleted one, so that only the
-    // incarnations differ.
+    // Only the incarnations of the new and the deleted conversation differ.
     append(&other, write(&key, Revision::ABSENT, &["new"])).await.unwrap();
     assert_eq!(texts(&one, &key).await, ["new"]);
 }

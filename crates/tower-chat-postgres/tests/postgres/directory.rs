@@ -27,8 +27,7 @@ fn with_activity(write: Write, milliseconds: u64, usage: &[ModelUsage]) -> Write
     write.with_activity(RunActivity::new(at(milliseconds)).with_usage(usage.iter().cloned()))
 }
 
-/// The primary keys contain shortened forms of names that are too long for an index. Queries return
-/// the full names.
+/// The primary keys contain shortened forms of names that are too long for an index.
 #[tokio::test]
 async fn long_names_of_models_scopes_and_conversations_are_returned_whole() {
     let store = open(options()).await;
@@ -58,8 +57,6 @@ async fn long_names_of_models_scopes_and_conversations_are_returned_whole() {
     assert_eq!(runs[0].usage, [calls(&one, 7), calls(&other, 70)]);
 }
 
-/// A list reports a conversation with damaged data as unreadable, and still contains the other
-/// conversations.
 #[tokio::test]
 async fn a_list_reports_damaged_conversations_and_contains_the_others() {
     let schema = schema();
@@ -91,14 +88,13 @@ async fn a_list_reports_damaged_conversations_and_contains_the_others() {
     assert_eq!(store.conversations(&damaged).await.unwrap().conversations.len(), 1);
 }
 
-/// If few conversations match the query, the store reads a page in several batches. The page must
-/// not miss a conversation between two batches.
+/// If few conversations match the query, the store reads a page in several batches.
 #[tokio::test]
 async fn pages_that_are_read_in_several_batches_miss_no_conversation() {
     let schema = schema();
     let store = open(PostgresStore::options().with_schema(&schema)).await;
     let client = raw(&server().address("postgres")).await;
-    // Many conversations have the same time in milliseconds, and some have times in later hours.
+    // Many conversations have the same time, and some have times in later hours.
     let sql = format!(
         "INSERT INTO {}.conversations (scope, conversation, incarnation, last_sequence, created,
              last_active, metadata)
@@ -128,8 +124,6 @@ async fn pages_that_are_read_in_several_batches_miss_no_conversation() {
     assert_eq!(store.conversations(&other).await.unwrap().conversations, []);
 }
 
-/// Only a transaction that has set `tower_chat.all_scopes` sees rows of all scopes. A transaction
-/// without a setting sees no row of the directory.
 #[tokio::test]
 async fn with_row_level_security_the_directory_is_visible_only_with_the_setting_for_all_scopes() {
     let schema = schema();
@@ -214,7 +208,7 @@ async fn a_conversation_is_found_by_the_primary_key_in_a_scope_without_statistic
              FROM generate_series(1, 5000) AS i"
         )
     };
-    // When the statistics are collected, every scope has one conversation.
+    // When the server collects statistics, every scope has one conversation.
     client.batch_execute(&insert("convert_to('user ' || i, 'UTF8')")).await.unwrap();
     client.batch_execute(&format!("ANALYZE {table}")).await.unwrap();
     client.batch_execute(&insert("convert_to('large', 'UTF8')")).await.unwrap();

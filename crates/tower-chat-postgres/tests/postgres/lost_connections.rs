@@ -26,9 +26,8 @@ async fn an_append_is_one_round_trip() {
     let (proxy, store) = through_a_proxy().await;
     let key = key("one round trip");
     let (before, begun) = (proxy.asked(), Instant::now());
-    // In addition to the appends, the store reads the mark that records whether it contains sealed
-    // data: before each write that creates a conversation, and whenever the cached mark is older
-    // than a second.
+    // The store also reads the mark that records whether it contains sealed data: before each write
+    // that creates a conversation, and whenever the cached mark is older than a second.
     let asked_for = |appends: usize, of_new_conversations: usize| {
         let checks = proxy.asked() - before - appends;
         let max = of_new_conversations + usize::try_from(begun.elapsed().as_secs()).unwrap();
@@ -84,8 +83,8 @@ async fn a_claim_whose_answer_was_lost_is_not_sent_again() {
     let error = append(&store, claiming.clone()).await.unwrap_err().source;
     assert!(matches!(error, StoreError::Backend { .. }), "{error:?}");
     assert!(!error.is_retryable(), "the outcome is unknown");
-    // The server has stored the claim. When the test sends the write again, the server refuses the
-    // write, because the call is already claimed.
+    // The server has stored the claim. It refuses the repeated write, because the call is already
+    // claimed.
     let error = append(&store, claiming).await.unwrap_err().source;
     assert!(matches!(error, StoreError::Claimed { .. }), "{error:?}");
 }

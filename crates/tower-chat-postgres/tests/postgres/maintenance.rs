@@ -12,8 +12,8 @@ fn record(sequence: u64) -> ToolRecord {
     ToolRecord::pending(SequencePosition { sequence, index: 0 }, 0, "c1", "look")
 }
 
-/// Writes a conversation `c` of five messages, two of which contain recorded calls, and a
-/// conversation `d`, which the tests must not affect.
+/// Writes a conversation `c` of five messages with two recorded calls, and a conversation `d`,
+/// which the tests must not affect.
 async fn fill(store: &PostgresStore) -> Revision {
     append(store, write(&key("d"), Revision::ABSENT, &["untouched"])).await.unwrap();
     let five = write(&key("c"), Revision::ABSENT, &["one", "two", "three", "four", "five"]);

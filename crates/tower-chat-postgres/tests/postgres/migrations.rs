@@ -83,8 +83,7 @@ async fn seen(client: &Client, schema: &str, table: &str) -> i64 {
 #[tokio::test]
 async fn tables_of_version_1_are_migrated() {
     let schema = version_1(TABLES, "").await;
-    // This store enables the option for row-level security, which must have no effect on existing
-    // tables.
+    // The option for row-level security must have no effect on existing tables.
     let options = PostgresStore::options().with_schema(&schema).with_row_level_security(true);
     assert_is_usable(&options.connect(&ordinary_user().await).await.unwrap(), REVISION).await;
     let client = raw(&ordinary_user().await).await;
@@ -112,9 +111,8 @@ fn run_made_at(second: u64) -> RunId {
     RunId::from_bytes(bytes)
 }
 
-/// After the migration, the directory contains the conversations of version 1. The migration
-/// derives the times of each conversation from the ids of its runs, which contain the time of their
-/// creation.
+/// The migration derives the times of each conversation from the ids of its runs, which contain the
+/// time of their creation.
 #[tokio::test]
 async fn the_directory_of_an_older_version_has_the_times_of_its_runs() {
     for (tables, name_scope) in [(TABLES, ""), (DIVIDED_TABLES, NAME_SCOPE)] {
@@ -171,8 +169,8 @@ async fn the_directory_of_an_older_version_has_the_times_of_its_runs() {
     }
 }
 
-/// In version 2, the function `append` could lack the statement that sets the scope. Partitions had
-/// no policies, so that a query that named a partition saw the rows of all scopes.
+/// In version 2, the function `append` could lack the statement that sets the scope, and partitions
+/// had no policies.
 #[tokio::test]
 async fn the_migration_of_version_2_adds_the_scope_setting_and_policies_of_partitions() {
     let schema = schema();

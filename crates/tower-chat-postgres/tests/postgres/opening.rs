@@ -119,8 +119,8 @@ async fn with_row_level_security_a_transaction_sees_only_the_scope_in_its_settin
         let key = ConversationKey::new(scope, "mine");
         append(&store, write(&key, Revision::ABSENT, &[scope])).await.unwrap();
     }
-    // A store without the option for row-level security must detect the policies of existing
-    // tables.
+    // A store must detect the policies of existing tables without the option for row-level
+    // security.
     let store = PostgresStore::options().with_schema(&schema).connect(&address).await.unwrap();
     let fork = ConversationKey::new("bob", "fork");
     store.fork_at(&ConversationKey::new("alice", "mine"), None, &fork).await.unwrap();

@@ -82,7 +82,7 @@ async fn a_plain_append_that_waits_for_a_lock_conflicts_with_the_change_of_the_l
     for text in ["b", "c"] {
         revision = append(&store, write(&one, revision, &[text])).await.unwrap();
     }
-    // Another connection has changed the row of the conversation and has not committed yet.
+    // Another connection has changed the row of the conversation without a commit.
     let mut other = raw(&server().address("postgres")).await;
     let transaction = other.transaction().await.unwrap();
     let table = format!("{}.conversations", quoted(&schema));
@@ -170,8 +170,8 @@ async fn a_plain_append_stores_any_number_of_rows_like_the_function() {
             let (key, mut revision) = begun(&store, &format!("{messages} and {tools}")).await;
             let mut expected = vec!["begun".to_owned()];
             let mut stored = Vec::new();
-            // The first write with each combination calls the function. Later writes use the
-            // statement for the combination.
+            // The first write with each combination calls the function; later writes use the
+            // statement.
             for round in 0..3 {
                 let first = revision.sequence + 1;
                 let texts: Vec<_> =
@@ -196,7 +196,6 @@ async fn a_plain_append_stores_any_number_of_rows_like_the_function() {
     }
 }
 
-/// A write replaces the row of a call that was already recorded.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plain_append_replaces_an_existing_row_of_the_record() {
     let store = open(options()).await;

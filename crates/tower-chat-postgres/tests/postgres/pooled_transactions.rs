@@ -1,5 +1,5 @@
-//! Tests with a PgBouncer that shares connections between transactions. Each transaction may use
-//! another connection, on which the store has prepared no statement.
+//! Tests with a PgBouncer that shares connections between transactions. Each transaction may use a
+//! connection on which the store has prepared no statement.
 
 use std::sync::LazyLock;
 
@@ -54,8 +54,8 @@ async fn the_error_for_a_missing_prepared_statement_names_the_option() {
     let prepared = options.clone().connect(&address).await.unwrap();
     let revision = append(&prepared, write(&key, Revision::ABSENT, &["first"])).await.unwrap();
 
-    // The pooler has one connection to the server. `DEALLOCATE ALL` on this connection has the same
-    // effect as a switch to another connection.
+    // `DEALLOCATE ALL` on the only connection of the pooler has the effect of a switch to another
+    // connection.
     crate::common::raw(&address).await.batch_execute("DEALLOCATE ALL").await.unwrap();
 
     let second = write(&key, revision, &["second"]);

@@ -26,8 +26,7 @@ async fn only_the_selected_messages_are_loaded() {
     assert!(store_contract::loads_ranges(&store).await);
 }
 
-/// The first write with its number of messages calls the function. Later writes use the statement
-/// of plain appends.
+/// The first write calls the function, and later writes are plain appends.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_kind_of_append_sets_the_range() {
     let store = open(options()).await;
@@ -74,7 +73,6 @@ async fn a_load_with_a_range_that_was_damaged_in_the_table_returns_all_messages(
     }
 }
 
-/// A message that is missing in a selected part is an error, as in the whole conversation.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_load_of_a_range_fails_if_a_selected_message_is_missing() {
     for (missing, is_selected) in [(1, true), (2, false), (4, false), (5, true), (6, true)] {

@@ -11,8 +11,8 @@ async fn as_superuser(sql: &str) {
     raw(&server().address("postgres")).await.batch_execute(sql).await.unwrap();
 }
 
-/// Opens a store whose open connections are read-only, as after a failover. New connections can
-/// write.
+/// Opens a store whose open connections are read-only, as after a failover. New connections are
+/// writable.
 async fn taken_over(options: PostgresOptions) -> PostgresStore {
     as_superuser(&format!("ALTER ROLE {ROLE} SET default_transaction_read_only = on")).await;
     let store = options.connect(&server().address_for(ROLE, "postgres")).await.unwrap();

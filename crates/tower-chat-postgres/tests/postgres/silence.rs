@@ -9,7 +9,7 @@ use futures_util::future::join_all;
 use tower_chat_core::store::{HistoryStore, Keep, Maintenance, Revision};
 use tower_chat_postgres::{OpenError, PostgresStore};
 
-/// A number of requests that is larger than that of any operation.
+/// A number of requests that no operation reaches.
 const NEVER: usize = 1_000;
 
 /// The statement timeout, which is long enough for requests that the server answers, even on a busy
@@ -46,8 +46,8 @@ async fn opening_a_store_ends_if_any_of_its_requests_is_not_answered() {
     opened.unwrap();
     for (after, (_, opened)) in join_all((0..count).map(once)).await.into_iter().enumerate() {
         match opened {
-            // The last request only closes a prepared statement, and the client does not wait for
-            // its answer. Therefore no retry follows.
+            // The client does not wait for the answer to the last request, which only closes a
+            // prepared statement.
             Ok(_) => assert_eq!(after + 1, count),
             Err(error) => assert!(error.is_retryable(), "{after}: {error:?}"),
         }
@@ -67,9 +67,8 @@ async fn after_one_silent_connection_the_store_opens_a_new_connection() {
     assert_eq!((proxy.unread(), proxy.connections()), (1, 5));
 }
 
-/// Executes `work` once for each request that `work` sends. In each of these executions, the
-/// connection becomes silent at a different request. Before each execution, `prepare` runs over
-/// another connection, which is never silent.
+/// Executes `work` once for each request that `work` sends, with a connection that becomes silent
+/// at this request. Before each execution, `prepare` runs over a connection that is never silent.
 async fn silent_at_each_question<Answer>(
     prepare: impl AsyncFn(&PostgresStore, &str),
     work: impl AsyncFn(&PostgresStore, &str) -> Answer,
@@ -85,7 +84,7 @@ async fn silent_at_each_question<Answer>(
         prepare(&other, &name).await;
         let (proxy, through) = Proxy::start(&address).await;
         let store = options.clone().with_max_connections(1).connect(&through).await.unwrap();
-        // When this request has been answered, the proxy has counted all earlier requests.
+        // After this answer, the proxy has counted all earlier requests.
         store.head(&key("nothing")).await.unwrap();
         let before = proxy.asked();
         proxy.fall_silent_after(after);
@@ -132,7 +131,7 @@ async fn a_prune_that_is_not_answered_is_sent_again_unless_it_may_have_been_comm
     let work =
         async |store: &PostgresStore, name: &str| store.prune(&key(name), Keep::Messages(1)).await;
     let (other, mut found) = silent_at_each_question(two_messages, work).await;
-    // In the last execution, the unanswered request was the commit.
+    // The last unanswered request was the commit.
     let error = found.pop().unwrap().unwrap_err();
     assert!(!error.is_retryable(), "{error:?}");
     assert!(found.len() > 5);

@@ -35,8 +35,7 @@ mod divided_with_row_level_security {
     );
 }
 
-/// Contract tests that compare revisions of two stores. The crate of the cache tests the other
-/// rules of the cache.
+/// Contract tests that compare revisions of two stores.
 mod cached {
     use tower_chat_cache::CachingStore;
 

@@ -56,8 +56,7 @@ async fn append(log: &PostgresUpdateLog, run: &RunKey, index: u32) {
     log.append(run, UpdatePosition::new(1, index), &[update], None).await.unwrap();
 }
 
-/// Waits until the log receives notifications. From then on, waiting readers no longer return every
-/// 250 ms.
+/// Waits until the log receives notifications. Until then, waiting readers return every 250 ms.
 async fn listens(log: &PostgresUpdateLog, run: &RunKey) {
     let begun = Instant::now();
     while tokio::time::timeout(Duration::from_secs(2), wait(log, run)).await.is_ok() {
@@ -105,8 +104,7 @@ async fn a_reader_survives_the_loss_of_its_connection() {
             WHERE query LIKE 'LISTEN %' AND application_name = 'loses'";
         client.batch_execute(sql).await.unwrap();
     };
-    // The loss of the connection must end the wait, because the reader could otherwise miss an
-    // update.
+    // The loss of the connection must end the wait. Otherwise the reader could miss an update.
     let woken = async { tokio::time::timeout(LONG / 2, wait(&log, &run)).await.expect("a wait") };
     tokio::join!(woken, kill);
     listens(&log, &run).await;
@@ -149,14 +147,13 @@ async fn an_update_log_creates_its_tables_only_with_migration() {
     let limits = UpdateLogOptions::default;
     let refused = PostgresUpdateLog::connect_with(&address, without.clone(), limits()).await;
     assert!(matches!(refused, Err(OpenError::NoTables { .. })), "{refused:?}");
-    // The test opens logs and stores at the same time, as several processes could.
+    // Several processes could open logs and stores at the same time.
     let logs = std::array::from_fn::<_, 3, _>(|_| connect(&address, options.clone()));
     futures_util::future::join(futures_util::future::join_all(logs), open(options)).await;
     connect(&address, without).await;
 }
 
-/// A pooler that shares connections between transactions does not forward notifications. Readers
-/// must then poll.
+/// A pooler that shares connections between transactions does not forward notifications.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_without_notifications_is_polled() {
     let pooler = PgBouncer::start(server(), PoolMode::Transaction, 2);
@@ -169,7 +166,6 @@ async fn a_log_without_notifications_is_polled() {
     }
 }
 
-/// Erasing a run must also erase updates that a concurrent transaction adds to the run.
 #[tokio::test(flavor = "multi_thread")]
 async fn erasing_a_run_also_erases_updates_that_are_appended_at_the_same_time() {
     let schema = schema();

@@ -67,7 +67,6 @@ pub async fn raw(address: &str) -> tokio_postgres::Client {
     let (client, connection) =
         tokio_postgres::connect(address, tokio_postgres::NoTls).await.unwrap();
     tokio::spawn(async move {
-        // The task ends when the server stops or the test ends, and its error is ignored.
         drop(connection.await);
     });
     client

@@ -20,8 +20,7 @@ pub struct Proxy(Arc<State>);
 
 #[derive(Debug, Default)]
 struct State {
-    /// The number of answers up to and including the answer that will be lost; 0 if no answer will
-    /// be lost.
+    /// The number of answers up to and including the lost one; 0 if no answer will be lost.
     lost_at: AtomicUsize,
     lost: AtomicUsize,
     asked: AtomicUsize,
@@ -29,8 +28,7 @@ struct State {
     made: AtomicUsize,
     /// The number of the request at which the existing connections become silent; 0 if they do not.
     silent_at: AtomicUsize,
-    /// The number of silent connections. The connections that were opened first are the silent
-    /// ones.
+    /// The number of silent connections, which are those that were opened first.
     silent: AtomicUsize,
     unread: AtomicUsize,
 }
@@ -53,13 +51,12 @@ impl Proxy {
         (proxy, through)
     }
 
-    /// Lets the server execute the next request, and drops its answer together with the connection.
+    /// Lets the server execute the next request, but forwards no answer and closes the connection.
     pub fn lose_the_next_answer(&self) {
         self.lose_the_answer_after(0);
     }
 
-    /// Forwards `answers` more answers, and then loses an answer as
-    /// [`lose_the_next_answer`](Self::lose_the_next_answer) does.
+    /// Forwards `answers` more answers, and then loses an answer.
     pub fn lose_the_answer_after(&self, answers: usize) {
         self.0.lost_at.store(answers + 1, Ordering::SeqCst);
     }
@@ -98,8 +95,7 @@ impl Proxy {
         let number = self.0.made.fetch_add(1, Ordering::SeqCst) + 1;
         let asking = self.clone().carry_questions(number, from_client, to_server);
         let answering = self.carry_answers(number, from_server, to_client);
-        // When one side of the connection is closed, dropping the other future closes the other
-        // side.
+        // When one side is closed, dropping the other future closes the other side.
         tokio::select! { () = asking => {} () = answering => {} }
     }
 
@@ -122,8 +118,8 @@ impl Proxy {
                     }
                     if number <= self.0.silent.load(Ordering::SeqCst) {
                         self.0.unread.fetch_add(1, Ordering::SeqCst);
-                        // A silent connection stays open until the client closes it. The proxy
-                        // reads its requests and ignores them.
+                        // The proxy reads the requests, and ignores them until the client closes
+                        // the connection.
                         drop(copy(&mut from, &mut sink()).await);
                         return;
                     }
