@@ -44,10 +44,9 @@ const SUBMISSION_BYTES: usize = 1024 * 1024;
 /// Appends to one conversation.
 ///
 /// Each write contains messages of one run, because the ids of its messages are counted from the id
-/// of the write. A write also contains the rows of the record of tool calls that were added after
-/// the previous write. Readers of the target see the messages of completed writes while the
-/// conversation is still being written. Staged writes could not hide these messages, because all
-/// staged messages must belong to one run.
+/// of the write, and the rows of the record of tool calls that were added after the previous write.
+/// Readers of the target see the messages of completed writes while the conversation is still being
+/// written. These writes cannot be staged, because all staged messages must belong to one run.
 pub(crate) struct Appender<'a> {
     store: &'a dyn HistoryStore,
     key: ConversationKey,
@@ -76,8 +75,7 @@ pub(crate) struct Appender<'a> {
     staged: Option<Staged>,
     /// Whether the next staged write is the first write of an attempt.
     begins_attempt: bool,
-    /// The open run of the target. While `open_run` is set, [`submit`](Self::submit) refuses all
-    /// writes.
+    /// The open run of the target, which makes [`submit`](Self::submit) refuse all writes.
     open_run: Option<RunId>,
     /// The reason why the conversation was refused. If a reason is set, no further write is
     /// submitted.
@@ -162,10 +160,10 @@ impl<'a> Appender<'a> {
 
     /// Appends a message, whose stored form has `bytes` bytes. Ignores a message without an id.
     ///
-    /// If the previous message belongs to another run, first ends that run. A store takes the
-    /// creation time of a conversation from its first write. Therefore, if the message is the first
-    /// one of a new conversation, and another run has created the conversation in the source, first
-    /// writes the data of that run.
+    /// If the previous message belongs to another run, first ends that run. Before the first
+    /// message of a new conversation, writes the data of the run that has created the conversation
+    /// in the source, because a store takes the creation time of a conversation from its first
+    /// write.
     pub(crate) async fn message(
         &mut self,
         message: Arc<Message>,
@@ -199,9 +197,8 @@ impl<'a> Appender<'a> {
         self.rows.push(row);
     }
 
-    /// Adds the write of the current segment. If the last write of the run in the source is later
-    /// than the time that the target knows, also adds a write without messages, which sets this
-    /// time.
+    /// Adds the write of the current segment. If the source knows a later write of the run than the
+    /// target, also adds a write without messages, which sets the time of the run's last write.
     async fn end_run(&mut self) -> Result<(), TransferError> {
         self.end_segment().await?;
         let Some(run) = self.last_run else { return Ok(()) };
@@ -252,8 +249,8 @@ impl<'a> Appender<'a> {
     /// message.
     ///
     /// A store adds usage only in a write with messages. Therefore this function stages a message
-    /// and discards it. The directory then contains the usage of the discarded run, and does not
-    /// count the run.
+    /// and discards it. The directory then contains the usage, and does not count the discarded
+    /// run.
     async fn supplement(&mut self, run: RunId) -> Result<(), TransferError> {
         let lease = Lease {
             attempt: 1,
@@ -274,8 +271,8 @@ impl<'a> Appender<'a> {
         let discards = Write::new(self.key.clone(), id, opens.result(), [])
             .with_activity(RunActivity::new(last).with_mode(mode))
             .staged(staged(Some(Close::Discard { visible })));
-        // This call records that the target will have the time of the run's last write, so that no
-        // further write is added for this time. The discarding write sets the time.
+        // The discarding write sets the time of the run's last write. This call records the time,
+        // so that no further write is added for it.
         let _ = self.runs.last_activity(run);
         self.revision = discards.result();
         self.push(opens, 0);
@@ -284,16 +281,15 @@ impl<'a> Appender<'a> {
     }
 
     /// Adds writes without messages, so that the number of runs in the directory increases by
-    /// `missing`. Each write belongs to a run of the source that has no messages at the target. If
-    /// the source has no such run, adds nothing.
+    /// `missing`. Each write belongs to a run of the source without messages at the target. Adds
+    /// nothing if there is no such run.
     pub(crate) async fn count_runs(&mut self, missing: u64) -> Result<(), TransferError> {
         let without_messages = self.runs.in_order().into_iter();
         let without_messages = without_messages.map(|run| (run.run, run.last_written_at));
         let uncounted: Vec<_> =
             without_messages.filter(|(run, _)| !self.with_messages.contains(run)).collect();
         // A store counts a run again if the previous write belonged to another run. Therefore
-        // consecutive writes belong to different runs. If there is only one such run, the store
-        // counts it once.
+        // consecutive writes belong to different runs. A single run is counted once.
         let counted = if uncounted.len() > 1 { missing } else { missing.min(1) };
         let counted = usize::try_from(counted).unwrap_or(usize::MAX);
         for (run, at) in uncounted.into_iter().cycle().take(counted) {
@@ -348,10 +344,9 @@ impl<'a> Appender<'a> {
 
     /// Submits all added writes, and waits until they are durable.
     ///
-    /// If the conversation is refused, drops the added writes instead. A conversation is refused if
-    /// the target has an open run, if another process has written to the conversation, or if the
-    /// target reports an error that concerns only this conversation. The transfer then continues
-    /// with the other conversations.
+    /// If the target has an open run, if another process has written to the conversation, or if the
+    /// target reports an error that concerns only this conversation, refuses the conversation and
+    /// drops the added writes. The transfer then continues with the other conversations.
     pub(crate) async fn submit(&mut self) -> Result<(), TransferError> {
         let writes = mem::take(&mut self.writes);
         self.bytes = 0;

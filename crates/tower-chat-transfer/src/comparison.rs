@@ -28,7 +28,7 @@ pub(crate) struct Comparison<'a> {
     reader: Option<Reader<'a>>,
     /// Whether the conversation of the target was read to its end.
     is_read: bool,
-    /// A record (message, row or run) that was read too early. The next read returns this record.
+    /// A record that was read too early. The next read returns it.
     peeked: Option<Record>,
     /// The rows of the target that were read and have not matched a row of the source yet.
     rows: HashMap<SequencePosition, ToolRecord>,
@@ -130,8 +130,8 @@ impl<'a> Comparison<'a> {
     }
 
     /// Compares a row of the source with the row of the target for the same call. The target must
-    /// have the message that contains the call. If the row of the target differs or was not read
-    /// yet, [`missing_rows`](Self::missing_rows) repeats the comparison.
+    /// have the message that contains the call. If the rows differ, or the row of the target was
+    /// not read yet, [`missing_rows`](Self::missing_rows) compares them again.
     pub(crate) fn row(&mut self, row: ToolRecord) {
         if self.rows.get(&row.call) == Some(&row) {
             self.rows.remove(&row.call);

@@ -302,8 +302,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
         if next <= visible {
             return Err(format!("message {next} of the conversation is missing before it"));
         }
-        // The sum bounds the number of runs, because each run has a message, which may have been
-        // pruned, or a line `run`.
+        // Each run has a line `run`, or a message, which may have been pruned.
         if runs > pruned.saturating_add(records) {
             return Err(format!(
                 "the number of runs, {runs}, is larger than that of its messages and run lines"

@@ -13,8 +13,7 @@ use crate::{
     TransferStep, progress::report,
 };
 
-/// The maximum number of conversations that one query returns. The directory is the part of a store
-/// that contains descriptions, times and counts of conversations.
+/// The maximum number of conversations that one query returns.
 const PAGE: usize = 100;
 
 /// Deletes all conversations of a scope, one after the other. Conversations without visible
@@ -61,11 +60,11 @@ pub async fn delete_scope(
             receipt.add(&delete(store, &key, summary.as_ref(), progress).await?);
         }
     }
-    // The remaining conversations have no visible messages, or were written during the deletion.
-    // The directory contains these conversations. The directory is queried only now, when few
-    // conversations remain, because a store without an index of the directory reads the whole scope
-    // for each page. A write moves its conversation to another page, so this loop reads the first
-    // page again until it is empty.
+    // The directory (descriptions, times and counts of conversations) also lists the remaining
+    // conversations: those without visible messages, and those that were written during the
+    // deletion. It is queried only now, because a store without an index of the directory reads the
+    // whole scope for each page. A write moves its conversation to another page, so the first page
+    // is read until it is empty.
     loop {
         let query = ConversationQuery::in_scope(scope).with_limit(PAGE);
         let found = store.conversations(&query).await?;
@@ -140,7 +139,7 @@ async fn delete(
 }
 
 /// Returns the number of rows in the record of tool calls of a conversation, which has one row for
-/// each call. This function also supports stores without queries of tool calls.
+/// each call. Does not need the capability to query tool calls.
 async fn count_calls(store: &dyn HistoryStore, key: &ConversationKey) -> Result<u64, StoreError> {
     match store.tool_calls() {
         Some(queries) => {

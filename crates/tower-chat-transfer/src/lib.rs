@@ -35,13 +35,15 @@
 //!
 //! # What is preserved
 //!
-//! An import and a copy preserve the following data of a conversation: its messages with their ids,
-//! the record of tool calls (one row for each call), its description, times, service id (the id
-//! under which the provider's service stores the history) and number of runs, and the times, mode
-//! and usage of every run, including pruned and discarded runs. A run that is open, because its
-//! messages are staged and not part of the history yet, is also open at the target, with all its
-//! staged messages. Its lease is expired, so that any process may continue the run. Continue the
-//! run in only one of the two stores, because otherwise its tools run twice.
+//! An import and a copy preserve the following data of a conversation:
+//!
+//! - its messages with their ids, and the record of tool calls (one row for each call);
+//! - its description, times, number of runs, and service id (the id under which the provider's
+//!   service stores the history);
+//! - the times, mode and usage of every run, including pruned and discarded runs;
+//! - its open run, whose messages are staged and not part of the history yet. At the target, the
+//!   lease of the run is expired, so that any process may continue the run. Continue the run in
+//!   only one of the two stores, because otherwise its tools run twice.
 //!
 //! The following data are not preserved. The [step](TransferStep::differences) of each affected
 //! conversation reports the difference:

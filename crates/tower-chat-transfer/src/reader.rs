@@ -72,9 +72,8 @@ pub(crate) struct Reader<'a> {
     waiting: WaitingResults,
 }
 
-/// The state of a conversation at one time. The reader compares the states before and after it has
-/// read the conversation. If the two states are equal, the conversation has not changed during the
-/// reading.
+/// The state of a conversation at one time. If the states before and after the reading are equal,
+/// the conversation has not changed.
 #[derive(Debug, Clone, PartialEq)]
 struct Moment {
     head: Head,
@@ -212,8 +211,7 @@ impl<'a> Reader<'a> {
         let asking = asking.map(|(number, _)| *number);
         let invocations = self.store.calls(&self.key, &CallSelection::in_messages(asking)).await?;
         if let Some(unreadable) = invocations.unreadable.first() {
-            // A row that was written after the messages were read may refer to a message that was
-            // not read.
+            // The row may belong to a message that was written after the messages were read.
             let is_same = self.store.head(&self.key).await? == self.moment.head;
             return Err(match is_same {
                 true => ReadError::Unreadable(unreadable.to_string()),

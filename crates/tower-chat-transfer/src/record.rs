@@ -1,7 +1,6 @@
-//! The records of a conversation, which a transfer reads from the source one after the other. A row
-//! of the record of tool calls, which a store has for each call, is also one of these records. The
-//! messages of an open run (*staged* messages) are not part of the history yet; all other messages
-//! are *visible*.
+//! The records of a conversation, which a transfer reads from the source one after the other: runs,
+//! messages, rows of tool calls (one for each call), and the open run. The messages of an open run
+//! (*staged* messages) are not part of the history yet. All other messages are *visible*.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -30,14 +29,15 @@ pub(crate) struct Beginning {
     pub(crate) parent: Option<Parent>,
 }
 
-/// A record of a conversation: a run, a message, a row of the record of tool calls, or the open
-/// run.
+/// A record of a conversation.
 ///
-/// The records have this order: the runs; the messages, each followed by the rows that are complete
-/// with this message; the rows whose result is in no message; the open run; its staged messages;
-/// and the rows of the staged messages. A row is complete with a message if the message contains
-/// the result of the row. A row without a result is complete with the message that contains its
-/// call.
+/// The records have this order:
+///
+/// 1. the runs;
+/// 2. the visible messages, each followed by the rows whose result it contains, and by the rows
+///    without a result whose call it contains;
+/// 3. the rows whose result is in no message;
+/// 4. the open run, its staged messages, and their rows.
 ///
 /// The `number` of a message is its sequence number in the source.
 #[derive(Debug, Clone, PartialEq)]

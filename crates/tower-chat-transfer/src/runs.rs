@@ -11,8 +11,8 @@ use tower_chat_core::{
     store::{ModelUsage, RunActivity, RunSummary, UsageSum},
 };
 
-/// The runs of a conversation in the source and at the target. The runs at the target include the
-/// activities that the methods have returned for writes.
+/// The runs of a conversation in the source and at the target. The target includes the activities
+/// that the methods have returned.
 #[derive(Default)]
 pub(crate) struct Runs {
     source: HashMap<RunId, RunSummary>,
@@ -41,11 +41,10 @@ impl Runs {
 
     /// Returns the activity for a write of messages: the start and the mode of the run, the time of
     /// its last write in the source, and the usage that is missing at the target. The first write
-    /// of a run contains the whole usage of the run, because a store counts all usage of a run on
-    /// the day on which the run began.
+    /// of a run contains the whole usage, because a store counts all usage of a run on one day.
     ///
-    /// If the source has no summary of a run, a fork has copied the messages of the run. The
-    /// activity then has the time of the fork, which is `created_at`.
+    /// The source has no summary of a run whose messages a fork has copied. The activity then has
+    /// the time of the fork, which is `created_at`.
     pub(crate) fn next_activity(&mut self, run: RunId, created_at: SystemTime) -> RunActivity {
         let summary = self.source.get(&run).cloned();
         let summary = summary.unwrap_or_else(|| RunSummary::new(run, created_at));
@@ -72,9 +71,9 @@ impl Runs {
         })
     }
 
-    /// Returns the runs that are missing at the target, or have less usage or an earlier time
-    /// there, in the order of their start. The open run is not included. After all messages were
-    /// appended, these are mostly runs without messages, which were pruned or discarded.
+    /// Returns the runs, except the open run, that are missing at the target or have less usage or
+    /// an earlier time there, in the order of their start. After all messages were appended, these
+    /// are mostly pruned or discarded runs.
     pub(crate) fn missing(&self) -> Vec<RunId> {
         let is_missing = |run: &&RunSummary| {
             let known = self.target.get(&run.run);

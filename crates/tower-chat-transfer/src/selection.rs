@@ -8,7 +8,8 @@ use tower_chat_core::{
     store::{Directory, HistoryStore, Journal, Maintenance, StoreError},
 };
 
-/// The number of keys on a page.
+/// The number of keys on a page. Pages are large, because a store may read all conversations for
+/// each page of the list of open runs.
 const PAGE: usize = 500;
 
 /// A selection of conversations. A transfer processes them in the byte order of scope and id.
@@ -188,8 +189,7 @@ impl ListedScope {
     }
 
     /// Removes and returns the next conversation of both lists in the order of ids; `None` at the
-    /// end of both lists. A conversation that is in both lists is returned once. The pages are
-    /// large, because a store may read all conversations for each page of the list of open runs.
+    /// end of both lists. A conversation that is in both lists is returned once.
     async fn next(
         &mut self,
         store: &dyn HistoryStore,

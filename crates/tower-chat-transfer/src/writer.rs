@@ -27,10 +27,8 @@ use crate::{
 /// that is missing at the target.
 ///
 /// The caller passes the records of the source in order. The writer compares each message with the
-/// message of the target at the same position, and writes nothing while the target has further
-/// messages. The writer appends all later messages of the source. Therefore a different
-/// conversation at the target is not changed, and a conversation that is the beginning of the
-/// source's conversation is continued.
+/// message of the target at the same position. If a message differs, nothing is written. When the
+/// target has no further messages, the writer appends the remaining messages of the source.
 pub(crate) struct Writer<'a> {
     store: &'a dyn HistoryStore,
     key: ConversationKey,
@@ -46,9 +44,8 @@ pub(crate) struct Writer<'a> {
     compared: u64,
     /// The open run of the source.
     open: Option<StagedRun>,
-    /// The records of the source after the visible messages of the target. While the target has an
-    /// open run, these records are stored here, because the writer must compare them with the
-    /// staged messages of that run.
+    /// The records of the source after the visible messages of the target, while the target has an
+    /// open run. They must be compared with the staged messages of that run.
     delayed: VecDeque<DelayedRecord>,
 }
 
@@ -168,14 +165,12 @@ impl<'a> Writer<'a> {
         self.take_over().await
     }
 
-    /// If the open run of the target is an earlier copy of a run that has ended in the source,
-    /// discards the open run of the target and appends the delayed records. Otherwise does nothing.
+    /// If the open run of the target is a copy of a run that has ended in the source, discards it
+    /// and appends the delayed records. Does nothing unless both conditions are true:
     ///
-    /// The source must contain the times and usage of the run, and the lease of the run at the
-    /// target must have expired. If the first delayed message belongs to this run, the run was
-    /// committed in the source. In this case, the delayed messages must begin with all staged
-    /// messages of the target. If the first delayed message belongs to another run, the run was
-    /// discarded in the source.
+    /// - the source has a summary of the run, and the lease of the run at the target has expired;
+    /// - the run was discarded in the source (the delayed messages begin with another run), or the
+    ///   delayed messages begin with all staged messages of the target.
     async fn take_over(&mut self) -> Result<(), TransferError> {
         let Some(open) = self.target.open_run() else { return Ok(()) };
         let is_held = open.is_held_at(std::time::SystemTime::now());
@@ -303,8 +298,8 @@ impl<'a> Writer<'a> {
             None => 0,
         };
         if self.appender.open_run().is_none() && counted < self.source_runs() {
-            // The number of writes is limited by the number of records that were read, because the
-            // number of runs that a file states may be wrong.
+            // The number of runs that a file states may be wrong. The records that were read limit
+            // the number of writes.
             let Counts { messages, tool_calls, runs, .. } = self.counts;
             let contained = messages.saturating_add(tool_calls).saturating_add(runs);
             let missing = self.source_runs() - counted;
@@ -328,9 +323,8 @@ impl<'a> Writer<'a> {
     }
 
     /// Returns the change after which the target has the service id of the source; `None` if no
-    /// change is needed. A service id refers to messages that the service stores. Therefore, if the
-    /// conversation existed at the target and no messages were added, the target keeps a service id
-    /// that it already has.
+    /// change is needed. If the target already had all messages, it keeps its own service id, if
+    /// any, because this id refers to the same messages.
     fn service_id_change(&self) -> Option<ServiceIdChange> {
         let (source, target) = (self.source.service_id.as_ref(), self.target.service_id());
         let is_new = !self.target.exists() || self.appender.added > 0;
@@ -349,8 +343,7 @@ impl<'a> Writer<'a> {
         }
         let found = self.target.open_run().filter(|_| self.appender.open_run().is_some()).cloned();
         let Some(staged) = &self.open else {
-            // If `found` is set, the visible messages are equal, and the target has an open run
-            // that the source does not have.
+            // The target may have an open run that the source does not have.
             self.refusal = found.map(|open| TransferRefusal::OpenRun { run: open.run });
             return Ok(());
         };
@@ -385,9 +378,10 @@ impl<'a> Writer<'a> {
 
     /// Returns the number of the attempt (execution of the run) under which the open run is staged.
     ///
-    /// Returns `None` if the target has a different open run, or an open run with different staged
-    /// messages. Also returns `None` if the target lacks some of the staged messages, and the lease
-    /// of its run has not expired.
+    /// Returns `None` if the open run of the target
+    ///
+    /// - is another run, or has staged messages that the source does not have;
+    /// - lacks staged messages, and its lease has not expired.
     fn next_attempt(&self, staged: &StagedRun, found: Option<&OpenRun>) -> Option<u32> {
         let Some(found) = found else { return Some(staged.open.lease.attempt.max(1)) };
         let had = self.target.staged();

@@ -28,7 +28,6 @@ const SENTENCE: &str = "the service has refused it";
 #[error("status 400")]
 struct Refused(#[source] ContentRefused);
 
-/// Returns an answer that calls the tool.
 fn calls() -> Step {
     Step::message(Message::tool_calls([ToolCall::new("c1", "draw", "{}")]))
 }
