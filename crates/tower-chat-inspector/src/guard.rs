@@ -28,8 +28,8 @@ const TOKEN: &str = "tower_chat_inspector";
 /// The header by which a browser reports whether a page of the same origin caused the request.
 const SITE: &str = "sec-fetch-site";
 
-/// Calls the next service if the request is admitted, and returns an error page otherwise. Adds the
-/// response headers that restrict what a page may do in the browser.
+/// Calls the next service if the request is admitted, and returns an error page otherwise. Adds
+/// headers to the response that restrict what a page may do in the browser.
 pub(crate) async fn guard(
     State(inspector): State<Arc<Inspector>>,
     request: Request,
@@ -157,15 +157,15 @@ fn hash(text: impl AsRef<[u8]>) -> [u8; 32] {
     Sha256::digest(text).into()
 }
 
-/// Returns the value of the cookie for a token with this hash. The value is the hash in
-/// hexadecimal, because a token may contain characters that are not allowed in a cookie.
+/// Returns the value of the cookie for a token with this hash: the hash in hexadecimal, because a
+/// token may contain characters that are not allowed in a cookie.
 fn cookie_value(token: &[u8; 32]) -> String {
     token.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Returns the name of the cookie for a token with this hash. All ports of a host share their
-/// cookies in a browser. Two inspectors on two ports therefore need different names, or each would
-/// overwrite the cookie of the other.
+/// Returns the name of the cookie for a token with this hash. In a browser, all ports of a host
+/// share their cookies. With equal names, inspectors on two ports would overwrite each other's
+/// cookie.
 fn cookie_name(token: &[u8; 32]) -> String {
     let prefix: String = cookie_value(&hash(token)).chars().take(8).collect();
     format!("{TOKEN}_{prefix}")
@@ -231,10 +231,11 @@ fn remembered(inspector: &Inspector, token: &[u8; 32], remaining_uri: &str) -> A
 }
 
 /// Returns whether a request may be served according to the headers `Sec-Fetch-Site` and `Origin`.
-/// If the request changes the store, a page of the same origin must have caused it. Other requests
-/// may also be caused by the user, who typed the address or opened a bookmark. A request without
-/// these headers is accepted: browsers send at least one of them, and the request therefore comes
-/// from another program.
+///
+/// - A page of the same origin must have caused a request that changes the store.
+/// - The user may also cause other requests, by typing the address or opening a bookmark.
+/// - A request without these headers is accepted: browsers send at least one of them, and the
+///   request therefore comes from another program.
 fn is_of_own_page(headers: &HeaderMap, changes: bool) -> bool {
     let (Ok(site), Ok(origin), Ok(host)) =
         (single(headers, SITE), single(headers, ORIGIN), single(headers, HOST))

@@ -32,8 +32,8 @@ pub(crate) type Agent = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>
 pub struct Inspector {
     pub(crate) store: Arc<dyn HistoryStore>,
     pub(crate) scopes: Scopes,
-    /// The SHA-256 hash of the token. Comparing hashes instead of tokens has the effect that the
-    /// duration of the comparison reveals nothing about the token.
+    /// The SHA-256 hash of the token. The duration of a comparison of hashes reveals nothing about
+    /// the token.
     pub(crate) token: Option<[u8; 32]>,
     pub(crate) hosts: Vec<String>,
     pub(crate) allows_writes: bool,
@@ -41,7 +41,8 @@ pub struct Inspector {
     pub(crate) runs: Option<DetachedRunsLayer>,
     /// The path under which the pages are nested, without a slash at the end.
     pub(crate) path: String,
-    /// The replay policies for the page of the next request, each with its name.
+    /// The replay policies for the page that shows the next request to the model, each with its
+    /// name.
     pub(crate) policies: Vec<(String, ReplayPolicy)>,
     pub(crate) followers: Arc<Followers>,
     /// Limits the number of requests that read a whole conversation at the same time, because each
@@ -126,9 +127,9 @@ impl Inspector {
         self
     }
 
-    /// Sets whether readers can end open runs in the pages. If an [agent](Self::with_agent) is set,
-    /// readers can then also approve and reject calls. The default is `false`. The messages of an
-    /// open run are stored, but are not part of the history yet.
+    /// Sets whether readers can end open runs, whose messages are stored but are not part of the
+    /// history yet. If an [agent](Self::with_agent) is set, readers can then also approve and
+    /// reject calls. The default is `false`.
     #[must_use]
     pub fn with_writes(mut self, allowed: bool) -> Self {
         self.allows_writes = allowed;
@@ -150,10 +151,11 @@ impl Inspector {
         self
     }
 
-    /// Sets the layer that executes the runs of the application in separate tasks, or another layer
-    /// with the same update log. The update log contains the deltas of the answers. The page of a
+    /// Sets the layer that executes the runs of the application in separate tasks. The page of a
     /// conversation then shows the answer of the open run while the model generates it. The
-    /// inspector only reads the update log.
+    /// inspector reads the answer from the update log of the layer, and does not write to the log.
+    /// In a process that does not execute the runs, pass another layer that uses the update log of
+    /// the application.
     #[must_use]
     pub fn with_runs(mut self, runs: DetachedRunsLayer) -> Self {
         self.runs = Some(runs);
@@ -168,10 +170,9 @@ impl Inspector {
         self
     }
 
-    /// Adds a replay policy with a name, for the page that shows the messages of the next request
-    /// to the model. The policy determines in which form the request contains the stored messages.
-    /// Removes an earlier policy with the name `default`, such as the one that [`new`](Self::new)
-    /// adds.
+    /// Adds a replay policy with a name, for the page that shows the next request to the model. The
+    /// policy determines in which form the request contains the stored messages. Removes an earlier
+    /// policy with the name `default`, such as the one that [`new`](Self::new) adds.
     #[must_use]
     pub fn with_policy(mut self, name: impl Into<String>, policy: ReplayPolicy) -> Self {
         self.policies.retain(|(name, _)| name != "default");

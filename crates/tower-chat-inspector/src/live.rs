@@ -34,8 +34,8 @@ use crate::{
     pages::{Asked, Failure},
 };
 
-/// The interval between two reads of the head of the conversation, which contains the number of
-/// messages and the open run. A store reads the head without reading messages.
+/// The interval between two reads of the head of the conversation (its number of messages and its
+/// open run).
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// The maximum number of event streams at the same time.
@@ -134,8 +134,7 @@ fn network(address: IpAddr) -> IpAddr {
     }
 }
 
-/// The permit of an event stream. Dropping the permit decrements the number of streams, in total
-/// and of the address.
+/// The permit of an event stream. Dropping it decrements the numbers of streams.
 struct FollowerPermit {
     followers: Arc<Followers>,
     address: Option<IpAddr>,
@@ -159,7 +158,7 @@ impl Drop for FollowerPermit {
 struct Follower {
     inspector: Arc<Inspector>,
     key: ConversationKey,
-    /// The state of the conversation that the last event `changed` contained.
+    /// The state that the last event `changed` contained.
     seen: Option<String>,
     live: LiveText,
     /// The time at which the stream ends at the latest.
@@ -194,8 +193,7 @@ impl Follower {
                 return Ok(Some(event));
             }
             if let Some(text) = self.live.changed(INTERVAL).await {
-                // The text is encoded as JSON, because the data of an event cannot contain carriage
-                // returns.
+                // JSON, because the data of an event cannot contain carriage returns.
                 let text = serde_json::Value::from(text).to_string();
                 return Ok(Some(Event::default().event("text").data(text)));
             }

@@ -16,8 +16,8 @@ use crate::view::visible;
 /// The maximum number of bytes of the text that a page shows.
 const SHOWN: usize = 4096;
 
-/// The text of the message that the model is generating in an open run. The text is assembled from
-/// the updates that the run writes to the update log.
+/// The text of the message that the model is generating in an open run, assembled from the updates
+/// in the update log.
 #[derive(Debug, Default)]
 pub(crate) struct LiveText {
     /// The run whose updates are read, and the number of the attempt that executes the run.
@@ -60,8 +60,7 @@ impl LiveText {
         }
         let before = (self.is_cut, self.text.clone());
         let end = Instant::now() + time;
-        // The loop checks the time itself, because `timeout_at` returns a ready update even after
-        // `end`.
+        // `timeout_at` returns a ready update even after `end`.
         while Instant::now() < end
             && let Ok(event) = timeout_at(end, next(&mut self.reader)).await
         {

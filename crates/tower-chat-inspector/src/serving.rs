@@ -25,9 +25,8 @@ const HEAD_TIMEOUT: Duration = Duration::from_secs(30);
 const PAUSE: Duration = Duration::from_millis(500);
 
 /// Serves the pages until `shutdown` completes. The server then accepts no more connections, waits
-/// up to [`GRACE`] for in-flight requests, and closes the remaining connections. A client that
-/// sends an incomplete request, or does not read its response, therefore cannot prevent the
-/// shutdown.
+/// up to [`GRACE`] for in-flight requests, and closes the remaining connections, even if a client
+/// has sent an incomplete request or does not read its response.
 pub(crate) async fn serve(
     listener: TcpListener,
     router: Router,

@@ -30,17 +30,16 @@ use crate::{
 /// continues.
 const ERROR_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// The maximum size, in bytes, of a batch for which a page has a form. A batch is the calls of one
-/// answer. The page shows the calls of such a batch completely, because the reader must see
-/// everything that a decision applies to.
+/// The maximum size, in bytes, of a batch (the calls of one answer) for which a page has a form.
+/// The page shows the calls of such a batch completely, because the reader must see everything that
+/// a decision applies to.
 const LARGEST: usize = 256 << 10;
 
-/// The number of calls that a page shows of a batch that is larger than [`LARGEST`]. The page shows
-/// the beginning of the arguments of each of these calls.
+/// The number of calls that a page shows of a larger batch, each with the beginning of its
+/// arguments.
 const BRIEF: usize = 20;
 
-/// The calls of one answer that wait for approval. One form contains the decisions about all of
-/// these calls.
+/// The calls of one answer that wait for approval. One form contains all decisions.
 pub(super) struct Batch {
     /// The link to the page of the conversation.
     pub(super) link: Link,
@@ -102,8 +101,8 @@ impl Batch {
 }
 
 /// Returns the name of the form field for a call: a digest of the id of the approval request, the
-/// name of the tool, and the arguments. If another call with the same id waits for approval when
-/// the form is sent, the digest differs and the decision does not apply to that call.
+/// name of the tool, and the arguments. The decision does not apply to another call with the same
+/// id, whose digest differs.
 fn field_of(request: &ApprovalRequest) -> String {
     let mut digest = Sha256::new();
     for text in [&request.id, &request.call.name, &request.call.arguments] {
@@ -113,8 +112,7 @@ fn field_of(request: &ApprovalRequest) -> String {
     digest.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// Calls the agent, which is the tower stack of the application, with the decisions that a form
-/// contains about a batch.
+/// Calls the agent (the tower stack of the application) with the decisions of a form about a batch.
 pub(crate) async fn decide(
     inspector: State,
     Query(asked): Query<Asked>,
@@ -143,7 +141,7 @@ pub(crate) async fn decide(
     let page = Link::new(&inspector.path, "conversation").with("scope", key.scope());
     let page = page.with("id", key.id());
     let request = ChatRequest::new(Message::approvals(decided)).in_conversation(key);
-    // The run is executed in a separate task, which continues if the reader closes the page.
+    // The task continues if the reader closes the page.
     let mut run = tokio::spawn(run(agent, request));
     match timeout(ERROR_TIMEOUT, &mut run).await {
         Ok(Ok(Err(error))) => {

@@ -82,14 +82,13 @@ pub(crate) async fn conversation(
     let store = &inspector.store;
     let summary = store.summary(&key).await?;
     let summary = summary.ok_or_else(|| Failure::missing("There is no such conversation."))?;
-    // The head (number of messages and open run) is read before the messages. If a write happens
-    // between these reads, the event stream reports another state than that of the page, and the
-    // page is loaded again.
+    // The head (number of messages and open run) is read before the messages. If a write happens in
+    // between, the event stream reports another state than the page has, and the page is loaded
+    // again.
     let head = store.head(&key).await?;
     let state = live::state_of(&head);
     let is_latest = before.is_none() && only.is_none();
-    // A page with only one message also reads the messages that follow, because they contain the
-    // results of the message's calls.
+    // The messages that follow contain the results of the message's calls.
     let before = only.map(|only| only.saturating_add(AT_ONCE as u64)).or(before);
     let PageMessages { messages, staged_from, earlier, partial_text, damage } =
         shown(&inspector, &key, &head, before, only).await?;
@@ -144,8 +143,8 @@ struct PageMessages {
 
 /// Reads the last messages before the number `before`, or the last messages of the conversation if
 /// `before` is `None`. The staged messages of an open run follow the visible messages. Reads at
-/// most [`PAGE`] messages. Stops earlier if the messages have [`FULL`] bytes and include the
-/// message `only`.
+/// most [`PAGE`] messages, or fewer if these messages have [`FULL`] bytes and include the message
+/// `only`.
 async fn shown(
     inspector: &Inspector,
     key: &ConversationKey,
@@ -161,7 +160,7 @@ async fn shown(
         damage: None,
     };
     let mut before = before;
-    // The staged messages are read only if the page may contain some of them.
+    // Whether the page may contain some of the staged messages.
     let is_of_run =
         |open: &OpenRun| before.is_none_or(|before| before > open.visible.saturating_add(1));
     let content = match head.open_run.as_ref().is_some_and(is_of_run) {

@@ -116,8 +116,7 @@ struct Found {
 }
 
 /// Returns up to [`PAGE`] conversations that match the query and whose id or title contains the
-/// text. A search that has read [`SEARCHED`] conversations stops, and returns a note for the
-/// reader.
+/// text. Stops after [`SEARCHED`] conversations, with a note for the reader.
 async fn found(
     inspector: &Inspector,
     mut query: ConversationQuery,

@@ -83,9 +83,7 @@ pub(crate) async fn next(
     let (name, policy) =
         chosen.ok_or_else(|| Failure::missing("There is no such replay policy."))?;
     let store = &inspector.store;
-    // The whole conversation must be read, because every stored message may affect the next
-    // request. The permit limits the number of requests that read a whole conversation at the same
-    // time.
+    // Every stored message may affect the next request. Therefore the whole conversation is read.
     let _turn = inspector.page_permits.acquire().await.ok();
     let context = ReplayContext::at(SystemTime::now());
     let explained = explain_stored(&**store, &key, policy, &context).await?;

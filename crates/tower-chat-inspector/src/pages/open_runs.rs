@@ -123,8 +123,7 @@ async fn reported(
             (report.open, report.messages.len(), calls, more_calls)
         }
         Ok(None) => return Ok(None),
-        // The page still lists a run whose staged messages are unreadable, because the reader can
-        // discard this run.
+        // The reader can discard this run, although its staged messages are unreadable.
         Err(error) if error.is_damage() => {
             let damage = vec![(visible(&error.to_string()), "the staged messages cannot be read")];
             let Some(open) = inspector.store.head(key).await?.open_run else { return Ok(None) };

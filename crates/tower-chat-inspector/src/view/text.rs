@@ -16,8 +16,8 @@ pub(crate) struct Excerpt {
     pub(crate) full_length: Option<usize>,
 }
 
-/// The total number of bytes of texts in a page. After this number is used, the page shows at most
-/// [`SHORTENED_BYTES`] bytes of each further text.
+/// The budget of a page: the total number of bytes of its texts. When the budget is used, the page
+/// shows at most [`SHORTENED_BYTES`] bytes of each further text.
 const OF_PAGE: usize = 1 << 20;
 
 /// The maximum number of bytes that a page shows of a text after the page has used its budget.
@@ -38,16 +38,16 @@ impl PageBudget {
         Self { bytes: OF_PAGE, items: ITEMS }
     }
 
-    /// Returns the beginning of a text. The remaining budget limits the length of the result, but
-    /// never to less than [`SHORTENED_BYTES`] bytes.
+    /// Returns the beginning of a text: as many bytes as the remaining budget permits, or at least
+    /// [`SHORTENED_BYTES`].
     pub(crate) fn excerpt(&mut self, text: &str) -> Excerpt {
         let excerpt = Excerpt::within(text, SHOWN.min(self.bytes.max(SHORTENED_BYTES)));
         self.bytes = self.bytes.saturating_sub(excerpt.text.len());
         excerpt
     }
 
-    /// Returns how many of `wanted` parts or calls the page shows. The number is limited by the
-    /// remaining budget, but never to less than one.
+    /// Returns how many of `wanted` parts or calls the page shows: as many as the remaining budget
+    /// permits, or at least one.
     pub(crate) fn items(&mut self, wanted: usize) -> usize {
         let shown = wanted.min(self.items.max(1));
         self.items = self.items.saturating_sub(shown);

@@ -124,9 +124,8 @@ pub(crate) fn timeline(
     }
     let mut budget = PageBudget::of_page();
     let mut rows = Vec::new();
-    // The loop visits the messages from the last to the first. When the loop reaches a message, the
-    // map contains the results that follow this message and precede the next message with calls, by
-    // call id. Each result is visited once.
+    // The loop visits the messages from the last to the first. For each message, the map contains
+    // the results between this message and the next message with calls, by call id.
     let mut behind: HashMap<&str, &ToolResult> = HashMap::new();
     for (number, message) in page.messages.iter().rev() {
         if page.only.is_none_or(|only| only == *number) {
@@ -157,8 +156,8 @@ pub(crate) fn timeline(
     Timeline { bands }
 }
 
-/// Adds the results of a message to the map. If a call has two results, the earlier result replaces
-/// the later one in the map, because the messages are visited from the last to the first.
+/// Adds the results of a message to the map. Of two results of a call, the earlier one remains,
+/// because it is added last.
 fn add_results<'m>(message: &'m Message, results: &mut HashMap<&'m str, &'m ToolResult>) {
     let of_message: Vec<_> = message.results().collect();
     for result in of_message.into_iter().rev() {
