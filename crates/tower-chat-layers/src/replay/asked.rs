@@ -9,28 +9,21 @@ use tower_chat_core::{Message, MessageId, Role, ToolCall, ToolResult, pairing::A
 
 use super::{Replay, round::Unanswered};
 
-/// An unanswered tool call for which a new message contains a result. The call has the id by which
-/// the result refers to the call.
+/// An unanswered call for which a new message contains a result.
 #[derive(Debug, Clone)]
 pub(crate) struct AskedCall {
     /// The id of the message that contains the call, and the index of the call among its calls.
     pub(crate) call_position: (MessageId, usize),
     pub(crate) call: ToolCall,
-    /// Whether the call waited for approval.
     pub(crate) needed_approval: bool,
-    /// Whether the result must contain the position of the call, because the id is not sufficient.
-    /// This is the case for a call of an earlier round, and for a call in an answer in which
-    /// several messages contain calls.
+    /// Whether the result must contain the position of the call. The id is not sufficient for a
+    /// call of an earlier round, or if several messages of the answer contain calls.
     pub(crate) must_be_named: bool,
 }
 
 impl Replay {
-    /// Pushes messages. Returns one list for each message: for each result in the message, the
-    /// unanswered call that the result answers. The item is `None` if the result answers no
-    /// unanswered call, or if the message of the call has no id.
-    ///
-    /// Consecutive messages of results are matched together, because the match of a result without
-    /// an id depends on all other results of the round.
+    /// Pushes messages. Returns a list for each message: the unanswered call that each of its
+    /// results answers, or `None` if there is none or its message has no id.
     pub(crate) fn push_answering(
         &mut self,
         messages: &[Arc<Message>],
@@ -85,10 +78,9 @@ impl Replay {
         messages.iter().map(asked).collect()
     }
 
-    /// Returns the calls that the results of a message answer. `round` contains the calls of the
-    /// open round, and `found` contains for each result its match with these calls. A result
-    /// without a match may answer a call of an earlier round, which the replay has omitted. Each
-    /// returned call is removed from `round`.
+    /// Returns the calls that the results of a message answer, and removes them from `round` (the
+    /// calls of the open round). `found` contains the match of each result in the open round. Other
+    /// results may answer omitted calls of earlier rounds.
     pub(super) fn asked_calls(
         &self,
         message: &Message,

@@ -15,17 +15,14 @@ mod tests;
 const WIRE: &str = "openai-responses";
 
 /// Removes the ids of items that may be linked with omitted calls: the reasoning directly before an
-/// omitted call, and the items after the call until the next reasoning. If there is no reasoning
-/// directly before an omitted call, no id is removed for this call. Reasoning without encrypted
-/// content is removed completely, because it has no content besides its id.
+/// omitted call, and the items from the call to the next reasoning. Reasoning without encrypted
+/// content is removed completely.
 ///
-/// `parts` no longer contains the omitted calls. `gaps` contains the index in `parts` at which each
-/// call was, in ascending order.
+/// `gaps` contains, in ascending order, the indices in `parts` at which the omitted calls were.
 pub(super) fn unlink(parts: &mut Vec<Part>, gaps: &[usize]) {
     let mut broken = Vec::new();
     let mut last_gap = 0;
     for gap in gaps {
-        // The items before the previous gap were processed in an earlier iteration.
         let since = parts.get(last_gap..*gap).unwrap_or_default();
         let before = since.iter().rposition(|part| !is_reasoning(part));
         let first = before.map_or(last_gap, |last| last_gap + last + 1);
@@ -50,8 +47,7 @@ fn is_reasoning(part: &Part) -> bool {
         if reasoning.native.as_ref().is_some_and(|native| &*native.wire == WIRE))
 }
 
-/// Removes the id from a part. Returns `false` if the part must be removed, because it is reasoning
-/// without encrypted content.
+/// Removes the id from a part. Returns `false` if the part must be removed.
 fn unlink_part(part: &mut Part) -> bool {
     match part {
         Part::Reasoning(reasoning) => {
@@ -74,8 +70,7 @@ fn unlink_part(part: &mut Part) -> bool {
     }
 }
 
-/// Removes the id from a native item of OpenAI Responses, and returns its other fields. Returns `None`
-/// for an item of another service, and for an item that is not a JSON object.
+/// Removes the id from an item of OpenAI Responses, and returns its other fields.
 fn without_id(native: &mut Native) -> Option<BTreeMap<String, RawJson>> {
     if &*native.wire != WIRE {
         return None;

@@ -8,15 +8,14 @@ use tower_chat_core::{Message, MessageId, Retryability, RunId};
 
 use super::{DanglingCalls, Replay, policy::Strictness, round::Unanswered};
 
-/// A stored call without a stored result, and whether the replay contains the call.
+/// A stored call without a stored result.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct DanglingCall {
-    /// The run that stored the call, or `None` if the message of the call has no id.
+    /// `None` if the message of the call has no id.
     pub(crate) run: Option<RunId>,
     pub(crate) tool: String,
     pub(crate) call_id: String,
-    /// Whether the replay contains the call, with a result that reports an interruption. Otherwise the
-    /// call is omitted.
+    /// Whether the replay contains the call, with a result that reports an interruption.
     pub(crate) is_visible: bool,
 }
 
@@ -63,10 +62,10 @@ impl Replay {
         ended.first_dangling.map_or(Ok(()), |dangling| Err(Arc::unwrap_or_clone(dangling)))
     }
 
-    /// Returns the positions of the calls without a result that need no approval.
+    /// Returns the positions of the dangling calls.
     pub(crate) fn dangling_calls(&self) -> Vec<(MessageId, usize)> {
-        // Results in the open round may answer calls of earlier rounds. Closing the round matches
-        // these results.
+        // The results in the open round may answer calls of earlier rounds. They are matched when
+        // the round is closed.
         let mut ended = self.clone();
         ended.close_round();
         let dangling = ended.omitted_calls.iter().filter(|call| call.approval.is_none());

@@ -67,8 +67,6 @@ impl Replay {
                 self.position += well_formed;
                 from += well_formed;
             }
-            // The messages after the range are pushed one by one until the round that they open is
-            // complete.
             for message in messages.iter_from(from) {
                 self.push(message);
                 from += 1;
@@ -92,9 +90,8 @@ impl Replay {
 
     fn push_piece(&mut self, message: &Arc<Message>) {
         if message.parts.is_empty() && message.role != Role::Tool {
-            // The piece contained only calls in a message that is no answer of the model. Step 1
-            // has removed these calls. The empty piece ends the open round, like a message of the
-            // user.
+            // The piece contained only calls that step 1 has removed, in a message that is no
+            // answer of the model. Like a message of the user, the piece ends the open round.
             self.position += 1;
             return self.close_round();
         }
@@ -109,8 +106,8 @@ impl Replay {
             && !holds_marks
             && matches!(message.role, Role::Assistant | Role::Tool)
         {
-            // The message has no content, either because the `persist` hook of a tool did not allow
-            // any content to be stored, or because the message only marks the end of its run.
+            // The message has no content: a `persist` hook removed it, or the message only marks
+            // the end of its run.
             if let Some(round) = &mut self.open {
                 if message.role == Role::Tool {
                     round.end_answer();
@@ -130,8 +127,7 @@ impl Replay {
             return;
         }
         if message.role == Role::Assistant {
-            // Results before this message may answer calls that were approved or rejected. These
-            // results must be matched before `decided` is cleared.
+            // The results before this message must be matched before `decided` is cleared.
             self.settle();
             self.decided.clear();
         }
@@ -152,8 +148,8 @@ impl Replay {
     }
 
     pub(super) fn push_results(&mut self, message: &Arc<Message>) {
-        // If the round's first message of results answers all calls, by id and in order, the
-        // results need no call positions.
+        // If the first message of results answers all calls by id and in order, no call positions
+        // are needed.
         if let Some(round) = self.open.take_if(|round| round.is_answered_in_order_at_once(message))
         {
             round.append_to(&mut self.closed);
@@ -235,9 +231,8 @@ impl Replay {
         Some(call)
     }
 
-    /// Adds results that answer no call of the open round. If a result answers an omitted call, a
-    /// message with the call is added before the message with the result. Results without a call
-    /// are orphans, which only a lenient replay contains.
+    /// Adds results that answer no call of the open round. The omitted calls that they answer are
+    /// added before them. Only a lenient replay contains orphans.
     pub(super) fn push_late_results(&mut self, results: Vec<ToolResult>, message: &Arc<Message>) {
         let mut calls: Vec<ToolCall> = Vec::new();
         let mut ids: HashSet<Option<String>> = HashSet::new();
@@ -251,8 +246,7 @@ impl Replay {
                 Some(unanswered) => {
                     let result = unanswered.answer(result);
                     if !ids.insert(result.call_id.clone()) {
-                        // The calls of one message must have different ids. A second call with the
-                        // same id therefore begins another message.
+                        // The calls of one message must have different ids.
                         ids = HashSet::from([result.call_id.clone()]);
                         self.push_round(std::mem::take(&mut calls), std::mem::take(&mut answers));
                     }
@@ -277,8 +271,8 @@ impl Replay {
         self.closed.push(Message::tool_results(results));
     }
 
-    /// Returns the messages. Adds the call position to each result that the open round would
-    /// otherwise match with a wrong call.
+    /// Returns the messages, with call positions in the results that the open round would match
+    /// with a wrong call.
     pub(super) fn named(&self, messages: &[Arc<Message>]) -> Vec<Arc<Message>> {
         if messages.is_empty() || (self.decided.is_empty() && self.omitted_calls.is_empty()) {
             return messages.to_vec();
@@ -290,8 +284,8 @@ impl Replay {
         messages.iter().map(|message| naming.name(message)).collect()
     }
 
-    /// Adds call positions, where they are necessary, to the results that the open round has
-    /// received since the last `settle`.
+    /// Adds the necessary call positions to the results that the open round has received since the
+    /// last `settle`.
     pub(super) fn settle(&mut self) {
         let Some(round) = self.open.as_mut().filter(|round| round.has_unnamed()) else { return };
         let unnamed = round.take_unnamed();
@@ -301,7 +295,6 @@ impl Replay {
         }
     }
 
-    /// Returns this replay, settled.
     pub(super) fn settled(&self) -> Cow<'_, Self> {
         if !self.open.as_ref().is_some_and(Round::has_unnamed) {
             return Cow::Borrowed(self);

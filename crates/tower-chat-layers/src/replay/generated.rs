@@ -32,16 +32,14 @@ impl Rng {
     }
 }
 
-/// Returns the replay of a history.
 pub(super) fn output_of(history: &Messages) -> Messages {
     let mut replay = Replay::new(DanglingCalls::Drop);
     replay.push_from(history, 0);
     replay.view()
 }
 
-/// Asserts that a step is deterministic and idempotent, that its output is valid, that it shares
-/// the messages that it does not change, and that it adds no text except the texts in
-/// `policy_says`.
+/// Asserts that a step is deterministic and idempotent, that its output is valid, that unchanged
+/// messages are shared, and that only the texts in `policy_says` are new.
 pub(super) fn check_step(step: impl Fn(&Messages, u64) -> Messages, policy_says: &[&str]) {
     let mut changed = 0;
     for seed in 1..=SEEDS {

@@ -10,11 +10,10 @@ use tower_chat_core::{Message, MessageId, Messages, Role, pairing::asked_call};
 
 use super::round::{Unanswered, drop_trailing_reasoning, has_content, interrupted_id};
 
-/// An interrupted call for which the real result was pushed later. The messages of the replay still
-/// contain the call with the error result, and both must be removed.
+/// An interrupted call whose real result was pushed later. The replay still contains the call and
+/// the error result.
 ///
-/// The search for a call walks over the messages. Several calls are therefore collected, and
-/// removed in one walk.
+/// Such calls are collected, and removed in one walk over the messages.
 #[derive(Debug, Clone)]
 pub(super) struct Retracted {
     pub(super) call: Arc<Unanswered>,
@@ -23,7 +22,6 @@ pub(super) struct Retracted {
     pub(super) within: usize,
 }
 
-/// Returns the messages without these calls and without the results that report their interruption.
 pub(super) fn without(output: &Messages, retracted: &[Retracted]) -> Messages {
     let calls = retracted.iter().map(|retracted| (&*retracted.call, retracted.within));
     let mut rest = Messages::new();
@@ -57,12 +55,11 @@ pub(super) fn first_position<'a>(
     find(output, calls.map(|call| (call, output.len()))).last().map(|(position, _)| *position)
 }
 
-/// Returns the position of each message that contains some of the interrupted calls, with the ids
-/// of these calls, in descending order of the positions. The next message after each position
-/// contains the results that report the interruption. Each item of `calls` is a call, and the
-/// number of messages at the beginning of `output` among which the call is searched.
+/// Returns the position of each message with some of the interrupted calls, and their ids, in
+/// descending order. The next message contains the results that report the interruption.
 ///
-/// The function walks over the messages once, from the last message until all calls are found.
+/// Each item of `calls` is a call, and the number of messages at the beginning of `output` among
+/// which the call is searched.
 fn find<'a>(
     output: &Messages,
     calls: impl Iterator<Item = (&'a Unanswered, usize)>,

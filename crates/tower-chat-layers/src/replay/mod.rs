@@ -128,11 +128,9 @@ pub struct Replay {
     position: usize,
     /// The calls of closed rounds without a result.
     omitted_calls: OmittedCalls,
-    /// The calls in `closed` with an error result (the call was interrupted) whose real results
-    /// have arrived later. They are not removed from `closed` yet, but the view does not contain
-    /// them.
+    /// The interrupted calls in `closed` whose real results have arrived later. The view does not
+    /// contain them.
     retracted: Vec<Retracted>,
-    /// The first dangling call, for the policy [`DanglingCalls::Fail`].
     first_dangling: Option<Arc<DanglingCallError>>,
     /// The ids of the approval requests that were answered since the model's last answer. The calls
     /// of these requests have precedence when the next results are matched.
@@ -158,7 +156,7 @@ impl Replay {
         Self::with_strictness(Strictness::Lenient)
     }
 
-    /// Returns this replay with the messages of `prefix` before all other messages.
+    /// Returns this replay with `prefix` before all other messages.
     #[must_use]
     pub(crate) fn after(mut self, prefix: &Messages) -> Self {
         self.take_retracted_out();
@@ -180,7 +178,7 @@ impl Replay {
         replay
     }
 
-    /// Returns the same replay as `of_history`, but yields to the runtime at intervals.
+    /// Like `of_history`, but yields to the runtime at intervals.
     pub(crate) async fn of_long_history(history: &History, dangling: DanglingCalls) -> Self {
         let mut replay = Self::known_of(history, dangling);
         let all = history.messages.len();
@@ -197,8 +195,8 @@ impl Replay {
         replay
     }
 
-    /// Returns the cached replay of a history, which may contain only the first messages of the
-    /// history. Without a cached replay, returns the replay of the well-formed prefix.
+    /// Returns the cached replay, which may contain only the first messages, or the replay of the
+    /// well-formed prefix.
     fn known_of(history: &History, dangling: DanglingCalls) -> Self {
         let strictness = Strictness::Repair(dangling);
         let known = history.memo().get::<Self>().filter(|known| {
@@ -210,7 +208,6 @@ impl Replay {
         }
     }
 
-    /// Returns the replay of the well-formed prefix of a history.
     fn after_well_formed(strictness: Strictness, history: &History) -> Self {
         let well_formed = history.well_formed_messages();
         Self {
@@ -237,19 +234,16 @@ impl Replay {
         }
     }
 
-    /// Returns the marks of content that services have refused, from all pushed messages.
     pub(crate) fn refused(&self) -> &[RefusalMark] {
         &self.refused
     }
 
-    /// Returns the messages before the open round, if the replay has one.
     pub(crate) fn closed(&self) -> &Messages {
         &self.closed
     }
 
-    /// Returns whether the replay of the messages from the first message of `run` on is equal to
-    /// the end of this replay. If so, these messages can be replayed alone. This is not the case if
-    /// they, or messages that are still to come, answer calls of earlier runs.
+    /// Returns whether the messages from `run` on can be replayed alone, because neither they nor
+    /// later messages answer calls of earlier runs.
     ///
     /// The caller must know that `run` begins after the answer of an earlier run, and that the run
     /// ids of the messages ascend.
@@ -266,7 +260,7 @@ impl Replay {
         !is_awaited && !ended.late_results.iter().any(is_answered)
     }
 
-    /// Returns whether a message contains a result whose call the replay has not found.
+    /// Returns whether the replay has not found the call of a result.
     pub(crate) fn has_results_without_calls(&self) -> bool {
         let mut ended = self.clone();
         ended.close_round();

@@ -17,7 +17,6 @@ use tower_chat_core::{
 
 use super::{omitted_calls::OmittedCalls, round::Unanswered};
 
-/// Adds call positions to the results in consecutive messages, where they are necessary.
 pub(super) struct Naming<'a> {
     earlier: &'a OmittedCalls,
     /// The calls of the open round and its results so far.
@@ -26,7 +25,7 @@ pub(super) struct Naming<'a> {
 }
 
 /// The calls of the open round, the index of the first call in the last message with calls, and the
-/// results of the round so far.
+/// results so far.
 type RoundSoFar<'a, 'r> = (&'a [Unanswered], usize, &'r [Arc<Message>]);
 
 /// The calls that were approved or rejected since the model's last answer.
@@ -43,8 +42,8 @@ struct Decided<'a> {
 }
 
 impl<'a> Naming<'a> {
-    /// `earlier` contains the omitted calls, and `round` the state of the open round. `decided`
-    /// contains the ids of the approval requests that were answered since the model's last answer.
+    /// `decided` contains the ids of the approval requests that were answered since the model's
+    /// last answer.
     pub(super) fn new(
         earlier: &'a OmittedCalls,
         round: Option<RoundSoFar<'a, '_>>,
@@ -63,7 +62,6 @@ impl<'a> Naming<'a> {
         Self { earlier, round, decided }
     }
 
-    /// Returns the next message with call positions in its results.
     pub(super) fn name(&mut self, message: &Arc<Message>) -> Arc<Message> {
         let mut named = Cow::Borrowed(message);
         if let Some(decided) = &mut self.decided {
@@ -76,8 +74,8 @@ impl<'a> Naming<'a> {
         named.into_owned()
     }
 
-    /// Adds a call position to each result that has the id of an omitted call. Without the
-    /// position, the result could be matched with a call of the open round that has no id.
+    /// Adds a position to each result with the id of an omitted call. The result could otherwise be
+    /// matched with a call of the open round without an id.
     fn name_earlier(&mut self, message: &mut Cow<'_, Arc<Message>>) {
         let Some(round) = &mut self.round else { return };
         let mut is_late =
@@ -136,8 +134,8 @@ impl<'a> Decided<'a> {
         decided
     }
 
-    /// Adds the results of a message to the matcher of the open round, and hides the decided calls
-    /// that they answer, so that no other result is matched with them.
+    /// Adds the results of a message to the matcher of the open round. The decided calls that they
+    /// answer are not matched again.
     fn follow(&mut self, round: &mut RoundMatcher<&'a str>, message: &Message) {
         let before = round.answers().len();
         if !round.extend(message.results().map(Target::from)) {
@@ -158,8 +156,8 @@ impl<'a> Decided<'a> {
         }
     }
 
-    /// Adds a call position to each result of a call that was approved or rejected. Without the
-    /// position, the result could be matched with another call that has the same id.
+    /// Adds a position to each result of an approved or rejected call. The result could otherwise
+    /// be matched with another call with the same id.
     fn name(
         &mut self,
         message: &mut Cow<'_, Arc<Message>>,
@@ -178,7 +176,7 @@ impl<'a> Decided<'a> {
                     || earlier.find(result).is_some());
             if is_of_other {
                 // The result is for another call, which has this id. `calls.answer` could match it
-                // with a decided call that has no id.
+                // with a decided call without an id.
                 continue;
             }
             if let Answers::Call(call) = self.calls.answer(&*result) {
@@ -186,8 +184,8 @@ impl<'a> Decided<'a> {
                 result.call = self.calls.calls().get(call).and_then(|call| call.position);
             }
         }
-        // `calls.answer` has marked these calls as answered, but until now their results only have
-        // a position. A call is answered when `follow` adds its result to the round.
+        // `calls.answer` has marked these calls as answered. They are answered only when `follow`
+        // adds the results.
         answered.into_iter().for_each(|call| self.calls.set_answered(call, false));
     }
 }

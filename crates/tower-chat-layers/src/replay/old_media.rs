@@ -27,7 +27,6 @@ use super::{
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub struct OldMedia(MediaLimit);
 
-/// The limit of the media that are sent.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum MediaLimit {
@@ -86,8 +85,7 @@ fn count(message: &Message) -> usize {
     message.parts.iter().map(of_part).sum()
 }
 
-/// Replaces the first `old` media of a message, and subtracts the number of replaced media from
-/// `old`.
+/// Replaces the first `old` media of a message, and subtracts their number from `old`.
 fn without_old<'a>(message: &'a Arc<Message>, old: &mut usize) -> MessageRef<'a> {
     if *old == 0 || count(message) == 0 {
         return Cow::Borrowed(message);

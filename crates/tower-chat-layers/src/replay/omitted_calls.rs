@@ -8,12 +8,11 @@ use tower_chat_core::{ToolResult, pairing::UnansweredCalls};
 
 use super::round::Unanswered;
 
-/// The calls without a result of closed rounds. The replay omits such a call, or contains the call
-/// with a result that reports the interruption. A late result, which arrives after its round was
-/// closed, identifies its call by position or id.
+/// The calls without a result of closed rounds. The replay omits such a call, or contains it with a
+/// result that reports the interruption. A late result identifies its call by position or id.
 #[derive(Debug, Clone, Default)]
 pub(super) struct OmittedCalls {
-    /// The calls by number. The numbers are in the order of the messages that contain the calls.
+    /// The calls by number, in the order of their messages.
     calls: OrdMap<usize, Arc<Unanswered>>,
     next: usize,
     named: UnansweredCalls,
@@ -35,9 +34,8 @@ impl OmittedCalls {
         self.calls.insert(number, Arc::new(call));
     }
 
-    /// Returns the number of the call that a late result answers, or `None` if no call matches. If
-    /// several calls match, returns the first matching call in the latest round that contains a
-    /// matching call.
+    /// Returns the number of the call that a late result answers. If several calls match, the first
+    /// one in the latest of their rounds.
     pub(super) fn find(&self, result: &ToolResult) -> Option<usize> {
         self.named.find(result).map(|(_, number)| number)
     }

@@ -17,10 +17,8 @@ use tower_chat_core::{
     pairing::{Piece, foreign_results, pieces},
 };
 
-/// Returns the message as one or more messages that contain either results or other parts.
-///
-/// A message that is already in order is not copied. A piece that contained only omitted calls is
-/// returned without parts.
+/// Returns the message as one or more messages that contain either results or other parts. A piece
+/// that contained only omitted calls has no parts.
 pub(super) fn in_order(message: &Arc<Message>) -> Ordered {
     let stays = |part: &&Part| !is_misplaced_call(message.role, part);
     if message.role == Role::Tool || foreign_results(message).is_empty() {
@@ -48,8 +46,6 @@ pub(super) enum Ordered {
     Split(Vec<Arc<Message>>),
 }
 
-/// Returns whether a part is a call or an approval request in a message whose role is not
-/// assistant.
 fn is_misplaced_call(role: Role, part: &Part) -> bool {
     role != Role::Assistant && matches!(part, Part::ToolCall(_) | Part::ApprovalRequest(_))
 }

@@ -6,15 +6,14 @@ use tower_chat_core::{Message, Messages};
 
 use super::window::{Boundary, Window};
 
-/// A message that one step passes to the next: an unchanged message of the original sequence, or a
-/// message that a step has changed. Unchanged messages are borrowed, so that no `Arc` is cloned for
-/// a message that a later step omits.
+/// A message that one step passes to the next. Unchanged messages are borrowed, so that no `Arc` is
+/// cloned for a message that a later step omits.
 pub(super) type MessageRef<'a> = Cow<'a, Arc<Message>>;
 
-/// The output of the steps for a sequence of messages, the oldest first.
+/// The output of the steps for a sequence of messages.
 ///
-/// All steps process a message before the next message is read. The history is therefore read once,
-/// and not once for each step. For a long history, reading costs more than the steps.
+/// All steps process a message before the next one is read, because for a long history reading
+/// costs more than the steps.
 #[derive(Debug)]
 pub(super) struct ReplayOutput<'a> {
     original: &'a Messages,
@@ -27,14 +26,12 @@ impl<'a> ReplayOutput<'a> {
         Self { original, messages: Vec::with_capacity(original.len()), boundary: None }
     }
 
-    /// Limits the output to the messages inside a window. The window does not remove the first
-    /// `pinned` messages.
+    /// Limits the output to a window, which does not remove the first `pinned` messages.
     pub(super) fn inside(mut self, window: &Window, pinned: usize) -> Self {
         self.boundary = Some(Boundary::of(window).with_pinned(pinned));
         self
     }
 
-    /// Adds the next message that has passed through all steps.
     pub(super) fn push(&mut self, message: MessageRef<'a>) {
         if let Some(boundary) = &mut self.boundary {
             boundary.push(&message);
@@ -42,8 +39,7 @@ impl<'a> ReplayOutput<'a> {
         self.messages.push(message);
     }
 
-    /// Returns the added messages. If they are exactly the messages of the original sequence, the
-    /// sequence is shared.
+    /// Returns the added messages. The original sequence is shared if they are equal.
     pub(super) fn finish(mut self) -> Messages {
         if self.is_original() {
             let original = self.original;
@@ -62,7 +58,6 @@ impl<'a> ReplayOutput<'a> {
     }
 }
 
-/// Calls a step for each message, and returns the messages that the step returned.
 pub(super) fn after_step<'a>(
     messages: &'a Messages,
     step: impl FnMut(&'a Arc<Message>) -> Option<MessageRef<'a>>,
@@ -72,7 +67,6 @@ pub(super) fn after_step<'a>(
     output.finish()
 }
 
-/// Returns a message that a step has changed.
 pub(super) fn changed<'a>(message: Message) -> MessageRef<'a> {
     Cow::Owned(Arc::new(message))
 }

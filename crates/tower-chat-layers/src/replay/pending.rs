@@ -11,11 +11,9 @@ use tower_chat_core::{ApprovalRequest, CallPosition, MessageId};
 
 use super::{Replay, round::Unanswered};
 
-/// A call that waits for approval.
 #[derive(Debug, Clone)]
 pub(crate) struct PendingApproval {
-    /// The id of the message that contains the call, and the index of the call among its calls. `None`
-    /// if the message has no id.
+    /// `None` if the message of the call has no id.
     pub(crate) call_position: Option<(MessageId, usize)>,
     pub(crate) request: ApprovalRequest,
     /// The id by which the result refers to the call.
@@ -26,8 +24,7 @@ pub(crate) struct PendingApproval {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct PendingBatch {
     pub(crate) waiting: Vec<PendingApproval>,
-    /// The tool and the id of each call that needs no approval and has no result. The caller
-    /// executes these calls.
+    /// The tool and the id of each call without a result that the caller executes.
     pub(crate) returned: Vec<(String, String)>,
     /// Whether the answer also contains calls that need no approval, with or without a result.
     pub(crate) has_returned: bool,
@@ -41,8 +38,6 @@ impl Replay {
         batches.map(|batch| batch.into_iter().map(|call| call.request).collect()).collect()
     }
 
-    /// Returns the approval requests without a response, each with the position of its call if the
-    /// message of the call has an id.
     pub(crate) fn approvals_in_order(&self) -> Vec<Vec<PendingApproval>> {
         self.pending_batches().into_iter().map(|batch| batch.waiting).collect()
     }
@@ -53,11 +48,10 @@ impl Replay {
         self.open.is_some() || self.omitted_calls.iter().any(|call| call.is_awaited)
     }
 
-    /// Returns the batches in which at least one call waits for approval, from the oldest to the
-    /// newest.
+    /// Returns the batches with a call that waits for approval.
     pub(crate) fn pending_batches(&self) -> Vec<PendingBatch> {
-        // Results in the open round may answer calls of earlier rounds. Closing the round matches
-        // these results.
+        // The results in the open round may answer calls of earlier rounds. They are matched when
+        // the round is closed.
         let mut ended = self.clone();
         ended.close_round();
         let mut calls: Vec<Arc<Unanswered>> = ended.omitted_calls.iter().cloned().collect();

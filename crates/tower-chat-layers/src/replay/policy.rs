@@ -36,7 +36,6 @@ pub enum DanglingCalls {
 }
 
 impl DanglingCalls {
-    /// Returns whether the replay depends on the recorded results of dangling calls.
     pub(crate) fn needs_record(self) -> bool {
         matches!(self, Self::FromRecord | Self::Interrupted)
     }

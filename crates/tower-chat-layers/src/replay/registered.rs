@@ -69,7 +69,6 @@ impl OutdatedCalls {
         without_calls(messages, |_, _, call| is_outdated(call))
     }
 
-    /// Returns a function that tests whether a call is outdated.
     pub(super) fn test<'t, N: AsRef<str>>(
         &self,
         tools: Option<&'t [N]>,

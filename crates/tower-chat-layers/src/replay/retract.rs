@@ -18,13 +18,12 @@ use super::{
 
 impl Replay {
     /// Removes from the view each interrupted call that a result in the open round or in `messages`
-    /// answers. The caller pushes `messages` later, to this replay or to the replay that
-    /// [`split_open_round`](Self::split_open_round) returns. This push adds the call again, with
-    /// its result.
+    /// answers. The caller then pushes `messages` to this replay or to the
+    /// [split](Self::split_open_round) one, which adds the calls again with their results.
     pub(crate) fn retract_answered_by(&mut self, messages: &[Arc<Message>]) {
-        // Only a push finds the call that a result answers. The messages are therefore pushed to a
-        // clone. If a result answers a call of the open round, an earlier call with the same id
-        // remains interrupted.
+        // Only a push finds the call that a result answers, so the messages are pushed to a clone.
+        // If a result answers a call of the open round, an earlier call with the same id remains
+        // interrupted.
         let mut followed = self.clone();
         messages.iter().for_each(|message| followed.push(message));
         followed.close_round();
@@ -36,7 +35,6 @@ impl Replay {
         }
     }
 
-    /// Marks an interrupted call for removal. The next view does not contain the call.
     pub(super) fn retract(&mut self, call: Arc<Unanswered>) {
         self.retracted.push(Retracted { call, within: self.closed.len() });
     }
@@ -56,7 +54,6 @@ impl Replay {
         self.closed = edit(&self.closed);
     }
 
-    /// Calls `edit` with the open round, if a round is open.
     pub(super) fn edit_open(&mut self, edit: impl FnOnce(&mut Round)) {
         self.settle();
         if let Some(round) = &mut self.open {

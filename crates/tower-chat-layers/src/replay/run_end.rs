@@ -15,13 +15,10 @@ use tower_chat_core::{
     pairing::{RUN_ENDED, is_marked_ended},
 };
 
-/// The metadata key for an array of call ids in a stored message of results. The calls with these
-/// ids have run, but the `persist` hooks of their tools did not allow the results to be stored. The
-/// replay therefore does not report these calls as interrupted.
+/// The metadata key for the ids of calls that have run, but whose results the `persist` hooks did
+/// not allow to be stored. The replay does not report these calls as interrupted.
 const RESULTS_NOT_KEPT: &str = "results_not_kept";
 
-/// Adds to the metadata of a message of results the ids of the calls whose results were removed
-/// from the message.
 pub(crate) fn mark_not_kept(message: &mut Arc<Message>, call_ids: Vec<Value>) {
     if !call_ids.is_empty() {
         let metadata = &mut Arc::make_mut(message).metadata;
@@ -35,7 +32,6 @@ pub(crate) fn forgotten_ids(message: &Message) -> impl Iterator<Item = &str> {
     ids.into_iter().flatten().filter_map(Value::as_str)
 }
 
-/// Returns whether results were removed from a message.
 pub(crate) fn has_results_not_kept(message: &Message) -> bool {
     message.metadata.contains_key(RESULTS_NOT_KEPT)
 }
@@ -52,8 +48,6 @@ const ENDED_BY: &str = "ended_by";
 const STOP: &str = "stop";
 const ROUND_LIMIT: &str = "round_limit";
 
-/// Stores in the last message of a run that a stop or the limit of rounds has ended the run. Other
-/// reasons are not stored.
 pub(crate) fn mark_ended_by(message: &mut Arc<Message>, ended_by: EndedBy) {
     let name = match ended_by {
         EndedBy::Stop => STOP,
@@ -64,8 +58,6 @@ pub(crate) fn mark_ended_by(message: &mut Arc<Message>, ended_by: EndedBy) {
     Arc::make_mut(message).metadata.insert(ENDED_BY.to_owned(), Value::from(name));
 }
 
-/// Returns the reason for which a run ended, if the last stored message of the run contains the
-/// reason.
 pub(crate) fn ended_by(message: &Message) -> Option<EndedBy> {
     match message.metadata.get(ENDED_BY).and_then(Value::as_str) {
         Some(STOP) => Some(EndedBy::Stop),
@@ -86,21 +78,20 @@ pub(crate) fn without_mark(message: &Arc<Message>) -> Arc<Message> {
     message
 }
 
-/// Returns a message without parts that marks the intentional end of a run. A run stores this
-/// message if no other message of the run can have the mark. Replays omit this message.
+/// Returns a message without parts that marks the intentional end of a run in which no other
+/// message can have the mark. Replays omit it.
 pub(crate) fn end_marker() -> Message {
     let mut marker = Arc::new(Message::new(Role::Assistant, Vec::new()));
     mark_ended(&mut marker);
     Arc::unwrap_or_clone(marker)
 }
 
-/// Returns whether a message is only an [`end_marker`].
 pub(crate) fn is_end_marker(message: &Message) -> bool {
     message.parts.is_empty() && is_marked_ended(message)
 }
 
-/// Returns whether a message shows that its run ended intentionally. The calls of this run without
-/// results were then not interrupted.
+/// Returns whether a message shows that its run ended intentionally, so that its calls without
+/// results were not interrupted.
 pub(super) fn ends_with_open_calls(message: &Message) -> bool {
     is_marked_ended(message)
         || message.results().any(|result| result.ends_run)

@@ -8,16 +8,13 @@ use tower_chat_core::{ConversationKey, store::HistoryStore};
 use super::{Channel, FinishTimes, Replay, ReplayContext, ReplayPolicy, ReplaySummary};
 use crate::ToolSource;
 
-/// The sources of the input of the replay steps.
 #[derive(Clone, Copy)]
 pub(crate) struct ReplaySources<'a> {
     pub(crate) store: &'a dyn HistoryStore,
     pub(crate) key: &'a ConversationKey,
     pub(crate) policy: &'a ReplayPolicy,
     pub(crate) now: SystemTime,
-    /// The channel of the request.
     pub(crate) channel: Option<&'a Channel>,
-    /// The source of the registered tools.
     pub(crate) tools: Option<&'a dyn ToolSource>,
 }
 

@@ -186,7 +186,8 @@ impl ReplayPolicy {
         }
     }
 
-    /// Returns the output of steps 4 to 8. The window does not remove the first `pinned` messages.
+    /// Returns the output of steps 4 to 8, whose window does not remove the first `pinned`
+    /// messages.
     fn apply_steps(
         &self,
         messages: &Messages,
@@ -234,8 +235,8 @@ impl ReplayPolicy {
         });
     }
 
-    /// Returns a function that tests whether a call is omitted, or `None` if the policy omits no
-    /// calls. The function combines steps 4 and 5.
+    /// Returns a function that tests whether step 4 or 5 omits a call, or `None` if neither omits
+    /// calls.
     fn leaving_calls<'a>(
         &'a self,
         context: &ReplayContext<'a>,
@@ -253,7 +254,6 @@ impl ReplayPolicy {
         })
     }
 
-    /// Applies the steps that depend on calls and results.
     fn pass_tools<'a>(
         &self,
         messages: &'a Messages,

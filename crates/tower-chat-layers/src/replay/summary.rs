@@ -77,13 +77,12 @@ impl ReplaySummary {
         &self.message
     }
 
-    /// Returns whether a message contains this summary.
     fn is_message(&self, message: &Message) -> bool {
         message.metadata.get(SUMMARY).and_then(Value::as_u64) == Some(self.summary.id)
     }
 
-    /// Returns the output of the step, and the number of messages up to and including the message of
-    /// the summary. If the messages already contain this message, they do not change.
+    /// Returns the output of the step, and the number of messages up to and including the message
+    /// of the summary.
     pub(super) fn apply(&self, messages: &Messages) -> (Messages, usize) {
         let is_head =
             |message: &&Arc<Message>| matches!(message.role, Role::System | Role::Developer);
@@ -102,26 +101,23 @@ impl ReplaySummary {
 /// output of the earlier replay steps.
 #[derive(Debug, Clone)]
 pub(crate) struct Covered {
-    /// The id of the first message after the covered messages.
     next: Option<MessageId>,
-    /// The ids of all messages after the covered messages.
     later: HashSet<MessageId>,
 }
 
 impl Covered {
-    /// Covers the first `covered` messages of a history.
     pub(crate) fn of(history: &Messages, covered: usize) -> Self {
         let next = history.get(covered).and_then(|message| message.id);
         let later = history.iter_from(covered).filter_map(|message| message.id).collect();
         Self { next, later }
     }
 
-    /// Returns the number of messages at the beginning of `messages` that are covered. `messages` is
-    /// the output of the earlier replay steps for the history.
+    /// Returns the number of covered messages at the beginning of `messages`, the output of the
+    /// earlier steps.
     ///
-    /// The earlier steps move messages only within a turn, or to the result that answers their call.
-    /// Messages that these steps create have no id. Such messages count as covered if they precede
-    /// the first message that is not covered.
+    /// The earlier steps move messages only within a turn, or to the result that answers their
+    /// call. The messages that they create have no id, and are covered if they precede the first
+    /// message that is not covered.
     pub(crate) fn end_in(&self, messages: &Messages) -> usize {
         let is_covered =
             |message: &Arc<Message>| message.id.is_some_and(|id| !self.later.contains(&id));
@@ -129,7 +125,7 @@ impl Covered {
         let mut rest = messages.iter_from(after_last);
         let next = rest.position(|message| message.id.is_some() && message.id == self.next);
         let mut end = after_last + next.unwrap_or(0);
-        // A result must not be sent without its call, which directly precedes the result.
+        // A result must not be sent without its call, which directly precedes it.
         while messages.get(end).is_some_and(|message| message.role == Role::Tool) && end > 0 {
             end -= 1;
         }

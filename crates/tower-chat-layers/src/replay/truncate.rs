@@ -63,7 +63,7 @@ impl Truncation {
         message
     }
 
-    /// Truncates the long results in a message, like [`apply_to`](Self::apply_to), in place.
+    /// Like [`apply_to`](Self::apply_to), in place.
     pub(crate) fn apply_within(&self, message: &mut Arc<Message>) {
         let Some(limit) = self.limit else { return };
         let is_long = |result: &ToolResult| text_len(result) > limit;

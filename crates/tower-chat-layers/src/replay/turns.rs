@@ -42,8 +42,6 @@ impl Turns {
     }
 }
 
-/// Returns whether a message is an input: a message that is neither an answer of the model nor a
-/// message of results.
 pub(super) fn is_input(message: &Message) -> bool {
     !matches!(message.role, Role::Assistant | Role::Tool)
 }

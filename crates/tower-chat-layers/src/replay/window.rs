@@ -126,7 +126,7 @@ impl Window {
         self
     }
 
-    /// Returns the limit and the low-water mark of a window in turns. `None` for other windows.
+    /// Returns the limit and the low-water mark of a window in turns.
     pub(crate) fn as_turns(&self) -> Option<(usize, usize)> {
         matches!(self.unit, Unit::Turns).then_some((self.limit, self.low_water))
     }
@@ -158,8 +158,7 @@ impl fmt::Debug for Window {
     }
 }
 
-/// The position at which the window of a conversation begins. [`push`](Self::push) updates the
-/// position in constant time.
+/// The position at which the window of a conversation begins, which [`push`](Self::push) updates.
 #[derive(Debug, Clone)]
 pub(crate) struct Boundary {
     window: Window,
@@ -168,9 +167,9 @@ pub(crate) struct Boundary {
     /// system and developer messages.
     head: usize,
     /// The number of messages at the beginning that are never removed, whatever their role is: the
-    /// summary, and the messages before it.
+    /// summary and the messages before it.
     pinned: usize,
-    /// The cost of the first `head` messages. All costs are in the unit of the window.
+    /// The cost of the first `head` messages, in the unit of the window.
     head_cost: usize,
     pushed: usize,
     /// The turns inside the window, from the oldest to the newest.
@@ -180,13 +179,11 @@ pub(crate) struct Boundary {
 
 #[derive(Debug, Clone)]
 struct Turn {
-    /// The position of the first message of the turn.
     begin: usize,
     cost: usize,
 }
 
 impl Boundary {
-    /// Creates the boundary for a conversation without messages.
     pub(crate) fn of(window: &Window) -> Self {
         Self {
             window: window.clone(),
@@ -200,13 +197,11 @@ impl Boundary {
         }
     }
 
-    /// Never removes this number of messages at the beginning.
     pub(super) fn with_pinned(mut self, pinned: usize) -> Self {
         self.pinned = pinned;
         self
     }
 
-    /// Adds the next message.
     pub(crate) fn push(&mut self, message: &Message) {
         let position = self.pushed;
         self.pushed += 1;
@@ -236,7 +231,6 @@ impl Boundary {
         }
     }
 
-    /// Returns the pushed messages inside the window.
     pub(crate) fn cut(&self, messages: &Messages) -> Messages {
         let begin = self.begin();
         if begin <= self.head {
@@ -247,12 +241,11 @@ impl Boundary {
         cut
     }
 
-    /// Returns the number of messages at the beginning that are never removed.
     pub(super) fn head(&self) -> usize {
         self.head
     }
 
-    /// Returns the position of the first message of the oldest turn in the window.
+    /// Returns the position of the first message after the removed turns.
     pub(crate) fn begin(&self) -> usize {
         self.visible.front().map_or(self.head, |turn| turn.begin)
     }

@@ -22,8 +22,7 @@ pub(super) fn without_calls(
     after_step(messages, |message| step.pass(message))
 }
 
-/// A step that removes some calls and their results. If no call of an answer remains, only the text
-/// of the answer remains.
+/// A step that removes some calls and their results.
 pub(super) struct WithoutCalls<G> {
     is_removed: G,
     /// Selects the results in the next messages that the step removes.
@@ -34,14 +33,12 @@ pub(super) struct WithoutCalls<G> {
 }
 
 impl<G: FnMut(&Message, usize, &ToolCall) -> bool> WithoutCalls<G> {
-    /// Creates the step. `is_removed` returns whether a call is removed. The arguments of
-    /// `is_removed` are a message, the index of a call among the calls of this message, and the
-    /// call. The step never removes calls that the provider executes.
+    /// Creates the step. The arguments of `is_removed` are a message, the index of a call in the
+    /// message, and the call. Calls that the provider executes always remain.
     pub(super) fn new(is_removed: G) -> Self {
         Self { is_removed, open: Round::Whole, position: 0, removed: Vec::new() }
     }
 
-    /// Returns the next message without the removed calls and results.
     pub(super) fn pass<'a>(&mut self, message: &'a Arc<Message>) -> Option<MessageRef<'a>> {
         let position = self.position;
         self.position += 1;
@@ -71,13 +68,10 @@ impl<G: FnMut(&Message, usize, &ToolCall) -> bool> WithoutCalls<G> {
     }
 }
 
-/// The results that the step removes from a round (the calls of one answer and their results).
+/// Selects the results of a round (the calls of one answer and their results) to remove.
 enum Round {
-    /// All results are kept.
     Whole,
-    /// The results of some calls are removed.
     Parted(PartedRound),
-    /// All results are removed.
     Removed,
 }
 
@@ -129,7 +123,6 @@ fn kept_results<'a>(message: &'a Arc<Message>, round: &mut PartedRound) -> Optio
     (!rest.is_empty()).then(|| changed(message.with_parts(rest)))
 }
 
-/// Returns a message without its results, or `None` if it contains nothing else.
 fn without_results(message: &Message) -> Option<Message> {
     let rest = message.parts.iter().filter(|part| part.as_tool_result().is_none());
     let rest: Vec<Part> = rest.cloned().collect();

@@ -10,8 +10,7 @@ pub(super) fn cite(text: &str, cited: &mut BTreeSet<u64>) {
     }
 }
 
-/// Returns the number of a citation from the text after its opening bracket, or `None` if the text is
-/// not a citation.
+/// Returns the number of a citation from the text after its opening bracket.
 fn citation(text: &str) -> Option<u64> {
     let (word, rest) = text.split_at_checked("source".len())?;
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();

@@ -15,8 +15,8 @@ use crate::replay::{
     turns::{Turns, is_answer},
 };
 
-/// The step that removes uncited sources. The step buffers the messages of a turn until the turn
-/// ends, because a later message of the turn may cite a source.
+/// The step that removes uncited sources. Buffers the messages of a turn, because a later message
+/// of the turn may cite a source.
 #[derive(Debug)]
 pub(in crate::replay) struct Compaction<'c, 'a> {
     citations: &'c Citations,
@@ -29,8 +29,6 @@ impl<'c, 'a> Compaction<'c, 'a> {
         Self { citations, turns: Turns::default(), turn: Vec::new() }
     }
 
-    /// Adds the next message. If the message begins a turn, the messages of the previous turn are
-    /// passed to `next`.
     pub(in crate::replay) fn pass(
         &mut self,
         message: MessageRef<'a>,
@@ -42,7 +40,6 @@ impl<'c, 'a> Compaction<'c, 'a> {
         self.turn.push(message);
     }
 
-    /// Passes the messages of the last turn to `next`.
     pub(in crate::replay) fn finish(mut self, next: &mut impl FnMut(MessageRef<'a>)) {
         self.end_turn(next);
     }
@@ -89,8 +86,6 @@ impl<'c, 'a> Compaction<'c, 'a> {
 }
 
 impl Citations {
-    /// Returns the message without the uncited sources in its results, or `None` if no result
-    /// changes.
     fn compact_results(&self, message: &Message, cited: &BTreeSet<u64>) -> Option<Message> {
         let changed = changed(&message.parts, |part| {
             let Part::ToolResult(result) = part else { return None };
@@ -104,8 +99,7 @@ impl Citations {
     }
 }
 
-/// Returns all parts, with each part replaced for which `change` returns a new part. Returns `None`
-/// if `change` returns `None` for each part.
+/// Returns all parts after `change`, or `None` if `change` returns `None` for each part.
 fn changed(parts: &[Part], change: impl Fn(&Part) -> Option<Part>) -> Option<Vec<Part>> {
     let mut changed: Option<Vec<Part>> = None;
     for (index, part) in parts.iter().enumerate() {

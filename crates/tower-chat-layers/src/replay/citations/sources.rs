@@ -23,8 +23,6 @@ pub struct Source {
 }
 
 impl Source {
-    /// Returns the number and the source of an item, or `None` if the item has no number or no text as
-    /// its content.
     pub(super) fn read(item: &str, number_key: &str, content_key: &str) -> Option<(u64, Self)> {
         let number = number_of(item, number_key)?;
         let fields: Map<String, Value> = serde_json::from_str(item).ok()?;
@@ -71,8 +69,7 @@ pub(super) fn number_of(item: &str, key: &str) -> Option<u64> {
     value?.get().parse().ok()
 }
 
-/// The name of a member of an object. The name is borrowed from the JSON text unless the text
-/// contains escapes.
+/// The name of a member of an object, borrowed from the JSON text unless it contains escapes.
 #[derive(Deserialize)]
 struct Name<'j>(#[serde(borrow)] Cow<'j, str>);
 
@@ -99,11 +96,9 @@ impl<'j> Visitor<'j> for Members<'_, 'j> {
     }
 }
 
-/// Returns the items of an array. If the text was truncated, returns the complete items before the
-/// cut.
+/// Returns the complete items of an array, which may be truncated.
 pub(super) fn items(text: &str) -> Vec<&str> {
     let mut items = Vec::new();
-    // A truncated text is a syntax error. `items` contains the items before the error.
     let _cut = Deserializer::from_str(text).deserialize_seq(Items(&mut items));
     items
 }
@@ -130,8 +125,7 @@ mod tests {
     use super::*;
     use crate::replay::generated::Rng;
 
-    /// Returns the number that `serde_json` finds in an object with these members: the first value
-    /// of the key.
+    /// Returns the first value of the key that `serde_json` finds in these members.
     fn number_in_value(members: &[String], key: &str) -> Option<u64> {
         let read = |member: &String| -> Map<String, Value> {
             serde_json::from_str(&format!("{{{member}}}")).unwrap()

@@ -94,7 +94,6 @@ impl FinishTimes {
     ) {
         self.alone.take();
         let call = FinishedCall { message, index, call_id: call_id.into(), finished_at };
-        // Calls are usually added in order.
         if self.calls.last().is_none_or(|last| last.position() < call.position()) {
             return self.calls.push(call);
         }
@@ -131,8 +130,7 @@ impl FinishTimes {
         self.extend(found);
     }
 
-    /// Adds calls in any order. If several calls have the same position, the last one replaces the
-    /// others.
+    /// Adds calls in any order. The last one of several calls at the same position remains.
     fn extend(&mut self, calls: impl IntoIterator<Item = FinishedCall>) {
         self.alone.take();
         self.calls.extend(calls);
@@ -153,7 +151,6 @@ impl FinishTimes {
         self.walk().of(message, index, call)
     }
 
-    /// Returns a cursor for lookups of calls in the order of their messages.
     pub(super) fn walk(&self) -> FinishTimesWalk<'_> {
         FinishTimesWalk { times: self, at: 0, known: None, ranks: None }
     }
@@ -191,12 +188,11 @@ impl FinishedCall {
     }
 }
 
-/// The maximum number of calls of one message that are searched linearly. If a message has more
-/// calls, the calls are indexed once.
+/// The maximum number of calls of one message that are searched linearly.
 const FEW: usize = 8;
 
-/// A cursor over the times, for lookups during a walk over the messages. If the messages are in the
-/// order of the times, a lookup needs no search.
+/// A cursor for lookups of calls. If the messages are in the order of the times, a lookup needs no
+/// search.
 #[derive(Debug)]
 pub(super) struct FinishTimesWalk<'a> {
     times: &'a FinishTimes,
@@ -209,8 +205,7 @@ pub(super) struct FinishTimesWalk<'a> {
 }
 
 impl<'a> FinishTimesWalk<'a> {
-    /// Returns the time at which a call of a replayed message finished, or `None` if the time is
-    /// unknown. `index` is the index of the call among the calls of the message.
+    /// Returns the time at which a call finished. `index` is the index of the call in its message.
     pub(super) fn of(
         &mut self,
         message: &Message,
@@ -230,14 +225,12 @@ impl<'a> FinishTimesWalk<'a> {
             OfId { count: 0 | 1, latest, .. } => latest,
             of_id => {
                 let rank = rank(&mut self.ranks, message, message_id, index, call_id);
-                // If the replay has omitted some calls with this id, the rank among the remaining
-                // calls does not identify the call.
+                // If calls with this id were omitted, the rank does not identify the call.
                 if of_id.count == rank.count { of_id.nth(rank.before) } else { of_id.latest }
             }
         }
     }
 
-    /// Returns the calls of a message for which times were added, in the order of their indices.
     fn calls_of(&mut self, message: MessageId) -> &'a [FinishedCall] {
         let calls = &self.times.calls;
         let is_before = |call: &&FinishedCall| call.message < message;
@@ -257,9 +250,8 @@ impl<'a> FinishTimesWalk<'a> {
 #[derive(Debug)]
 struct KnownCalls<'a> {
     message: MessageId,
-    /// The calls, sorted by their indices.
     calls: &'a [FinishedCall],
-    /// For each call id, the times of its calls in order, and the latest time. Empty if the message has
+    /// For each call id, the times of its calls in order, and the latest time. Empty if there are
     /// at most [`FEW`] calls.
     by_id: HashMap<&'a str, (Vec<Option<SystemTime>>, Option<SystemTime>)>,
 }
@@ -327,15 +319,13 @@ impl OfId<'_> {
 struct Rank {
     /// The number of calls with the same id before this call.
     before: usize,
-    /// The number of all calls with the same id.
     count: usize,
 }
 
-/// The ranks of all calls of a message, in order.
 #[derive(Debug)]
 struct Ranks {
-    /// The address of the message. The id alone does not identify the message, because the replay
-    /// may have split a message into two with the same id.
+    /// The address of the message. The id is not sufficient, because the replay may have split a
+    /// message into two with the same id.
     address: usize,
     message: MessageId,
     ranks: Vec<Rank>,

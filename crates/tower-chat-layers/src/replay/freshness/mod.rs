@@ -173,9 +173,9 @@ impl Freshness {
         without_calls(messages, self.test(now, channel, finished))
     }
 
-    /// Returns a function that tests whether the result of a call is stale. The arguments of the
-    /// function are a message, the index of the tool call among the tool calls of this message, and
-    /// the tool call. The function is fastest if it receives the messages in order.
+    /// Returns a function that tests whether the result of a call is stale. Its arguments are a
+    /// message, the index of the call in the message, and the call. The function is fastest if the
+    /// messages are in order.
     pub(super) fn test<'a>(
         &'a self,
         now: SystemTime,
@@ -193,7 +193,6 @@ impl Freshness {
     }
 }
 
-/// Returns whether the age of a time is more than the window. A time after `now` is never too old.
 fn is_older(at: SystemTime, now: SystemTime, window: Duration) -> bool {
     now.duration_since(at).is_ok_and(|age| age > window)
 }

@@ -9,20 +9,16 @@ use tower_chat_core::{Message, Part, Role, ToolResult, pairing::asked_call};
 use super::{After, Following, Leftover, Round, Unanswered};
 use crate::replay::{DanglingCalls, broken_links, policy::Strictness};
 
-/// The output of a closed round.
 #[derive(Debug)]
 pub(in crate::replay) struct Closed {
     pub(in crate::replay) messages: Vec<Arc<Message>>,
     pub(in crate::replay) unanswered: Vec<Unanswered>,
-    /// The messages and results after the round, in order.
     pub(in crate::replay) after: Vec<AfterRound>,
 }
 
-/// A message or results after a closed round.
 #[derive(Debug)]
 pub(in crate::replay) enum AfterRound {
-    /// Results that answer no call of the round, and the message that contained the last of these
-    /// results.
+    /// Results that answer no call of the round, and the message of the last of them.
     Leftover(Vec<ToolResult>, Arc<Message>),
     Message(Arc<Message>),
 }
@@ -59,8 +55,8 @@ impl Round {
             output.push(output_message(message, &mut calls, strictness, &mut unanswered));
         }
         if let Some(last) = output.iter().rposition(|message| message.is_answered) {
-            // No provider accepts a request that ends with text of the model. Messages of text
-            // after the last answered calls are therefore moved before these calls.
+            // No provider accepts a request that ends with text of the model, so the text after the
+            // last answered calls is moved before them.
             let from_last = output.split_off(last).into_iter();
             let (words, asking): (Vec<_>, Vec<_>) =
                 from_last.partition(|message| message.results.is_empty());
@@ -78,8 +74,8 @@ impl Round {
         Closed { messages, unanswered, after }
     }
 
-    /// Returns the messages and results after the round. Each message follows the results that its
-    /// own run has added, and precedes the results of later runs.
+    /// Returns the messages and results after the round. Each message is after the results of its
+    /// own run, and before those of later runs.
     fn after(self, leftover: Vec<Leftover>) -> Vec<AfterRound> {
         let Some(After { results, following, .. }) = self.after.map(|after| *after) else {
             return Vec::new();
@@ -109,8 +105,8 @@ impl Round {
         all
     }
 
-    /// Returns one tool message with these results, and with the other fields of the first message
-    /// of results in the round.
+    /// Returns a message with these results, and with the other fields of the round's first message
+    /// of results.
     fn results_message(&self, results: Vec<Part>) -> Message {
         let mut message = match self.results().first() {
             Some(first) => (**first).clone(),
@@ -121,7 +117,6 @@ impl Round {
     }
 }
 
-/// A call of a round with its result.
 struct PairedCall {
     call: Unanswered,
     result: Option<ToolResult>,
@@ -130,17 +125,16 @@ struct PairedCall {
     is_interrupted: bool,
 }
 
-/// The output for a message of the answer.
 struct OutputMessage {
-    /// `None` if no part of the message remains.
+    /// `None` if no part remains.
     message: Option<Arc<Message>>,
     results: Vec<Part>,
-    /// Whether the output contains the real result of a call of the message.
+    /// Whether a call of the message has its real result.
     is_answered: bool,
 }
 
-/// Returns the output for a message of the answer. The calls of the message are the next items of
-/// `calls`. Those without a result are added to `unanswered`.
+/// Returns the output for a message of the answer, whose calls are the next items of `calls`. Adds
+/// the calls without a result to `unanswered`.
 fn output_message(
     message: &Arc<Message>,
     calls: &mut impl Iterator<Item = PairedCall>,
@@ -197,8 +191,7 @@ fn output_message(
     OutputMessage { message, results, is_answered }
 }
 
-/// Removes reasoning and native items at the end of the parts, because these items belong to a
-/// removed part that followed them.
+/// Removes the reasoning and native items at the end, which belong to a removed part after them.
 pub(in crate::replay) fn drop_trailing_reasoning(parts: &mut Vec<Part>) {
     while matches!(parts.last(), Some(Part::Reasoning(_) | Part::Native(_))) {
         parts.pop();

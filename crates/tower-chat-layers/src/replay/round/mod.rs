@@ -30,18 +30,16 @@ pub(in crate::replay) struct Round {
     after: Option<Box<After>>,
 }
 
-/// The messages after a round's first message.
 #[derive(Debug, Clone, Default)]
 struct After {
     /// The other messages of the same answer, with their positions.
     answer: Vec<(Arc<Message>, usize)>,
-    /// Whether the answer is complete. If it is, the next message of the model belongs to another
-    /// answer.
+    /// Whether the next message of the model belongs to another answer.
     is_answered: bool,
     results: Vec<Arc<Message>>,
-    /// Messages of results to which [`naming`](super::naming) has not added call positions yet.
-    /// These messages follow those in `results`. Many messages are processed together, because
-    /// `naming` reads all calls each time.
+    /// The messages of results, after those in `results`, to which [`naming`](super::naming) has
+    /// not added call positions yet. `naming` processes many messages at once, because it reads all
+    /// calls each time.
     unnamed: Vec<Arc<Message>>,
     in_order: InOrder,
     following: Vec<Following>,
@@ -54,15 +52,13 @@ struct After {
     has_end_reason: bool,
 }
 
-/// A message after the results of the round.
 #[derive(Debug, Clone)]
 struct Following {
     message: Arc<Message>,
-    /// The number of messages of results before this message.
     results_before: usize,
 }
 
-/// A result that answers no call of the round, and the position of its message in `results`.
+/// A result that answers no call of the round, and the index of its message in `results`.
 type Leftover = (usize, ToolResult);
 
 impl Round {
@@ -75,7 +71,6 @@ impl Round {
         Self { message, position, after: None }
     }
 
-    /// Returns the position of the round's first message.
     pub(in crate::replay) fn position(&self) -> usize {
         self.position
     }
@@ -87,18 +82,16 @@ impl Round {
             && self.after.as_ref().is_none_or(|after| !after.is_answered)
     }
 
-    /// Adds another message of the same answer.
     pub(in crate::replay) fn push_answer(&mut self, message: Arc<Message>, position: usize) {
         self.after.get_or_insert_default().answer.push((message, position));
     }
 
-    /// Marks the answer as complete.
     pub(in crate::replay) fn end_answer(&mut self) {
         self.after.get_or_insert_default().is_answered = true;
     }
 
-    /// Adds a message of results. The results must be [named](Self::take_unnamed) before other
-    /// methods read the round.
+    /// Adds a message of results, which must be [named](Self::take_unnamed) before other methods
+    /// read the round.
     pub(in crate::replay) fn push_results(&mut self, message: &Arc<Message>) {
         let after = self.after.get_or_insert_default();
         after.is_answered = true;
@@ -107,12 +100,11 @@ impl Round {
     }
 
     /// Removes and returns the messages of results without call positions. The caller names them
-    /// (adds the positions) and adds them again with [`push_named`](Self::push_named).
+    /// (adds the positions) and passes them to [`push_named`](Self::push_named).
     pub(in crate::replay) fn take_unnamed(&mut self) -> Vec<Arc<Message>> {
         self.after.as_mut().map(|after| std::mem::take(&mut after.unnamed)).unwrap_or_default()
     }
 
-    /// Returns whether some messages of results are not [named](Self::take_unnamed) yet.
     pub(in crate::replay) fn has_unnamed(&self) -> bool {
         self.after.as_ref().is_some_and(|after| !after.unnamed.is_empty())
     }
@@ -121,9 +113,8 @@ impl Round {
         self.after.get_or_insert_default().results.extend(messages);
     }
 
-    /// Returns whether the round consists of one message with calls, and of one result for each
-    /// call, in the order of the calls. If results are not [named](Self::take_unnamed) yet, `true`
-    /// may be wrong.
+    /// Returns whether the round has one message with calls, and one result for each call, in
+    /// order. If results are not [named](Self::take_unnamed) yet, `true` may be wrong.
     pub(in crate::replay) fn may_be_answered_in_order(&self) -> bool {
         self.after.as_ref().is_some_and(|after| {
             after.in_order.is_complete(&self.message)
@@ -132,8 +123,8 @@ impl Round {
         })
     }
 
-    /// Stores that the calls are not answered in order. Otherwise, every further result would
-    /// repeat the check, in time proportional to the size of the round.
+    /// Records that the calls are not answered in order, so that further results do not repeat the
+    /// check, whose time is proportional to the size of the round.
     pub(in crate::replay) fn set_out_of_order(&mut self) {
         self.after.get_or_insert_default().in_order.set_broken();
     }
@@ -146,24 +137,23 @@ impl Round {
         after.following.push(Following { message, results_before });
     }
 
-    /// Records that the run of this round ended intentionally. `marker` is the message without
-    /// content that marks the end.
+    /// Records that the run ended intentionally, as `marker` (a message without content) shows.
     pub(in crate::replay) fn end_run(&mut self, marker: &Message) {
         let after = self.after.get_or_insert_default();
         after.run_ended = true;
         after.has_end_reason |= ended_by(marker).is_some();
     }
 
-    /// Returns whether the run of this round ended intentionally. If it did, each call without a
-    /// result was returned to the caller, or was not run because the run had ended.
+    /// Returns whether the run ended intentionally. Its calls without a result were then returned
+    /// to the caller, or not run.
     fn is_of_ended_run(&self) -> bool {
         self.after.as_ref().is_some_and(|after| after.run_ended)
             || self.answer().any(|(message, _)| ends_with_open_calls(message))
             || self.results().iter().any(|message| ends_with_open_calls(message))
     }
 
-    /// Returns whether a tool, a stop or the limit of rounds has ended the run of this round. The
-    /// calls without a result were then not returned to the caller.
+    /// Returns whether a tool, a stop or the limit of rounds has ended the run. Its calls without a
+    /// result were then not returned to the caller.
     fn has_end_reason(&self) -> bool {
         let answer = self.answer().map(|(message, _)| message);
         self.after.as_ref().is_some_and(|after| after.has_end_reason)
@@ -198,8 +188,7 @@ impl Round {
         self.after.get_or_insert_default().hidden = hidden;
     }
 
-    /// Removes all parts except the calls that need results and the parts for which `is_kept`
-    /// returns `true`.
+    /// Removes all parts except calls and the parts for which `is_kept` returns `true`.
     pub(in crate::replay) fn retain_beside_calls(&mut self, is_kept: impl Fn(&Part) -> bool) {
         let is_kept = |part: &Part| asked_call(part).is_some() || is_kept(part);
         let others = self.after.iter_mut().flat_map(|after| &mut after.answer);
@@ -220,21 +209,19 @@ impl Round {
         }
     }
 
-    /// Returns the messages of the answer with their positions, beginning with the first message
-    /// that contains a call.
+    /// Returns the messages of the answer with their positions, from the first message with a call
+    /// on.
     fn answer(&self) -> impl Iterator<Item = (&Arc<Message>, usize)> {
         let others = self.after.iter().flat_map(|after| &after.answer);
         std::iter::once((&self.message, self.position))
             .chain(others.map(|(message, position)| (message, *position)))
     }
 
-    /// Returns whether only one message of the answer contains calls.
     pub(in crate::replay) fn is_one_message(&self) -> bool {
         self.last_asking() == 0
     }
 
-    /// Returns the index of the first call in the last message with calls. The index counts all
-    /// calls of the answer.
+    /// Returns the index, in the answer, of the first call of the last message with calls.
     pub(in crate::replay) fn last_asking(&self) -> usize {
         let mut before = 0;
         let mut last = 0;
@@ -252,8 +239,8 @@ impl Round {
         self.after.as_ref().map_or(&[], |after| &after.results)
     }
 
-    /// Returns whether the round is already well-formed: the ids of its calls are different, and
-    /// the results answer each call once, in the order of the calls. Such a round is not copied.
+    /// Returns whether the round is well-formed: the ids of its calls are different, and the
+    /// results answer each call once and in order.
     pub(in crate::replay) fn is_answered_in_order(&self) -> bool {
         let has_more = |after: &After| {
             !after.answer.is_empty() || !after.following.is_empty() || !after.hidden.is_empty()
@@ -262,13 +249,12 @@ impl Round {
         !self.after.as_deref().is_some_and(has_more) && InOrder::answers_all(&self.message, results)
     }
 
-    /// Returns whether the round has one message with calls and no other messages, and `results`
-    /// answers all its calls in order.
+    /// Returns whether the round is only one message, all of whose calls `results` answers in
+    /// order.
     pub(in crate::replay) fn is_answered_in_order_at_once(&self, results: &Message) -> bool {
         self.after.is_none() && InOrder::answers_all(&self.message, [results])
     }
 
-    /// Returns the calls without a result.
     pub(in crate::replay) fn unanswered(&self) -> Vec<Unanswered> {
         self.pair()
             .0
@@ -286,7 +272,6 @@ impl Round {
         }
     }
 
-    /// Returns all calls of the answer.
     pub(in crate::replay) fn asked(&self) -> Vec<Unanswered> {
         let is_call = |part: &Part| matches!(part, Part::ToolCall(call) if !call.provider_executed);
         let is_beside_calls = self.answer().any(|(message, _)| message.parts.iter().any(is_call));
@@ -317,7 +302,7 @@ impl Round {
         calls
     }
 
-    /// Returns the calls of the round, and for each result in `further` its match with these calls.
+    /// Returns the calls of the round, and the match of each result in `further`.
     pub(in crate::replay) fn answered_by(
         &self,
         further: &[Arc<Message>],
@@ -337,8 +322,8 @@ impl Round {
         round.answers().to_vec()
     }
 
-    /// Returns each call of the round with its result, in the order of the calls, and the results
-    /// that answer no call of the round.
+    /// Returns each call with its result, in order, and the results that answer no call of the
+    /// round.
     fn pair(&self) -> (Vec<(Unanswered, Option<ToolResult>)>, Vec<Leftover>) {
         let calls = self.asked();
         let messages = self.results().iter().enumerate();

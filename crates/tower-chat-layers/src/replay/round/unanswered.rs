@@ -11,8 +11,7 @@ use tower_chat_core::{
 pub(in crate::replay) struct Unanswered {
     /// The position of the round's first message, which is the same for all calls of the round.
     pub(in crate::replay) position: usize,
-    /// The id of the message that contains the call, and the index of the call among its calls. `None`
-    /// if the message has no id.
+    /// `None` if the message has no id.
     pub(in crate::replay) call_position: Option<(MessageId, usize)>,
     /// The position by which results refer to the call. If the message has no id, this position
     /// contains a run id that no run has.
@@ -20,11 +19,10 @@ pub(in crate::replay) struct Unanswered {
     pub(in crate::replay) call: ToolCall,
     /// Whether the answer also contains calls that need no approval.
     pub(in crate::replay) is_beside_calls: bool,
-    /// The approval request, if the call waits for approval.
     pub(in crate::replay) approval: Option<ApprovalRequest>,
     /// Whether the replay contains the call, with a result that reports an interruption.
     pub(in crate::replay) is_visible: bool,
-    /// Whether a result may still arrive: the call waits for approval, or was returned to the caller.
+    /// Whether the call waits for approval, or was returned to the caller.
     pub(in crate::replay) is_awaited: bool,
     /// The id by which results refer to the call.
     pub(super) id: String,
@@ -35,7 +33,6 @@ impl Unanswered {
         Candidate::new(&self.call, Some(self.named_by), &self.id)
     }
 
-    /// Returns the id by which results refer to the call in replays.
     pub(in crate::replay) fn id(&self) -> &str {
         &self.id
     }
@@ -48,15 +45,14 @@ impl Unanswered {
         result
     }
 
-    /// Returns the call with the id that its result uses.
     pub(in crate::replay) fn into_call(self) -> ToolCall {
         let mut call = self.call;
         call.id = Some(self.id);
         call
     }
 
-    /// Returns the tool and the id of the call, or `None` if the call waits for approval and is
-    /// therefore not dangling.
+    /// Returns the tool and the id of the call, or `None` if the call is not dangling but waits for
+    /// approval.
     pub(in crate::replay) fn dangling(&self) -> Option<(String, String)> {
         (!self.is_pending_approval()).then(|| (self.call.name.clone(), self.id.clone()))
     }
@@ -76,7 +72,7 @@ impl Unanswered {
 pub const INTERRUPTED: &str =
     "The call was interrupted. It may or may not have taken effect; its result is unknown.";
 
-/// Returns the id of the interrupted call if a part is a result that reports an interruption.
+/// Returns the id of the call if a part is a result that reports an interruption.
 pub(in crate::replay) fn interrupted_id(part: &Part) -> Option<&str> {
     let result = part.as_tool_result().filter(|it| it.is_error && it.text() == INTERRUPTED)?;
     result.call_id.as_deref().filter(|id| !id.is_empty())
