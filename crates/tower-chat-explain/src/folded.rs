@@ -18,8 +18,7 @@ use crate::{
     tags::{Sent, tag, tagged_parts},
 };
 
-/// A fold of messages, each of which has a mark with its stored position. By the mark of an output
-/// message, its stored message can be found.
+/// A fold of messages, each of which has a mark with its stored position.
 pub(crate) struct Folded {
     pub(crate) replay: Replay,
 }

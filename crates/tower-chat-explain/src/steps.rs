@@ -55,7 +55,7 @@ struct Steps<'a, 'r> {
 
 impl Steps<'_, '_> {
     /// Applies the step that replaces the oldest messages by a summary, and adds a reason for each
-    /// message that is no longer sent. Later steps leave the message of the summary in its place.
+    /// message that is no longer sent.
     fn summarize(&mut self) {
         ReplayPolicy::default().edit(self.replay, self.context);
         self.find_left_out(ReasonKind::Summarized);

@@ -20,10 +20,10 @@ use crate::{Explained, explain_folded, folded::Folded};
 /// conversation. The explanation describes how the model would receive the message if the next
 /// request added only text.
 ///
-/// The function reads the same data as a run. If the policy needs results from the record of tool
-/// calls, which has a row for each call, the function reads these results. The function also reads
+/// Like a run, the function reads the results that the policy needs from the record of tool
+/// calls, which has a row for each call. It also reads
 /// the summary that replaces the oldest messages, and the times at which the tools finished, unless
-/// the context contains this summary and these times.
+/// the context already contains them.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
@@ -94,9 +94,8 @@ fn fold(history: &History, completed: &Messages, dangling_calls: DanglingCalls) 
     folded
 }
 
-/// Returns whether a message of the completed history is the given stored message. The message of
-/// the completed history is either the stored message itself, or a copy with the same id and an
-/// additional mark in its metadata.
+/// Returns whether a message of the completed history is the given stored message, or a copy of it
+/// with other metadata.
 fn is_same(stored: &Arc<Message>, message: &Arc<Message>) -> bool {
     Arc::ptr_eq(stored, message) || (stored.id.is_some() && stored.id == message.id)
 }

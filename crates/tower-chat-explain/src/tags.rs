@@ -12,16 +12,15 @@ use serde_json::Value;
 use tower_chat_core::{Message, Messages, Native, Part, RawJson, Role, pairing::asked_call};
 use tower_chat_layers::replay::INTERRUPTED;
 
-/// The key of a message's mark in its metadata. Also the name of the format of a native item that
-/// is the mark of a part. A native item is a part in the provider's own format.
+/// The metadata key of the mark of a message. The mark of a part is a native item (a part in the
+/// provider's own format) with this name as its format.
 const TAG: &str = "tower-chat.explained";
 
 /// The index of a message in the stored messages, and the index of a part in the message.
 pub(crate) type Position = (usize, usize);
 
 /// Returns a copy of a message with marks on its calls and results. The mark replaces the native
-/// item of the part. A replay sends the same parts of the copy as of the message, because a replay
-/// does not read native items.
+/// item of the part, which a replay does not read.
 pub(crate) fn tagged_parts(message: &Message, position: usize) -> Message {
     let mut tagged = message.clone();
     for (index, part) in tagged.parts.iter_mut().enumerate() {
