@@ -3,9 +3,8 @@
 //!
 //! The expansion refers to items of `tower-chat`, so this crate cannot be used alone. The
 //! documentation of `tower_chat::tool` has the rules for parameters, results and settings, with
-//! examples. This crate has no example, because an example needs `tower-chat` as a dependency.
-//! Cargo would then build `tower-chat` a second time, because the dependencies of a procedural
-//! macro are built for the host.
+//! examples. This crate has no example of its own: for an example, cargo would build `tower-chat` a
+//! second time, as a dependency of a procedural macro.
 
 mod function;
 mod settings;

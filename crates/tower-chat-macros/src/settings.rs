@@ -117,7 +117,8 @@ pub(crate) fn check_name(name: &str, span: Span) -> syn::Result<()> {
     Err(Error::new(span, message))
 }
 
-/// The length of the longest name that this check allows, in characters. All providers accept this length.
+/// The length of the longest name that this check allows, in characters. All providers accept this
+/// length.
 const LONGEST_NAME: usize = 64;
 
 /// Parses an equals sign and the value after it.

@@ -83,11 +83,8 @@ fn find_in_alternatives(value: &Value, alternatives: &[Value], root: &Value) -> 
     }
 }
 
-/// Returns whether a value probably conforms to a schema. The value must have the type of the
-/// schema, and must be one of the values that the schema lists, if any. An object must also have
-/// all required fields, and each field must have one of the values that the schema lists for this
-/// field. If `by_fields` is set, each field must also have the type that the schema states for this
-/// field.
+/// Returns whether a value probably conforms to a schema. The types of the fields of an object are
+/// checked only if `by_fields` is set.
 fn fits(value: &Value, schema: &Value, root: &Value, by_fields: bool) -> bool {
     let schema = referred(schema, root);
     if !has_type(value, schema) || !is_among_values(value, schema) {

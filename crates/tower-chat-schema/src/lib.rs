@@ -36,8 +36,8 @@
 //! that has the same key twice, for an array where the schema has an object, and for a number that
 //! an `f32` cannot represent.
 //!
-//! `tower-chat-layers` uses this crate for arguments of tools, and `tower-chat-providers` for structured
-//! output.
+//! `tower-chat-layers` uses this crate for arguments of tools, and `tower-chat-providers` for
+//! structured output.
 
 mod leniency;
 mod nulls;

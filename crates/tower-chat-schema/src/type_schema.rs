@@ -68,10 +68,12 @@ impl TypeSchema {
     ///
     /// # Errors
     ///
-    /// If the text is not JSON, or has an object with the same key twice; if the portable schema
-    /// describes an object with the value in the field `value`, and the text has no such field; if
-    /// the text has an array where the type has an object, or a number that an `f32` cannot
-    /// represent.
+    /// If the text
+    ///
+    /// - is not JSON, or has an object with the same key twice;
+    /// - lacks the field `value`, although the portable schema puts the value in this field;
+    /// - has an array where the type has an object;
+    /// - has a number that is too large for the `f32` of the type.
     pub fn value(&self, json: &str) -> Result<Value, ParseError> {
         let mut value: Value = serde_json::from_str(json).map_err(ParseError::NotJson)?;
         check_unique_keys(json).map_err(ParseError::RepeatedKey)?;
