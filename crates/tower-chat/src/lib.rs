@@ -1,5 +1,5 @@
-//! Durable conversations for programs that call language models through tower: stores for histories,
-//! layers that write them, a tool loop, and model clients.
+//! Durable conversations for programs that call language models through tower: stores for
+//! histories, layers that write them, a tool loop, and model clients.
 //!
 //! To answer one question, an agent may call the model and run tools many times. The layers store
 //! every answer. Even if the process stops between two calls, the stored history is valid for every
@@ -62,7 +62,8 @@
 //! |---|---|
 //! | [`message`], [`request`], [`run`] | the parts of messages; the content of requests and answers; run ids and handles |
 //! | [`tool`](mod@tool), [`layer`] | further kinds of tools, and approvals; the layers of a stack without [`ChatPipeline`] |
-//! | [`policy`], [`replay`], [`recovery`], [`transcript`] | the choices of a [`PersistencePolicy`], and the end of open runs |
+//! | [`policy`], [`replay`] | the choices of a [`PersistencePolicy`]; the history that a model receives |
+//! | [`recovery`], [`transcript`] | the end of interrupted runs; requests that repeat the stored conversation |
 //! | [`store`], [`error`], [`telemetry`] | stores and their capabilities; errors; spans and metrics |
 //! | [`adapt`], [`validate`] | codecs for clients with their own types; checks of requests |
 
