@@ -96,7 +96,7 @@ pub(crate) fn number(text: &str) -> Result<u64, StoreError> {
 }
 
 /// Returns the error for a conversation whose numbers are out of range or do not match its
-/// messages. The script that has found the damage has changed nothing.
+/// messages.
 pub(crate) fn damaged(key: &ConversationKey) -> StoreError {
     corrupt(&format!(
         "the counters of conversation {key} are out of range, or differ from the number of its messages"

@@ -25,17 +25,16 @@ use crate::{
 
 const ACTION: &str = "append to a conversation";
 
-/// The maximum number of times that a write adds a missing directory entry to a conversation. The
-/// entry is missing if an older release has created the conversation. The added entry is missing
-/// again if a process of that release then deletes and recreates the conversation.
+/// The maximum number of times that a write adds a missing directory entry to a conversation. After
+/// one addition, a process of an older release may delete and recreate the conversation without an
+/// entry.
 const ATTEMPTS: usize = 16;
 
 /// Stores a write. If the write is already stored, returns its revision without storing it again.
 ///
-/// A write with messages is sent again after the connection was lost, because the script recognises
-/// the id of a stored write. A write without messages is also sent again, unless it
-/// [claims](tower_chat_core::store::author::Claim) tool calls. The second execution of such a write
-/// would be refused, because the first execution has already claimed the calls.
+/// After a lost connection, the write is sent again, unless it has no messages and
+/// [claims](tower_chat_core::store::author::Claim) tool calls. Such a write would be refused if the
+/// first execution has stored it.
 ///
 /// If the write may create its conversation, this function first adds the conversation to the list
 /// of its scope.
@@ -99,7 +98,7 @@ fn call(settings: &Settings, write: &Write, listing: Option<&Listing>) -> Call {
             call.push(key.scope());
             call.push(key.id());
         }
-        // The write expects an existing conversation, and the script does not use these arguments.
+        // The write expects an existing conversation, so that the script ignores these arguments.
         None => ["0", "", "", "", ""].iter().for_each(|nothing| call.push(nothing)),
     }
     let rows = tool_row::last_of_each(write.tools());
@@ -130,7 +129,7 @@ fn push_activity(call: &mut Call, write: &Write) {
     call.push(milliseconds::of(activity.map_or(now, RunActivity::began_at)));
     let mode = activity.and_then(RunActivity::mode);
     call.push(mode.map(PersistenceMode::as_str).unwrap_or_default());
-    // A write without usage adds a row without counts, so that every run has a row.
+    // A write without usage adds a row without counts. Every run then has a row.
     let nothing = [ModelUsage::new(None, UsageSum::default())];
     let usage = if write.usage().is_empty() { &nothing } else { write.usage() };
     call.push(usage.len());
@@ -165,8 +164,8 @@ fn service_id(change: Option<&ServiceIdChange>) -> String {
 /// The outcome of a write.
 enum Outcome {
     Done(Result<Revision, StoreError>),
-    /// The script was executed after the [deadline](crate::list::Listing::deadline) and has not
-    /// created the conversation. The conversation must be added to the list again.
+    /// The [deadline](crate::list::Listing::deadline) had passed, and the script has not created
+    /// the conversation. The conversation must be added to the list again.
     Late,
     /// The conversation has no directory entry. The entry must be created before the write can be
     /// stored.

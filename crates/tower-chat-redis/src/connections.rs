@@ -50,7 +50,7 @@ pub(crate) enum Target {
     #[cfg(feature = "cluster")]
     Cluster {
         client: Box<redis::cluster::ClusterClient>,
-        /// Clients of one or more servers. Any client can be used for a subscription, because in a
+        /// Clients of one or more servers, any of which can be used for a subscription: in a
         /// cluster each server forwards the messages of all channels.
         #[cfg(feature = "delivery")]
         servers: Vec<Client>,
@@ -71,8 +71,7 @@ pub(crate) struct Connection {
     link: Option<Link>,
     /// The guard that counts the open connection in a gauge.
     counted: Option<GaugeGuard>,
-    /// The number of the connection in this slot. Each new connection in a slot has a larger
-    /// number.
+    /// The number of the connection in this slot, which increases with each new connection.
     number: u64,
 }
 
@@ -104,8 +103,7 @@ impl Link {
 
 pub(crate) const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The time that a reply may take in addition to the response timeout, which also limits the wait
-/// for replicas.
+/// The time that a reply may take in addition to the response timeout.
 const TRANSFER_TIME: Duration = Duration::from_secs(5);
 
 impl Connections {
@@ -220,8 +218,8 @@ impl Connections {
     }
 
     /// Calls a script that changes data, in one round trip. Waits for replicas and disks as the
-    /// write concern requires. `is_repeatable` means that a second call has no effect, so that the
-    /// call can be sent again.
+    /// write concern requires. `is_repeatable` means that the call can be sent again, because a
+    /// second execution has no effect.
     pub(crate) async fn change(
         &self,
         action: &'static str,
@@ -232,8 +230,8 @@ impl Connections {
     }
 
     /// Executes an attempt, and repeats the attempt while the server is unreachable, until the
-    /// retry timeout. All attempts use the same slot of the pool, so that a new connection replaces
-    /// a broken one. If a second attempt also reaches a replica, the retries end.
+    /// retry timeout. All attempts use the same slot of the pool. If a second attempt also reaches
+    /// a replica, the retries end.
     async fn persist<Attempt>(
         &self,
         action: &'static str,
@@ -282,8 +280,7 @@ impl Connections {
 
     async fn alone(&self, index: usize, command: &Cmd) -> Result<Value, Failure> {
         let Some(connection) = self.pool.get(index) else { return Err(Failure::no_answer()) };
-        // While this caller opens the connection, concurrent callers wait for the lock of the slot
-        // instead of opening connections too.
+        // The lock makes concurrent callers wait while this caller opens the connection.
         let (mut link, number) = connection.lock().await.link(self).await?;
         let answer = self.in_time(link.ask(command)).await;
         if let Err(failure) = &answer
@@ -295,8 +292,7 @@ impl Connections {
     }
 
     /// Submits a write to a connection, and waits for the outcome. The task that locks the
-    /// connection sends all submitted writes together. If another task locks the connection first,
-    /// that task also sends this write.
+    /// connection sends all submitted writes together, including those of other tasks.
     async fn together(&self, index: usize, command: &Cmd) -> Result<Value, Failure> {
         let Some(group) = self.groups.get(index) else { return Err(Failure::no_answer()) };
         let outcome = group.submit(command);
@@ -336,8 +332,8 @@ impl Connections {
         outcomes
     }
 
-    /// Waits for a reply, with a longer timeout than the timeout of the client library. This second
-    /// timeout exists because the timeout of the library may have no effect.
+    /// Waits for a reply, with a longer timeout than that of the client library, because that
+    /// timeout may have no effect.
     async fn in_time<T>(&self, asking: impl Future<Output = RedisResult<T>>) -> Result<T, Failure> {
         let limit = self.response_timeout.saturating_add(2 * TRANSFER_TIME);
         match tokio::time::timeout(limit, asking).await {
@@ -403,8 +399,7 @@ impl Connection {
         Ok((link, self.number))
     }
 
-    /// Drops the connection of the slot, unless a newer connection has replaced the one with this
-    /// number.
+    /// Drops the connection of the slot, unless it has another number than `number`.
     fn drop_link(&mut self, number: u64) {
         if self.number == number {
             self.link = None;

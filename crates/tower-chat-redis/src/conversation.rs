@@ -54,7 +54,8 @@ impl Fields {
     }
 
     /// Returns the token of the conversation: a random text that distinguishes the conversation
-    /// from earlier and later conversations with the same key. A prune does not change the token.
+    /// from earlier and later conversations with the same key. Unlike the [life](Self::life), the
+    /// token does not change with a prune or a rewrite.
     pub(crate) fn token(&self) -> &str {
         self.text("token").unwrap_or_default()
     }

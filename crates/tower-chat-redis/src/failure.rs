@@ -68,8 +68,7 @@ impl Failure {
         failure
     }
 
-    /// Creates the failure for a wait for replicas or disks that has failed. The write itself was
-    /// applied.
+    /// Creates the failure of a wait for replicas or disks. The write itself was applied.
     pub(crate) fn of_waiting(error: RedisError) -> Self {
         Self { meaning: Meaning::NotSafe, source: Arc::new(error) }
     }
@@ -79,8 +78,8 @@ impl Failure {
         Self { meaning: Meaning::Unknown, source: Arc::new(NoAnswer) }
     }
 
-    /// Creates the failure for a write that was applied, and that fewer replicas or disks than
-    /// required have confirmed.
+    /// Creates the failure for an applied write that fewer replicas or disks than required have
+    /// confirmed.
     pub(crate) fn not_safe(disks: i64, replicas: i64) -> Self {
         Self { meaning: Meaning::NotSafe, source: Arc::new(NotSafe { disks, replicas }) }
     }
@@ -98,8 +97,7 @@ impl Failure {
         }
     }
 
-    /// Returns whether the connection should be replaced, because a retry on a new connection may
-    /// succeed.
+    /// Returns whether a retry should use a new connection.
     pub(crate) fn ends_connection(&self) -> bool {
         match self.meaning {
             Meaning::NotApplied | Meaning::Unknown | Meaning::ReadOnly => true,

@@ -29,16 +29,17 @@ use crate::{
 
 const ACTION: &str = "copy a conversation";
 
-/// The time to live of the temporary keys, in milliseconds. The keys expire if the process ends
-/// before it renames or deletes them.
+/// The time to live of the temporary keys, in milliseconds, for a process that ends before it
+/// renames or deletes them.
 const TEMPORARY_TTL_MS: u64 = 10 * 60 * 1000;
 
-/// The maximum number of bytes of a part, and the maximum number of messages or rows in a part.
+/// The maximum number of bytes of a part.
 const PART_BYTES: usize = 1024 * 1024;
+/// The maximum number of messages or rows in a part.
 const PART_ITEMS: usize = 5_000;
 
-/// The maximum number of attempts to read the original. An attempt fails if the original was
-/// written during the reading.
+/// The maximum number of attempts to read the original. An attempt fails if another process writes
+/// the original meanwhile.
 const ATTEMPTS: usize = 64;
 
 /// Copies the visible turns that end before a message, or all visible turns. Returns
@@ -147,7 +148,7 @@ async fn original(
 struct Copy<'a> {
     settings: &'a Settings,
     to: &'a ConversationKey,
-    /// A random text, which is part of the names of the temporary keys, and is also the
+    /// A random text in the names of the temporary keys, which is also the
     /// [life](crate::conversation::Fields::life) of the copy.
     name: String,
     revision: Revision,
@@ -245,8 +246,7 @@ impl Copy<'_> {
                 .with(self.settings.lifetime())
                 .with(listing.deadline)
                 .with(&listing.token)
-                // If the acknowledgement was lost, the script recognises the finished copy by this
-                // name.
+                // The script recognises a finished copy by this name.
                 .with(&self.name)
                 .with(self.to.scope())
                 .with(self.to.id())

@@ -1,5 +1,5 @@
-//! The summaries of a conversation ([`HistorySummary`]). The model receives the summary in force,
-//! that is the last summary, instead of the messages that this summary covers.
+//! The summaries of a conversation ([`HistorySummary`]). The model receives the last summary, which
+//! is the summary in force, instead of the messages that it covers.
 //!
 //! A hash contains one value for each summary: the id and the JSON of the summary. The fields of
 //! the head contain the id and the range of the summary in force, so that a reader of the head

@@ -28,8 +28,8 @@
 //! all checks, and then stores the whole write, at a cost that does not depend on the length of the
 //! conversation. The first write of a conversation takes an additional round trip, which adds the
 //! conversation to the list of its scope. If the server has not cached a script, for example after
-//! a restart, the store sends the code of the script. The store loads a conversation in pages of
-//! about 1 MB. Each page blocks the server for some milliseconds.
+//! a restart, the store sends the code of the script. A load reads pages of about 1 MB, each of
+//! which blocks the server for some milliseconds.
 //!
 //! # Durability
 //!
@@ -69,8 +69,8 @@
 //!
 //! A conversation has up to seven keys: `tower-chat:{alice/support}:head`, and six keys whose names
 //! end with `messages`, `tools`, `calls`, `pending`, `directory` and `summaries` instead of `head`.
-//! Because of the hash tag, the part in braces, all keys of a conversation are on one server of a
-//! cluster. Braces in a scope or an id are escaped. A scope or an id longer than 128 bytes is
+//! The hash tag, which is the part in braces, makes a cluster store all keys of a conversation on
+//! one server. Braces in a scope or an id are escaped. A scope or an id longer than 128 bytes is
 //! replaced with its beginning and its SHA-256. Each scope has a list of its conversations,
 //! `tower-chat:{alice/*}:list`, which may be on another server. A reader of the list checks that
 //! each conversation exists, and removes the ids of conversations that no longer exist.

@@ -7,11 +7,11 @@
 //! that exist.
 //!
 //! An id may be removed from the list only if its conversation does not exist, and no process can
-//! create the conversation without adding the id again. For this reason a process that will create
-//! a conversation stores a token on the server of the list. The process must create the
-//! conversation within [`WINDOW`], and the token expires after twice this time. The script that
-//! creates a conversation checks the deadline by the clock of its server. Therefore the clocks of
-//! the servers in a cluster may differ by up to [`WINDOW`].
+//! create the conversation without adding the id again. Therefore a process that will create a
+//! conversation stores a token on the server of the list, which expires after twice [`WINDOW`]. The
+//! process must create the conversation within [`WINDOW`]. The script that creates the conversation
+//! checks this deadline by the clock of its own server. The clocks of the servers in a cluster may
+//! differ by up to [`WINDOW`].
 
 use std::time::Duration;
 
@@ -26,12 +26,11 @@ use crate::{
     settings::{Settings, random},
 };
 
-/// The time within which a process must create a conversation after it has added the id to the
-/// list.
+/// The time between the addition of an id to the list and the creation of the conversation.
 const WINDOW: Duration = Duration::from_secs(60);
 
-/// The maximum number of times that a write adds its conversation to the list. The write adds the
-/// conversation again if it could not create the conversation in time.
+/// The maximum number of times that a write adds its conversation to the list, because it could not
+/// create the conversation in time.
 pub(crate) const ATTEMPTS: usize = 3;
 
 /// The number of conversations that a reader of the list checks concurrently.
@@ -72,9 +71,8 @@ pub(crate) fn late(action: &'static str) -> StoreError {
 
 /// Removes the id of a deleted conversation from the list, unless a token shows that another
 /// process may create the conversation again. `token` is the token with which the deleted
-/// conversation was created; empty if it is not known.
-///
-/// An error is ignored, because the next reader of the list removes the id.
+/// conversation was created; empty if it is not known. Errors are ignored, because the next reader
+/// of the list removes the id.
 pub(crate) async fn remove_from_list(settings: &Settings, key: &ConversationKey, token: &str) {
     let names = &settings.names;
     let call = REMOVE_FROM_LIST
@@ -109,8 +107,7 @@ pub(crate) async fn conversations(
     Ok(found)
 }
 
-/// Returns whether a scope contains a conversation. A conversation whose messages are all staged is
-/// included.
+/// Returns whether a scope contains a conversation, even one whose messages are all staged.
 pub(crate) async fn has_conversation(settings: &Settings, scope: &str) -> Result<bool, StoreError> {
     let mut listed = Listed::new(settings, scope, None);
     let mut page_size = 1;

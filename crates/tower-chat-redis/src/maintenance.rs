@@ -1,7 +1,7 @@
 //! Reads a conversation row by row and rewrites rows in place, for checks and repairs.
 //!
-//! Rows are found by the names of the existing fields, and not by consecutive numbers, because
-//! messages may be missing and numbers may be damaged.
+//! Rows are found by the names of the existing fields, because messages may be missing and numbers
+//! may be damaged.
 
 use std::{collections::BTreeMap, sync::Arc};
 
@@ -103,7 +103,7 @@ fn ordered(scored: Pairs) -> Result<Vec<(String, u64)>, StoreError> {
     let mut calls = Vec::with_capacity(scored.len());
     for (member, score) in scored {
         let score = String::from_utf8(score.unwrap_or_default()).unwrap_or_default();
-        // A number that is out of range becomes 0. The damage is reported when the row is read.
+        // The damage is reported when the row is read.
         calls.push((member, number(&score).unwrap_or_default()));
     }
     Ok(calls)
@@ -161,8 +161,8 @@ fn stored(count: u64) -> String {
 }
 
 /// Executes a rewrite, which changes the [life](crate::conversation::Fields::life) of the
-/// conversation. If the store sends the request again, the script recognises by the new life that
-/// the rewrite was executed. Concurrent readers detect the new life and begin again.
+/// conversation. By the new life, the script recognises a repeated request, and concurrent readers
+/// begin again.
 pub(crate) async fn rewrite(
     settings: &Settings,
     rewrite: &Rewrite,
@@ -170,14 +170,13 @@ pub(crate) async fn rewrite(
     let Rewrite { key, expected, .. } = rewrite;
     let revision = expected.rewritten();
     if rewrite.counts.is_some() {
-        // The rewrite may change counts in the directory entry, so a conversation of an older
-        // release gets its entry first.
+        // The rewrite may change counts in the directory entry, which a conversation of an older
+        // release does not have yet.
         directory::ensure_entry(settings, key).await?;
     }
     let counted = rewrite.counts.as_ref();
     let tool_calls = counted.map_or(&[][..], |counts| &counts.tool_calls);
-    // If the rewrite contains several contents for one message, the last one is used, as for the
-    // rows of a call.
+    // Only the last content of a message is used, as for the rows of a call.
     let contents: BTreeMap<u64, &Message> =
         rewrite.messages.iter().map(|(sequence, message)| (*sequence, message)).collect();
     let rows = tool_row::last_of_each(&rewrite.tools);

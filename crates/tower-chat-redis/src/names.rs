@@ -44,8 +44,7 @@ impl Names {
         ConversationNames { base: format!("{}:{{{scope}/{id}}}", self.prefix) }
     }
 
-    /// Returns the name of a run in the index of an update log. The names of all runs of a scope
-    /// have a common beginning, and so do the names of all runs of a conversation.
+    /// Returns the name of a run in the index of an update log.
     #[cfg(feature = "delivery")]
     pub(crate) fn logged_run(key: &ConversationKey, run: RunId) -> String {
         format!("{}{run}", Self::logged_runs(key.scope(), Some(key.id())))
@@ -81,8 +80,7 @@ impl Names {
         format!("{}:runs", self.prefix)
     }
 
-    /// Returns the name of the key that records whether the store contains sealed data. In a
-    /// cluster, this key is on one server, and most conversations are on other servers.
+    /// Returns the name of the key that records whether the store contains sealed data.
     pub(crate) fn seal_mark(&self) -> String {
         format!("{}:sealed", self.prefix)
     }

@@ -35,8 +35,7 @@ pub struct RedisOptions {
     pub(crate) allow_eviction: bool,
 }
 
-/// The largest accepted number of connections. More connections would not be faster, because each
-/// connection serves any number of concurrent requests.
+/// The largest accepted number of connections.
 const MAX_CONNECTIONS: u128 = 1024;
 
 /// The largest accepted time to live and timeout: a hundred years.
@@ -69,8 +68,8 @@ impl RedisOptions {
 
     /// Sets the maximum number of connections, at least 1. The store opens each connection when it
     /// is first needed. A connection serves any number of concurrent requests. Writes that wait for
-    /// replicas or disks use separate connections, also up to this number. Writes that arrive at
-    /// such a connection while others wait are sent together afterwards.
+    /// replicas or disks use separate connections, also up to this number. While some of these
+    /// writes wait on a connection, further writes form a group that is sent afterwards.
     #[must_use]
     pub fn with_max_connections(mut self, connections: usize) -> Self {
         self.connections = connections;
@@ -98,9 +97,9 @@ impl RedisOptions {
     /// retries without a limit. While a write is repeated, later writes to the same conversation
     /// wait.
     ///
-    /// Each attempt, including the first and the last one, may take some seconds longer than
+    /// Each attempt may take some seconds longer than
     /// [`with_response_timeout`](Self::with_response_timeout). The store also repeats a write that
-    /// replicas or disks do not confirm, until the same timeout.
+    /// replicas or disks do not confirm.
     #[must_use]
     pub fn with_retry_timeout(mut self, retry_timeout: Duration) -> Self {
         self.retry_timeout = retry_timeout;
@@ -150,9 +149,8 @@ impl RedisOptions {
         RedisStore::connect_with(address, self).await
     }
 
-    /// Returns the settings of the server at an address, without changing anything. This function
-    /// accepts servers on which a store cannot be opened. In a cluster, the function queries only
-    /// the server at the address.
+    /// Returns the settings of the server at an address, without changing anything. Opening a store
+    /// on this server may fail. In a cluster, queries only the server at the address.
     ///
     /// ```no_run
     /// # async fn look() -> Result<(), tower_chat_redis::OpenError> {

@@ -2,9 +2,8 @@
 //!
 //! The store reads the conversation in pages. One script then deletes the oldest runs, if the
 //! conversation was not written since the first page was read. The script changes the
-//! [life](crate::conversation::Fields::life) of the conversation. If the store sends the request
-//! again, the script recognises by the new life that the prune was executed. Concurrent readers
-//! detect the new life and begin again.
+//! [life](crate::conversation::Fields::life) of the conversation. By the new life, the script
+//! recognises a repeated request, and concurrent readers begin again.
 
 use tower_chat_core::{
     ConversationKey, RunId, ToolStatus,
@@ -27,12 +26,12 @@ use crate::{
 
 const ACTION: &str = "prune a conversation";
 
-/// The maximum number of attempts to prune a conversation. An attempt fails if the conversation was
-/// written during the reading.
+/// The maximum number of attempts to prune a conversation. An attempt fails if another process
+/// writes the conversation meanwhile.
 const ATTEMPTS: usize = 64;
 
-/// Deletes the runs of a conversation that precede both the first run that `keep` retains and the
-/// first run with a call that waits for a decision or a result.
+/// Deletes the runs of a conversation before the first run that must remain: a run that `keep`
+/// retains, or a run with a call that waits for a decision or a result.
 pub(crate) async fn prune(
     settings: &Settings,
     key: &ConversationKey,
@@ -62,8 +61,7 @@ pub(crate) async fn prune(
     Err(StoreError::backend(ACTION, true, "other writers changed it during each attempt"))
 }
 
-/// A planned prune: its cut, and the revision and the life of the conversation for which it was
-/// planned.
+/// A planned prune, for this revision and this life of the conversation.
 struct Planned {
     cut: Cut,
     revision: Revision,
@@ -126,8 +124,8 @@ pub(crate) struct Page {
     pub(crate) writes: Option<String>,
 }
 
-/// Reads a page with the runs of messages. Returns `None` if `life` is not empty and the life of
-/// the conversation is no longer `life`.
+/// Reads a page with the runs of messages. Returns `None` if the conversation no longer has the
+/// given life; an empty `life` accepts every life.
 pub(crate) async fn page(
     settings: &Settings,
     key: &ConversationKey,

@@ -28,8 +28,8 @@ pub(crate) const PAGE_BYTES: usize = 1024 * 1024;
 
 const BACKWARDS: &str = "read messages from the end backwards";
 
-/// The maximum number of attempts to read a conversation. An attempt fails if the conversation is
-/// pruned, or deleted and created again, during the reading.
+/// The maximum number of attempts to read a conversation. An attempt fails if the life of the
+/// conversation changes meanwhile, by a prune, a rewrite or a deletion.
 pub(crate) const ATTEMPTS: usize = 16;
 
 /// Reads the head of a conversation.
@@ -119,9 +119,9 @@ pub(crate) struct StoredMessages {
     pub(crate) writes: Option<String>,
 }
 
-/// Reads the messages in pages. As long as the [life](crate::conversation::Fields::life) of the
-/// conversation does not change, writers can only append messages, so that all pages together are
-/// one history. If the life changes between two pages, this function begins again.
+/// Reads the messages in pages. Writers can only append messages as long as the
+/// [life](crate::conversation::Fields::life) of the conversation does not change. If it changes
+/// between two pages, this function begins again.
 pub(crate) async fn stored_messages(
     settings: &Settings,
     key: &ConversationKey,
@@ -162,8 +162,7 @@ pub(crate) async fn messages_before(
     before: Option<u64>,
     limit: usize,
 ) -> Result<MessagePage, StoreError> {
-    // Larger numbers are replaced with this one, because no message has a larger number, and
-    // scripts cannot represent larger numbers exactly.
+    // No message has a larger number, and scripts cannot represent larger numbers exactly.
     let behind_all = LAST_SEQUENCE.saturating_add(1);
     let asked =
         Range::Before(before.unwrap_or(behind_all).min(behind_all), behind_all.min(limit as u64));
@@ -193,13 +192,9 @@ pub(crate) async fn messages_before(
     Err(keeps_changing(BACKWARDS))
 }
 
-/// Returns the error for a conversation whose life changed during every read.
+/// Returns the error for a conversation that other writers changed during each attempt to read it.
 pub(crate) fn keeps_changing(action: &'static str) -> StoreError {
-    StoreError::backend(
-        action,
-        true,
-        "it was pruned, or deleted and created again, during each attempt",
-    )
+    StoreError::backend(action, true, "other writers changed it during each attempt")
 }
 
 /// The range of messages to read.
@@ -220,7 +215,7 @@ enum Page {
         fields: Fields,
         messages: Vec<Vec<u8>>,
         writes: Option<String>,
-        /// Whether the script has skipped the messages that a value leaves out.
+        /// Whether the script has skipped the messages that the value omits.
         is_part: bool,
     },
     Gone,

@@ -4,8 +4,7 @@ use std::sync::OnceLock;
 
 use redis::{Cmd, ToRedisArgs, Value, cmd};
 
-/// A script. A server that has received the code of a script caches it, and can then execute the
-/// script by its hash.
+/// A script. A server caches the code of a script, and can then execute the script by its hash.
 #[derive(Debug)]
 pub(crate) struct Script {
     pub(crate) code: &'static str,
@@ -71,8 +70,7 @@ impl Call {
     }
 }
 
-/// The first words of replies with which scripts report that they have changed data. A reply with
-/// any other first word means that the script has changed nothing.
+/// The first words of replies with which scripts report that they have changed data.
 const DONE: [&str; 7] = ["stored", "made", "pruned", "deleted", "adopted", "set", "rewritten"];
 
 /// Returns whether the reply of a script means that nothing was changed.
@@ -143,5 +141,5 @@ pub(crate) static ERASE_RUN: Script =
 pub(crate) static INDEX_RUN: Script =
     Script::new(concat!("#!lua flags=allow-oom\n", include_str!("scripts/index_run.lua")));
 
-/// The scripts that most calls use. The store sends all other scripts when they are first needed.
+/// The scripts that most calls use. The store sends the other scripts when it first needs them.
 pub(crate) static FREQUENT: [&Script; 4] = [&APPEND, &HEAD, &MESSAGES, &INVOCATIONS];

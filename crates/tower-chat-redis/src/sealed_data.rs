@@ -26,9 +26,8 @@ const ACTION: &str = "check for sealed data";
 const PAGE: usize = 256;
 
 /// Returns whether the store contains a sealed conversation. The search reads only the head, the
-/// first message and the last message of each conversation. These data are sufficient: a store
-/// wrapper that seals messages seals all messages that it appends, even to a conversation that
-/// begins with messages in plaintext.
+/// first message and the last message of each conversation, because the store wrapper seals all
+/// messages that it appends, even after messages in plaintext.
 pub(crate) async fn has_sealed_data(settings: &Settings) -> Result<bool, StoreError> {
     for scope in directory::all_scopes(settings).await? {
         let mut listed = Listed::new(settings, &scope, None);
@@ -51,7 +50,7 @@ async fn is_sealed(settings: &Settings, key: &ConversationKey) -> Result<bool, S
     let values = answer::list(settings.connections.ask(ACTION, &fields).await?)?;
     let values = values.into_iter().map(answer::bytes).collect::<Result<Vec<_>, _>>()?;
     let pairs: Pairs = FIELDS.iter().map(|name| (*name).to_owned()).zip(values).collect();
-    // A conversation that is damaged or was deleted is treated as not sealed.
+    // A conversation that is damaged or was deleted counts as not sealed.
     let Ok(head) = Fields::new(pairs).head(key) else { return Ok(false) };
     if SealMark::is_sealed_head(&head) {
         return Ok(true);

@@ -37,9 +37,9 @@ pub struct ServerSettings {
     /// user may not read the setting.
     pub append_fsync: Option<String>,
     /// Whether the server starts if the end of its append-only file is missing
-    /// (`aof-load-truncated`). If the file ends with an incomplete transaction, the server ignores
-    /// the transaction but does not remove it from the file, and executes it at the next start.
-    /// `None` if the user may not read the setting.
+    /// (`aof-load-truncated`). The server ignores an incomplete transaction at the end of the file,
+    /// but leaves it in the file and executes it at the next start. `None` if the user may not read
+    /// the setting.
     pub loads_truncated_file: Option<bool>,
     /// The setting `save`, which determines when the server writes snapshots, such as
     /// `3600 1 300 100`; empty if the server writes no snapshots. `None` if the user may not read
@@ -99,7 +99,7 @@ pub(crate) async fn ask(
 }
 
 /// Returns the value of a setting; `None` if the user may not read it. Many hosted servers do not
-/// permit users to read settings.
+/// permit this.
 async fn setting(connections: &Connections, name: &str) -> Option<String> {
     let mut command = cmd("CONFIG");
     command.arg("GET").arg(name);

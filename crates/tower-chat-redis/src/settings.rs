@@ -57,8 +57,7 @@ impl Settings {
         let is_found = has_sealed_data(self).await?;
         let mut set = cmd("SET");
         set.arg(self.names.seal_mark()).arg(if is_found { SEALED } else { PLAIN }).arg("NX");
-        // If the server has no memory left, the mark is not stored, and the next process searches
-        // again.
+        // If the server has no memory left, the next process searches again.
         drop(self.connections.ask(SEAL_MARK, &set).await);
         Ok(is_found)
     }

@@ -37,8 +37,8 @@ use crate::{
 /// Stores conversations in Redis or Valkey.
 ///
 /// Clones share one store. Tasks on the runtime on which the store was opened execute the submitted
-/// writes. As long as the runtime runs, these tasks continue even after the last clone was dropped.
-/// To wait for the submitted writes, [`close`](HistoryStore::close) the store.
+/// writes, even after the last clone was dropped. To wait for the writes,
+/// [`close`](HistoryStore::close) the store.
 ///
 /// The async methods of the store must be called on the runtime on which it was opened.
 #[derive(Debug, Clone)]
@@ -89,8 +89,7 @@ impl RedisStore {
     ) -> Result<Self, OpenError> {
         #[cfg(feature = "tls")]
         crate::tls::prepare();
-        // Retries of the client library are disabled, because the library does not know which
-        // commands may be repeated.
+        // The client library does not know which commands may be repeated.
         let client = redis::cluster::ClusterClient::builder(addresses.iter().copied())
             .retries(0)
             .connection_timeout(crate::connections::CONNECT_TIMEOUT)
@@ -112,8 +111,8 @@ impl RedisStore {
     ) -> Result<Self, OpenError> {
         let connections = Connections::new(target, &options);
         let answer = connections.command(&cmd("INFO")).await.map_err(refused)?;
-        // A cluster returns a reply from each of its servers. This function reads only one reply,
-        // because all servers of a cluster are assumed to have the same settings.
+        // A cluster returns a reply from each of its servers. All of them are assumed to have the
+        // same settings.
         let answer = match answer {
             redis::Value::Map(answers) => answers.into_iter().next().map(|(_, answer)| answer),
             answer => Some(answer),
@@ -430,15 +429,14 @@ impl ToolCallQueries for RedisStore {
 }
 
 /// Checks whether a change other than a write is permitted: refuses a change that is not sealed if
-/// the store contains sealed data. An older release may have sealed the conversation without
-/// recording that the store contains sealed data. Therefore this function also checks whether the
-/// head of the conversation is sealed.
+/// the store contains sealed data. Also checks the head of the conversation, because an older
+/// release may have sealed it without recording that the store contains sealed data.
 async fn admit(
     settings: &Settings,
     key: &ConversationKey,
     is_sealed: bool,
 ) -> Result<(), StoreError> {
-    // An error is ignored here, because the change itself will report damaged data.
+    // The change itself will report damaged data.
     if !is_sealed && let Ok(head) = read::head(settings, key).await {
         settings.seal_mark.see(&head);
     }

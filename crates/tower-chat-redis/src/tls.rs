@@ -2,9 +2,8 @@
 
 use rustls::crypto::{CryptoProvider, aws_lc_rs};
 
-/// Installs AWS-LC as the default cryptography provider of the process, unless the process has
-/// already installed a provider. The `redis` crate uses the default provider. All other crates of
-/// this workspace use AWS-LC too.
+/// Installs AWS-LC as the default cryptography provider of the process, which the `redis` crate
+/// uses, unless the process has already installed a provider.
 pub(crate) fn prepare() {
     if CryptoProvider::get_default().is_none() {
         // An error means that another thread has installed a provider meanwhile, and is ignored.

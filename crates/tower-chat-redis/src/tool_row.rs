@@ -45,8 +45,8 @@ pub(crate) fn push(call: &mut Call, records: &BTreeMap<SequencePosition, &ToolRe
     }
 }
 
-/// Returns the name of a call, as the keys `tools`, `calls` and `pending` contain it. The byte
-/// order of the names of calls in one message is the order of the calls.
+/// Returns the name of a call, as the keys `tools`, `calls` and `pending` contain it. The names of
+/// the calls in one message have the byte order of the calls.
 pub(crate) fn member(position: SequencePosition) -> String {
     format!("{}:{:010}", position.sequence, position.index)
 }

@@ -43,7 +43,7 @@ const CONCURRENT: usize = 32;
 /// Clones share one log. Messages on a channel wake waiting readers; see the documentation of the
 /// crate. If several processes begin runs at the same time, each process may exceed the maximum
 /// number of runs by one. Leases and expiry times use the clock of the process. The server deletes
-/// the keys of a run after the same duration, by its own clock.
+/// the keys of a run by its own clock.
 ///
 /// ```no_run
 /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
@@ -75,8 +75,8 @@ impl RedisUpdateLog {
         Self::connect_with(address, RedisOptions::new(), UpdateLogOptions::default()).await
     }
 
-    /// Opens the log at an address. Of the options in `server`, only those for connections, the
-    /// prefix and the durability have an effect.
+    /// Opens the log at an address. The log uses only those options in `server` that concern
+    /// connections, the prefix and the durability.
     ///
     /// # Errors
     ///
@@ -97,10 +97,10 @@ impl RedisUpdateLog {
         Self { server, wakeups, options: Arc::new(options) }
     }
 
-    /// Checks a run of the index, and erases the run if `is_erased` returns true for the record of
-    /// the run. If the run has no record, removes its entry from the index. An entry whose time is
-    /// later than `last` is not removed, because another process may be beginning the run. Returns
-    /// whether the run was erased.
+    /// Checks a run of the index, and erases the run if `is_erased` returns true for its record. If
+    /// the run has no record, removes its entry from the index, unless the time of the entry is
+    /// later than `last`: another process may be beginning that run. Returns whether the run was
+    /// erased.
     async fn check(
         &self,
         name: &str,
@@ -184,8 +184,8 @@ impl ServerLog for RedisUpdateLog {
         let name = name_of(run);
         let now = milliseconds::of(self.options.now());
         if write.found.is_none() {
-            // The entry in the index is added before the record, because an erasure does not find a
-            // run without an entry.
+            // An erasure does not find a run without an entry in the index. Therefore the entry is
+            // added before the record.
             self.server.index(&name, now, "NX").await?;
         }
         let expired_at = milliseconds::of(self.options.expired_at());
@@ -205,8 +205,7 @@ impl ServerLog for RedisUpdateLog {
             return Ok(false);
         }
         if write.found.is_none() {
-            // The entry is added again, because another process may have removed it before the
-            // record was stored.
+            // Another process may have removed the entry before the record was stored.
             self.server.index(&name, now, "GT").await?;
         }
         Ok(true)
@@ -240,8 +239,8 @@ impl ServerLog for RedisUpdateLog {
                 return Err(UpdateLogError::backend("erase runs", false, cause));
             }
         };
-        // The range contains all names that start with `beginning`. Its upper bound is `beginning`
-        // followed by 0x7f, which is greater than every byte that a name can contain.
+        // The range of all names that start with `beginning`: 0x7f is greater than every byte of a
+        // name.
         let (first, last) = (format!("[{beginning}"), format!("({beginning}\u{7f}"));
         let runs = self.server.names(&range("ZRANGEBYLEX", &names, &first, last)).await?;
         self.check_all(runs, now, |_| true).await
@@ -269,9 +268,8 @@ impl Server {
         names.into_iter().map(answer::text).collect::<Result<_, _>>().map_err(failed)
     }
 
-    /// Adds, changes or removes the entry of a run in the index. `option` is the argument of the
-    /// script that selects the change. The time of an entry is never later than the end of the run
-    /// or of its lease.
+    /// Adds, changes or removes the entry of a run in the index, as the script's argument `option`
+    /// selects. The time of an entry is never later than the end of the run or of its lease.
     async fn index(&self, name: &str, time: i64, option: &str) -> Result<(), UpdateLogError> {
         let call = INDEX_RUN.on(self.0.names.logged_runs_index());
         self.change(&call.with(name).with(time).with(option), true).await.map(drop)

@@ -1,10 +1,9 @@
 //! Writes that wait for replicas or disks before they are acknowledged.
 //!
 //! While a command waits for replicas or disks, the server handles no other request of the same
-//! connection. Therefore these writes use separate connections. Writes that arrive at such a
-//! connection while others wait form a group. The group is sent together afterwards, with one
-//! command that waits for all of its writes. A write therefore waits for at most one earlier group,
-//! regardless of the number of writes.
+//! connection. Therefore these writes use separate connections. While a group of writes waits on a
+//! connection, further writes form the next group. The store sends a group together, with one
+//! command that waits for all of its writes. A write therefore waits for at most one earlier group.
 
 use std::time::Duration;
 
@@ -43,7 +42,7 @@ impl Group {
     /// Adds a write to the queue. The next owner of the lock sends the write.
     pub(crate) fn submit(&self, command: &Cmd) -> oneshot::Receiver<Result<Value, Failure>> {
         let (reply, outcome) = oneshot::channel();
-        // Sending cannot fail, because `self` contains the receiver.
+        // Sending cannot fail, because `self` owns the receiver.
         drop(self.submit.send(Submitted { command: command.clone(), reply }));
         outcome
     }
@@ -98,7 +97,7 @@ impl WriteConcern {
     }
 
     /// Returns the outcomes of writes. The last reply belongs to the command that waited. If this
-    /// command has not confirmed the writes, every write that has changed data fails.
+    /// command reports too few replicas or disks, every write that has changed data fails.
     pub(crate) fn check(self, mut answers: Vec<Value>) -> Vec<Result<Value, Failure>> {
         let waited = answers.pop().unwrap_or(Value::Nil).extract_error();
         let safe = waited.map_err(Failure::of_waiting).and_then(|waited| self.is_met(&waited));

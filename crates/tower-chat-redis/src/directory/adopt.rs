@@ -33,8 +33,8 @@ pub(super) struct Derived {
     writes: String,
 }
 
-/// Adds a directory entry to a conversation. Adds no entry if the conversation already has one, or
-/// was deleted or written while its messages were read.
+/// Adds a directory entry to a conversation, unless it already has one, or was deleted or written
+/// while its messages were read.
 pub(crate) async fn adopt(settings: &Settings, key: &ConversationKey) -> Result<(), StoreError> {
     for _ in 0..ATTEMPTS {
         let Some(derived) = derive(settings, key).await? else { return Ok(()) };

@@ -28,8 +28,7 @@ pub(crate) async fn set_description(
     let json = serde_json::to_vec(description)
         .map_err(|error| StoreError::backend(ACTION, false, error))?;
     let names = settings.names.conversation(key);
-    // A random id, by which the script recognises the request when the store sends it again because
-    // the reply was lost.
+    // The script recognises a repeated request by this random id.
     let request = random();
     for _ in 0..ATTEMPTS {
         let call = DESCRIBE

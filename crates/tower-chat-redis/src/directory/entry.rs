@@ -10,8 +10,8 @@ use tower_chat_core::{
 use super::{run_row::RunRow, time, unreadable};
 use crate::{answer::BytePairs, conversation::Fields};
 
-/// The number of bytes of a run id. The names of fields for runs begin with the id of the run. The
-/// names of all other fields are shorter than a run id.
+/// The number of bytes of a run id. The names of fields for runs begin with the id of the run, and
+/// all other names are shorter.
 const RUN: usize = 16;
 
 /// The fields of an entry, including the fields of runs if these were requested.
@@ -42,8 +42,8 @@ impl EntryFields {
         Self { fields: fields.into_iter().collect() }
     }
 
-    /// Returns whether the entry belongs to the conversation with this head. The entry may also
-    /// belong to a deleted conversation with the same key.
+    /// Returns whether the entry belongs to the conversation with this head. Otherwise it belongs
+    /// to a deleted conversation with the same key.
     pub(super) fn is_of(&self, head: &Fields) -> bool {
         self.fields.get(&b"of"[..]).is_some_and(|of| of == head.token().as_bytes())
     }
@@ -126,8 +126,7 @@ impl Entry {
     pub(crate) fn visible_runs(&self, is_open: bool) -> (u64, &[u8]) {
         match &self.without_open_run {
             Some((runs, last)) if is_open => (*runs, last),
-            // If no run is open, `without_open_run` is ignored, because an older release does not
-            // remove this field when a run ends.
+            // An older release does not remove this field when a run ends.
             Some(_) | None => (self.runs, &self.last_run),
         }
     }

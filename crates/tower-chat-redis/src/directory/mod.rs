@@ -46,8 +46,8 @@ use crate::{
 
 const ACTION: &str = "read the directory";
 
-/// The maximum number of attempts to read an entry. An attempt fails if the conversation was
-/// written during the reading.
+/// The maximum number of attempts to read an entry. An attempt fails if another process writes the
+/// conversation meanwhile.
 const ATTEMPTS: usize = 64;
 
 /// The number of entries that are read concurrently with the usage of their runs.
@@ -106,8 +106,7 @@ pub(crate) async fn entry(
     }
 }
 
-/// Adds an entry to a conversation that has none. Does not check whether an existing entry can be
-/// read.
+/// Adds an entry to a conversation that has none.
 pub(crate) async fn ensure_entry(
     settings: &Settings,
     key: &ConversationKey,
@@ -115,9 +114,8 @@ pub(crate) async fn ensure_entry(
     conversation(settings, key, false).await.map(drop)
 }
 
-/// Returns a page of the conversations that match a query. Reads every conversation that may match.
-/// At any time, the memory contains at most the conversations of the page and those that are being
-/// read concurrently.
+/// Returns a page of the conversations that match a query. Reads every conversation that may match,
+/// but retains only those of the page.
 pub(crate) async fn conversations(
     settings: &Settings,
     query: &ConversationQuery,
@@ -140,15 +138,13 @@ pub(crate) async fn conversations(
                 }
             }
             found.sort_by_cached_key(DirectoryCursor::after);
-            // One conversation more than the limit is retained, because it shows that there is a
-            // next page.
+            // One more conversation than the limit shows that there is a next page.
             found.truncate(query.limit.saturating_add(1));
             join_all(gone.iter().map(|key| remove_from_list(settings, key, ""))).await;
         }
     }
     let mut page = ConversationPage::of_all(query, found);
-    // Unreadable conversations are returned with the first page, because they have no position in
-    // the order of the pages.
+    // Unreadable conversations have no position in the order of the pages.
     page.unreadable = if query.after.is_none() { unreadable } else { Vec::new() };
     Ok(page)
 }
@@ -209,8 +205,8 @@ async fn scopes(settings: &Settings, asked: Option<&str>) -> Result<BTreeSet<Str
 }
 
 /// Returns the directory data of a conversation. If the conversation has no entry, because an older
-/// release has created it, this function derives the entry and stores it. If the entry cannot be
-/// stored, for example on a replica, the function still returns it.
+/// release has created it, derives the entry and stores it. If storing fails, for example on a
+/// replica, still returns the entry.
 async fn conversation(
     settings: &Settings,
     key: &ConversationKey,

@@ -1,5 +1,5 @@
-//! Lists the scopes of a store. The server contains no list of scopes. Therefore the store finds
-//! the scopes' lists of conversations among the names of all keys.
+//! Lists the scopes of a store, which are found among the names of all keys: each scope has a list
+//! of its conversations.
 
 use std::{collections::BTreeSet, ops::Bound};
 
@@ -64,9 +64,9 @@ pub(crate) async fn all(settings: &Settings) -> Result<BTreeSet<String>, StoreEr
     Ok(scopes)
 }
 
-/// Returns the scope of a list of conversations. The name of the list contains only the beginning
-/// of a long scope. In this case, the function reads the scope from the head of one of the
-/// conversations, and returns `None` if none of them exists.
+/// Returns the scope of a list of conversations. If the name of the list contains only the
+/// beginning of a long scope, reads the scope from the head of one of the conversations, and
+/// returns `None` if none of them exists.
 async fn scope(
     settings: &Settings,
     name: &str,

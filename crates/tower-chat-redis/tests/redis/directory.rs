@@ -57,15 +57,14 @@ impl Fixture {
         format!("{}:{{scope/{id}}}:{part}", self.prefix)
     }
 
-    /// Deletes the parts of a conversation that an older release, without a directory, does not
-    /// store.
+    /// Deletes the directory entry of a conversation, as if an older release had stored the
+    /// conversation.
     async fn age(&mut self, id: &str) {
         let name = self.name(id, "directory");
         assert_eq!(ask::<u64>(&mut self.connection, &["DEL", &name]).await.unwrap(), 1);
     }
 
-    /// Creates a conversation as an older release would have stored it, with three messages of two
-    /// runs.
+    /// Creates a conversation as an older release would, with three messages of two runs.
     async fn old(&mut self, id: &str) -> Revision {
         let (key, runs) = (key(id), [run_made_at(2_000, 1), run_made_at(5_000, 2)]);
         let at = write_of(&key, runs[0], 0, Revision::ABSENT, &format!("{id} a"));
@@ -285,8 +284,7 @@ async fn a_description_whose_answer_was_lost_is_set_once_and_each_read_is_one_co
     assert_eq!(store.set_description(&key, &description, 1).await.unwrap(), 2);
     assert_eq!(proxy.lost(), 1);
     let mut asked = 0;
-    // The requests are counted in the second pass, because in the first pass the server may not
-    // have cached all scripts.
+    // The requests of the second pass are counted, because the server has then cached all scripts.
     for _ in 0..2 {
         let before = proxy.asked();
         assert_eq!(store.summary(&key).await.unwrap().unwrap().description, description);

@@ -40,8 +40,8 @@ async fn a_write_is_in_the_memory_of_a_replica_when_it_is_acknowledged() {
         assert_eq!(length, number);
     }
 
-    // The suspended replica does not confirm the write. The write is stored, but does not have the
-    // required durability.
+    // The suspended replica does not confirm the write, which is stored without the required
+    // durability.
     signal(&replica, "-STOP");
     let hasty =
         options.with_retry_timeout(Duration::ZERO).with_response_timeout(Duration::from_secs(2));
@@ -71,7 +71,7 @@ fn signal(server: &RedisServer, signal: &str) {
 }
 
 /// Starts a server with a suspended replica, and opens a store whose writes wait for this replica.
-/// The store has one connection for these writes, and one for all other requests. Creates a
+/// The store has one connection for these writes, and one for other requests. Creates a
 /// conversation with one message for each id.
 async fn waiting_for_a_replica<const COUNT: usize>(
     ids: [&str; COUNT],
@@ -119,8 +119,7 @@ async fn readers_do_not_wait_behind_a_write_that_waits_for_a_replica() {
     waiting.await.unwrap();
 }
 
-/// The test runs on one thread, so that all submitted writes have been sent when a later request is
-/// answered.
+/// On one thread, all submitted writes have been sent when a later request is answered.
 #[tokio::test]
 async fn writes_submitted_while_a_write_waits_for_a_replica_share_one_wait() {
     let ids = ["a", "b", "c", "d", "e", "f", "g", "h"];
@@ -137,8 +136,8 @@ async fn writes_submitted_while_a_write_waits_for_a_replica_share_one_wait() {
     for ticket in tickets {
         ticket.await.unwrap();
     }
-    // The first write waits for the replica, and then all other writes wait together. In addition,
-    // once a second, the store reads the mark that records whether it contains sealed data.
+    // The first write waits for the replica, and then all other writes wait together. Once a
+    // second, the store also reads the mark that records whether it contains sealed data.
     let checks = proxy.asked() - before - (ids.len() + 2);
     assert!(checks <= usize::try_from(begun.elapsed().as_secs()).unwrap(), "{checks} checks");
     for id in ids {
@@ -172,8 +171,8 @@ async fn a_write_that_a_replica_has_refused_is_sent_again_on_a_new_connection() 
     let options = options().with_max_connections(1).with_retry_timeout(Duration::from_secs(120));
     let store = options.connect(&address).await.unwrap();
     assert_eq!(texts(&store, &key("a")).await, Vec::<String>::new());
-    // From now on the proxy forwards to the primary, as a host name that refers to the current
-    // primary would do.
+    // From now on, the proxy forwards to the primary, like a host name that refers to the current
+    // primary.
     proxy.lead_to(&server.address(0));
     append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
     assert_eq!(texts(&store, &key("a")).await, ["a"]);
@@ -225,15 +224,14 @@ async fn deletions_prunes_and_discards_succeed_on_a_server_without_memory() {
     let id = MessageId { run: opening.run(), index: 1 };
     let at = append(&store, opening).await.unwrap();
 
-    // This key records whether the store contains sealed data. Without the key, the conversation is
-    // like one of an older release.
+    // Without this key, the conversation is like one of an older release.
     ask::<()>(&mut connection, &["DEL", &format!("{prefix}:sealed")]).await.unwrap();
     ask::<()>(&mut connection, &["CONFIG", "SET", "maxmemory", "1"]).await.unwrap();
     let store = options.connect(&server.address(0)).await.unwrap();
     assert!(store.delete(&key("deleted")).await.unwrap());
     assert_eq!(store.prune(&key("pruned"), Keep::Messages(1)).await.unwrap().messages, 1);
     assert_eq!(texts(&store, &key("pruned")).await, ["b"]);
-    // The open run is discarded first, because an open run prevents a prune.
+    // An open run would prevent a prune.
     let close = Some(Close::Discard { visible: 1 });
     let end = Write::new(key("open"), id, at, []).staged(Staged { close, ..staged });
     append(&store, end).await.unwrap();
@@ -248,7 +246,7 @@ async fn deletions_prunes_and_discards_succeed_on_a_server_without_memory() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acknowledged_synced_write_is_stored_after_a_crash_of_the_server() {
-    // With this setting, the server answers without waiting for its disk, and syncs once a second.
+    // With this setting, the server replies without waiting for its disk, and syncs once a second.
     let mut server = start(&["--appendfsync", "everysec"]);
     let options = options().with_write_concern(WriteConcern::Synced { replicas: 0 });
     let store = match options.clone().connect(&server.address(0)).await {

@@ -21,8 +21,7 @@ fn call(text: &str) -> (Message, ToolRecord) {
     (Message::tool_calls([ToolCall::new("id", "tool", text)]), record)
 }
 
-/// Creates a conversation with an open run. The conversation has all keys that a conversation
-/// without summaries can have.
+/// Creates a conversation with an open run, and with all keys except the summaries.
 async fn whole(store: &RedisStore, id: &str, text: &str) -> Revision {
     let key = key(id);
     let (message, mut record) = call(text);
@@ -87,7 +86,7 @@ async fn all_keys_of_a_conversation_expire_together_and_its_id_can_be_used_again
         "all keys expire at the same time: {ends:?}"
     );
 
-    // The test makes the keys expire by setting their expiry to a time in the past.
+    // The keys expire.
     for name in &keys {
         ask::<()>(&mut connection, &["PEXPIREAT", name, "1"]).await.unwrap();
     }
@@ -115,7 +114,7 @@ async fn a_conversation_is_gone_when_its_time_to_live_has_passed_since_its_last_
     let id = MessageId { run: RunId::new(), index: 0 };
     let first = Write::new(key("short"), id, Revision::ABSENT, [Arc::new(message)]);
     let old = append(&store, first.with_tools(vec![record])).await.unwrap();
-    // The loop ends when the conversation has expired; its time to live is one millisecond.
+    // The time to live of the conversation is one millisecond.
     while store.head(&key("short")).await.unwrap().revision != Revision::ABSENT {}
     let error = append(&store, write(&key("short"), old, &["late"])).await.unwrap_err().source;
     assert!(matches!(error, StoreError::Conflict(_)), "{error:?}");
@@ -136,9 +135,8 @@ async fn the_list_keeps_an_expired_id_until_no_writer_can_create_the_conversatio
         let name = format!("{prefix}:{{scope/ended}}:{part}");
         ask::<()>(&mut connection, &["DEL", &name]).await.unwrap();
     }
-    // The token of the writer has not expired, so that this writer might create the conversation
-    // again. The store does not return the conversation, but its id remains on the list of the
-    // scope.
+    // The token of the writer has not expired, so that the writer could create the conversation
+    // again. Therefore the id remains on the list of the scope.
     assert_eq!(store.list("scope", None, 10).await.unwrap(), []);
     assert_eq!(ask::<u64>(&mut connection, &["ZCARD", &list]).await.unwrap(), 1);
     let left: u64 = ask(&mut connection, &["PTTL", &made]).await.unwrap();
@@ -155,8 +153,7 @@ async fn a_deletion_keeps_the_id_on_the_list_while_a_writer_creates_the_conversa
     let store = open(options().with_prefix(&prefix)).await;
     let mut connection = raw(&address()).await;
     append(&store, write(&key("a"), Revision::ABSENT, &["a"])).await.unwrap();
-    // Another process has added the conversation to the list and stored its token, and has not
-    // created the conversation yet.
+    // Another process has stored its token, and has not created the conversation yet.
     let made = format!("{prefix}:{{scope/*}}:made:a");
     ask::<()>(&mut connection, &["APPEND", &made, "0123456789abcdef"]).await.unwrap();
     assert!(store.delete(&key("a")).await.unwrap());
@@ -192,7 +189,7 @@ async fn an_append_without_a_time_to_live_removes_the_expiry_of_a_conversation()
 }
 
 /// Returns whether the six keys of a conversation without summaries have a time to live. Panics if
-/// only some of the keys have one.
+/// only some of them have one.
 async fn store_is_mortal(connection: &mut MultiplexedConnection, prefix: &str) -> bool {
     let all = names(connection, &format!("{prefix}:{{scope/a}}")).await;
     assert_eq!(all.len(), 6);

@@ -30,9 +30,8 @@ async fn an_append_is_one_command() {
     let key = key("one command");
     let mut revision = append(&store, write(&key, Revision::ABSENT, &["a"])).await.unwrap();
     let (before, begun) = (proxy.asked(), Instant::now());
-    // In addition to these commands, the store reads the mark that records whether it contains
-    // sealed data: before each write that creates a conversation, and whenever the cached mark is
-    // older than a second.
+    // The store also reads the mark that records whether it contains sealed data: before each write
+    // that creates a conversation, and whenever the cached mark is older than a second.
     let asked_for = |commands: usize, of_new_conversations: usize| {
         let checks = proxy.asked() - before - commands;
         let max = of_new_conversations + usize::try_from(begun.elapsed().as_secs()).unwrap();
@@ -50,8 +49,7 @@ async fn an_append_is_one_command() {
     assert_eq!(texts(&store, &key).await, ["a", "b", "c", "d", "e"]);
     // The store loads a short conversation with one command.
     asked_for(4, 0);
-    // The first write of a conversation also sends a command that adds the conversation to the list
-    // of its scope.
+    // The first write of a conversation also adds the conversation to the list of its scope.
     append(&store, write(&crate::common::key("another"), Revision::ABSENT, &["a"])).await.unwrap();
     asked_for(6, 1);
 }
@@ -95,8 +93,8 @@ async fn a_claim_whose_answer_was_lost_is_not_sent_again() {
     let error = append(&store, claiming.clone()).await.unwrap_err().source;
     assert!(matches!(error, StoreError::Backend { .. }), "{error:?}");
     assert!(!error.is_retryable(), "the outcome is unknown");
-    // The server has stored the claim. When the test sends the write again, the server refuses the
-    // write, because the call is already claimed.
+    // The server has stored the claim. It refuses the repeated write, because the call is already
+    // claimed.
     let error = append(&store, claiming).await.unwrap_err().source;
     assert!(matches!(error, StoreError::Claimed { .. }), "{error:?}");
 }
@@ -121,13 +119,12 @@ async fn a_prune_whose_answer_was_lost_is_executed_once_and_returns_its_counts()
             at = append(&store, write(key, at, &[text])).await.unwrap();
         }
     };
-    // This first prune makes the server cache the scripts, so that they are not sent again below.
+    // The first prune makes the server cache the scripts.
     three_runs(&key("first pruned")).await;
     store.prune(&key("first pruned"), Keep::Messages(1)).await.unwrap();
     let key = key("pruned");
     three_runs(&key).await;
-    // A prune sends two commands: the first one reads the conversation, and the second one deletes
-    // the runs.
+    // The first command of a prune reads the conversation, and the second one deletes the runs.
     proxy.lose_the_answer_after(1);
     let pruned = store.prune(&key, Keep::Messages(1)).await.unwrap();
     assert_eq!((pruned.messages, proxy.lost()), (2, 1));
@@ -143,8 +140,7 @@ async fn a_read_whose_answer_was_lost_is_sent_again() {
     assert_eq!(proxy.lost(), 1);
 }
 
-/// The test runs on one thread, because tokio's clock can be paused only on a current-thread
-/// runtime.
+/// tokio's clock can be paused only on a current-thread runtime.
 #[tokio::test]
 async fn a_write_on_a_silent_connection_is_sent_again_on_a_new_connection() {
     let options = options().with_max_connections(2);
@@ -158,7 +154,7 @@ async fn a_write_on_a_silent_connection_is_sent_again_on_a_new_connection() {
     proxy.fall_silent();
     let (written, ()) = tokio::join!(append(&store, write(&key, at, &["b"])), async {
         proxy.swallowed().await;
-        // The test advances the clock past the response timeout and the retry timeout.
+        // The response timeout and the retry timeout pass.
         tokio::time::pause();
         tokio::time::advance(Duration::from_secs(36)).await;
         tokio::time::resume();

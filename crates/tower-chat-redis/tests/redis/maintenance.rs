@@ -21,8 +21,8 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// Creates a conversation `c` of five messages, three of which contain recorded calls, and a
-    /// conversation `d`, which the tests must not affect.
+    /// Creates a conversation `c` of five messages with three recorded calls, and a conversation
+    /// `d`, which the tests must not affect.
     async fn new() -> Self {
         let prefix = prefix();
         let store = open(options().with_prefix(&prefix)).await;

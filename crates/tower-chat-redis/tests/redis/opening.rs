@@ -48,7 +48,7 @@ async fn connecting_needs_the_password_of_the_server_and_no_error_contains_the_p
         assert!(matches!(error, OpenError::Address { .. }), "{error:?}");
         assert!(!all_words(&error).contains("secret"), "{}", all_words(&error));
     }
-    // The data must be in the database that the address names, and in no other database.
+    // The data must be only in the database that the address names.
     let mut connection = raw(&with("", SECRET)).await;
     assert!(ask::<u64>(&mut connection, &["DBSIZE"]).await.unwrap() > 0);
     let mut other = raw(&with("", SECRET).replace("/3", "/0")).await;

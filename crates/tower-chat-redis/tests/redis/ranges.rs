@@ -26,8 +26,7 @@ async fn only_the_selected_messages_are_loaded() {
     assert!(store_contract::loads_ranges(&store).await);
 }
 
-/// The store reads the messages of a range in pages. In this test, it reads several pages of leading
-/// messages and several pages of later messages.
+/// The leading messages and the later messages are read in several pages each.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_load_of_a_range_with_several_pages_returns_all_selected_messages() {
     let store = open(options()).await;
@@ -71,7 +70,6 @@ async fn a_load_with_a_range_that_was_damaged_on_the_server_returns_all_messages
     }
 }
 
-/// A message that is missing in a selected part is an error, as in the whole conversation.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_load_of_a_range_fails_if_a_selected_message_is_missing() {
     for (missing, is_selected) in [(1, true), (2, false), (4, false), (5, true), (6, true)] {

@@ -23,8 +23,7 @@ async fn plain_changes_are_refused_once_a_sealed_write_is_stored() {
     store_contract::plain_changes_are_refused_once_a_sealed_write_is_stored(open).await;
 }
 
-/// An older release has sealed the conversation without recording that the store contains sealed
-/// data.
+/// An older release has sealed the conversation, and does not mark the store.
 #[tokio::test]
 async fn a_store_refuses_plain_writes_after_it_has_read_a_sealed_head() {
     let options = options();
@@ -41,7 +40,7 @@ async fn a_store_refuses_plain_writes_after_it_has_read_a_sealed_head() {
     assert_eq!(texts(&store, &key("c")).await, ["one"]);
 }
 
-/// The first format of sealed data contains sealed messages, but no sealed head.
+/// The first format of sealed data has sealed messages, but no sealed head.
 #[tokio::test]
 async fn the_first_plain_change_is_refused_if_messages_have_the_first_sealed_format() {
     let sealed_message = || {

@@ -126,8 +126,8 @@ async fn a_hundred_thousand_messages_are_appended_to_loaded_and_copied() {
         }
         done.push(commands(&mut connection).await - before);
     }
-    // In addition, the store reads the mark that records whether it contains sealed data, whenever
-    // the cached mark is older than a second.
+    // The store also reads the mark that records whether it contains sealed data, whenever the
+    // cached mark is older than a second.
     let checks = 1 + begun.elapsed().as_secs();
     assert!(
         done[0].abs_diff(done[1]) <= checks,
@@ -237,8 +237,7 @@ async fn a_fork_whose_target_already_exists_fails_and_leaves_no_keys() {
     let mut connection = raw(&address()).await;
     append(&store, write(&key("from"), Revision::ABSENT, &["a"])).await.unwrap();
     append(&store, write(&key("there"), Revision::ABSENT, &["b"])).await.unwrap();
-    // The comparison ignores the tokens of processes that create a conversation, because they
-    // expire later.
+    // The tokens of processes that create a conversation expire later.
     let made = format!("{prefix}:{{scope/*}}:made");
     let left = async |connection: &mut MultiplexedConnection| {
         let mut names = names(connection, &prefix).await;
@@ -250,8 +249,8 @@ async fn a_fork_whose_target_already_exists_fails_and_leaves_no_keys() {
     let asked = proxy.asked();
     let error = forking.fork_at(&key("from"), None, &key("there")).await.unwrap_err();
     assert!(matches!(error, StoreError::Exists { .. }), "{error:?}");
-    // The last of these requests checks whether the target exists. The earlier requests read the
-    // mark that records whether the store contains sealed data.
+    // The last of these requests checks whether the target exists; the others read the mark of
+    // sealed data.
     let about_the_store = proxy.asked() - asked - 1;
     assert!(about_the_store <= 2, "the check precedes the copy");
 
@@ -277,8 +276,8 @@ async fn a_fork_starts_again_if_its_source_is_replaced_while_the_fork_reads() {
     let (_, store, proxy, forking) = forking_through_a_proxy().await;
     let from = key("from");
     append(&store, write(&from, Revision::ABSENT, &["old"])).await.unwrap();
-    // The fork has read the messages of the original, and not its record. Meanwhile the test
-    // replaces the original with another conversation that has the same number of writes.
+    // The fork has read the messages of the original, but not its record. The test now replaces the
+    // original with another conversation that has the same number of writes.
     proxy.hold_the_question_after(3);
     let copy = key("copy");
     let (forked, ()) = tokio::join!(forking.fork_at(&from, None, &copy), async {

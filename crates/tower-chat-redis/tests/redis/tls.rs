@@ -46,8 +46,7 @@ async fn connecting_over_tls_succeeds_only_if_the_certificate_is_trusted() {
         "--tls-auth-clients",
         "no",
     ]);
-    // The test starts child processes, because a process reads the path of its root certificates
-    // from its environment.
+    // A process reads the path of its root certificates from its environment.
     for (roots, is_known) in [(certificate.clone(), "1"), (path("nobody.pem"), "0")] {
         let child = Command::new(env::current_exe().unwrap())
             .args(["--exact", "tls::child_connects", "--ignored", "--nocapture"])

@@ -40,8 +40,7 @@ async fn append(log: &RedisUpdateLog, run: &RunKey, index: u32) {
     log.append(run, UpdatePosition::new(1, index), &[update], None).await.unwrap();
 }
 
-/// Waits until the log receives notifications. From then on, waiting readers no longer return every
-/// 250 ms.
+/// Waits until the log receives notifications. Until then, waiting readers return every 250 ms.
 async fn listens(log: &RedisUpdateLog, run: &RunKey) {
     let begun = Instant::now();
     while tokio::time::timeout(Duration::from_secs(2), wait(log, run)).await.is_ok() {
@@ -95,14 +94,13 @@ async fn a_reader_survives_the_loss_of_its_connection() {
             ask(&mut connection, &["CLIENT", "KILL", "TYPE", "pubsub"]).await.unwrap();
         assert_eq!(killed, 1);
     };
-    // The loss of the connection must end the wait, because the reader could otherwise miss an
-    // update.
+    // The loss of the connection must end the wait. Otherwise the reader could miss an update.
     let woken = async { tokio::time::timeout(LONG / 2, wait(&log, &run)).await.expect("a wait") };
     tokio::join!(woken, kill);
     listens(&log, &run).await;
 }
 
-/// The user has permission to write keys, but not to use channels. Readers must then poll.
+/// The user may write keys, but not use channels. Readers must then poll.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_log_without_notifications_is_polled() {
     let server = start(&[]);
@@ -153,7 +151,6 @@ async fn the_keys_of_a_run_expire() {
     assert_eq!(expiring, 2);
 }
 
-/// When a run begins, the log removes runs whose keys have expired from the index.
 #[tokio::test(flavor = "multi_thread")]
 async fn runs_with_expired_keys_are_removed_from_the_index() {
     let prefix = prefix();

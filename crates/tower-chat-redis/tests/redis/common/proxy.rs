@@ -23,20 +23,17 @@ pub struct Proxy(Arc<State>);
 struct State {
     /// The server to which the proxy forwards new connections.
     server: Mutex<Option<SocketAddr>>,
-    /// The number of replies up to and including the reply that will be lost; 0 if no reply will be
-    /// lost.
+    /// The number of replies up to and including the lost one; 0 if no reply will be lost.
     loses: AtomicUsize,
     lost: AtomicUsize,
     asked: AtomicUsize,
-    /// The number of requests up to and including the request that will be delayed; 0 if no request
-    /// will be delayed.
+    /// The number of requests up to and including the delayed one; 0 if no request will be delayed.
     holds: AtomicUsize,
     held: Notify,
     let_go: Notify,
     /// The number of connections that clients have opened.
     connected: AtomicUsize,
-    /// The number of silent connections. The connections that were opened first are the silent
-    /// ones.
+    /// The number of silent connections, which are those that were opened first.
     silent: AtomicUsize,
     swallowed: Notify,
 }
@@ -63,12 +60,12 @@ impl Proxy {
         *self.0.server.lock().unwrap() = Some(server(address).parse().unwrap());
     }
 
-    /// Lets the server execute the next command, and drops its reply together with the connection.
+    /// Lets the server execute the next command, but forwards no reply and closes the connection.
     pub fn lose_the_next_answer(&self) {
         self.lose_the_answer_after(0);
     }
 
-    /// Forwards the replies to `others` more requests, and then loses the next reply.
+    /// Forwards the replies to `others` more requests, and then loses a reply.
     pub fn lose_the_answer_after(&self, others: usize) {
         self.0.loses.store(others + 1, Ordering::SeqCst);
     }
@@ -117,13 +114,11 @@ impl Proxy {
         let (from_server, to_server) = server.into_split();
         let asking = self.clone().carry_questions(number, from_client, to_server);
         let answering = self.carry_answers(from_server, to_client);
-        // When one side of the connection is closed, dropping the other future closes the other
-        // side.
+        // When one side is closed, dropping the other future closes the other side.
         tokio::select! { () = asking => {} () = answering => {} }
     }
 
-    /// Forwards the requests of a connection. In the Redis protocol, a command is a list of
-    /// strings, each with its length.
+    /// Forwards the requests of a connection. A command is a list of strings, each with its length.
     async fn carry_questions(
         self,
         number: usize,

@@ -17,8 +17,7 @@ use tower_chat_redis::RedisStore;
 
 use crate::common::{append, ask, key, open, options, raw, start, texts, write};
 
-/// The maximum duration of an operation, which is long enough for a busy machine, and too short for
-/// a loop over 2^53 numbers.
+/// The maximum duration of an operation, which is too short for a loop over 2^53 numbers.
 const TIMEOUT: Duration = Duration::from_secs(20);
 
 /// The kinds of damage, as Redis commands. `{head}`, `{tools}` and similar words are replaced with
@@ -94,9 +93,9 @@ struct Fixture {
 }
 
 impl Fixture {
-    /// Creates two conversations. Conversation `c`, which the tests damage, has six messages of
-    /// three runs and one recorded call; if `is_open` is true, it also has an open run.
-    /// Conversation `d` must not be affected.
+    /// Creates two conversations. The tests damage conversation `c`, and the damage must not affect
+    /// conversation `d`. `c` has six messages of three runs and one recorded call; if `is_open` is
+    /// true, it also has an open run.
     async fn new(address: &str, prefix: &str, is_open: bool) -> Self {
         let store = RedisStore::options().with_prefix(prefix).connect(address).await.unwrap();
         let connection = raw(address).await;
@@ -147,8 +146,8 @@ fn staged(store: &RedisStore, close: Option<Close>) -> Staged {
     Staged { lease, close, service_id: None, partial_text: None }
 }
 
-/// Checks that an operation ends before the timeout, and that it succeeds, is refused or reports
-/// the damage.
+/// Checks that an operation ends before the timeout, and that its error is a refusal or reports the
+/// damage.
 async fn check<T: std::fmt::Debug>(
     what: &str,
     outcome: impl Future<Output = Result<T, StoreError>>,
@@ -230,7 +229,7 @@ async fn exercise(address: &str, number: usize, damage: &[&str], is_open: bool) 
 
 #[tokio::test]
 async fn operations_on_damaged_data_block_no_script_and_change_no_other_conversation() {
-    // This test has its own server, because other tests would fail if a script blocked the server.
+    // Other tests would fail if a script blocked their server.
     let server = start(&[]);
     for (number, damage) in DAMAGES.iter().enumerate() {
         for is_open in [false, true] {
