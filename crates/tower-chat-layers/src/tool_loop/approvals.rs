@@ -19,10 +19,6 @@ use crate::{
 };
 
 /// Checks the decisions in a request before any message of its run is stored.
-///
-/// # Errors
-///
-/// Returns the errors of [`decide`].
 pub(crate) fn check(run: &Run, request: &ChatRequest) -> Result<(), ToolLoopError> {
     let mut own = Replay::lenient();
     own.push_from(request.messages(), request.history_len());
@@ -55,8 +51,7 @@ pub(super) fn decide(
     sent: Vec<PendingBatch>,
     rules: Option<&CallRules<'_>>,
 ) -> Result<Vec<PlannedCall>, ToolLoopError> {
-    // The stored decisions are included, because a request that is sent again does not contain the
-    // part of its input that is stored.
+    // A request that is sent again does not contain the stored part of its input.
     let stored = run.log().stored_approvals();
     let own = || request.messages().iter_from(request.history_len());
     let mut decisions = decisions_by_request(stored.iter().chain(own()));
@@ -72,8 +67,8 @@ pub(super) fn decide(
     let (mut missing, mut missing_results) = (Vec::new(), Vec::new());
     let stored = run.store().map(|_| run.log().pending_batches(own())).unwrap_or_default();
     for PendingBatch { waiting, returned, has_returned } in stored.into_iter().chain(sent) {
-        // The decision is removed, so that the function applies the decision only once if its
-        // approval request is both stored and among the messages of this request.
+        // Each decision is applied once, even if its approval request is both stored and in the
+        // request.
         let take = |waiting: PendingApproval| {
             let decision = decisions.remove(waiting.request.id.as_str());
             (waiting, decision)
@@ -120,11 +115,6 @@ pub(super) fn decide(
 }
 
 /// Checks that the call still waits for a decision.
-///
-/// # Errors
-///
-/// Returns an error if the call has a result, is executed by another run, or is pending in the
-/// conversation from which this one was copied.
 fn check_open(
     run: &Run,
     waiting: &PendingApproval,
@@ -139,7 +129,7 @@ fn check_open(
     }
 }
 
-/// Returns the decisions that are not followed by a result or by an answer of the model.
+/// Returns the decisions after the last result and the last answer of the model.
 fn last_decisions<'a>(
     messages: impl Iterator<Item = &'a Arc<Message>>,
 ) -> Vec<&'a ApprovalResponse> {
@@ -156,14 +146,12 @@ fn last_decisions<'a>(
     last
 }
 
-/// Returns the ids of the approval requests in the [`last_decisions`].
 fn new_decisions<'a>(messages: impl Iterator<Item = &'a Arc<Message>>) -> Vec<&'a str> {
     let decisions = last_decisions(messages).into_iter();
     decisions.map(|decision| decision.request_id.as_str()).collect()
 }
 
-/// Returns the first approval request that the [`last_decisions`] both approve and reject, or approve with
-/// different arguments.
+/// Returns the first approval request about which the [`last_decisions`] differ.
 fn contradicted<'a>(messages: impl Iterator<Item = &'a Arc<Message>>) -> Option<&'a str> {
     let mut decided = HashMap::new();
     last_decisions(messages).into_iter().find_map(|decision| {
@@ -173,9 +161,8 @@ fn contradicted<'a>(messages: impl Iterator<Item = &'a Arc<Message>>) -> Option<
     })
 }
 
-/// Returns whether these messages contain an approval request and the result of its call, and no
-/// answer of the model after that result. If so, the run for which the call was approved is
-/// incomplete and continues after the result.
+/// Returns whether the messages contain an approval request and the result of its call, but no
+/// answer after the result. The run for which the call was approved then continues.
 fn is_unseen_among<'a>(messages: impl Iterator<Item = &'a Arc<Message>>, id: &str) -> bool {
     let messages: Vec<_> = messages.collect();
     let found = messages.iter().find_map(|message| {
@@ -187,8 +174,7 @@ fn is_unseen_among<'a>(messages: impl Iterator<Item = &'a Arc<Message>>, id: &st
     })
 }
 
-/// Returns a planned call with its earlier result. The loop sends this result to the service, which
-/// has not received it, and does not run the tool again.
+/// Returns a planned call with its earlier result, which the service has not received.
 fn known_already((waiting, result): (PendingApproval, ToolResult)) -> PlannedCall {
     let report = ToolReport::not_run(match result.is_error {
         true => ToolStatus::Error,
@@ -199,7 +185,6 @@ fn known_already((waiting, result): (PendingApproval, ToolResult)) -> PlannedCal
     PlannedCall { pending, action: Action::Reuse(Box::new((result, report))) }
 }
 
-/// Returns the error for a decision about an approval request that is not pending.
 fn not_waiting(
     request: &ChatRequest,
     run: &Run,
@@ -241,9 +226,8 @@ fn planned(
 #[derive(Default)]
 pub(super) struct Approved {
     pub(super) calls: Vec<PlannedCall>,
-    /// The calls that cannot run with their stored arguments. The refusals of these calls are not
-    /// recorded yet. No call of the batch may run before that, so `calls` is empty if this list is
-    /// not empty.
+    /// The calls that cannot run with their stored arguments. Their refusals must be recorded
+    /// before a call of the batch runs, so `calls` is then empty.
     pub(super) refused: Vec<PlannedCall>,
 }
 

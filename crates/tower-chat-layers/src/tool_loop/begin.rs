@@ -66,8 +66,8 @@ impl<S> Rounds<S> {
         let Approved { calls: approved, refused } = approved(&request, &run, &transcript, &rules)?;
         let approves = !approved.is_empty() || !refused.is_empty();
         if approves && !has_persister {
-            // The calls of these results are in the history. Without a persister, no layer would
-            // put the history before the results.
+            // Without a persister, no layer puts the history, with the calls of these results,
+            // before the results.
             return Err(PersistenceError::PersisterMissing { key: run.key().clone() }.into());
         }
         let interrupted = run.log().take_interrupted();
@@ -105,8 +105,7 @@ impl<S> Rounds<S> {
         Ok(rounds)
     }
 
-    /// Continues after the response at which an earlier attempt was interrupted. Does nothing if
-    /// there is no such response.
+    /// Continues after the response at which an earlier attempt was interrupted, if there is one.
     fn resume(
         &mut self,
         interrupted: InterruptedRun,
@@ -114,7 +113,6 @@ impl<S> Rounds<S> {
     ) -> Result<(), ToolLoopError> {
         let InterruptedRun { response, calls: known, .. } = interrupted;
         for message in &response {
-            // Continues the numbering of the run's messages after this message.
             let message = self.transcript.number(message.clone(), self.run.clock());
             self.transcript.push_sent(&message);
         }
@@ -133,7 +131,7 @@ impl<S> Rounds<S> {
                 self.settle(&mut calls, &known, unknown_calls)?;
                 Phase::Running { calls, finish }
             }
-            // Calls the model again, because hooks have removed all calls of this response.
+            // Hooks have removed all calls of this response.
             NextStep::Finish if response.last().is_some_and(|last| is_without_calls(last)) => {
                 Phase::Calling
             }
@@ -157,7 +155,6 @@ impl<S> Rounds<S> {
     }
 }
 
-/// Returns the first phase of the run.
 fn first_phase(
     approved: Vec<PlannedCall>,
     refused: Vec<PlannedCall>,
@@ -174,8 +171,8 @@ fn first_phase(
     Phase::Running { calls, finish: Box::default() }
 }
 
-/// Creates the transcript of the run. If a persister below puts the history before each call, the
-/// loop sends only new messages. Otherwise the loop sends the whole history.
+/// Creates the transcript of the run. Below a persister that adds the history, it contains only new
+/// messages.
 fn transcript(request: &ChatRequest, run: &Run, has_persister: bool, run_id: RunId) -> Transcript {
     if run.store().is_some() && has_persister {
         Transcript::only_unsent(request, run_id, || run.log().assigned_ids())
@@ -184,22 +181,16 @@ fn transcript(request: &ChatRequest, run: &Run, has_persister: bool, run_id: Run
     }
 }
 
-/// Returns the numbers for the sources that the run's tools find. These numbers follow those in the
-/// loaded conversation and in the request.
+/// Returns the source numbers after those in the loaded conversation and in the request.
 fn source_numbers(run: Run, messages: Messages) -> SourceNumbers {
     SourceNumbers::from(move || next_source_number(&run, &messages))
 }
 
 /// Finds a persister below, by polling the service for readiness. Returns `false` if the run needs
-/// a persister and has none. A run that is stored at its end needs none, because the tool loop then
-/// stores the run.
+/// a persister and has none. The tool loop itself stores a run that is stored at its end.
+///
 /// Must be called before the first paid service call, and before any tool runs, including tools of
 /// approved calls.
-///
-/// # Errors
-///
-/// Returns an error if a persistence layer is on the wrong side of the loop. Also returns an error
-/// if no layer would store the run, and the policy does not allow such a run.
 pub(super) async fn check_layers<S>(
     ready: &mut S,
     settings: &Settings,

@@ -10,11 +10,10 @@ use crate::{
     run::InterruptedRun,
 };
 
-/// The counters of a run.
 #[derive(Default)]
 pub(super) struct RunCounters {
-    /// The number of service calls that this attempt has begun. This number is the ordinal of the
-    /// next service call.
+    /// The number of service calls that this attempt has begun, which is the ordinal of the next
+    /// one.
     pub(super) service_calls: u32,
     /// The usage of the answered service calls of this attempt.
     pub(super) usage: Usage,
@@ -23,21 +22,17 @@ pub(super) struct RunCounters {
     pub(super) batches: usize,
     /// The number of rounds that `max_rounds` limits. Excludes batches of approved calls.
     pub(super) rounds: usize,
-    /// The number of paused answers that were continued.
     pub(super) pauses: u32,
     /// The number of tool calls that were allowed to run, in all attempts.
     tool_calls: usize,
-    /// The number of consecutive failing rounds until now.
     failing_rounds: usize,
-    /// The failures in these rounds, the oldest first.
     failures: Vec<ToolFailure>,
-    /// Whether this run has already logged that messages were changed for the service.
     pub(super) has_logged_changes: bool,
 }
 
 impl RunCounters {
-    /// Creates the counters of a run that continues an earlier attempt. Approved calls with a known
-    /// outcome are counted as calls of the earlier attempt.
+    /// Creates the counters of a run that continues an earlier attempt, whose calls include the
+    /// approved calls with a known outcome.
     pub(super) fn resumed(interrupted: &InterruptedRun, approved: &[PlannedCall]) -> Self {
         let has_run = |call: &&PlannedCall| matches!(call.action, Action::Reuse(_));
         let rounds = interrupted.rounds;
@@ -50,7 +45,6 @@ impl RunCounters {
         }
     }
 
-    /// Returns the number of tool calls that were allowed to run.
     pub(super) fn tool_calls(&self) -> usize {
         self.tool_calls
     }
@@ -66,13 +60,11 @@ impl RunCounters {
         calls
     }
 
-    /// Adds the number of calls of a batch that will run to `tool_calls`.
     pub(super) fn count_calls(&mut self, calls: &[PlannedCall]) {
         self.tool_calls += calls.iter().filter(|call| call.is_to_run()).count();
     }
 
-    /// Adds the failures of a batch. Returns an error if a tool requires that the run fails, or if
-    /// too many consecutive rounds have failed.
+    /// Adds the failures of a batch. Returns an error if they fail the run.
     pub(super) fn failed(
         &mut self,
         mut failures: Vec<ToolFailure>,

@@ -73,7 +73,6 @@ where
     S::Error: Into<BoxError>,
     S::Future: Send,
 {
-    /// Collects the updates of a complete run into a whole answer.
     async fn collect(mut self) -> Result<ChatResponse, BoxError> {
         let mut messages = Vec::new();
         while let Some(update) = self.next().await {
@@ -86,7 +85,7 @@ where
         Err(TruncatedStream::default().into())
     }
 
-    /// Advances until the first service call is answered, or the run ends without a service call.
+    /// Advances until the first service call is answered, or the run ends before it.
     async fn head(&mut self) -> Result<(), BoxError> {
         while self.counters.service_calls == 0 && !self.is_complete() {
             self.advance().await?;
@@ -121,7 +120,6 @@ where
         }
     }
 
-    /// Performs one step. A step that fails ends the run.
     async fn advance(&mut self) -> Result<(), BoxError> {
         let is_stopped = self.context.handle.is_stopped();
         match std::mem::replace(&mut self.phase, Phase::Ended) {

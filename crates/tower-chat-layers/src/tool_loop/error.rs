@@ -283,7 +283,6 @@ pub struct ToolFailure {
 }
 
 impl ToolFailure {
-    /// Returns whether the tool requires the run to fail.
     pub(super) fn fails_run(&self) -> bool {
         matches!(ToolError::effect_of(&*self.source), Some(Effect::FailRun(_)))
     }
@@ -314,8 +313,8 @@ impl ToolPanicked {
 #[error("a tool loop needs at least one round: leave the loop out to run no tools")]
 pub struct ZeroRounds;
 
-/// Displays an error with its causes on one line. Omits causes without text: the effect of a
-/// [`ToolError`], and a [`Retryability`].
+/// Displays an error with its causes on one line, except causes without text (the effect of a
+/// [`ToolError`], and a [`Retryability`]).
 pub(super) struct Chain<'a>(pub(super) &'a (dyn std::error::Error + 'a));
 
 impl fmt::Display for Chain<'_> {

@@ -24,18 +24,15 @@ use crate::{
     },
 };
 
-/// Runs the calls of one batch.
 pub(super) struct Executor<'a> {
     pub(super) settings: &'a Settings,
     pub(super) context: &'a Arc<RunContext>,
     pub(super) clock: &'a Clock,
-    /// The run, which stores the start and the outcome of each call.
     pub(super) run: &'a Run,
     /// The index of the batch in the run, from 0.
     pub(super) round_index: usize,
 }
 
-/// A call whose tool runs in this batch.
 struct CallToRun {
     /// The index among all calls of the batch, from 0.
     sequence_index: usize,
@@ -44,16 +41,11 @@ struct CallToRun {
 }
 
 impl Executor<'_> {
-    /// Answers the calls that need no tool, then runs the other calls and adds their outcomes in the
-    /// order of completion.
+    /// Answers the calls that need no tool, then runs the other calls. In sequential mode, no call
+    /// runs after a call whose tool ends the run.
     ///
-    /// In sequential mode, no call runs after a call whose tool ends the run. In concurrent mode,
-    /// all calls run.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if a start or an outcome could not be stored. No further tool is started
-    /// after the error, and `outcomes` contains the outcomes of all tools that have finished.
+    /// Returns an error if a start or an outcome could not be stored. No further tool is then
+    /// started, and `outcomes` contains the outcomes of all tools that have finished.
     pub(super) async fn execute(
         &self,
         calls: Vec<PlannedCall>,
@@ -66,8 +58,7 @@ impl Executor<'_> {
             write_beside(self.run, Event::ToolsNotRun { outcomes }).await?;
         }
         if outcomes.terminate && !self.settings.concurrent {
-            // An earlier attempt at (execution of) this run has run a tool that ends the run, so no
-            // further call may run.
+            // An earlier attempt at (execution of) this run has run a tool that ends the run.
             return Ok(());
         }
         let at_once = if self.settings.concurrent { calls.len() } else { 1 };
@@ -86,8 +77,8 @@ impl Executor<'_> {
         let mut nexts = nexts.into_iter();
         for CallToRun { sequence_index, pending, tool } in calls {
             let position = pending.position();
-            // Without this yield, a batch of tools that are ready immediately would occupy the
-            // worker thread until the last tool has finished.
+            // Otherwise, a batch of tools that are ready immediately would occupy the worker
+            // thread.
             consume_budget().await;
             if !self.may_start((sequence_index, position), &outcomes.started) {
                 break;
@@ -167,8 +158,7 @@ impl Executor<'_> {
                     // must find the outcome if the run is stopped in the meantime.
                     outcomes.add(index, outcome);
                     let Some(of_call) = of_call else { continue };
-                    // Ends the run in this write only if all other outcomes are durable. Otherwise
-                    // a later, separate write ends the run.
+                    // The last write ends the run, but only if all other outcomes are durable.
                     let is_last = ended == to_run && durable + 1 == to_run;
                     let ends_run = outcomes.terminate && is_last;
                     // The write of the first outcome also contains the outcomes of the calls that
@@ -181,8 +171,7 @@ impl Executor<'_> {
         failure.map_or(Ok(()), Err)
     }
 
-    /// Returns whether a tool may start, and records the start. No tool starts after the run is
-    /// stopped.
+    /// Returns whether a tool may start, and records the start.
     fn may_start(
         &self,
         (sequence_index, position): (usize, Option<CallOfRun>),
@@ -198,11 +187,10 @@ impl Executor<'_> {
         true
     }
 
-    /// Answers the calls whose tools do not run in this batch: refused calls, and calls whose
-    /// result is known. These answers are added before the first tool starts, because the outcome
-    /// of a tool may commit the run, and this commit must contain them.
+    /// Answers the calls whose tools do not run. These answers are added before the first tool
+    /// starts, because the outcome of a tool may commit the run, and this commit must contain them.
     ///
-    /// Returns the calls to run, and the outcomes of the other calls, which the run must store.
+    /// Returns the calls to run, and the outcomes that the run must store.
     fn answer_without_tools(
         &self,
         calls: Vec<PlannedCall>,
@@ -230,13 +218,12 @@ impl Executor<'_> {
         (to_run, not_run)
     }
 
-    /// Returns `position` if the run stores the start and the outcome of the call, otherwise `None`.
+    /// Returns `position` if the run records the call.
     fn noted(&self, position: Option<CallOfRun>) -> Option<CallOfRun> {
         let run = self.run;
         position.filter(|position| run.store().is_some() && run.log().records_call(*position))
     }
 
-    /// Runs one call.
     async fn run(
         &self,
         sequence_index: usize,
@@ -267,7 +254,6 @@ impl Executor<'_> {
         outcome
     }
 
-    /// Awaits a tool inside its span, and returns its output.
     async fn traced(
         &self,
         call: &PendingCall,
@@ -291,8 +277,8 @@ impl Executor<'_> {
         answer
     }
 
-    /// Returns the outcome of a call that is not run, because an earlier attempt or the policy for
-    /// unknown calls has supplied its result.
+    /// Returns the outcome of a call whose result an earlier attempt or the policy for unknown
+    /// calls has supplied.
     fn reused(
         &self,
         pending: &PendingCall,
@@ -367,21 +353,19 @@ impl Executor<'_> {
     }
 }
 
-/// Returns the sentence that reports to the model with which arguments the tool was called. The call of the
-/// model is sent unchanged, so that the service's own data of the call remain valid.
+/// Returns the sentence that reports the arguments to the model. The call itself is sent unchanged,
+/// so that the service's own data of the call remain valid.
 fn changed_arguments(arguments: &str) -> String {
     format!("[The call was approved with other arguments. The tool was called with {arguments}]")
 }
 
-/// The next event among calls that run concurrently.
 enum Step {
     Ran(Option<Box<(usize, Option<CallOfRun>, Outcome)>>),
     Noted(Result<(), PersistenceError>),
 }
 
 async fn run_caught(tool: Arc<dyn Tool>, context: ToolContext) -> Result<ToolOutput, BoxError> {
-    // A panic can only make the state of the tool inconsistent, because the tool shares no state with the
-    // loop.
+    // A panic can only damage the state of the tool, which shares no state with the loop.
     let running = AssertUnwindSafe(async move { (*tool).call(context).await });
     match running.catch_unwind().await {
         Ok(result) => result,

@@ -65,7 +65,6 @@ impl ToolLoopLayer {
         }
     }
 
-    /// Returns the source of the loop's tools.
     pub(crate) fn source(&self) -> Arc<dyn ToolSource> {
         self.settings.source.clone()
     }

@@ -7,7 +7,6 @@ use tower_chat_core::{ChatOptions, ToolChoice, ToolDefinition};
 
 use crate::tool::Tools;
 
-/// The options of a run's service calls.
 pub(super) struct CallOptions {
     caller: Arc<ChatOptions>,
     declared: Option<Declared>,
@@ -24,7 +23,6 @@ impl CallOptions {
         Self { caller, declared: None }
     }
 
-    /// Returns the tools that the caller declared.
     pub(super) fn callers_tools(&self) -> &[ToolDefinition] {
         &self.caller.tools
     }
@@ -34,7 +32,6 @@ impl CallOptions {
         self.caller.clone()
     }
 
-    /// Returns the caller's options with these tools declared.
     pub(super) fn with_tools(&mut self, tools: &Tools) -> Arc<ChatOptions> {
         if tools.is_empty() {
             return self.caller.clone();
@@ -48,7 +45,6 @@ impl CallOptions {
         options
     }
 
-    /// Returns the caller's options without any tools.
     pub(super) fn without_tools(&self) -> Arc<ChatOptions> {
         let mut options = self.caller.clone();
         if !options.tools.is_empty() || options.tool_choice.is_some() {
@@ -61,7 +57,7 @@ impl CallOptions {
 
     /// Removes the options that only apply to the first service call. With a required tool choice,
     /// the model would call tools in every answer and never finish. A continuation token identifies
-    /// an answer in the background, and belongs to the first service call.
+    /// an answer that is now received.
     pub(super) fn after_first_call(&mut self) {
         let demands_tool =
             matches!(self.caller.tool_choice, Some(ToolChoice::Required | ToolChoice::Tool(_)));
@@ -77,8 +73,8 @@ impl CallOptions {
     }
 }
 
-/// Returns the caller's options with the tools of a set added. A tool of the set replaces the caller's
-/// declaration of the same name.
+/// Returns the caller's options with the tools of a set, which replace declarations of the same
+/// name.
 fn declare(caller: &ChatOptions, tools: &Tools) -> ChatOptions {
     let mut options = caller.clone();
     options.tools.retain(|declared| tools.get(&declared.name).is_none());

@@ -14,20 +14,18 @@ use crate::{
     tool::{CallOfRun, ToolOutcome, ToolOutput, ToolReport, ToolReports},
 };
 
-/// The outcomes of the finished calls of a batch. The value is consistent at every await, because
-/// the results of finished calls must survive the cancellation of the other calls.
+/// The outcomes of the finished calls of a batch. Consistent at every await, because the results
+/// must survive the cancellation of the other calls.
 #[derive(Debug, Default)]
 pub(super) struct Outcomes {
-    /// Each result with the index of its call in the batch, in the order of completion.
+    /// Each result with the index of its call, in the order of completion.
     pub(super) results: Vec<(usize, ToolResult, ToolReport)>,
-    /// One failure for each failed call.
     failures: Vec<ToolFailure>,
-    /// Whether one of the tools has ended the run.
     pub(super) terminate: bool,
     pub(super) started: Started,
 }
 
-/// The start times of the tools of a batch, by the indices of their calls in the batch.
+/// The start times of the tools, by the indices of their calls in the batch.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Started(Arc<Mutex<HashMap<usize, StartedTool>>>);
 
@@ -42,7 +40,6 @@ impl Started {
         self.tools().insert(sequence_index, StartedTool { call, at });
     }
 
-    /// Returns the start time of a call's tool, if it has started.
     pub(super) fn at(&self, sequence_index: usize) -> Option<SystemTime> {
         self.tools().get(&sequence_index).map(|started| started.at)
     }
@@ -60,12 +57,10 @@ impl Outcomes {
         self.terminate |= terminate;
     }
 
-    /// Returns the indices, in the batch, of the calls that have an outcome.
     pub(super) fn answered(&self) -> HashSet<usize> {
         self.results.iter().map(|(index, ..)| *index).collect()
     }
 
-    /// Adds the result of a call whose tool has not finished.
     pub(super) fn add_not_run(
         &mut self,
         sequence_index: usize,
@@ -83,19 +78,16 @@ impl Outcomes {
         unfinished.filter_map(|(_, started)| Some((started.call?, started.at))).collect()
     }
 
-    /// Returns whether a tool ended the run.
     pub(super) fn terminate(&self) -> bool {
         self.terminate
     }
 
-    /// Removes and returns the failures, one for each failed call.
     pub(super) fn take_failures(&mut self) -> Vec<ToolFailure> {
         std::mem::take(&mut self.failures)
     }
 
-    /// Removes all results. Returns one message with the results in the order of the calls, a
-    /// report for each result, and the messages that the tools have queued. Returns `None` if there
-    /// are no results.
+    /// Removes all results. Returns a message with the results in the order of the calls, their
+    /// reports, and the messages that the tools have queued.
     pub(super) fn take_message(&mut self) -> Option<(Message, ToolReports, Vec<Message>)> {
         if self.results.is_empty() {
             return None;
@@ -104,7 +96,7 @@ impl Outcomes {
         self.results.sort_by_key(|(sequence_index, ..)| *sequence_index);
         let mut reports = ToolReports::with_capacity(self.results.len());
         let mut queued = Vec::new();
-        // The list is drained and not replaced, so that the next batch reuses the allocation.
+        // Draining keeps the allocation for the next batch.
         let results = self.results.drain(..).map(|(_, mut result, report)| {
             reports.push(report);
             queued.append(&mut result.queued);
@@ -115,12 +107,10 @@ impl Outcomes {
     }
 }
 
-/// The outcome of one call.
 pub(super) struct Outcome {
     pub(super) result: ToolResult,
     pub(super) report: ToolReport,
     pub(super) failure: Option<Box<ToolFailure>>,
-    /// Whether the tool has ended the run.
     pub(super) terminate: bool,
 }
 
@@ -130,7 +120,6 @@ impl Outcome {
         self.terminate || self.failure.as_ref().is_some_and(|failure| failure.fails_run())
     }
 
-    /// Returns the outcome in the form that the run stores, or `None` if `position` is `None`.
     pub(super) fn of(&self, position: Option<CallOfRun>) -> Option<ToolOutcome> {
         Some((position?, self.result.clone(), self.report.clone()))
     }

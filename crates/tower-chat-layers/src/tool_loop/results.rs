@@ -62,7 +62,7 @@ where
         } else {
             finish.ended_by = Some(EndedBy::Tool);
             if self.counters.rounds > 0 || self.run.records_each_outcome() {
-                // No service call sends these results to the model, and the caller receives them.
+                // The caller receives these results, but no service call sends them to the model.
                 let unsent = self.transcript.take_unsent();
                 let is_alone = self.run.log().is_alone;
                 if is_alone {
@@ -80,8 +80,8 @@ where
         Ok(())
     }
 
-    /// Records that approved calls were not run, and returns the error that ends the run. A later
-    /// run reads the recorded refusal and sends it to the model.
+    /// Records that approved calls were not run, for a later run, and returns the error that ends
+    /// this run.
     pub(super) async fn refuse(&mut self, calls: &[PlannedCall]) -> Result<(), BoxError> {
         let outcomes = calls.iter().filter_map(PlannedCall::refusal_for_changed_arguments);
         for outcome in outcomes.collect::<Vec<_>>() {
@@ -116,9 +116,8 @@ impl<S> Rounds<S> {
         }
     }
 
-    /// Returns whether the loop must submit the results of finished tools to the persistence layer
-    /// below if no service call has sent these results. A journaled run has already stored each
-    /// result.
+    /// Returns whether the loop must submit the results of finished tools to the persister below if
+    /// no service call has sent them. A journaled run has already stored them.
     pub(super) fn submits_results(&self) -> bool {
         self.transcript.is_kept_below() && !self.run.records_each_outcome()
     }

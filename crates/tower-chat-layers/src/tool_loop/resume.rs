@@ -19,21 +19,19 @@ use crate::{
 const ARGUMENTS_NOT_KEPT: &str = "The call was not run: its arguments were not stored.";
 
 impl PlannedCall {
-    /// Returns the outcome, for the record and the model, of an approved call whose arguments were not
-    /// stored. `None` if the call has no position.
+    /// Returns the outcome of an approved call whose arguments were not stored.
     pub(super) fn refusal_for_changed_arguments(&self) -> Option<ToolOutcome> {
         let mut result = ToolResult::error(self.pending.id(), ARGUMENTS_NOT_KEPT);
         result.name = Some(self.pending.name().to_owned());
         Some((self.pending.position()?, result, ToolReport::not_run(ToolStatus::RejectedArguments)))
     }
 
-    /// Returns whether the tool accepts arguments that its `persist` hook has changed.
     pub(super) fn accepts_stored_arguments(&self) -> bool {
         matches!(&self.action, Action::Run(tool) if tool.definition().accepts_stored_arguments)
     }
 
-    /// Answers a call that may or may not have run. The answer is `output` if the application has
-    /// supplied it. Otherwise the answer is an error that reports the unknown outcome.
+    /// Answers a call that may or may not have run with `output` or, if there is none, with an
+    /// error that reports the unknown outcome.
     fn answer_unknown(&mut self, started_at: Option<SystemTime>, output: Option<ToolOutput>) {
         let mut report = ToolReport::not_run(ToolStatus::Interrupted);
         report.started_at = started_at;
@@ -44,7 +42,6 @@ impl PlannedCall {
         self.action = Action::Reuse(Box::new((result, report)));
     }
 
-    /// Answers the call with an error instead of running it.
     fn answer_with(&mut self, report: ToolReport, text: &str) {
         let mut result = ToolResult::error(self.pending.id(), text);
         result.name = Some(self.pending.name().to_owned());
@@ -53,12 +50,8 @@ impl PlannedCall {
 }
 
 /// Applies the recorded states of calls before the calls run. A finished call does not run again. A
-/// call with an unknown outcome runs again if the definition of its tool declares this to be safe.
-/// Otherwise the policy decides.
-///
-/// # Errors
-///
-/// Returns [`ToolLoopError::UnknownCalls`] if the policy does not allow the run to continue.
+/// call with an unknown outcome runs again only if its tool declares that this is safe. Otherwise
+/// the policy decides.
 pub(super) fn settle(
     calls: &mut [PlannedCall],
     known: &HashMap<CallOfRun, CallOutcome>,

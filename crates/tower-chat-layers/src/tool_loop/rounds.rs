@@ -16,36 +16,28 @@ use crate::{
     tool::{RunContext, Tools},
 };
 
-/// An active run, which returns updates. If the queue of updates is empty, the run performs its
-/// next step.
+/// An active run. If the queue of updates is empty, the run performs its next step.
 pub(super) struct Rounds<S> {
     pub(super) service: S,
-    /// Whether the service has reported readiness for the next call.
     pub(super) is_ready: bool,
     pub(super) settings: Arc<Settings>,
     pub(super) options: CallOptions,
     pub(super) context: Arc<RunContext>,
-    /// The run. Events that the loop reports to the run have no effect before a persister has begun
-    /// the run.
+    /// The run, for which events have no effect before a persister has begun it.
     pub(super) run: Run,
-    /// The extensions of each service call.
     pub(super) extensions: http::Extensions,
     pub(super) transcript: Transcript,
-    /// The tools that the most recent service call has declared. Before the first call, the tools that
-    /// the source had when the run began.
+    /// The tools that the most recent service call has declared or, before the first call, the
+    /// tools of the source when the run began.
     pub(super) tools: Tools,
     pub(super) phase: Phase,
-    /// The updates that were not returned to the caller yet.
     pub(super) updates: VecDeque<ChatUpdate>,
-    /// The outcomes of the calls that are running.
     pub(super) outcomes: Outcomes,
-    /// The messages from the run's queue that the service call in flight sends. These messages are the
-    /// last ones of that call.
+    /// The messages from the run's queue that the service call in flight sends, after all others.
     pub(super) queued_in_flight: Vec<Message>,
     pub(super) counters: RunCounters,
 }
 
-/// The next step of the run.
 pub(super) enum Phase {
     Calling,
     Reading(Reading),
@@ -59,21 +51,17 @@ pub(super) enum Phase {
     Ended,
 }
 
-/// A streamed response that is being read.
 pub(super) struct Reading {
     pub(super) response: ChatResponse,
-    /// The complete messages of the response that have arrived.
     pub(super) messages: Vec<Arc<Message>>,
     /// The text that was streamed after the last of `messages`.
     pub(super) text: String,
-    /// Whether the updates from the first message with calls on wait for the end of the response.
-    /// If one call of the response needs approval, all calls of the loop's tools become approval
-    /// requests.
+    /// Whether the updates from the first message with calls on wait for the end of the response,
+    /// because the calls may become approval requests.
     pub(super) is_held: bool,
 }
 
 impl<S> Rounds<S> {
-    /// Adds a message that the loop has not received from the model.
     pub(super) fn add(&mut self, message: Message) -> Option<MessageId> {
         let message = self.transcript.number(Arc::new(message), self.run.clock());
         self.transcript.push_unsent(&message);
@@ -82,16 +70,16 @@ impl<S> Rounds<S> {
         id
     }
 
-    /// Returns the error that ends the run. If the run is stored at its end, and the error contains
-    /// the answer that was not stored, inserts the run's earlier messages before this answer. They
-    /// are not stored either, and would otherwise be lost.
+    /// Returns the error that ends the run. If the run is stored at its end, an answer in the error
+    /// then begins with the run's earlier messages. They are not stored either, and would otherwise
+    /// be lost.
     pub(super) fn with_added(&mut self, mut error: BoxError) -> BoxError {
         let refused = error.downcast_mut().and_then(PersistenceError::answer_mut);
         if let Some(answer) = refused
             && self.run.write_point() == WritePoint::End
         {
-            // Omits the queued messages that only the refused service call has sent, because these
-            // messages return to their queue.
+            // The queued messages that only the refused service call has sent return to their
+            // queue.
             let added = self.transcript.added();
             let count = added.len().saturating_sub(self.queued_in_flight.len());
             answer.messages.splice(..0, added.take(count).cloned());
@@ -106,10 +94,9 @@ impl<S> Rounds<S> {
         }
     }
 
-    /// Returns the queued messages of a failed service call to their queue, except those that the
-    /// run has stored. If no persister has received the service call, submits the tool results
-    /// among the messages of the call. The caller must drop the service call first, because the
-    /// persister then stores the inputs of the call.
+    /// Returns the queued messages of a failed service call to their queue, except stored ones.
+    /// Submits the tool results among the messages of the call if no persister has received the
+    /// call. The caller must drop the call first, because the persister then stores its inputs.
     fn give_back(&mut self) {
         let in_flight = self.transcript.take_in_flight();
         let mut queued = std::mem::take(&mut self.queued_in_flight);
@@ -120,7 +107,6 @@ impl<S> Rounds<S> {
             && left.is_none()
             && self.run.policy().inputs_of_failed_call != UnansweredInputs::None
         {
-            // No persister has received the call.
             let count = in_flight.len().saturating_sub(queued.len());
             let messages = in_flight.into_iter().take(count).collect();
             self.run.note(Event::ResultsUnsent { messages });
@@ -132,7 +118,7 @@ impl<S> Rounds<S> {
     }
 
     /// Returns the number of messages at the end of the most recent service call that the persister
-    /// has not stored as part of the run. `None` if no persister has received the call.
+    /// has not stored. `None` if it has not received the call.
     pub(super) fn unsubmitted_inputs(&self) -> Option<usize> {
         let ordinal = self.counters.service_calls.checked_sub(1)?;
         self.run.log().calls.unsubmitted_inputs(ordinal)
@@ -141,8 +127,8 @@ impl<S> Rounds<S> {
     /// Ends the run in its current state. Queued messages that no answered service call has sent
     /// return to their queue.
     pub(super) fn give_up(&mut self) {
-        // Drops the service call in flight first, because the layers below store its inputs when it
-        // is dropped.
+        // Dropped first, because the layers below store the inputs of a service call when it is
+        // dropped.
         self.phase = Phase::Ended;
         self.find_persister();
         self.give_back();
@@ -157,8 +143,7 @@ impl<S> Rounds<S> {
 }
 
 impl<S> Drop for Rounds<S> {
-    /// Stores the results of finished tools, whatever the cause of the drop, because these tools
-    /// must not run again.
+    /// Stores the results of finished tools, which must not run again.
     fn drop(&mut self) {
         self.give_up();
     }

@@ -103,8 +103,8 @@ where
                 reading.text.clear();
                 reading.messages.push(message.clone());
                 if has_calls {
-                    // The check runs after each message with calls, and not only at the end of the
-                    // answer, because an answer that never ends must also be refused.
+                    // Not only at the end of the answer, because an answer that never ends must
+                    // also be refused.
                     self.loop_policy().check(&reading.messages, self.context.conversation())?;
                 }
                 self.updates.push_back(ChatUpdate::Message(message));
@@ -150,8 +150,7 @@ impl<S> Rounds<S> {
             call.ordinal = self.counters.service_calls;
         }
         request.extensions = self.extensions.clone();
-        // A persister below needs the policy of the loop, because the persister stores the next
-        // step, or the end of the run, together with the answer.
+        // A persister below stores the next step, or the end of the run, together with the answer.
         request.extensions.insert(self.loop_policy());
         self.counters.service_calls += 1;
         request
@@ -173,25 +172,19 @@ impl<S> Rounds<S> {
     }
 
     /// Returns whether the run has reached its maximum number of rounds, so that the model must
-    /// answer without tools. A round consists of the calls of one answer and their results.
+    /// answer without tools.
     pub(super) fn is_last_call(&self) -> bool {
         self.settings.max_rounds.is_some_and(|max| self.counters.rounds >= max.get())
     }
 
-    /// Decides the next step after a complete response.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the response contains more calls than allowed. After this error, no tool
-    /// runs, and the loop makes no further service call.
+    /// Decides the next step after a complete response, or refuses a response with too many calls.
     pub(super) fn answered(
         &mut self,
         messages: Vec<Arc<Message>>,
         mut finish: Box<Finish>,
     ) -> Result<(), BoxError> {
         if !self.is_stored_answer() {
-            // A stored answer contains the calls of all rounds of its run, so the limit for one answer
-            // does not apply.
+            // A stored answer contains the calls of all rounds of its run.
             self.loop_policy().check(&messages, self.context.conversation())?;
         }
         self.queued_in_flight.clear();
@@ -213,8 +206,8 @@ impl<S> Rounds<S> {
         }
         self.run.log().pin_calls(&messages);
         if self.is_stored_answer() {
-            // The calls without results were returned to the caller, or did not run because a tool
-            // had ended the run.
+            // The calls without results were returned to the caller, or not run because a tool had
+            // ended the run.
             self.phase = Phase::Finishing(finish);
             return Ok(());
         }
@@ -239,7 +232,7 @@ impl<S> Rounds<S> {
         Ok(())
     }
 
-    /// Logs, once per run, that the format of the service required changes of stored messages.
+    /// Logs, once per run, that the service's format required changes of stored messages.
     fn log_changes(&mut self, finish: &Finish) {
         let Some(first) = finish.changes.first().filter(|_| !self.counters.has_logged_changes)
         else {
@@ -255,26 +248,20 @@ impl<S> Rounds<S> {
         );
     }
 
-    /// Returns the next step that the persister below has stored with this answer. Returns `None`
-    /// if a layer between the loop and the persister has changed the answer.
+    /// Returns the next step that the persister below has stored, unless a layer in between has
+    /// changed the answer.
     pub(super) fn stored_step(&self, answer: &[Arc<Message>]) -> Option<NextStep> {
         let ordinal = self.counters.service_calls.checked_sub(1)?;
         self.run.log().calls.step_after(ordinal, answer)
     }
 
-    /// Returns whether the persister below has returned the stored answer of a run that was complete
-    /// before this request.
     pub(super) fn is_stored_answer(&self) -> bool {
         self.run.log().answer.is_some()
     }
 
-    /// Replaces the calls of a response by approval requests, and returns the changed messages.
-    /// Also replaces these messages in the queue of updates.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the `persist` hook of a tool does not allow one of the calls to be
-    /// stored. A call that is not stored could not run after its approval.
+    /// Replaces the calls of a response by approval requests, also in the queue of updates. Returns
+    /// an error if the `persist` hook of a tool does not allow one of the calls to be stored,
+    /// because it could then not run after its approval.
     pub(super) fn ask(
         &mut self,
         messages: Vec<Arc<Message>>,
@@ -286,8 +273,8 @@ impl<S> Rounds<S> {
             // including this response.
             keep_pending_calls(&self.run, &asking, || Answer::new(Vec::new(), finish.clone()))?;
         }
-        // The messages of the response are at the end of the queue of updates, because the caller
-        // has not received the messages with calls yet.
+        // The messages are at the end of the queue, because the caller has not received the
+        // messages with calls yet.
         let given = self.updates.iter_mut().rev().filter_map(|update| match update {
             ChatUpdate::Message(message) => Some(message),
             _ => None,
@@ -298,7 +285,6 @@ impl<S> Rounds<S> {
         Ok(asking)
     }
 
-    /// Returns the rules that decide whether the loop or the caller executes a call.
     pub(super) fn rules(&self) -> CallRules<'_> {
         CallRules {
             tools: &self.tools,

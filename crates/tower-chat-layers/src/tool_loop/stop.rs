@@ -17,7 +17,6 @@ use crate::{
     tool::{PendingCall, ToolOutput, ToolReport},
 };
 
-/// Returns the output of a future, or `None` if the run is stopped before the future is ready.
 pub(super) async fn unless_stopped<F: Future>(handle: &RunHandle, future: F) -> Option<F::Output> {
     match select(pin!(future), pin!(handle.stopped())).await {
         Either::Left((output, _)) => Some(output),
@@ -25,8 +24,8 @@ pub(super) async fn unless_stopped<F: Future>(handle: &RunHandle, future: F) -> 
     }
 }
 
-/// Returns the output of a future that waits for a service call. Returns `None` if the run is
-/// stopped before the call is answered. A stop after the answer has no effect on the future.
+/// Returns the output of a future that waits for a service call, or `None` if the run is stopped
+/// before the call is answered.
 pub(super) async fn unless_stopped_in_call<F: Future>(
     handle: &RunHandle,
     future: F,
@@ -39,7 +38,6 @@ pub(super) async fn unless_stopped_in_call<F: Future>(
     if call.is_answered() { Some(future.await) } else { None }
 }
 
-/// The service call in flight.
 pub(super) struct CallUnderWay {
     run: Run,
     /// The number of the service call in its run, from 0. `None` before the first call.
@@ -47,8 +45,8 @@ pub(super) struct CallUnderWay {
 }
 
 impl CallUnderWay {
-    /// Returns whether the answer of the call was stored or submitted to the store. If so, the call
-    /// must not be dropped, because only its response reports a failure of the write.
+    /// Returns whether the answer was stored or submitted. The call must then not be dropped,
+    /// because only its response reports a failure of the write.
     pub(super) fn is_answered(&self) -> bool {
         self.ordinal.is_some_and(|ordinal| self.run.log().calls.has_answer(ordinal))
     }
@@ -84,7 +82,6 @@ impl Outcomes {
 }
 
 impl<S> Rounds<S> {
-    /// Returns the service call in flight.
     pub(super) fn call_under_way(&self) -> CallUnderWay {
         CallUnderWay { run: self.run.clone(), ordinal: self.counters.service_calls.checked_sub(1) }
     }
@@ -95,9 +92,8 @@ impl<S> Rounds<S> {
         self.end_stopped(unsent, Vec::new()).await
     }
 
-    /// Stops while a response is read. Stores the complete messages of the response, and the text
-    /// after these messages. Calls in these messages are returned to the caller, or become approval
-    /// requests.
+    /// Stops while a response is read. Stores its complete messages and the text after them. The
+    /// calls in these messages are returned to the caller, or become approval requests.
     pub(super) async fn stop_reading(&mut self, reading: Reading) -> Result<(), BoxError> {
         let Reading { response, mut messages, text, .. } = reading;
         drop(response);
@@ -113,7 +109,8 @@ impl<S> Rounds<S> {
         self.stop_call(messages).await
     }
 
-    /// Stops after the service call in flight was dropped. `answer` is the received part of its answer.
+    /// Stops after the service call in flight was dropped. `answer` is the received part of its
+    /// answer.
     pub(super) async fn stop_call(&mut self, answer: Vec<Arc<Message>>) -> Result<(), BoxError> {
         let mut in_flight = self.transcript.take_in_flight();
         let left = self.unsubmitted_inputs().unwrap_or(in_flight.len());
@@ -125,10 +122,9 @@ impl<S> Rounds<S> {
         self.end_stopped(unsent, answer).await
     }
 
-    /// Adds results for the calls that an earlier attempt at (execution of) the run has left
-    /// without results, if this attempt is stopped before its first answer. Without these results,
-    /// the history would end with calls of a run that has ended, and replay would omit such calls
-    /// although their tools may have run.
+    /// Adds results for the calls without results of an earlier attempt at (execution of) the run.
+    /// Otherwise, a replay would omit these calls of an ended run, although their tools may have
+    /// run.
     async fn answer_interrupted(&mut self) -> Result<(), BoxError> {
         for (index, (pending, row)) in self.run.unanswered_calls().await?.into_iter().enumerate() {
             let (result, report) = match CallOutcome::of(&row) {
@@ -149,7 +145,6 @@ impl<S> Rounds<S> {
         Ok(())
     }
 
-    /// Ends the run. If the run is stored, stores the messages that are not stored yet.
     async fn end_stopped(
         &mut self,
         mut unsent: Vec<Arc<Message>>,
@@ -163,8 +158,8 @@ impl<S> Rounds<S> {
         let mut finish = Finish::default();
         finish.usage = self.counters.usage;
         finish.ended_by = Some(EndedBy::Stop);
-        // A claim is a stored mark that this attempt runs an approved call. The claims are not
-        // withdrawn, because the following write stores the results of these calls.
+        // The following write stores the results of the approved calls for which this attempt has
+        // stored claims.
         self.run.log().keep_claims();
         self.run.write(Event::Stopped { unsent, answer }).await?;
         finish.saved = self.run.store().map(|_| self.run.log().saved());

@@ -9,7 +9,6 @@ use crate::{
     replay::{PendingBatch, Replay},
 };
 
-/// The messages of a run as the loop sends them, with the state of each message.
 pub(super) struct Transcript {
     run: RunId,
     next_index: u32,
@@ -18,7 +17,6 @@ pub(super) struct Transcript {
     request: Messages,
     own_from: usize,
     request_reach: Reach,
-    /// The messages that the run has added, in order.
     added: Vec<(Arc<Message>, Reach)>,
     only_unsent: bool,
     history_owner: Option<HistoryOwner>,
@@ -27,24 +25,20 @@ pub(super) struct Transcript {
 /// Whether a service call has sent a message.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Reach {
-    /// No service call has sent the message.
     Unsent,
-    /// The service call in flight sends the message.
     InFlight,
     /// An answered service call has sent the message, the model has returned the message, or no
     /// service call will send the message.
     Done,
 }
 
-/// The whole history. The loop sends it in each service call, unless the service or a layer below
-/// stores the history.
+/// The whole history, which the loop sends in each service call unless the service or a layer below
+/// stores it.
 struct WholeHistory {
-    /// The number of messages before the request's own messages.
     prefix: usize,
     replay: Replay,
 }
 
-/// The messages of one service call.
 pub(super) struct Outgoing {
     pub(super) messages: Messages,
     pub(super) history_len: usize,
@@ -52,8 +46,8 @@ pub(super) struct Outgoing {
 }
 
 impl Transcript {
-    /// Creates the transcript of a run that sends the whole history in each service call, until an
-    /// answer names a history owner: the service or a layer below, which stores the history.
+    /// Creates the transcript of a run that sends the whole history, until an answer names a
+    /// history owner (the service or a layer below, which stores the history).
     pub(super) fn whole(request: &ChatRequest, run: RunId) -> Self {
         let prefix = request.history();
         let mut replay = Replay::lenient().after(&prefix);
@@ -62,9 +56,9 @@ impl Transcript {
         Self { history, only_unsent: false, ..Self::only_unsent(request, run, || 0) }
     }
 
-    /// Creates the transcript of a run that sends only new messages, because a layer below stores
-    /// the history and puts it before each call. `assigned_ids` returns the number of messages that
-    /// the layer below has already numbered in the run. The loop continues this numbering.
+    /// Creates the transcript of a run that sends only new messages, because a layer below adds the
+    /// history. `assigned_ids` returns the number of messages that this layer has already numbered
+    /// in the run.
     pub(super) fn only_unsent(
         request: &ChatRequest,
         run: RunId,
@@ -83,14 +77,13 @@ impl Transcript {
         }
     }
 
-    /// Sends only new messages from now on, because a layer below has begun the run and stores the
-    /// history.
+    /// Sends only new messages from now on, because a layer below stores the history.
     pub(super) fn keep_below(&mut self) {
         self.history = None;
         self.only_unsent = true;
     }
 
-    /// Gives a message its index in the run. Does not change a message that already has an id.
+    /// Gives a message without an id its index in the run.
     pub(super) fn number(&mut self, mut message: Arc<Message>, clock: &Clock) -> Arc<Message> {
         match message.id {
             Some(id) if id.run == self.run => self.next_index = id.index.saturating_add(1),
@@ -106,13 +99,12 @@ impl Transcript {
         message
     }
 
-    /// Gives the next message at least this index, because a layer below has assigned the indices
-    /// before it.
+    /// Gives the next message at least this index. A layer below has assigned the indices before
+    /// it.
     pub(super) fn number_from(&mut self, assigned_ids: usize) {
         self.next_index = self.next_index.max(u32::try_from(assigned_ids).unwrap_or(u32::MAX));
     }
 
-    /// Adds a message that the next service call must send.
     pub(super) fn push_unsent(&mut self, message: &Arc<Message>) {
         self.added.push((message.clone(), Reach::Unsent));
         if let Some(history) = &mut self.history {
@@ -120,7 +112,6 @@ impl Transcript {
         }
     }
 
-    /// Adds a message that a response contained.
     pub(super) fn push_sent(&mut self, message: &Arc<Message>) {
         self.added.push((message.clone(), Reach::Done));
         if let Some(history) = &mut self.history {
@@ -129,8 +120,7 @@ impl Transcript {
     }
 
     /// Returns the batches (the calls of one answer each) that wait for approval in the request's
-    /// own messages. If the loop sends the whole history, batches at the end of the history are
-    /// included.
+    /// own messages and, if the loop sends the history, at its end.
     pub(super) fn pending_batches(&self, request: &ChatRequest) -> Vec<PendingBatch> {
         if let Some(history) = &self.history {
             return history.replay.pending_batches();
@@ -140,34 +130,29 @@ impl Transcript {
         own.pending_batches()
     }
 
-    /// Returns whether a layer below stores the history and puts it before each call.
     pub(super) fn is_kept_below(&self) -> bool {
         self.history.is_none()
     }
 
-    /// Returns the messages that the run has added, in order.
     pub(super) fn added(&self) -> impl ExactSizeIterator<Item = &Arc<Message>> {
         self.added.iter().map(|(message, _)| message)
     }
 
-    /// Returns whether messages with results are among those that no service call has sent yet.
     pub(super) fn has_unsent_results(&self) -> bool {
         let is_results = |message: &Arc<Message>| message.role == Role::Tool;
         self.added.iter().any(|(message, reach)| *reach == Reach::Unsent && is_results(message))
     }
 
-    /// Returns the run's own messages that no service call has sent yet, without the history before them.
     pub(super) fn unsent(&self) -> Messages {
         self.own(Reach::Unsent)
     }
 
-    /// Returns the unsent messages, and marks them as done, because no service call will send them.
+    /// Returns the unsent messages. They are then done, because no service call will send them.
     pub(super) fn take_unsent(&mut self) -> Vec<Arc<Message>> {
         self.take(Reach::Unsent)
     }
 
-    /// Returns the messages of the service call in flight, and marks them as done, because the call has
-    /// ended.
+    /// Returns the messages of the service call in flight, which has ended.
     pub(super) fn take_in_flight(&mut self) -> Vec<Arc<Message>> {
         self.take(Reach::InFlight)
     }
@@ -178,7 +163,6 @@ impl Transcript {
         own
     }
 
-    /// Returns the run's own messages in this state.
     fn own(&self, reach: Reach) -> Messages {
         let mut own = match self.request_reach == reach {
             true => self.request.skip(self.own_from),
@@ -195,15 +179,13 @@ impl Transcript {
         reached.for_each(|reach| *reach = to);
     }
 
-    /// Updates the states after the service call in flight was answered. `history_owner` is the
-    /// owner that the answer names.
+    /// Updates the states after the service call in flight was answered.
     pub(super) fn answered(&mut self, history_owner: Option<HistoryOwner>) {
         self.advance(Reach::InFlight, Reach::Done);
         self.only_unsent = self.is_kept_below() || history_owner.is_some();
         self.history_owner = without_sentinel(history_owner);
     }
 
-    /// Returns the messages of the next service call.
     pub(super) fn outgoing(&mut self) -> Outgoing {
         let history_owner = self.history_owner.clone();
         let outgoing = match &self.history {
@@ -222,9 +204,8 @@ impl Transcript {
     }
 }
 
-/// Returns the index of the run's next message. If the last message of the request has an id of
-/// this run, the index follows the index in this id. Otherwise the index is the number of the
-/// request's own messages or the result of `assigned_ids`, whichever is larger.
+/// Returns the index of the run's next message: after the last message of the request, if it
+/// belongs to the run, or else the larger one of the number of own messages and `assigned_ids`.
 fn next_index(request: &ChatRequest, run: RunId, assigned_ids: impl FnOnce() -> usize) -> u32 {
     match request.messages().last().and_then(|last| last.id) {
         Some(last) if last.run == run => last.index.saturating_add(1),
@@ -235,8 +216,7 @@ fn next_index(request: &ChatRequest, run: RunId, assigned_ids: impl FnOnce() -> 
     }
 }
 
-/// Removes the sentinel `HistoryOwner::Local`, which means that a layer below stores the history.
-/// Only the loop may receive the sentinel.
+/// Removes the sentinel `HistoryOwner::Local`, which only the loop may receive.
 pub(super) fn without_sentinel(id: Option<HistoryOwner>) -> Option<HistoryOwner> {
     id.filter(|id| id.service_id().is_some())
 }

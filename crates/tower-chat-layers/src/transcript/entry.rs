@@ -7,29 +7,30 @@ use tower_chat_core::{
     pairing::{AnswerIds, AnswerKey, CallLog, ResultPosition, ids_of_calls},
 };
 
-/// The content of a message that a client can repeat. Two messages are the same if their entries
-/// are equal.
+/// The content of a message that identifies it when a client repeats it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Entry {
-    /// The text of a system message.
     System(String),
-    /// The text and media of a user message.
-    User { text: String, media: Vec<MediaSource> },
-    /// The text and the calls of an assistant message.
-    Assistant { text: String, calls: Vec<Call> },
+    User {
+        text: String,
+        media: Vec<MediaSource>,
+    },
+    Assistant {
+        text: String,
+        calls: Vec<Call>,
+    },
     /// The results in one message: for each result the id of its call or, without an id, its text.
     Results(Vec<String>),
-    /// The decisions about approval requests: the id of each request, whether it was approved, and
-    /// the arguments of the decision.
+    /// For each decision, the id of the approval request, whether it was approved, and the
+    /// arguments.
     Approvals(Vec<(String, bool, Option<String>)>),
 }
 
-/// A tool call that a client repeats.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Call {
     id: Option<String>,
     name: String,
-    /// The arguments, which identify a call without an id.
+    /// Only for a call without an id, which the arguments identify.
     arguments: Option<String>,
 }
 
@@ -42,8 +43,7 @@ impl Entry {
         matches!(self, Self::Assistant { .. })
     }
 
-    /// Returns whether the entry has text or calls of the model. An assistant message that only
-    /// contains reasoning or a provider's own items has no content by which it can be recognised.
+    /// Returns whether the entry has text or calls of the model, by which it can be recognised.
     pub(super) fn is_statement(&self) -> bool {
         matches!(self, Self::Assistant { text, calls } if !(text.is_empty() && calls.is_empty()))
     }
@@ -186,11 +186,11 @@ pub(super) fn as_client_knows(messages: &Messages, names: &HashSet<&str>) -> Vec
 /// The origin of the results of calls.
 #[derive(Default)]
 struct Answers {
-    /// The calls that ran in the stack: their results are in the same run. Each entry is the number
-    /// of the message and the index of the call in it.
+    /// The calls that ran in the stack, whose results are in the same run: the number of the
+    /// message and the index of the call in it.
     within_run: HashSet<(u64, u32)>,
-    /// The results that a client sent in a later run. Does not contain results of calls that had to
-    /// be approved.
+    /// The results that a client sent in a later run, except results of calls that had to be
+    /// approved.
     from_client: HashSet<ResultPosition>,
 }
 
@@ -214,8 +214,8 @@ impl Answers {
     }
 }
 
-/// Returns the sorted calls of a message for which `is_open` returns `true`, with the ids that a
-/// client uses in its results. Omits calls that wait for approval.
+/// Returns the sorted calls for which `is_open` returns `true`, with the ids that a client uses in
+/// its results. Omits calls that wait for approval.
 fn client_calls(
     message: &Message,
     ids: Vec<Cow<'_, str>>,

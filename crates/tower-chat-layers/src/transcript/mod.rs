@@ -86,16 +86,13 @@ pub enum TranscriptError {
 
 /// The part of a request that its run uses.
 pub(crate) enum NewInput {
-    /// The whole request.
     All,
-    /// Only these messages.
     Only(Messages),
-    /// No message. The layer returns this stored answer.
+    /// No message, because the layer returns this stored answer.
     LastAnswer(Vec<Arc<Message>>),
 }
 
 impl RepeatedTranscript {
-    /// Returns whether a request with these messages must be compared with the stored messages.
     pub(crate) fn compares(self, own: &[Arc<Message>]) -> bool {
         match self {
             Self::Append => false,
@@ -104,12 +101,8 @@ impl RepeatedTranscript {
         }
     }
 
-    /// Returns the messages of a request that a run uses. `stored` are the messages that were
-    /// stored before the run, and `pruned` is the number of pruned messages before `stored`.
-    ///
-    /// # Errors
-    ///
-    /// Returns the errors that the documentation of the selected variant names.
+    /// Returns the messages of a request that a run uses. `stored` are the messages before the run,
+    /// and `pruned` is the number of pruned messages before them.
     pub(crate) fn new_input(
         self,
         key: &ConversationKey,
@@ -157,8 +150,8 @@ impl RepeatedTranscript {
     }
 }
 
-/// Returns the messages with their positions, without messages that have the id of a stored message
-/// of another run.
+/// Returns the messages with their positions, except those with the id of a stored message of
+/// another run.
 fn without_ids_of(
     stored: &Messages,
     run: RunId,
@@ -175,7 +168,6 @@ fn without_ids_of(
     own.iter().cloned().enumerate().filter(|(_, message)| !is_known(message)).collect()
 }
 
-/// Returns the answer of the newest run of a conversation.
 fn last_answer(stored: &Messages) -> Vec<Arc<Message>> {
     let run = stored.last().and_then(|last| Some(last.id?.run));
     let is_of_run = |message: &&Arc<Message>| message.id.map(|id| id.run) == run;

@@ -5,11 +5,10 @@ use std::{
     hash::Hash,
 };
 
-/// The number of items at the beginning of the list `sent` that repeat items of the list `known`.
+/// The number of items at the beginning of `sent` that repeat items of `known`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Overlap {
-    /// The maximum number of items that are both the first items of `sent` and the last items of
-    /// `known`.
+    /// The maximum number of items that begin `sent` and end `known`.
     pub(super) at_end: usize,
     /// The length of the longest beginning of `sent` that occurs anywhere in `known`.
     pub(super) anywhere: usize,
@@ -17,8 +16,8 @@ pub(super) struct Overlap {
 
 /// Returns how many items at the beginning of `sent` repeat items of `known`.
 ///
-/// Equal items get equal numbers, so that each item is hashed and compared once. The search of Knuth,
-/// Morris and Pratt then reads each number of both lists at most twice.
+/// Equal items get equal numbers, so that each item is hashed and compared once. The search of
+/// Knuth, Morris and Pratt reads each number at most twice.
 pub(super) fn overlap<T: Eq + Hash>(known: &[&T], sent: &[&T]) -> Overlap {
     let mut numbers = HashMap::with_capacity(sent.len());
     let sent: Vec<usize> = sent
@@ -50,8 +49,7 @@ pub(super) fn last_occurrence<T: Eq + Hash>(known: &[&T], sent: &[&T]) -> Option
         let next = numbers.len();
         *numbers.entry(item).or_insert(next)
     };
-    // Both lists are reversed, because the first occurrence in the reversed list is the last
-    // occurrence in the list.
+    // The first occurrence in the reversed list is the last occurrence in the list.
     let pattern: Vec<usize> = known.iter().rev().map(|item| number(*item)).collect();
     let text: Vec<usize> = sent.iter().rev().map(|item| number(*item)).collect();
     let borders = borders(&pattern);
@@ -65,8 +63,8 @@ pub(super) fn last_occurrence<T: Eq + Hash>(known: &[&T], sent: &[&T]) -> Option
     None
 }
 
-/// Returns the failure function of Knuth, Morris and Pratt: for each prefix of a list, the length of its
-/// longest proper prefix that is also its suffix.
+/// Returns the failure function of Knuth, Morris and Pratt: for each prefix of a list, the length
+/// of its longest proper prefix that is also its suffix.
 fn borders(list: &[usize]) -> Vec<usize> {
     let mut borders: Vec<usize> = Vec::with_capacity(list.len());
     for (position, item) in list.iter().enumerate() {
@@ -79,8 +77,8 @@ fn borders(list: &[usize]) -> Vec<usize> {
     borders
 }
 
-/// Returns the length of the longest prefix of `list` that is a suffix of the items read so far, including
-/// `item`. `matched` is this length before `item` was read.
+/// Returns the length of the longest prefix of `list` that is a suffix of the items read so far.
+/// `matched` is this length before `item`.
 fn longer(list: &[usize], borders: &[usize], mut matched: usize, item: usize) -> usize {
     while list.get(matched) != Some(&item) {
         let Some(last) = matched.checked_sub(1) else { return 0 };

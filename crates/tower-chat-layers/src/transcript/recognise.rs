@@ -60,8 +60,7 @@ pub fn recognise_in(
     recognise_after_cut(&stored.messages, stored.skipped(), sent, is_retry)
 }
 
-/// Like [`recognise`], for a conversation whose first `pruned` messages were pruned and are not in
-/// `stored`.
+/// Like [`recognise`], for a conversation whose first `pruned` messages were pruned.
 pub(super) fn recognise_after_cut(
     stored: &Messages,
     pruned: u64,
@@ -85,8 +84,8 @@ pub(super) fn recognise_after_cut(
     }
 }
 
-/// Returns the position in a request at which the stored messages begin. The request's messages
-/// before this position were pruned from the store.
+/// Returns the position in a request at which the stored messages begin, after messages that were
+/// pruned from the store.
 fn cut_in(stored: &Messages, sent: &Messages) -> Option<usize> {
     let end = StoredEnd::of(stored);
     let views = [View::verbatim(stored, sent, &end), View::of_client(stored, sent)];
@@ -160,13 +159,11 @@ fn is_system(message: &Message) -> bool {
     matches!(message.role, Role::System | Role::Developer)
 }
 
-/// The end of a stored conversation.
 struct StoredEnd {
-    /// Whether the last run was interrupted after the model had requested tools. In this case, the
-    /// client may not have received the last answer.
+    /// Whether the last run was interrupted after the model had requested tools, so that the client
+    /// may not have received the last answer.
     may_be_unseen: bool,
-    /// Whether the last message is an answer of the model, or belongs to a run with an answer of
-    /// the model.
+    /// Whether the last run contains an answer of the model.
     ends_with_answer: bool,
     /// The number of messages before the answer of the last run.
     before_answer: usize,
@@ -212,11 +209,8 @@ impl StoredEnd {
 /// A stored conversation and a request, in one of the forms that are compared.
 struct View {
     known: Vec<Entry>,
-    /// The number of entries before the last answer.
     before_answer: Option<usize>,
-    /// One entry for each message of the request.
     entries: Vec<Entry>,
-    /// The number of system messages at the beginning of the request.
     leading: usize,
 }
 
@@ -247,8 +241,8 @@ impl View {
         self.known.get(..self.before_answer?)
     }
 
-    /// Returns the messages of the request that follow the repeated messages. Returns `None` if the
-    /// beginning of the request does not repeat the end of `known`.
+    /// Returns the messages after the repeated ones, or `None` if the request does not begin with
+    /// the end of `known`.
     fn beyond(&self, known: &[Entry], sent: &Messages) -> Option<Messages> {
         let whole =
             overlap(&known.iter().collect::<Vec<_>>(), &self.entries.iter().collect::<Vec<_>>());
@@ -261,8 +255,8 @@ impl View {
         Some(self.from(known, sent, last + 1))
     }
 
-    /// Returns the positions of all messages of the request except system messages, and how many of
-    /// these messages repeat `known`.
+    /// Returns the positions of all messages except system messages, and how many of them repeat
+    /// `known`.
     fn spoken(&self, known: &[Entry]) -> (Vec<usize>, Overlap) {
         let known: Vec<&Entry> = known.iter().filter(|known| !known.is_system()).collect();
         let (positions, entries): (Vec<usize>, Vec<&Entry>) =
@@ -271,8 +265,7 @@ impl View {
         (positions, overlap)
     }
 
-    /// Returns the messages from a position on, preceded by the leading system messages if these differ
-    /// from the last stored ones.
+    /// Returns the messages from a position on, after the leading system messages if these are new.
     fn from(&self, known: &[Entry], sent: &Messages, position: usize) -> Messages {
         let system = known.iter().rev().skip_while(|known| !known.is_system());
         let mut in_force: Vec<&Entry> = system.take_while(|known| known.is_system()).collect();
@@ -283,9 +276,8 @@ impl View {
         new
     }
 
-    /// Returns the last position at which the request repeats all of `known`. Returns `None` if
-    /// `known` contains no statement of the model, because without a statement the messages cannot
-    /// be identified.
+    /// Returns the last position at which the request repeats all of `known`. Without a statement
+    /// of the model, messages cannot be identified.
     fn position_of(&self, known: &[Entry]) -> Option<usize> {
         let known: Vec<&Entry> = known.iter().filter(|known| !known.is_system()).collect();
         if !known.iter().any(|known| known.is_statement()) {
@@ -301,7 +293,6 @@ impl View {
         self.entries.iter().any(Entry::is_assistant)
     }
 
-    /// Returns the position of the first message that differs from the stored conversation.
     fn diverges_at(&self) -> usize {
         let (positions, overlap) = self.spoken(&self.known);
         positions.get(overlap.anywhere).copied().unwrap_or(self.entries.len())

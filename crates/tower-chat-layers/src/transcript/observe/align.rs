@@ -6,28 +6,28 @@ use super::atom::{Atom, Atoms, Content};
 /// The result of the comparison of a request with the stored atoms.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Alignment {
-    /// The maximum number of atoms at the beginning of the request that repeat the final stored atoms.
-    /// Never 0.
+    /// The maximum number of atoms at the beginning of the request that repeat the final stored
+    /// atoms.
     pub(super) at_end: Option<usize>,
-    /// The number of stored atoms before the last stored answer that follows a repetition of the
-    /// whole request. `None` if there is no such answer.
+    /// The number of stored atoms before the last answer that follows a repetition of the whole
+    /// request.
     pub(super) covered_before: Option<usize>,
     pub(super) furthest: Furthest,
 }
 
-/// The first difference between a request and the stored atoms after the longest repetition.
+/// The first difference after the longest repetition.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Furthest {
-    /// The number of atoms of the request that repeat stored atoms before the difference.
+    /// The number of atoms of the request before the difference.
     pub(super) sent: usize,
-    /// The position of the stored atom that differs from the next atom of the request.
+    /// The position of the stored atom that differs.
     pub(super) stored: usize,
 }
 
-/// Compares a request with the stored atoms. The request may begin with any stored atom, and may
-/// omit optional atoms. If `by_id` is `true`, a message with the id of a stored message can only
-/// repeat that message. If `begins_at_cut` is `true`, older messages were pruned (deleted from the
-/// store), and the request may begin with these messages.
+/// Compares a request with the stored atoms. The request may begin with any of them, and may omit
+/// optional ones. With `by_id`, a message with the id of a stored message repeats only that
+/// message. With `begins_at_cut`, the request may begin with older messages, which were pruned
+/// (deleted from the store).
 ///
 /// After each stored atom, `repeated` contains the possible numbers of atoms at the beginning of
 /// the request that repeat the stored atoms up to this atom.
@@ -81,9 +81,8 @@ pub(super) fn align(
     alignment
 }
 
-/// Allows the request to contain results whose calls the `persist` hook of a tool has removed from
-/// the stored answer. Adds to `repeated`, the possible numbers of repeated atoms, each number that
-/// includes such results.
+/// Adds to `repeated` (the possible numbers of repeated atoms) the numbers that include results
+/// whose calls the `persist` hook of a tool has removed from the stored answer.
 fn skip_unknown_results(repeated: &mut Vec<usize>, answer: &Atom<'_>, request: &Atoms<'_>) {
     let mut position = 0;
     while let Some(count) = repeated.get(position).copied() {
@@ -95,16 +94,16 @@ fn skip_unknown_results(repeated: &mut Vec<usize>, answer: &Atom<'_>, request: &
     }
 }
 
-/// Returns whether an answer is the next stored atom after this position, apart from optional atoms
-/// without text and calls.
+/// Returns whether an answer is the next stored atom, apart from optional atoms without text and
+/// calls.
 fn is_before_answer(stored: &Atoms<'_>, position: usize) -> bool {
     let mut after = stored.all.iter().skip(position + 1);
     let after = after.find(|atom| !atom.is_optional || atom.is_statement());
     after.is_some_and(Atom::is_statement)
 }
 
-/// Returns the position of the request's atom that differs from the stored ones, and the position of
-/// the stored atom that it should repeat, if there is one.
+/// Returns the positions of the first atom of the request that differs, and of the stored atom that
+/// it should repeat.
 pub(super) fn where_it_differs(
     stored: &Atoms<'_>,
     request: &Atoms<'_>,

@@ -10,16 +10,13 @@ use tower_chat_core::{
 
 use crate::run::{has_asked_hooks, is_marked_interrupted};
 
-/// A list of messages as atoms, in their order.
 pub(super) struct Atoms<'m> {
     pub(super) all: Vec<Atom<'m>>,
-    /// The calls of the final answer that have no result.
     open_calls: Vec<Call<'m>>,
     /// Whether the final answer is marked as the end of its run, or waits for approval.
     pub(super) is_ended: bool,
 }
 
-/// The smallest part of a transcript that a loop sends or repeats as a unit.
 pub(super) struct Atom<'m> {
     /// The position of the atom's first message.
     pub(super) message: usize,
@@ -37,13 +34,13 @@ pub(super) enum Content<'m> {
         text: &'m Message,
         media: Vec<&'m MediaSource>,
     },
-    /// The decisions about approval requests: the id of each request, whether it was approved, and
-    /// the arguments of the decision.
+    /// For each decision, the id of the approval request, whether it was approved, and the
+    /// arguments.
     Approvals(Vec<(&'m str, bool, Option<&'m str>)>),
     /// The messages of one answer, which a loop may have joined into one message.
     Answer(Vec<Utterance<'m>>),
     /// One result, identified by the id of its call. A loop may send several results in one
-    /// message, or each in a separate message.
+    /// message.
     Result(Option<&'m str>),
 }
 
@@ -53,22 +50,20 @@ pub(super) struct Utterance<'m> {
     calls: Vec<Call<'m>>,
     /// Whether the `persist` hook of a tool may have removed calls of the message.
     lacks_calls: bool,
-    /// Whether the message is a partial response: the text of an answer whose stream ended early.
+    /// Whether the message is a partial response, whose stream ended early.
     is_partial: bool,
 }
 
-/// A tool call.
 #[derive(Debug, Clone)]
 pub(super) struct Call<'m> {
-    /// The id of the call in the message.
     id: Option<&'m str>,
-    /// The id that identifies the call if several calls have the same id.
+    /// The id that is unique in the message.
     effective: Cow<'m, str>,
     name: &'m str,
 }
 
 impl<'m> Atoms<'m> {
-    /// Returns the atoms of a request, without assistant messages that have neither text nor calls.
+    /// Returns the atoms of a request, without answers that have neither text nor calls.
     pub(super) fn of_request(messages: &[&'m Arc<Message>]) -> Self {
         let mut atoms = Self::of(messages);
         atoms.all.retain(|atom| !matches!(atom.content, Content::Answer(_)) || atom.is_statement());
@@ -116,7 +111,7 @@ impl<'m> Atoms<'m> {
         atoms
     }
 
-    /// Returns whether a message of this request has the id of a stored message.
+    /// Returns whether the request contains the id of a stored message.
     pub(super) fn names_some_of(&self, stored: &Atoms<'_>) -> bool {
         let mut ids = self.all.iter().flat_map(|atom| &atom.ids).peekable();
         ids.peek().is_some() && {
@@ -125,13 +120,12 @@ impl<'m> Atoms<'m> {
         }
     }
 
-    /// Returns the ids of all messages.
     pub(super) fn ids(&self) -> HashSet<MessageId> {
         self.all.iter().flat_map(|atom| &atom.ids).copied().collect()
     }
 
-    /// Returns whether the atoms begin with results, contain no answer of the model, and each of the
-    /// results answers a different open call.
+    /// Returns whether the atoms begin with results that answer different open calls, and contain
+    /// no answer.
     pub(super) fn has_open_calls_for(&self, atoms: &[Atom<'_>]) -> bool {
         let results = atoms.iter().take_while(|atom| atom.is_result());
         let mut open: Vec<&Call<'_>> = self.open_calls.iter().collect();
@@ -147,7 +141,6 @@ impl<'m> Atoms<'m> {
         count > 0 && atoms.iter().skip(count).all(Atom::is_of_caller)
     }
 
-    /// Returns the position of the first atom with a message of a run.
     pub(super) fn first_of(&self, run: RunId) -> Option<usize> {
         self.all.iter().position(|atom| atom.ids.iter().any(|id| id.run == run))
     }
@@ -162,7 +155,6 @@ impl<'m> Atoms<'m> {
         last.is_some_and(Atom::is_statement) && (self.open_calls.is_empty() || self.is_ended)
     }
 
-    /// Returns whether one of the answers of a request is stored.
     pub(super) fn has_statement_of(&self, request: &Atoms<'_>) -> bool {
         let mut sent = request.all.iter().filter(|atom| atom.is_statement());
         sent.any(|sent| self.all.iter().any(|stored| stored.is_repeated_by(sent)))
@@ -207,7 +199,7 @@ fn push_atoms<'m>(all: &mut Vec<Atom<'m>>, position: usize, message: &'m Message
     }
 }
 
-/// Returns the calls of the last answer that have no result after this answer.
+/// Returns the calls of the last answer without a result after it.
 fn open_calls<'m>(all: &[Atom<'m>]) -> Vec<Call<'m>> {
     let Some(last) = all.iter().rposition(|atom| matches!(atom.content, Content::Answer(_))) else {
         return Vec::new();
@@ -239,7 +231,6 @@ impl Atom<'_> {
         matches!(self.content, Content::Result(_))
     }
 
-    /// Returns whether the atom contains text or calls of the model.
     pub(super) fn is_statement(&self) -> bool {
         match &self.content {
             Content::Answer(uttered) => uttered.iter().any(|uttered| is_statement(uttered.message)),
@@ -250,19 +241,16 @@ impl Atom<'_> {
         }
     }
 
-    /// Returns whether the atom is neither an answer nor a result.
     pub(super) fn is_of_caller(&self) -> bool {
         !self.is_result() && !matches!(self.content, Content::Answer(_))
     }
 
-    /// Returns whether each id of `sent` is either the id of one of this atom's messages or not
-    /// stored.
+    /// Returns whether all stored ids of `sent` belong to this atom.
     pub(super) fn is_named_by(&self, sent: &Atom<'_>, stored: &HashSet<MessageId>) -> bool {
         let mut named = sent.ids.iter().filter(|id| stored.contains(id));
         named.all(|id| self.ids.contains(id))
     }
 
-    /// Returns whether `sent`, an atom of a request, repeats this stored atom.
     pub(super) fn is_repeated_by(&self, sent: &Atom<'_>) -> bool {
         match (&self.content, &sent.content) {
             (Content::System(stored), Content::System(sent)) => have_same_text(stored, sent),
@@ -280,7 +268,7 @@ impl Atom<'_> {
         }
     }
 
-    /// Returns whether a result of a request answers a call that a hook has removed from this answer.
+    /// Returns whether a result of a request answers a call that a hook has removed.
     pub(super) fn lacks_call_of(&self, sent: &Atom<'_>) -> bool {
         let (Content::Answer(uttered), Content::Result(id)) = (&self.content, &sent.content) else {
             return false;
@@ -331,8 +319,8 @@ impl Call<'_> {
     }
 }
 
-/// Returns whether a loop that sends `sent` may have received the answer `stored`: the whole
-/// answer, or only its final messages if the loop was restarted after the earlier messages.
+/// Returns whether a loop that sends `sent` may have received the answer `stored`, or only its
+/// final messages if the loop was restarted.
 fn is_same_answer(stored: &[Utterance<'_>], sent: &[Utterance<'_>]) -> bool {
     let whole: Vec<&Utterance<'_>> = stored.iter().filter(|uttered| !uttered.is_partial).collect();
     let is_sent = |stored: &[&Utterance<'_>]| {
@@ -363,13 +351,12 @@ fn texts(message: &Message) -> impl Iterator<Item = &str> {
     message.parts.iter().filter_map(Part::as_text).filter(|text| !text.trim().is_empty())
 }
 
-/// Returns whether two messages have the same text, independently of the number of parts.
 pub(super) fn have_same_text(one: &Message, other: &Message) -> bool {
     is_same_text(texts(one), texts(other))
 }
 
-/// Returns whether two texts are equal. Ignores the white space around each part, because loops
-/// join the parts of a text with different white space.
+/// Compares texts without the white space around each part, because loops join the parts with
+/// different white space.
 fn is_same_text<'t>(
     one: impl Iterator<Item = &'t str>,
     other: impl Iterator<Item = &'t str>,
@@ -423,8 +410,8 @@ pub(super) fn is_answer(message: &Message) -> bool {
     message.role == Role::Assistant
 }
 
-/// Returns whether an assistant message has text or calls. A loop may omit other assistant messages,
-/// because its types may contain neither reasoning nor provider items.
+/// Returns whether an assistant message has text or calls. The types of a loop may not represent
+/// other content.
 pub(super) fn is_statement(message: &Message) -> bool {
     is_answer(message)
         && (texts(message).next().is_some() || message.asked_calls().next().is_some())

@@ -27,7 +27,7 @@ use self::{
 
 /// The messages that are stored when a request arrives.
 pub(crate) struct StoredTranscript<'m> {
-    /// The stored messages that precede the messages in `added`.
+    /// The stored messages before `added`.
     pub(crate) before: Messages,
     pub(crate) added: &'m [Arc<Message>],
     /// Whether older messages were pruned (deleted from the store).
@@ -38,10 +38,9 @@ pub(crate) struct StoredTranscript<'m> {
 /// The stored state of the run that a request names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum StoredRun {
-    /// No message of this run is stored, because the run is new, or because the types of the loop
-    /// do not preserve the ids of runs.
+    /// No message of this run is stored: the run is new, or the types of the loop do not preserve
+    /// run ids.
     Unknown,
-    /// Messages of this run are stored.
     Known {
         run: RunId,
         /// Whether this attempt at the run has received an answer of the model.
@@ -54,7 +53,6 @@ pub(crate) enum StoredRun {
 pub(crate) struct Observed {
     /// The system messages at the beginning of the request, if they differ from the last stored ones.
     pub(crate) instructions: Vec<Arc<Message>>,
-    /// The messages that are not stored yet.
     pub(crate) new: Vec<Arc<Message>>,
     pub(crate) step: Step,
 }
@@ -66,21 +64,16 @@ pub(crate) enum Step {
     Begin,
     /// The service call after the last stored message.
     Continue,
-    /// A service call that was made before: the whole request is stored, and further stored
-    /// messages follow it.
+    /// A repeated service call: the whole request is stored, and further messages follow it.
     Repeat,
 }
 
-/// Returns the number of system messages at the beginning of a request.
 pub(crate) fn leading_system(sent: &[Arc<Message>]) -> usize {
     sent.iter().take_while(|message| is_system(message)).count()
 }
 
-/// Compares a request with the stored messages.
-///
-/// # Errors
-///
-/// Returns an error if the request repeats stored messages with differences.
+/// Compares a request with the stored messages. Returns an error if it repeats them with
+/// differences.
 pub(crate) fn observe(
     stored: &StoredTranscript<'_>,
     sent: &[Arc<Message>],
@@ -127,7 +120,7 @@ impl StoredTranscript<'_> {
         tail
     }
 
-    /// Returns whether the newest stored system messages have the same texts as these.
+    /// Returns whether the newest stored system messages have these texts.
     fn is_in_force(&self, system: &[Arc<Message>]) -> bool {
         let stored = self.iter().rev().skip_while(|message| !is_system(message));
         let stored = stored.take_while(|message| is_system(message));
@@ -144,16 +137,14 @@ impl StoredTranscript<'_> {
     }
 }
 
-/// A request and the stored messages that it is compared with.
 struct Comparison<'c> {
     stored: &'c StoredTranscript<'c>,
     sent: &'c [Arc<Message>],
-    /// The number of system messages at the beginning of the request.
     leading: usize,
     known: Atoms<'c>,
     request: Atoms<'c>,
-    /// Whether older messages were pruned (deleted from the store). `known` then begins with the
-    /// first message that was not pruned.
+    /// Whether the first atom in `known` follows messages that were pruned (deleted from the
+    /// store).
     begins_at_cut: bool,
 }
 
@@ -203,8 +194,8 @@ impl<'c> Comparison<'c> {
     }
 
     /// Returns whether the whole request repeats the final stored messages and ends with a message
-    /// of the user. The service call of such a request failed after its messages were stored. The
-    /// contents of results are compared too, because several calls may have the same id or no id.
+    /// of the user: its service call failed after the messages were stored. The contents of results
+    /// are compared too, because several calls may have the same id or no id.
     fn ends_with_stored_input(&self, align: impl Fn(bool) -> Alignment) -> bool {
         let request = &*self.request.all;
         let is_input = |atom: &Atom<'_>| matches!(atom.content, Content::User { .. });
@@ -218,8 +209,8 @@ impl<'c> Comparison<'c> {
             })
     }
 
-    /// Returns whether the request was made before: all its messages are stored, and further stored
-    /// messages follow them.
+    /// Returns whether the request was made before: further stored messages follow all its
+    /// messages.
     fn repeats(&self, alignment: &Alignment, has_ids: bool) -> bool {
         let Some(covered) = alignment.covered_before else { return false };
         let request = &*self.request.all;
@@ -245,7 +236,6 @@ impl<'c> Comparison<'c> {
         }
     }
 
-    /// Returns the part of the request after its first `end` atoms, which repeat stored messages.
     fn beyond(&self, end: usize) -> Result<Observed, TranscriptDifference> {
         let rest = self.request.all.get(end..).unwrap_or_default();
         let is_known = matches!(self.stored.run, StoredRun::Known { .. });
@@ -255,7 +245,6 @@ impl<'c> Comparison<'c> {
         }
     }
 
-    /// Returns the step of a request that adds these atoms.
     fn step_of_new(&self, new: &[Atom<'_>]) -> Step {
         let is_known = matches!(self.stored.run, StoredRun::Known { .. });
         let adds_input = new.first().is_some_and(|first| !first.is_result());
@@ -281,7 +270,6 @@ impl<'c> Comparison<'c> {
         Err(self.difference(sent, stored))
     }
 
-    /// Returns the messages from an atom of the request on.
     fn new_from(&self, end: usize, step: Step) -> Observed {
         let request = &*self.request.all;
         let mut new = Vec::new();
@@ -292,7 +280,7 @@ impl<'c> Comparison<'c> {
             if let Some(message) = self.sent.get(from)
                 && let Some(before) = before.filter(|before| before.last == first.message)
             {
-                // The first results of the message are already stored, and only the others are new.
+                // The first results of the message are already stored.
                 let results = request.iter().take(end).rev();
                 let results = results.take_while(|it| it.message == before.message).count();
                 new.push(without_results(message, results));
@@ -313,7 +301,6 @@ impl<'c> Comparison<'c> {
     }
 }
 
-/// Returns the results in messages, beginning with the last result.
 fn results_from_the_end<'m>(
     messages: impl DoubleEndedIterator<Item = &'m Arc<Message>>,
 ) -> impl Iterator<Item = &'m ToolResult> {
