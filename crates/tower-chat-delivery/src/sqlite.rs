@@ -102,8 +102,7 @@ impl SqliteUpdateLog {
         Ok(Self { connection: Arc::new(Mutex::new(connection)), options })
     }
 
-    /// Executes an operation in a transaction that has the write lock, on a thread of the blocking
-    /// pool.
+    /// Executes an operation in a write transaction, on a thread of the blocking pool.
     async fn transaction<T: Send + 'static>(
         &self,
         action: &'static str,
@@ -356,8 +355,7 @@ fn is_empty(connection: &Connection) -> rusqlite::Result<bool> {
     connection.query_row("SELECT count(*) = 0 FROM sqlite_schema", (), |row| row.get(0))
 }
 
-/// Returns the row id and the record of a run. Returns `None` if there is no record or the run has
-/// expired.
+/// Returns the row id and the record of a run that has not expired.
 fn find(
     transaction: &Transaction<'_>,
     run: &RunKey,

@@ -19,11 +19,8 @@ use tower_chat_layers::Clock;
 pub struct UpdateLogOptions {
     /// The time for which the updates of a run can be read after the end of the run.
     retention: Duration,
-    /// The largest number of runs in the log.
     pub(crate) max_runs: u64,
-    /// The largest number of updates of one run.
     pub(crate) max_updates_per_run: u64,
-    /// The largest sum of the sizes of all updates of one run, in bytes.
     pub(crate) max_bytes_per_run: u64,
     pub(crate) clock: Clock,
 }

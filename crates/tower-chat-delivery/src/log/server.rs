@@ -199,8 +199,7 @@ fn without_updates<'u, T>(output: T) -> (T, New<'u>) {
 }
 
 /// Changes the record of a run with `change`, and writes it together with the updates that `change`
-/// returns. Starts again if another process has changed the record in the meantime. Returns `None`
-/// if there is no record or the run has expired.
+/// returns. Starts again if another process has changed the record in the meantime.
 async fn change<'u, T>(
     log: &impl ServerLog,
     run: &RunKey,
@@ -233,8 +232,7 @@ async fn write(
     log.write(run, write).await
 }
 
-/// Returns the stored text and the decoded record of a run. Returns `None` if there is no record or
-/// the run has expired.
+/// Returns the stored text and the decoded record of a run that has not expired.
 async fn record(
     log: &impl ServerLog,
     run: &RunKey,

@@ -149,8 +149,7 @@ impl Drop for Listening {
     }
 }
 
-/// Receives notifications until the connection is lost, a heartbeat does not arrive, or no reader
-/// waits.
+/// Receives notifications until no reader waits, or until the connection or a heartbeat is lost.
 async fn receive(listening: Listening, notifications: Arc<dyn Notifications>) {
     let Listening(shared) = &listening;
     let Ok(Ok(mut texts)) = timeout(HEARTBEAT, notifications.subscribe()).await else {

@@ -16,8 +16,7 @@ use tower_chat_layers::{BoxError, Messages, RunHandle, SharedError};
 use super::update::LoggedUpdate;
 use crate::{RunEnd, StoredUpdate, UpdatePosition};
 
-/// The maximum size, in bytes, of stored updates that a hub retains in memory, for readers that
-/// lack only the latest updates.
+/// The maximum size, in bytes, of stored updates that a hub retains for readers.
 const KEPT_BYTES: usize = 64 * 1024;
 /// The maximum number of updates that a reader copies from the hub at a time.
 const MAX_COPIED: usize = 64;
@@ -39,8 +38,7 @@ struct State {
     phase: Phase,
     /// The number of the attempt; 0 before the attempt has begun in the log.
     attempt: u32,
-    /// The most recent updates of the attempt. All earlier updates of the attempt are stored in the
-    /// log.
+    /// The most recent updates of the attempt. The log contains all earlier ones.
     window: VecDeque<Entry>,
     /// The index, in the attempt, of the first update in the window.
     first: u32,
@@ -81,8 +79,7 @@ pub(crate) enum Phase {
     Responding,
     /// The run has ended, and readers may receive all its updates.
     Ended { end: RunEnd, error: Option<SharedError> },
-    /// Another process executes or has executed the run. Readers must read the log. This is the
-    /// last phase.
+    /// Another process executes or has executed the run. This is the last phase.
     Elsewhere { attempt: u32 },
 }
 
@@ -92,8 +89,7 @@ pub(crate) enum Available {
     Updates(Vec<(UpdatePosition, LoggedUpdate)>),
     /// The reader has received all updates that are visible now.
     Nothing,
-    /// The hub no longer contains the next updates of the reader, which must read the updates
-    /// before `first` from the log.
+    /// The reader must read the updates before `first` from the log.
     Behind {
         first: UpdatePosition,
     },
@@ -124,8 +120,7 @@ impl Hub {
         }
     }
 
-    /// Returns whether a request with the given messages may be a repetition of the request of this
-    /// run.
+    /// Returns whether a request with these messages may repeat the request of this run.
     pub(crate) fn can_have_input(&self, input: &Messages) -> bool {
         input.is_empty() || self.input.is_empty() || self.input == *input
     }
@@ -154,8 +149,7 @@ impl Hub {
         self.enter(Phase::Calling);
     }
 
-    /// Adds an update of the run. Returns the size of all updates of the attempt in bytes, or an
-    /// error if the update has no stored form.
+    /// Adds an update of the run. Returns the size of all updates of the attempt in bytes.
     pub(crate) fn push(&self, update: LoggedUpdate) -> Result<u64, BoxError> {
         let stored = update.encode()?;
         let mut state = self.state();
@@ -184,8 +178,7 @@ impl Hub {
         Batch { first, updates: unstored.map(|entry| entry.stored.clone()).collect() }
     }
 
-    /// Returns whether the updates that are not stored yet must be appended before the batch
-    /// interval has passed.
+    /// Returns whether updates must be appended before the batch interval has passed.
     pub(crate) fn is_append_due(&self, max_bytes: usize) -> bool {
         let state = self.state();
         !state.is_unlogged && (!state.gates.is_empty() || state.unstored_bytes >= max_bytes)
@@ -195,8 +188,8 @@ impl Hub {
         self.state().total_bytes
     }
 
-    /// Records that the next `count` updates were stored. Drops the oldest stored updates if their
-    /// size exceeds [`KEPT_BYTES`].
+    /// Records that the next `count` updates were stored, and drops the oldest of them from the
+    /// window.
     pub(crate) fn appended(&self, count: usize) {
         let mut state = self.state();
         let from = (state.stored - state.first) as usize;
@@ -233,8 +226,7 @@ impl Hub {
         self.show(state);
     }
 
-    /// Returns the updates after a position, for a reader that has received all updates up to this
-    /// position.
+    /// Returns the updates for a reader that has received all updates up to `after`.
     pub(crate) fn available(&self, after: UpdatePosition) -> Available {
         let state = self.state();
         match &state.phase {
@@ -284,8 +276,7 @@ impl Hub {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Computes the number of updates that readers may receive. Wakes the readers if this number
-    /// has increased.
+    /// Computes the number of visible updates, and wakes the readers if it has increased.
     fn show(&self, mut state: MutexGuard<'_, State>) {
         let next = state.next();
         let visible = if state.is_unlogged {
@@ -337,8 +328,7 @@ impl HubReader {
         let _ = self.changed.changed().await;
     }
 
-    /// Waits until the service has responded, the run has ended, or another process executes the
-    /// run. Returns the phase and the number of the attempt.
+    /// Waits until the service has responded, or until the run has ended or is executed elsewhere.
     pub(crate) async fn responded(&mut self) -> (Phase, u32) {
         loop {
             self.changed.mark_unchanged();

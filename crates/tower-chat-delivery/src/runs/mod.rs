@@ -369,8 +369,7 @@ enum Entered {
 }
 
 impl Shared {
-    /// Registers a run as in progress. If the run is already in progress in this process, returns
-    /// its hub.
+    /// Registers a run, or returns its hub if the run is in progress in this process.
     fn enter(
         &self,
         run: &RunKey,

@@ -181,8 +181,7 @@ pub(super) enum Followed {
     Ended { end: RunEnd, error: Option<SharedError> },
 }
 
-/// Receives the updates of a run from its hub if this process executes the run, and otherwise from
-/// the log.
+/// Receives the updates of a run from its hub if there is one, and otherwise from the log.
 #[derive(Debug)]
 pub(super) struct Follower {
     shared: Arc<Shared>,
@@ -238,8 +237,8 @@ impl Follower {
         }
     }
 
-    /// Receives updates from the hub, or waits for them. Returns the end of the run, or `None` if
-    /// the caller must call again.
+    /// Receives updates from the hub, or waits for them. Returns the end of the run when it is
+    /// reached.
     async fn follow_hub(&mut self) -> Result<Option<(RunEnd, Option<SharedError>)>, DeliveryError> {
         let Some(reader) = &mut self.hub else { return Ok(None) };
         match reader.hub.available(self.after) {
@@ -279,8 +278,8 @@ impl Follower {
         Ok(None)
     }
 
-    /// Receives updates from the log, or waits for them. Returns the end of the run, or `None` if
-    /// the caller must call again.
+    /// Receives updates from the log, or waits for them. Returns the end of the run when it is
+    /// reached.
     async fn follow_log(&mut self) -> Result<Option<(RunEnd, Option<SharedError>)>, DeliveryError> {
         let log = self.shared.log.clone();
         let page = log.read(&self.run, self.after, PAGE).await?;

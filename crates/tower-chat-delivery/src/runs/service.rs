@@ -60,8 +60,7 @@ where
     }
 }
 
-/// Executes the run of a request in a new task. If the run is already in progress, returns the
-/// response of that run.
+/// Executes the run of a request in a new task, or joins the run that is in progress.
 async fn detached<S>(
     service: S,
     mut request: ChatRequest,

@@ -10,14 +10,12 @@ use std::time::Duration;
 pub(crate) struct Settings {
     /// The maximum time between a delta and its append to the log.
     pub(crate) batch_interval: Duration,
-    /// The size of a batch, in bytes, at which the task appends the batch before the interval has
-    /// passed.
+    /// The size of a batch, in bytes, at which the task appends the batch immediately.
     pub(crate) max_batch_bytes: usize,
     /// Whether readers receive each update only after it is stored in the log.
     pub(crate) is_durable_first: bool,
     /// The duration of a lease in the log after its last renewal.
     pub(crate) lease: Duration,
-    /// The largest number of runs in progress in this process.
     pub(crate) max_runs: usize,
     /// The size of the updates of a run, in bytes, above which the run is stopped.
     pub(crate) max_bytes: u64,

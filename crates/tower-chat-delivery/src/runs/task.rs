@@ -44,13 +44,12 @@ type Earlier = HashMap<MessageId, Arc<Message>>;
 
 /// The result of [`RunTask::begin`].
 enum Beginning {
-    /// This process executes the attempt with the number `attempt`. `earlier` contains the messages
-    /// that earlier attempts have sent.
+    /// This process executes the attempt. `earlier` contains the messages of earlier attempts.
     Here { attempt: u32, earlier: Earlier },
     /// Another process executes the run.
     Elsewhere { attempt: u32 },
     /// The attempt with this number has sent the complete response of the run. Only the caller
-    /// receives the repeated response. `is_stopped` is `true` if a stop ended the run.
+    /// receives the repeated response.
     Repeated { attempt: u32, is_stopped: bool },
 }
 
@@ -59,7 +58,6 @@ impl RunTask {
         Self { shared, run, hub, last: None }
     }
 
-    /// Executes the run to its end.
     pub(super) async fn execute<S>(mut self, service: S, request: ChatRequest)
     where
         S: Service<ChatRequest, Response = ChatResponse>,
@@ -152,8 +150,7 @@ impl RunTask {
         }
     }
 
-    /// Returns whether a stop ended the run. The log contains this information in the last
-    /// [`Finish`](tower_chat_layers::Finish) of the run.
+    /// Returns whether a stop ended the run.
     async fn was_stopped(&self) -> Result<bool, UpdateLogError> {
         let mut is_stopped = false;
         let mut after = UpdatePosition::START;
@@ -171,8 +168,7 @@ impl RunTask {
         }
     }
 
-    /// Returns the messages that earlier attempts have sent, except messages that a later message
-    /// has replaced.
+    /// Returns the messages of earlier attempts that no later message has replaced.
     async fn earlier(&self) -> Result<Earlier, UpdateLogError> {
         let mut earlier = Earlier::default();
         let mut after = UpdatePosition::START;
@@ -194,8 +190,7 @@ impl RunTask {
         }
     }
 
-    /// Closes, in the log, an attempt that has failed before its first update. If this write fails,
-    /// the lease of the attempt expires.
+    /// Closes, in the log, an attempt that has failed before its first update.
     async fn close_failed(&self, attempt: u32, error: &UpdateLogError) {
         let end = RunEnd::Failed { message: error.to_string() };
         let first = UpdatePosition::new(attempt, 0);
@@ -263,7 +258,6 @@ impl Source {
 
 /// The description of an append in flight.
 struct Appended {
-    /// The number of appended updates.
     count: usize,
     /// Whether the append also closes the run in the log.
     closes: bool,
@@ -295,8 +289,7 @@ struct Progress<'t> {
     check_at: Instant,
     /// Whether the task has noticed that the run was stopped.
     is_stopped: bool,
-    /// The time at which the task drops a response that has not ended. Set when the run was stopped
-    /// or has ended.
+    /// The time at which the task drops a response that has not ended after a stop or a finish.
     dropped_at: Option<Instant>,
     /// The time at which the task stops the run, if the run has no reader until then.
     unread_until: Option<Instant>,
@@ -444,7 +437,6 @@ impl<'t> Progress<'t> {
     ///
     /// `added_at` is not compared, because the next attempt adds the results of finished tools at a
     /// later time.
-    /// again, at a later time.
     fn is_repeated(&mut self, message: &Message) -> bool {
         let Some(id) = message.id else { return false };
         let is_repeated = self.earlier.get(&id).is_some_and(|sent| {
@@ -477,8 +469,7 @@ impl<'t> Progress<'t> {
         self.has_ended = true;
     }
 
-    /// Sets the end of the run. The task drops a response that has not returned its last item one
-    /// lease later.
+    /// Sets the end of the run. One lease later, the task drops a response that has not ended.
     fn end_with(&mut self, end: RunEnd, error: Option<SharedError>) {
         self.end = Some((end, error));
         self.failures = 0;
@@ -614,8 +605,7 @@ impl<'t> Progress<'t> {
         self.stop("the run was stopped, because another attempt may execute it");
     }
 
-    /// After a stop, sets the time at which the task drops a response that has not ended: one lease
-    /// later.
+    /// After a stop, sets the time at which the task drops the response: one lease later.
     fn check_stop(&mut self) {
         self.is_stopped = self.is_stopped || self.task.hub.handle.is_stopped();
         if self.is_stopped && self.dropped_at.is_none() {
@@ -634,8 +624,7 @@ impl<'t> Progress<'t> {
     }
 }
 
-/// Waits until an operation has ended, removes it, and returns its output. Waits forever if there
-/// is none.
+/// Waits for the end of an operation and removes it. Waits forever if there is none.
 async fn output<T>(operation: &mut Option<BoxFuture<'static, T>>) -> T {
     let output = match operation {
         Some(operation) => operation.await,

@@ -20,7 +20,6 @@ pub(crate) enum LoggedUpdate {
     /// The reader must discard the deltas of the unfinished message: a later attempt begins, or
     /// this attempt has sent the deltas of a message that the reader has already received.
     Restarted,
-    /// An update of the response.
     Chat(ChatUpdate),
     /// A message that an earlier attempt has already sent, and that the response of this attempt
     /// contains again. Only the caller of this attempt receives the message.
@@ -77,8 +76,7 @@ enum StoredEndedBy {
 }
 
 impl LoggedUpdate {
-    /// Returns whether readers receive the update only after it is stored. This is true for all
-    /// updates except deltas.
+    /// Returns whether readers receive the update only after it is stored.
     pub(crate) fn is_durable_first(&self) -> bool {
         match self {
             Self::Restarted | Self::Repeated(_) => true,

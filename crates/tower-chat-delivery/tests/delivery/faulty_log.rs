@@ -24,8 +24,7 @@ use crate::support::{Server, deltas, request, rest, sketch, timed_log};
 pub(crate) enum Fault {
     /// The log stores nothing, and returns a retryable error.
     NotStored,
-    /// The log stores the updates, and returns a retryable error, so that the writer does not know
-    /// the outcome.
+    /// The log stores the updates, but returns a retryable error.
     StoredUnknown,
     /// The log stores nothing, and returns an error that is not retryable.
     Permanent,
@@ -184,8 +183,7 @@ async fn readers_in_the_same_process_receive_updates_although_the_log_refuses_th
     assert_eq!(response.collect().await.unwrap().text(), "Take a coat.");
     assert_eq!(sketch(&rest(reader).await), ANSWER);
     server.runs.drained().await;
-    // The log has refused all updates. A reader that follows the log receives an end that reports
-    // the refusal.
+    // The log has refused all updates.
     assert_eq!(sketch(&server.events(&run, UpdatePosition::START).await), ["truncated"]);
 }
 
@@ -204,7 +202,6 @@ async fn a_run_that_exceeds_a_limit_of_the_log_has_an_end_in_the_log() {
     let joined = other.call(request.clone()).await.unwrap();
     let reader = other.attach(&run, UpdatePosition::START).await;
     gate.open();
-    // The caller in the process of the run receives the whole answer.
     assert_eq!(response.collect().await.unwrap().text(), "Take a coat.");
     server.runs.drained().await;
     assert_eq!(sketch(&rest(reader).await), ["Take ", "truncated"]);

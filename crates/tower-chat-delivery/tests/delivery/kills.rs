@@ -16,8 +16,7 @@ use tower_chat_testkit::Step;
 
 use crate::support::{Server, deltas, process, request, sketch, stored, timed_log};
 
-/// Creates a server with a model that calls a tool and then sends only the first delta of an
-/// answer.
+/// Creates a server whose model calls a tool and then sends only a part of an answer.
 fn dying(log: &MemoryUpdateLog, store: &MemoryStore, mode: PersistenceMode) -> Server {
     let call = Message::tool_calls([ToolCall::new("c1", "lookup", "{}")]);
     let answer = Step::updates(deltas(&["Take ", "a coat."])).hangs_after(1);
@@ -25,8 +24,8 @@ fn dying(log: &MemoryUpdateLog, store: &MemoryStore, mode: PersistenceMode) -> S
     Server::new([Step::message(call), answer], runs, store.clone(), mode)
 }
 
-/// Sends a request in a process that dies before the end of the answer, when the time `waits` has
-/// passed since the first delta. Returns the position of this delta.
+/// Sends a request in a process that dies when `waits` has passed since the first delta. Returns
+/// the position of this delta.
 fn killed(
     log: &MemoryUpdateLog,
     store: &MemoryStore,
@@ -75,8 +74,6 @@ fn the_first_reader_after_the_lease_closes_the_log() {
     });
 }
 
-/// A repetition of the request resumes a journaled run, and its readers receive the remaining
-/// updates.
 #[test]
 fn a_journaled_run_continues_under_the_next_attempt() {
     // With the wait of 2 seconds, the killed process has appended its last delta to the log;

@@ -24,7 +24,6 @@ async fn endless(_: ChatRequest) -> Result<ChatResponse, BoxError> {
     Ok(ChatResponse::stream(deltas))
 }
 
-/// Returns the error of a response.
 async fn failure(response: ChatResponse) -> String {
     let error = response.collect().await.unwrap_err();
     let Some(DeliveryError::Failed { source, .. }) = error.downcast_ref() else {

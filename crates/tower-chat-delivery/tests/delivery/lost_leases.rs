@@ -86,8 +86,7 @@ async fn the_lease_of_a_later_attempt_is_renewed_immediately() {
     let (request, run) = request();
     log.begin(&run, 1, LEASE).await.unwrap();
     clock.advance(LEASE);
-    // Before the task calls the service, the task reads the updates of earlier attempts. This read
-    // takes almost the whole lease.
+    // The read of the updates of earlier attempts takes almost the whole lease.
     log.set_slow_reads(clock.clone(), LEASE - Duration::from_secs(1));
     let runs = DetachedRunsLayer::new(log);
     let stack = runs.layer(model(["Take ", "a coat."], &Gate::closed()));
@@ -106,8 +105,7 @@ struct Overlap {
     store: MemoryStore,
     request: ChatRequest,
     run: RunKey,
-    /// The model of the first process stops in the middle of its answer until the test opens this
-    /// gate.
+    /// The model of the first process waits at this gate in the middle of its answer.
     gate: Gate,
 }
 

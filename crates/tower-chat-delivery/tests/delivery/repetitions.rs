@@ -38,8 +38,7 @@ impl Sent {
     }
 }
 
-/// Sends the same request once for each attempt in `attempts`. Returns the events that a reader of
-/// the whole run receives.
+/// Sends the request once for each attempt. Returns the events that a reader of the run receives.
 async fn events(attempts: &'static [&'static [Sent]]) -> Vec<String> {
     let (request, run) = request();
     let count = Arc::new(AtomicUsize::new(0));

@@ -46,7 +46,6 @@ impl Server {
         Self { stack: runs.layer(pipeline), runs, model }
     }
 
-    /// Creates a server with a log and a store in memory.
     pub(crate) fn simple(steps: impl IntoIterator<Item = Step>) -> Self {
         let runs = DetachedRunsLayer::new(MemoryUpdateLog::new());
         Self::new(steps, runs, MemoryStore::new(), PersistenceMode::PerServiceCall)
@@ -90,7 +89,6 @@ pub(crate) fn timed_log() -> (MemoryUpdateLog, ManualClock) {
     (MemoryUpdateLog::with_options(options), clock)
 }
 
-/// Returns the remaining events of a reader.
 pub(crate) async fn rest(mut reader: RunReader) -> Vec<RunEvent> {
     let mut events = Vec::new();
     while let Some(event) = reader.next().await {
@@ -130,13 +128,11 @@ fn sketch_of(update: &ChatUpdate) -> String {
     }
 }
 
-/// Returns the texts of the stored messages.
 pub(crate) async fn stored(store: &MemoryStore, run: &RunKey) -> Vec<String> {
     let history = store.load(&run.conversation).await.unwrap();
     history.messages.iter().map(|message| message.text()).collect()
 }
 
-/// Returns the positions of all updates of a run in a log.
 pub(crate) async fn positions(log: &dyn UpdateLog, run: &RunKey) -> Vec<UpdatePosition> {
     let page = log.read(run, UpdatePosition::START, 10_000).await.unwrap();
     page.updates.iter().map(|update| update.position).collect()

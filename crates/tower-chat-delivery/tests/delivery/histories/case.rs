@@ -33,13 +33,11 @@ pub(crate) struct Case {
     run: RunKey,
     processes: Vec<Process>,
     clients: Vec<Client>,
-    /// The number of times that the lease of the run has expired although its process was not
-    /// killed.
+    /// The number of leases that have expired although the process was not killed.
     lost_leases: usize,
 }
 
-/// A simulated process: a runtime, a stack, and the readers of the connected clients, by the index
-/// of the client.
+/// A simulated process: a runtime, a stack, and a reader for each connected client.
 struct Process {
     connections: BTreeMap<usize, RunReader>,
     server: Server,
@@ -180,8 +178,7 @@ impl Case {
         runtime.block_on(server.runs.stop(&self.run)).unwrap();
     }
 
-    /// Replaces a process with a new process, whose runtime has no tasks. If the old process was
-    /// executing a run, the clock is advanced until its lease has expired.
+    /// Replaces a process with a new one. If it executed a run, advances the clock past the lease.
     fn kill(&mut self, process: usize) {
         let started = self.start();
         let killed = std::mem::replace(&mut self.processes[process], started);
@@ -199,8 +196,7 @@ impl Case {
         runtime.block_on(server.runs.state(&self.run)).unwrap()
     }
 
-    /// Sends the request again, unless a process is executing the run. After the end of the run, sends the
-    /// request only sometimes, as a client does that has not received the end.
+    /// Sends the request again, unless a process is executing the run.
     fn resume(&mut self, process: usize) {
         let sends = match self.state() {
             RunState::Open { .. } => false,
@@ -278,8 +274,7 @@ impl Case {
     }
 }
 
-/// Returns a model that calls a tool or answers, and sometimes sends nothing for some time in the
-/// middle of an answer.
+/// Returns a model that calls a tool or answers, and sometimes pauses in an answer.
 fn model(rng: &mut Rng) -> ScriptedModel {
     let steps = (0..60).map(|round| {
         if rng.one_in(3) {

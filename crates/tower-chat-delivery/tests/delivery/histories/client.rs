@@ -11,7 +11,6 @@ use tower_chat_delivery::{RunEnd, RunEvent, UpdatePosition};
 pub(crate) struct Client {
     /// The position of the most recent event.
     pub(crate) after: Option<UpdatePosition>,
-    /// The end of the run, if the client has received it.
     pub(crate) end: Option<RunEnd>,
     /// The most recent message with each id.
     messages: BTreeMap<MessageId, Arc<Message>>,
@@ -133,7 +132,6 @@ pub(crate) fn stored_answers<'m>(
     answers.filter_map(|message| Some((message.id?, text_of(message)))).collect()
 }
 
-/// Returns the text of a message, followed by the texts of its results.
 fn text_of(message: &Message) -> String {
     let results: String = message.results().map(|result| result.text()).collect();
     message.text() + &results

@@ -30,13 +30,11 @@ use tower_chat_testkit::{
     skip,
 };
 
-/// Returns the number in an environment variable, if the variable is set.
 fn variable(name: &str) -> Option<u64> {
     std::env::var(name).ok()?.parse().ok()
 }
 
-/// Executes generated cases, each with a log that `open` opens. `cases` is the default number of
-/// cases.
+/// Executes generated cases, `cases` by default, each with a log that `open` opens.
 fn check(cases: u64, mut open: impl FnMut(UpdateLogOptions) -> Arc<dyn UpdateLog>) {
     let seed = variable("TOWER_CHAT_SEED").unwrap_or(1);
     let selected = variable("TOWER_CHAT_CASE");

@@ -54,6 +54,7 @@ impl Mutation {
     ];
 
     /// Returns what the documentation of a wire says about this mutation.
+    ///
     /// If the verdict contains several rules, the other calls of the conversation determine which
     /// of these rules a mutant breaks. The result of a removed call, for example, may answer no
     /// call, or be a second result of another call.
