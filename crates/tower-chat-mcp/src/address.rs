@@ -3,8 +3,7 @@
 /// The characters, in addition to white space, that end an address in a text.
 const ENDS: [char; 5] = ['"', '`', '<', '>', '\u{0}'];
 
-/// The characters that belong to the surrounding sentence, and not to the address, if the address
-/// ends with them.
+/// The punctuation after an address that belongs to the surrounding sentence.
 const PUNCTUATION: [char; 9] = [')', ']', '}', '\'', ',', '.', ';', ':', '!'];
 
 /// Shortens every address in the text of an error or a log line to its scheme, host, port and path,
@@ -37,7 +36,8 @@ pub fn without_secrets(text: &str) -> String {
     safe
 }
 
-/// Returns an address without its user, password, query and fragment. `address` is the text after `://`.
+/// Returns an address without its user, password, query and fragment. `address` is the text after
+/// `://`.
 fn host_and_path(address: &str) -> String {
     let authority = address.split(['/', '?', '#']).next().unwrap_or_default();
     let shown = match authority.rsplit_once('@') {
@@ -51,8 +51,8 @@ fn host_and_path(address: &str) -> String {
     shown.split(['?', '#']).next().unwrap_or_default().to_owned()
 }
 
-/// Returns whether an authority without an `@` is a host, with or without a port. Any other
-/// authority without an `@` is the beginning of a user name and a password.
+/// Returns whether an authority without an `@` is a host, with or without a port, and not the
+/// beginning of a user name and a password.
 fn has_port_only(authority: &str) -> bool {
     let after_host = match authority.strip_prefix('[') {
         Some(address) => address.split_once(']').map_or(address, |(_, rest)| rest),

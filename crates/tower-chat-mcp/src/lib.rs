@@ -1,8 +1,8 @@
 //! Adds the tools of an MCP server to a `tower-chat` tool loop: the layer that calls the model,
 //! runs the tools and calls the model again.
 //!
-//! [`rmcp`] connects to the server: as a child process, over HTTP, or through any other transport that
-//! it supports. [`McpTools`] lists the server's tools and adds them to the tool loop.
+//! [`rmcp`] connects to the server: as a child process, over HTTP, or through any other transport
+//! that it supports. [`McpTools`] lists the server's tools and adds them to the tool loop.
 //!
 //! ```no_run
 //! use rmcp::{ServiceExt, transport::TokioChildProcess};
@@ -28,30 +28,35 @@
 //!
 //! # The outcome of a call
 //!
-//! | event | result that the model receives | status in the record |
+//! | event | result that the model receives | status in the stored record of the call |
 //! |---|---|---|
 //! | the server answers | its content | `ok` |
 //! | the server answers with `isError` | its content, as an error | `error` |
 //! | the arguments are not a JSON object | an error about the arguments; the call is not sent to the server | `rejected_arguments` |
 //! | the server refuses the call, the connection ends, or no answer arrives in time | an error, with details if the loop's `include_error_details` is set | `error`, with [`McpError`] |
-//! | a journaled run is resumed, and it is unknown whether the call was made | as for every tool; the call is repeated if [`safe_to_retry`](McpTools::safe_to_retry) allows it | - |
+//! | a run is resumed after a crash, and it is unknown whether the call was made | as for every tool; the call is repeated if [`safe_to_retry`](McpTools::safe_to_retry) allows it | - |
 //! | the run is cancelled | - | as for every tool; the server receives `notifications/cancelled` |
 //!
-//! In the content, texts and the texts of embedded resources are converted to [`Text`]. Images,
-//! sounds and embedded files of a known media type are converted to [`Media`]. Every other block is
-//! converted to a text that contains the JSON of the block. The text of an embedded resource begins
-//! with its address. Content whose audience is only the user is omitted. The structured content is
-//! added as JSON, unless one of the texts is equal to that JSON.
+//! The blocks of the content are converted:
+//!
+//! - A text, or the text of an embedded resource, becomes a [`Text`]. The text of an embedded
+//!   resource begins with its address.
+//! - An image, a sound, or an embedded file of a known media type becomes [`Media`].
+//! - Every other block becomes a text that contains the JSON of the block.
+//!
+//! Content whose audience is only the user is omitted. The structured content is added as JSON,
+//! unless one of the texts is equal to that JSON.
 //!
 //! # When the server changes its tools
 //!
-//! A list of tools does not change when the server changes its tools. `rmcp` may also return an
-//! earlier list again, for the time that the server has allowed (`ttlMs`). To change the tools
-//! while a tool loop uses them, pass the tool loop a [`SharedTools`]. When the server sends
+//! A list of tools does not change when the server changes its tools. To change the tools while a
+//! tool loop uses them, pass the tool loop a [`SharedTools`]. When the server sends
 //! `notifications/tools/list_changed`, which `rmcp` passes to your `ClientHandler`, list the tools
 //! again and pass them to [`set`](tower_chat_layers::tool::SharedTools::set). Runs in progress use
-//! the new tools from their next call of the model on. Each change of the tools invalidates the
-//! prompt caches of the providers.
+//! the new tools from their next request to the model on.
+//!
+//! `rmcp` may return an earlier list again, for the time that the server has allowed (`ttlMs`).
+//! Each change of the tools invalidates the prompt caches of the providers.
 //!
 //! [`Text`]: tower_chat_layers::Text
 //! [`Media`]: tower_chat_layers::Media

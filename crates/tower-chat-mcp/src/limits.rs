@@ -9,8 +9,7 @@ use crate::OverLimit;
 /// Limits on a server's list of tools, and on the answer to one call.
 ///
 /// Sizes are numbers of bytes of JSON. The bytes of a message are counted after the whole message
-/// was received. The limits therefore bound the stored data and the number of requested pages. Only
-/// the transport can limit the size of a single message.
+/// was received: only the transport can limit the size of a single message.
 ///
 /// ```
 /// use tower_chat_mcp::McpLimits;

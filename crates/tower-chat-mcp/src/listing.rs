@@ -53,10 +53,10 @@ impl McpTools {
         self
     }
 
-    /// Sets the function that selects the tools that are [safe to retry]. After a crash, the
-    /// application can resume a run that was stored step by step (a journaled run). A call of the
-    /// run may then have started without a stored result. Such a call is repeated only if its tool
-    /// is safe to retry. By default, no tool is safe to retry.
+    /// Sets the function that selects the tools that are [safe to retry]. If the application
+    /// resumes a run after a crash, a call of this run may have started without a stored result.
+    /// Such a call is repeated only if its tool is safe to retry. By default, no tool is safe to
+    /// retry.
     ///
     /// [safe to retry]: tower_chat_layers::ToolDefinition::safe_to_retry
     #[must_use]
@@ -91,8 +91,8 @@ impl McpTools {
     ///
     /// # Errors
     ///
-    /// If the server fails or does not answer in time, if its list exceeds the [limits](McpLimits), or
-    /// if the pages of the list form a cycle.
+    /// If the server fails or does not answer in time, if its list exceeds the [limits](McpLimits),
+    /// or if the pages of the list form a cycle.
     pub async fn list(&self) -> Result<Vec<McpTool>, McpError> {
         let limit = self.limits.list_time;
         match tokio::time::timeout(limit, self.read_pages()).await {
@@ -136,8 +136,7 @@ impl McpTools {
         let mut listed = self.list().await?;
         for tool in &mut listed {
             // `tools` already has a tool with this name, for example from another server. If
-            // characters of the new tool's name were replaced or cut off for the model, the tool
-            // gets a name with a digest. Otherwise `try_with` returns an error.
+            // `with_digest` returns the same name, `try_with` returns an error.
             if tools.get(&tool.definition().name).is_some() {
                 let name = name::with_digest(&self.prefix, &tool.listed().name);
                 tool.rename(name);
@@ -146,8 +145,8 @@ impl McpTools {
         Ok(listed.into_iter().try_fold(tools, Tools::try_with)?)
     }
 
-    /// Renames the tools for the model, so that tools with different names at the server have
-    /// different names for the model.
+    /// Renames tools, so that tools with different names at the server have different names for the
+    /// model.
     fn with_unique_names(&self, mut tools: Vec<McpTool>) -> Vec<McpTool> {
         let listed: Vec<_> = tools.iter().map(|tool| tool.listed().name.clone()).collect();
         let listed: Vec<&str> = listed.iter().map(|name| &**name).collect();

@@ -8,9 +8,8 @@ const MAX_NAME_LENGTH: usize = 64;
 /// Returns the name that the model receives for a tool.
 ///
 /// MCP allows dots and 128 characters. OpenAI and Anthropic accept `^[a-zA-Z0-9_-]{1,64}$`, and
-/// Gemini requires a letter or an underscore first. Therefore this function replaces all other
-/// characters with underscores, adds an underscore if the first character is not allowed at the
-/// beginning, and cuts off longer names.
+/// Gemini requires a letter or an underscore first. In other names, underscores replace characters
+/// or are added at the beginning, and the end is cut off.
 pub(crate) fn for_model(prefix: &str, name: &str) -> String {
     let full = format!("{prefix}{name}");
     let is_first = |first: char| first.is_ascii_alphabetic() || first == '_';
@@ -21,12 +20,11 @@ pub(crate) fn for_model(prefix: &str, name: &str) -> String {
 }
 
 /// Returns the names that the model receives for the tools of one server, in the order of the
-/// tools.
+/// tools: the names of [`for_model`], and those of [`with_digest`] for tools that would have the
+/// same name.
 ///
-/// A tool gets the name that [`for_model`] returns. If [`for_model`] returns the same name for
-/// several tools of the server, each of these tools gets the name that [`with_digest`] returns.
-/// Tools with the same name at the server get the same name. The name of a tool must not change
-/// between releases, because stored approvals refer to the tool by this name.
+/// The name of a tool must not change between releases, because stored approvals refer to the tool
+/// by this name.
 pub(crate) fn unique_names(prefix: &str, names: &[&str]) -> Vec<String> {
     let given: Vec<String> = names.iter().map(|name| for_model(prefix, name)).collect();
     let mut counts: HashMap<&str, usize> = HashMap::new();
@@ -38,10 +36,10 @@ pub(crate) fn unique_names(prefix: &str, names: &[&str]) -> Vec<String> {
     names.collect()
 }
 
-/// Returns a name with a digest, for a tool whose usual name is also the usual name of another
-/// tool. The usual name is the name that [`for_model`] returns. The returned name is the beginning
-/// of the usual name, followed by a digest of the prefix and the name at the server. If the usual
-/// name is the prefix followed by the unchanged name at the server, returns the usual name.
+/// Returns the name that the model receives for a tool if [`for_model`] returns the same name for
+/// another tool: the beginning of this name, and a digest of the prefix and the name at the server.
+/// If [`for_model`] does not change the prefix and the name at the server, returns them without a
+/// digest.
 pub(crate) fn with_digest(prefix: &str, name: &str) -> String {
     let usual = for_model(prefix, name);
     let whole = format!("{prefix}{name}");
@@ -54,8 +52,8 @@ pub(crate) fn with_digest(prefix: &str, name: &str) -> String {
     name
 }
 
-/// Returns the 64-bit FNV-1a hash of a text. The hash must be the same in every release and on every
-/// machine, because the names in stored calls contain it.
+/// Returns the 64-bit FNV-1a hash of a text. The hash must be the same in every release and on
+/// every machine, because the names in stored calls contain it.
 fn fnv_1a(text: &str) -> u64 {
     text.bytes().fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
