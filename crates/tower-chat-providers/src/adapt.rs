@@ -94,7 +94,7 @@ impl ChatTypes {
     }
 
     /// Sets the function that returns the key of a request's conversation. Each request begins a
-    /// new run in this conversation: the work of the stack up to the final answer. Only the
+    /// new run (the work of the stack up to the final answer) in this conversation. Only the
     /// [`ServerCodec`], which converts the requests of callers, uses the function.
     #[must_use]
     pub fn keyed_by(
@@ -245,8 +245,8 @@ impl ServerCodec for ChatStream {
     }
 }
 
-/// Converts an `AnswerError` to the error of a response. If the error is `Truncated` with a
-/// `ProviderError` as its source, returns this source.
+/// Converts an `AnswerError` to the error of a response: to its source, if that is a
+/// `ProviderError` already.
 fn ours(error: AnswerError) -> BoxError {
     match error {
         AnswerError::Truncated { source: Some(source), .. } if source.is::<ProviderError>() => {

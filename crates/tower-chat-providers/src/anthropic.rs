@@ -20,11 +20,14 @@ use crate::{
 
 /// A client of Anthropic's Messages API.
 ///
-/// Thinking blocks, their signatures, redacted thinking and ids are sent back unchanged. In a
-/// request that ends with tool results, the service accepts the option `thinking` only if the first
-/// answer after the last user message begins with a thinking block. In all other requests with tool
-/// results at their end, the client omits the option. The API requires a token limit: if the caller
-/// sets no limit, the client sends the maximum number of output tokens of the model.
+/// Thinking blocks, their signatures, redacted thinking and ids are sent back unchanged.
+///
+/// If a request ends with tool results, the service accepts the option `thinking` only if the first
+/// answer after the last user message begins with a thinking block. If the block is missing, the
+/// client omits the option.
+///
+/// The API requires a token limit: if the caller sets no limit, the client sends the maximum number
+/// of output tokens of the model.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {

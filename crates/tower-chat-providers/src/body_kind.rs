@@ -23,8 +23,8 @@ pub(crate) enum BodyKind {
     Json,
     /// Server-sent events.
     Events,
-    /// A body that is empty or blank, or that begins with a byte that is not a visible ASCII character,
-    /// such as binary data.
+    /// A body that is empty or blank, or that begins with a byte that is not a visible ASCII
+    /// character, such as binary data.
     Other,
     /// Text in no known format, such as an error page of a proxy.
     Text,
@@ -88,9 +88,8 @@ fn is_enough(beginning: &[u8]) -> bool {
     }
 }
 
-/// If a body begins with more than this number of bytes of white space, [`peek`] stops reading, and
-/// the kind of the body is [`BodyKind::Other`]. Some services send white space while they wait for
-/// the model.
+/// The maximum number of bytes of white space that [`peek`] reads at the beginning of a body. Some
+/// services send white space while they wait for the model.
 const MAX_BLANK_BYTES: usize = 64 * 1024;
 
 impl BodyKind {
@@ -118,10 +117,11 @@ impl BodyKind {
     }
 }
 
-/// Returns the format that divides the text of a whole body into frames. The text contains
-/// server-sent events if it does not begin like JSON, and one of its lines begins like an event.
-/// For [`BodyWire::Ollama`], the text contains newline-delimited JSON if its first two lines are
-/// JSON objects. Returns `None` for any other text, such as a single JSON value.
+/// Returns the format that divides the text of a whole body into frames, or `None` if the text is
+/// not a stream:
+///
+/// - server-sent events, if the text does not begin like JSON, and a line begins like an event;
+/// - newline-delimited JSON, if the first two lines of an answer of Ollama are JSON objects.
 pub(crate) fn framing_of_text(text: &str, wire: BodyWire) -> Option<StreamFraming> {
     let kind = BodyKind::of(text.as_bytes());
     let is_event = |line: &str| line.starts_with("data:");

@@ -29,8 +29,8 @@ use crate::{
 /// Cloning a client is cheap. Clones share their connections if clones of the transport share
 /// theirs.
 ///
-/// The client sends each request once. Dropping the future or the response of a call drops the body of
-/// the HTTP response, which closes or resets its connection.
+/// The client sends each request once. Dropping the future or the response of a call drops the body
+/// of the HTTP response, which closes or resets its connection.
 ///
 /// The fields of the option [`extra`](tower_chat_core::ChatOptions::extra) are added to the JSON
 /// body. A field of `extra` replaces the field of a named option, and a `null` in `extra` removes
@@ -90,9 +90,8 @@ impl<P: Provider, T> ProviderClient<P, T> {
     }
 
     /// Sets the base URL of the service to the value of the first of these environment variables
-    /// that is set, followed by `version`. If no variable is set, does not change the base URL.
-    /// `variables` are the variables that the provider's own SDK reads, and `version` is the path
-    /// that the SDK appends to the value of the variable.
+    /// that is set, if any, followed by `version`. `variables` are the variables that the
+    /// provider's own SDK reads, and `version` is the path that the SDK appends to their values.
     #[cfg(feature = "reqwest")]
     #[allow(dead_code, reason = "not every provider's SDK reads a variable")]
     pub(crate) fn with_base_url_from_env(
@@ -118,8 +117,8 @@ impl<P: Provider, T> ProviderClient<P, T> {
         Ok(self)
     }
 
-    /// Sets the rules of the service: its requirements that the JSON format of the API does not
-    /// express. By default, the provider, the base URL and the model
+    /// Sets the rules of the service: requirements beyond the JSON format, such as the length of
+    /// tool names. By default, the provider, the base URL and the model
     /// [determine](tower_chat_wire::rules::ServiceRules::choose) the rules.
     #[must_use]
     pub fn with_rules(mut self, rules: ServiceRules) -> Self {
@@ -138,8 +137,8 @@ impl<P: Provider, T> ProviderClient<P, T> {
     /// Adds a layer between the client and its transport, such as a timeout, a trace, a limit or a
     /// signature. The layer that is added last receives a request first.
     ///
-    /// A layer that signs bodies must receive a request after all layers that change the body. The
-    /// signing layer must therefore be added before these layers.
+    /// A layer that signs bodies must be added before all layers that change bodies, so that it
+    /// receives a request after these layers.
     pub fn with_layer<L: Layer<T>>(self, layer: L) -> ProviderClient<P, L::Service> {
         let Self { provider, settings, transport } = self;
         ProviderClient { provider, settings, transport: layer.layer(transport) }
@@ -150,7 +149,8 @@ impl<P: Provider, T> ProviderClient<P, T> {
         self.with_layer(layer)
     }
 
-    /// Adds a layer that sends this key with every request, in the header that the provider expects.
+    /// Adds a layer that sends this key with every request, in the header that the provider
+    /// expects.
     ///
     /// # Errors
     ///

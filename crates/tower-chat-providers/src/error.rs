@@ -139,8 +139,8 @@ impl ProviderError {
         *self.kind
     }
 
-    /// Returns the name of the provider: `openai`, `anthropic`, `gemini`, `vertex`, `bedrock`, `cohere`,
-    /// `ollama`, `mistral`, or the name of a compatible service.
+    /// Returns the name of the provider: `openai`, `anthropic`, `gemini`, `vertex`, `bedrock`,
+    /// `cohere`, `ollama`, `mistral`, or the name of a compatible service.
     pub fn provider(&self) -> &'static str {
         self.provider
     }
@@ -179,12 +179,15 @@ impl ProviderError {
 
     /// Returns whether the same request may succeed later.
     ///
-    /// `true` for broken connections and streams, and for the statuses 408, 409, 429 and 5xx. For
-    /// an error inside an answer without a status, the code of the error decides: `false` if the
-    /// code shows that the request is the cause, and `true` otherwise. `false` for an exhausted
-    /// quota, because waiting does not restore the quota, and for a refusal because of a lost
-    /// history or because of the content of the messages. For an error of the transport, the result
-    /// is that of [`tower_chat_core::is_retryable`], or `true` if that function returns `None`.
+    /// - For an error of the transport: the result of [`tower_chat_core::is_retryable`], or `true`
+    ///   if that function returns `None`.
+    /// - For a stream that ended too early: `true`.
+    /// - For a refusal with a status: `true` for the statuses 408, 409, 429 and 5xx.
+    /// - For a refusal without a status: `true`, unless its code shows that the request is the
+    ///   cause.
+    /// - For a refusal because of an exhausted quota, a lost history or the content of the
+    ///   messages: `false`, because the same request would be refused again.
+    /// - For any other error: `false`.
     pub fn is_retryable(&self) -> bool {
         match &*self.kind {
             ProviderErrorKind::Truncated { .. } => true,
@@ -205,14 +208,11 @@ impl ProviderError {
         }
     }
 
-    /// If the service has refused the request because it no longer stores the history with this id,
-    /// changes the error so that [`tower_chat_core::is_history_lost`] returns `true`. `service_id`
-    /// is the id in the request under which the service stores the history. Does nothing if the
-    /// request had no service id, or if the error is not a refusal.
+    /// Marks a refusal as [lost history](tower_chat_core::is_history_lost) if the service no longer
+    /// stores the history. `service_id` is the id of this history in the request, if any.
     ///
-    /// The history is lost if the code of the refusal is `previous_response_not_found`. The history
-    /// is also lost if the message contains the id and "not found", and the status is 400, 404 or
-    /// missing. OpenAI, Azure and xAI send such messages.
+    /// The history is lost if the code of the refusal is `previous_response_not_found`. OpenAI,
+    /// Azure and xAI also send a message with the id and "not found", and the status 400 or 404.
     pub(crate) fn with_service_id(mut self, service_id: Option<&str>) -> Self {
         if let (ProviderErrorKind::Refused(refusal), Some(id)) = (&*self.kind, service_id) {
             let is_named = refusal.code.as_deref() == Some("previous_response_not_found");
@@ -224,9 +224,8 @@ impl ProviderError {
         self
     }
 
-    /// If the service may have refused the request because of the content of its messages, adds a
-    /// [`ContentRefused`] to the error, which [`tower_chat_core::content_refused`] returns.
-    /// `issuer` is the name of the service. Does nothing if the error is not a refusal.
+    /// Marks a refusal as [`ContentRefused`] if the service may have refused the content of the
+    /// messages. `issuer` is the name of the service.
     pub(crate) fn with_issuer(mut self, issuer: Option<&Arc<str>>) -> Self {
         if let (ProviderErrorKind::Refused(refusal), Some(issuer)) = (&*self.kind, issuer) {
             self.content_refused = content_refused(refusal, issuer);
@@ -241,8 +240,8 @@ impl ProviderError {
         self
     }
 
-    /// Applies a function to the texts of the error that may contain text from the service's error
-    /// or body. The text of an incomplete answer is not changed.
+    /// Applies a function to the texts that the service has sent, except the text of an incomplete
+    /// answer.
     pub(crate) fn map_texts(mut self, change: impl Fn(&mut String)) -> Self {
         match &mut *self.kind {
             ProviderErrorKind::Refused(refusal) => {
@@ -267,7 +266,7 @@ impl ProviderError {
 }
 
 impl ProviderErrorKind {
-    /// Returns the same kind, in which the source reports the same retryability as the kind.
+    /// Wraps the source if it does not report the retryability of this kind.
     fn classified(self) -> Self {
         let classify = |retryability, source: BoxError| match is_retryable(&*source) {
             Some(is_retryable) if Retryability::from_retryable(is_retryable) == retryability => {

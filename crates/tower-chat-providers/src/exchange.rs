@@ -1,8 +1,8 @@
 //! Executes one call: sends the request, reads the answer, and adds the request id and other data
 //! to errors.
 //!
-//! An exchange is the HTTP request of a call, or the two HTTP requests of a call. A frame is one
-//! event of a streamed answer.
+//! An exchange is the one or two HTTP requests of a call. A frame is one event of a streamed
+//! answer.
 
 use std::{future::poll_fn, pin::pin, sync::Arc, time::SystemTime};
 
@@ -28,8 +28,8 @@ use crate::{
     streamed,
 };
 
-/// Sends a request and returns the answer. `transport` must have been polled to readiness. If the
-/// exchange consists of two HTTP requests, sends both.
+/// Sends a request, as one or two HTTP requests, and returns the answer. `transport` must have been
+/// polled to readiness.
 pub(crate) async fn answer<P, T, B>(
     provider: P,
     settings: Settings,
@@ -80,10 +80,9 @@ where
     }
 }
 
-/// Changes the request so that it complies with the [rules](ServiceRules) of the service: its
-/// requirements that the JSON format does not express. Returns the changed request, and the context
-/// with which its answer is read. Fails if a new message contains media that the service does not
-/// accept.
+/// Changes the request so that it complies with the rules of the service. Returns the changed
+/// request, and the context with which its answer is read. Fails if a new message contains media
+/// that the service does not accept.
 fn fitted(
     request: &ChatRequest,
     rules: &ServiceRules,
@@ -193,10 +192,8 @@ impl ResponseContext {
         }
     }
 
-    /// Adds the id of the request to an error, and removes the secrets of the request from the
-    /// texts of the error. If the service refused the request, also records two possible reasons in
-    /// the error: the service no longer stores the history, or it refuses the content of the
-    /// messages.
+    /// Adds the id of the request to an error, and removes the secrets of the request from its
+    /// texts. Marks a refusal whose cause is a lost history or the content of the messages.
     pub(crate) fn complete(&self, error: ProviderError) -> ProviderError {
         error
             .with_request_id(self.request_id.as_deref())
@@ -231,9 +228,8 @@ where
     }
 }
 
-/// Reads the error in a response whose status is not 2xx. If the body ends early or exceeds a
-/// limit, the error contains the part of the body that was read, and the message of the error says
-/// why the rest is missing.
+/// Reads the error in a response whose status is not 2xx. If the body cannot be read to its end,
+/// the error contains the part that was read, and its message says why the rest is missing.
 async fn refused<B>(
     response: Response<B>,
     context: &ResponseContext,

@@ -18,8 +18,8 @@ use crate::{
     provider::{Exchange, Provider, Settings, in_path, json_bytes},
 };
 
-/// A client of OpenAI's Chat Completions, or of a compatible service: vLLM, llama.cpp, Groq, DeepSeek,
-/// xAI, OpenRouter, Azure and others.
+/// A client of OpenAI's Chat Completions, or of a compatible service: vLLM, llama.cpp, Groq,
+/// DeepSeek, xAI, OpenRouter, Azure and others.
 ///
 /// ```no_run
 /// # async fn run() -> Result<(), Box<dyn std::error::Error + Send + Sync>> {
@@ -36,12 +36,13 @@ use crate::{
 /// # }
 /// ```
 ///
-/// Chat Completions stores no conversations. The call therefore fails before the client sends the
-/// request if the request has a [service id](tower_chat_core::HistoryOwner::Service), the id under
-/// which a service stores the history. The call also fails if the request is for a background
-/// answer, which the client would fetch later. If the service returns several choices (`n`), the
-/// call fails with [`Malformed`](crate::ProviderErrorKind::Malformed), because a conversation can
-/// continue with only one answer.
+/// Chat Completions stores neither conversations nor answers. The client therefore does not send a
+/// request with a [service id](tower_chat_core::HistoryOwner::Service) (the id under which a
+/// service stores the history), or for a background answer: the call fails.
+///
+/// If the service returns several choices (`n`), the call fails with
+/// [`Malformed`](crate::ProviderErrorKind::Malformed), because a conversation can continue with
+/// only one answer.
 pub type OpenAiChat<T> = ProviderClient<OpenAiChatApi, T>;
 
 /// The base URL of OpenAI's API.
@@ -150,8 +151,8 @@ impl<T> OpenAiChat<T> {
             .with_key_header(HeaderName::from_static("api-key"))
     }
 
-    /// Sets the header in which [`with_key`](ProviderClient::with_key) sends the key. The default is
-    /// `Authorization: Bearer`.
+    /// Sets the header in which [`with_key`](ProviderClient::with_key) sends the key. The default
+    /// is `Authorization: Bearer`.
     #[must_use]
     pub fn with_key_header(self, name: HeaderName) -> Self {
         self.map_provider(|api| OpenAiChatApi { auth_header: AuthHeader::Named(name), ..api })

@@ -21,8 +21,8 @@ use crate::{
     provider::{Exchange, Provider, Settings, json_bytes},
 };
 
-/// A client of OpenAI's Responses, or of a compatible service: xAI, DeepSeek, OpenRouter, Ollama, vLLM,
-/// Azure and others.
+/// A client of OpenAI's Responses, or of a compatible service: xAI, DeepSeek, OpenRouter, Ollama,
+/// vLLM, Azure and others.
 ///
 /// The output of the model is sent back unchanged, including ids, phases, summaries and encrypted
 /// content of reasoning, and items of tools that the provider runs. [`HistoryStorage`] determines
@@ -55,12 +55,12 @@ use crate::{
 /// # }
 /// ```
 ///
-/// A service that stores the history receives the results of tools with the request after the
-/// calls. If a run (the calls of the model and of tools for one request) fails before this request,
-/// the results are missing at the service. OpenAI refuses any request that continues from an answer
-/// whose calls have no results. To avoid this, use [`HistoryStorage::Response`] with the
-/// persistence mode `PerRun` of `tower-chat-layers`. This mode does not store a failed run, so the
-/// next run continues from the last answer before the failed run.
+/// A service that stores the history receives the results of tools with the next request. If a run
+/// (the requests for one message of the user) fails before this request, the service has stored an
+/// answer whose calls have no results, and OpenAI refuses to continue from this answer. To avoid
+/// this, use [`HistoryStorage::Response`] with the persistence mode `PerRun` of
+/// `tower-chat-layers`. This mode does not store a failed run, so that the next run continues from
+/// the last answer before the failed run.
 pub type OpenAiResponses<T> = ProviderClient<OpenAiResponsesApi, T>;
 
 /// Selects who stores the history of a new conversation of an [`OpenAiResponses`] client: the
@@ -84,8 +84,8 @@ pub type OpenAiResponses<T> = ProviderClient<OpenAiResponsesApi, T>;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum HistoryStorage {
-    /// The caller stores the history, in a history store or elsewhere. Every request contains the whole
-    /// history.
+    /// The caller stores the history, in a history store or elsewhere. Every request contains the
+    /// whole history.
     ///
     /// The client sends `store: false`, and requests [encrypted
     /// reasoning](OpenAiResponses::with_encrypted_reasoning), because reasoning can be sent back
@@ -99,8 +99,9 @@ pub enum HistoryStorage {
     /// therefore changes with each call. The service deletes responses after some time. OpenAI
     /// deletes responses after 30 days (OpenAI guide, Conversation state).
     Response,
-    /// The service stores the history in a conversation of the Conversations API. The client creates the
-    /// conversation before the first request. The service id of the conversation does not change.
+    /// The service stores the history in a conversation of the Conversations API. The client
+    /// creates the conversation before the first request. The service id of the conversation does
+    /// not change.
     ///
     /// If the first request fails, an empty conversation remains at the service. The caller does
     /// not receive the id of this conversation, because only an answer contains the service id.
@@ -158,10 +159,9 @@ impl<T> OpenAiResponses<T> {
     /// Sets whether the client requests encrypted reasoning if the caller stores the history.
     ///
     /// By default, the client requests encrypted reasoning from every model except OpenAI's models
-    /// without reasoning, such as `gpt-4o`. OpenAI refuses a request for encrypted reasoning from
-    /// these models. The client recognises these models by their names. Call this method if the
-    /// name of a deployment does not contain the name of the model, or if a service does not
-    /// support encrypted reasoning.
+    /// without reasoning, such as `gpt-4o`, for which OpenAI refuses such a request. The client
+    /// recognises these models by their names. Call this method if the name of a deployment does
+    /// not contain the name of the model, or if a service does not support encrypted reasoning.
     #[must_use]
     pub fn with_encrypted_reasoning(self, ask: bool) -> Self {
         self.map_provider(|api| OpenAiResponsesApi { encrypted_reasoning: Some(ask), ..api })
@@ -273,8 +273,8 @@ impl OpenAiResponsesApi {
     }
 }
 
-/// Checks that a continuation token, with which the client fetches a background answer, has the
-/// form of a response id. Returns the token. Other characters could change the path of the request.
+/// Returns a continuation token, with which the client fetches a background answer. Fails if the
+/// token is not a response id, because other characters could change the path of the request.
 fn response_id<'a>(token: &'a str, settings: &Settings) -> Result<&'a str, ProviderError> {
     let is_id = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if token.is_empty() || !token.chars().all(is_id) {

@@ -82,11 +82,13 @@ pub trait Provider: Clone + fmt::Debug + Send + Sync + 'static {
     /// Returns the header in which the service expects its key.
     fn auth_header(&self) -> AuthHeader;
 
-    /// Returns the rules of the service: its requirements that the JSON format does not express.
-    /// Before the client calls [`exchange`](Self::exchange), the client changes the request so that
-    /// the request complies with the rules. The call fails if a new message contains media that the
-    /// service does not accept. If this method returns `None`, which is the default, the client
-    /// neither changes the request nor checks media.
+    /// Returns the rules of the service: requirements beyond the JSON format, such as the length of
+    /// tool names. The client changes a request to comply with the rules before it calls
+    /// [`exchange`](Self::exchange). The call fails if a new message contains media that the
+    /// service does not accept.
+    ///
+    /// If this method returns `None`, which is the default, the client neither changes the request
+    /// nor checks media.
     fn rules(&self, request: &ChatRequest, settings: &Settings) -> Option<ServiceRules> {
         let _ = (request, settings);
         None
@@ -141,9 +143,10 @@ impl Exchange {
     }
 
     /// Sets the format that divides a streamed answer into frames, or `None` if the answer is not
-    /// streamed. Has no effect on an exchange of two requests. If the service sends one JSON value
-    /// instead of a stream, the client reads the value as a whole answer. The client distinguishes
-    /// the two by the first bytes of the body, and not by the content type.
+    /// streamed. Has no effect on an exchange of two requests.
+    ///
+    /// If the service sends one JSON value instead of a stream, the client reads the value as a
+    /// whole answer. The first bytes of the body decide this, and not the content type.
     #[must_use]
     pub fn with_framing(mut self, framing: Option<StreamFraming>) -> Self {
         if let Step::Answer(expected) = &mut self.step {
@@ -217,9 +220,8 @@ impl Settings {
         self.model(request).ok_or_else(|| self.errors.missing(missing))
     }
 
-    /// [Chooses](ServiceRules::choose) the rules by the provider, the base URL and the model. A
-    /// [`Provider::rules`] can return the result. The client calls that method only if the
-    /// application has set no rules.
+    /// [Chooses](ServiceRules::choose) the rules by the provider, the base URL and the model, for
+    /// an implementation of [`Provider::rules`].
     pub fn rules(&self, wire: BodyWire, request: &ChatRequest) -> ServiceRules {
         ServiceRules::choose(wire, self.errors.0, &self.base_url, self.model(request))
     }
@@ -228,8 +230,8 @@ impl Settings {
     ///
     /// # Errors
     ///
-    /// If the request has a service id, the id under which a service stores the history, or if the
-    /// request is for a background answer, which the client fetches later.
+    /// If the request has a service id (the id under which a service stores the history), or is for
+    /// a background answer, which the client fetches later.
     pub fn refuse_stored(&self, request: &ChatRequest) -> Result<(), ProviderError> {
         let sentinel = |error| self.errors.make(ProviderErrorKind::Sentinel(error));
         if request.service_id().map_err(sentinel)?.is_some() {
@@ -362,9 +364,8 @@ pub(crate) fn json_bytes(object: &tower_chat_wire::stream::Object) -> Bytes {
     serde_json::to_vec(object).expect("the object has a JSON form").into()
 }
 
-/// Percent-encodes a text, such as the name of a model, for a segment of a path. Names at Bedrock
-/// contain colons and slashes. Names of Claude models in Vertex AI contain an `@`, which is not
-/// encoded.
+/// Percent-encodes a text, such as the name of a model, for a segment of a path. An `@`, which
+/// names of Claude models in Vertex AI contain, is not encoded.
 #[cfg(any(feature = "bedrock", feature = "gemini", feature = "openai"))]
 pub(crate) fn in_path(segment: &str) -> String {
     let mut path = String::with_capacity(segment.len());

@@ -7,10 +7,9 @@ use tower_chat_core::{ContentKind, ContentRefused};
 
 use crate::error::Refusal;
 
-/// Texts of errors whose cause is not the messages, but the model, an option, a schema or the
-/// account. An error has such a cause if its code or its message contains one of these texts. The
-/// texts are in lower case, and are from errors of OpenAI, Azure, Anthropic, Gemini, Bedrock and
-/// Mistral.
+/// Texts, in lower case, in the codes and messages of errors whose cause is not the messages, but
+/// the model, an option, a schema or the account. From errors of OpenAI, Azure, Anthropic, Gemini,
+/// Bedrock and Mistral.
 const OTHER_REASONS: [&str; 38] = [
     "anthropic-beta",
     "anthropic_version",
@@ -52,12 +51,10 @@ const OTHER_REASONS: [&str; 38] = [
     "unsupported_parameter",
 ];
 
-/// Texts, in lower case, of errors about an unknown model. An error has this cause if it contains
-/// one of these texts and the word "model".
+/// Texts, in lower case, in errors about an unknown model, which also contain the word "model".
 const NO_MODEL: [&str; 4] = ["does not exist", "not found", "not exist", "not available"];
 
-/// Texts, in lower case, of errors of a content filter. The filter has refused a text if the error
-/// contains one of these texts.
+/// Texts, in lower case, in errors of a content filter that has refused a text.
 const FILTERED: [&str; 6] = [
     "content_filter",
     "content_policy",
@@ -72,8 +69,8 @@ const FILTERED: [&str; 6] = [
 const MESSAGES: [&str; 4] = ["messages", "input", "contents", "prompt"];
 
 /// Returns a [`ContentRefused`] if the content of the messages may be the cause of a refusal, with
-/// the kind of content if the refusal names it. Returns `None` if the refusal names another cause,
-/// if its status is not 400, 413 or 422, or if the refusal has no status and is retryable.
+/// the kind of content if the refusal names it. This is possible if the refusal has the status 400,
+/// 413 or 422, or no status and a permanent cause, and does not name another cause.
 pub(crate) fn content_refused(refusal: &Refusal, issuer: &Arc<str>) -> Option<ContentRefused> {
     let may_be_content = match refusal.status {
         Some(status) => matches!(status, 400 | 413 | 422),

@@ -26,8 +26,7 @@ pub(crate) fn explicit_retry_after(headers: &HeaderMap, now: SystemTime) -> Opti
 }
 
 /// Returns the longest time until an exhausted rate limit is reset. If no rate limit is exhausted,
-/// returns the shortest time until a rate limit is reset. A limit is exhausted if its remaining
-/// amount is 0 or less.
+/// returns the shortest time until a rate limit is reset.
 fn reset_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let (mut exhausted, mut others) = (None, None);
     for name in headers.keys() {
@@ -50,10 +49,9 @@ struct RateLimit {
     remaining: String,
 }
 
-/// Returns the rate limit whose reset time is in the header `name`. Such headers are
-/// `x-ratelimit-reset-requests` and similar names (OpenAI, Groq, Azure), `x-ratelimit-reset`
-/// (OpenRouter), and `anthropic-ratelimit-requests-reset` and similar names. Returns `None` for any
-/// other header.
+/// Returns the rate limit whose reset time is in the header `name`: `x-ratelimit-reset-requests`
+/// and similar names (OpenAI, Groq, Azure), `x-ratelimit-reset` (OpenRouter), or
+/// `anthropic-ratelimit-requests-reset` and similar names. Returns `None` for any other header.
 fn rate_limit(name: &str) -> Option<RateLimit> {
     let remaining = if let Some(rest) = name.strip_prefix("anthropic-ratelimit-") {
         format!("anthropic-ratelimit-{}-remaining", rest.strip_suffix("-reset")?)
@@ -88,8 +86,7 @@ pub(crate) fn reset(text: &str, now: SystemTime) -> Option<Duration> {
     text.parse::<jiff::SignedDuration>().ok()?.try_into().ok()
 }
 
-/// Returns the time from `now` until a point in time, or zero if the point has passed. Never
-/// returns `None`.
+/// Returns the time from `now` until a point in time, or zero if the point has passed.
 fn until(point: SystemTime, now: SystemTime) -> Option<Duration> {
     Some(point.duration_since(now).unwrap_or_default())
 }

@@ -16,11 +16,14 @@ use crate::error::{Errors, ProviderError};
 
 /// An HTTP transport that uses [reqwest](https://docs.rs/reqwest).
 ///
-/// Clones share their connections. A transport requests and decompresses compressed answers only if
-/// it was created by `with_gzip` (feature `gzip`). The transport follows up to 5 redirects, only to
-/// the same scheme, host and port, and only with the statuses 307 and 308, for which the request is
-/// sent again unchanged. A key is therefore never sent to another server. The transport has no
-/// timeout. The [documentation of the crate](crate) lists layers that limit the time of an answer.
+/// - Clones share their connections.
+/// - A transport requests and decompresses compressed answers only if it was created by `with_gzip`
+///   (feature `gzip`).
+/// - The transport follows up to 5 redirects, only to the same scheme, host and port, so that it
+///   never sends a key to another server. It follows only the statuses 307 and 308, for which the
+///   request is sent again unchanged.
+/// - The transport has no timeout. The [documentation of the crate](crate) lists layers that limit
+///   the time of an answer.
 ///
 /// ```
 /// use tower_chat_providers::ReqwestTransport;
@@ -80,9 +83,9 @@ impl ReqwestTransport {
     }
 }
 
-/// Follows up to [`MAX_REDIRECTS`] redirects to the same server for which the request is sent again
-/// unchanged. Any other redirect is returned as the response, and the model client reports its
-/// status as an error.
+/// Follows a redirect to the same server if the request is sent again unchanged, up to
+/// [`MAX_REDIRECTS`] times. Any other redirect is returned as the response, and the model client
+/// reports its status as an error.
 fn redirect(attempt: redirect::Attempt<'_>) -> redirect::Action {
     let repeats_request =
         matches!(attempt.status(), StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT);

@@ -124,5 +124,5 @@ impl<V: Expiring> Fetched<V> {
     }
 }
 
-/// The maximum time between the renewal of a value and the expiry of the old value.
+/// The maximum time before its expiry at which a value is fetched again.
 const MAX_MARGIN: Duration = Duration::from_secs(60);

@@ -7,7 +7,8 @@ use tower_chat_core::BoxError;
 
 use super::{cache::Expiring, secret::Secret};
 
-/// AWS credentials: an access key id, a secret access key and, if they are temporary, a session token.
+/// AWS credentials: an access key id, a secret access key and, if they are temporary, a session
+/// token.
 #[derive(Clone)]
 pub struct AwsCredentials {
     pub(super) access_key_id: String,
@@ -35,8 +36,7 @@ impl AwsCredentials {
     }
 
     /// Sets the time at which the credentials expire. A request calls the source for new
-    /// credentials if nine tenths of the lifetime have passed and less than a minute of the
-    /// lifetime remains.
+    /// credentials if less than a minute, and less than a tenth, of their lifetime remains.
     #[must_use]
     pub fn expires_at(mut self, expiry: SystemTime) -> Self {
         self.expires_at = Some(expiry);

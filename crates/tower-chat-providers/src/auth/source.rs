@@ -20,8 +20,8 @@ impl Token {
         Self { value: Secret::new(value), expires_at: None }
     }
 
-    /// Sets the time at which the token expires. A request calls the source for a new token if nine
-    /// tenths of the token's lifetime have passed and less than a minute of the lifetime remains.
+    /// Sets the time at which the token expires. A request calls the source for a new token if less
+    /// than a minute, and less than a tenth, of the token's lifetime remains.
     #[must_use]
     pub fn expires_at(mut self, expiry: SystemTime) -> Self {
         self.expires_at = Some(expiry);

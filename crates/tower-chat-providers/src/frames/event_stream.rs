@@ -65,8 +65,8 @@ impl Decoder for MessageDecoder {
         Ok(())
     }
 
-    /// Appends no frame. [`push`](Decoder::push) has already decoded every complete message, so any
-    /// remaining bytes belong to an incomplete message.
+    /// Appends no frame, because [`push`](Decoder::push) has already decoded every complete
+    /// message.
     fn finish(&mut self, _frames: &mut Vec<Frame>) {}
 }
 
@@ -88,8 +88,8 @@ fn frame(message: &Message) -> Result<Frame, FrameError> {
     Ok(Frame { event: Some("error".to_owned()), data })
 }
 
-/// Returns the field `message` in the payload of an exception, or the whole payload if it has no such
-/// field.
+/// Returns the field `message` in the payload of an exception, or the whole payload if it has no
+/// such field.
 fn message_in(payload: &str) -> String {
     let json: Value = serde_json::from_str(payload).unwrap_or_default();
     let text = json.get("message").and_then(Value::as_str);

@@ -58,9 +58,8 @@ where
     Box::pin(events)
 }
 
-/// Converts an event to a frame. Returns `None` if the event has no data. `has_ended` is whether
-/// the body has ended without a blank line after the event. Such an event may be cut off, even
-/// inside a character. If its data are not complete, the function returns `None`.
+/// Converts an event to a frame. Returns `None` if the event has no data, or if its data are cut
+/// off, which is possible only if the body `has_ended` without a blank line after the event.
 fn frame(
     event: Result<sse_stream::Sse, sse_stream::Error>,
     has_ended: bool,

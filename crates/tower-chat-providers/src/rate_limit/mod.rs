@@ -33,8 +33,8 @@
 //! response reports the number again. The number of tokens of a call is unknown before its
 //! response, so the layer sends calls as long as any tokens remain.
 //!
-//! **If a service sends none of these headers**, or no reset time, calls wait only for a permit,
-//! which each call needs to be one of the concurrent calls. If the service refuses a call, the
+//! **If a service sends none of these headers**, or no reset time, calls wait only for one of the
+//! permits, whose number is the number of concurrent calls. If the service refuses a call, the
 //! retry layer handles the error.
 //!
 //! # What waits, and what ends a wait

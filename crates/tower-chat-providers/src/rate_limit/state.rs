@@ -78,8 +78,8 @@ impl Window {
 }
 
 impl Limits {
-    /// Waits until no limit is exhausted, according to the latest responses, and then records that
-    /// the call is sent. Fails if the call would have to wait longer than `max_wait` in total.
+    /// Waits until no limit is exhausted, and then records that the call is sent. Fails if the call
+    /// would have to wait longer than `max_wait` in total.
     pub(super) async fn admit(
         self: &Arc<Self>,
         max_wait: Duration,
@@ -112,7 +112,7 @@ impl Limits {
 
 impl State {
     /// Records that a call is sent, and returns the number of the call. If limits are exhausted,
-    /// fails with the name and the reset time of the limit that is reset last.
+    /// returns the name and the reset time of the limit that is reset last, as an error.
     fn admit(&mut self, now: Instant) -> Result<u64, (String, Instant)> {
         self.windows.retain(|_, window| window.resets_at > now);
         self.blocked_until = self.blocked_until.filter(|until| *until > now);
@@ -131,9 +131,9 @@ impl State {
         Ok(number)
     }
 
-    /// Updates a limit from the response to the call with this number. The service may have sent
-    /// the remaining amount before it received later calls. This function therefore subtracts the
-    /// later calls that have not received a response yet. A limit without a reset time is ignored.
+    /// Updates a limit from the response to the call with this number. The service may not have
+    /// counted the later calls, so those without a response are subtracted from the remaining
+    /// amount. A limit without a reset time is ignored.
     fn update(&mut self, number: u64, limit: Limit, now: Instant) {
         let Some(reset) = limit.reset else { return };
         let counts_requests = limit.counts_requests();
@@ -146,8 +146,7 @@ impl State {
     }
 }
 
-/// The maximum time until a reset. A longer time is reduced to this maximum, because adding the
-/// longer time to an `Instant` could overflow.
+/// The maximum time until a reset, because adding a longer time to an `Instant` could overflow.
 const LONGEST_RESET: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
 /// A call that was sent. Dropping this value before a response is received removes the call from

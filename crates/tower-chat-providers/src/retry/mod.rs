@@ -20,9 +20,8 @@
 //! ```
 //!
 //! - Below the persistence layer, which stores the conversation: the persistence layer then
-//!   receives only the result of the last attempt, and stores one answer. Above the persistence
-//!   layer, each attempt would be a separate call of the model for this layer, which would handle
-//!   the failure of each attempt.
+//!   receives only the result of the last attempt, and stores one answer. Above it, a failed
+//!   attempt would be a failed call for the persistence layer, although a later attempt succeeds.
 //! - Below the tool loop, which calls the model, runs the tools and calls the model again: a retry
 //!   then repeats one call of the model. Above the tool loop, a retry would repeat all calls of the
 //!   model and all tools that have already run.
@@ -31,14 +30,16 @@
 //!
 //! # What is repeated
 //!
-//! The policy retries a call that failed before it returned a response. The client returns the
-//! response of a whole answer after the client has read the whole body. The call is therefore
-//! retried if the body ends early at any position. For a streamed answer, the client returns the
-//! response when the stream begins. If the stream fails later, the reader of the stream receives
-//! the error, and the call is not retried: the application may already have displayed the text or
-//! started a tool, and a second answer would differ from the first. The layers of `tower-chat`
-//! store the part of the answer that was received. If the application sends the request again, the
-//! conversation continues from this part.
+//! The policy retries a call that failed before the client returned a response:
+//!
+//! - A whole answer is returned after its whole body was read. The call is therefore retried if the
+//!   body ends early at any position.
+//! - A streamed answer is returned when its stream begins. If the stream fails later, its reader
+//!   receives the error, and the call is not retried: the application may already have displayed
+//!   the text or started a tool, and a second answer would differ from the first.
+//!
+//! The layers of `tower-chat` store the part of a failed stream that was received. If the
+//! application sends the request again, the conversation continues from this part.
 //!
 //! The retry layer clones the request before each attempt. Cloning is cheap, because clones of a
 //! [`ChatRequest`](tower_chat_core::ChatRequest) share its messages.

@@ -109,8 +109,7 @@ impl Asked<'_> {
     }
 }
 
-/// Sets a field of the object `name` in `extra`. If `extra` has no such object, adds it. A value
-/// `name` that is not an object is replaced.
+/// Sets a field of the object `name` in `extra`. An object replaces any other value of `name`.
 fn set_in(extra: &mut Map<String, Value>, name: &str, field: &str, value: Value) {
     let mut fields = match extra.remove(name) {
         Some(Value::Object(fields)) => fields,

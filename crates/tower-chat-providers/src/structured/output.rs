@@ -92,9 +92,7 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
         self.value(&text)?.map_err(|problem| StructuredError::Invalid { name, text, problem })
     }
 
-    /// Deserializes a text. The outer `Result` is an error if the schema is not valid. The inner
-    /// `Result` is an error if the text does not conform to the schema, and describes the
-    /// difference.
+    /// Deserializes a text. The inner error describes how the text does not conform to the schema.
     fn value(&self, text: &str) -> Result<Result<T, String>, StructuredError> {
         let validator = jsonschema::validator_for(self.schema.of_type()).map_err(|error| {
             StructuredError::Schema { name: self.name.clone(), problem: error.to_string() }
@@ -109,8 +107,8 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
         Ok(value())
     }
 
-    /// Returns the arguments of the call that the request required. If several messages contain
-    /// such a call, the last of these messages is used, and in this message the first call.
+    /// Returns the arguments of the call that the request required: of the first such call in the
+    /// last message that has one.
     fn call(&self, answer: &Answer) -> Option<String> {
         let calls = answer.messages.iter().rev().flat_map(|message| message.calls());
         let mut calls = calls.filter(|call| call.name == self.name);
@@ -143,8 +141,7 @@ fn in_item(item: &Value) -> Option<String> {
     })
 }
 
-/// Converts a name to a name that providers accept: replaces other characters by `_`, and removes
-/// all characters after the 64th. Returns `answer` for an empty name.
+/// Converts a name to a name that providers accept.
 fn acceptable_name(name: &str) -> String {
     let is_accepted =
         |letter: char| letter.is_ascii_alphanumeric() || letter == '_' || letter == '-';

@@ -3,8 +3,7 @@
 //!
 //! `chat::recorded` replays all exchanges of Chat Completions, `responses::recorded` all exchanges
 //! of Responses, and `wires::recorded` the exchanges for which [`Asked`] has a provider. These
-//! tests fail if a request or an answer differs from the recording. Reading the recordings already
-//! fails if an exchange sends a conversation to an unknown URL.
+//! tests fail if a request or an answer differs from the recording.
 
 use std::collections::{BTreeMap, BTreeSet};
 

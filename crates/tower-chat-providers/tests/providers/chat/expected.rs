@@ -150,8 +150,8 @@ fn string(value: &Value) -> String {
 }
 
 /// Returns the finish reason of a choice. OpenRouter also sends the reason that it received from
-/// the service of the model. If this second reason means that the answer reached a token limit, the
-/// second reason is used, because OpenRouter's own reason may mean a complete answer in this case.
+/// the service of the model. If this second reason is a token limit, it is used, because
+/// OpenRouter's own reason may then mean a complete answer.
 fn finish(choice: &Value) -> Option<String> {
     let reason = choice["finish_reason"].as_str().filter(|reason| !reason.is_empty())?;
     let native = choice["native_finish_reason"].as_str().unwrap_or_default().to_ascii_lowercase();

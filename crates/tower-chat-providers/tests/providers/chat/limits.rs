@@ -101,7 +101,7 @@ async fn a_refusal_that_is_too_long_is_shortened_and_its_message_names_the_limit
     }
 }
 
-/// Without the limit, merging two deltas with 8,000 levels overflowed the stack.
+/// Without the limit, merging two deltas with 8,000 levels would overflow the stack.
 #[tokio::test]
 async fn json_that_is_nested_too_deeply_is_refused_without_a_stack_overflow() {
     let deep = |levels: usize| {
