@@ -17,9 +17,8 @@ use crate::{
 pub enum Role {
     /// The operator who set up the conversation.
     System,
-    /// The role that newer wires (JSON formats of providers) use instead of [`Role::System`]. The
-    /// role is a separate variant, because a message must be sent again with the role with which
-    /// the message was received.
+    /// The role that newer wires (JSON formats of providers) use instead of [`Role::System`]. It is
+    /// a separate variant, so that a message is sent again with the same role.
     Developer,
     /// The person, or the program that acts for the person.
     User,

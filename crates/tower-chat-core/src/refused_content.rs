@@ -150,9 +150,9 @@ pub fn content_refused<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e Conte
 /// A mark for content of a stored message that a service refuses. Later requests to that service
 /// contain a sentence instead of the content.
 ///
-/// The run to which the service has returned the refusal stores the mark in the metadata of one of
-/// its messages: the marked message itself or a later one. Because the mark is part of a message,
-/// every store, copy, export and encryption includes the mark.
+/// The run whose request was refused stores the mark in the metadata of one of its messages: the
+/// message with the content, or a later one. Because the mark is part of a message, every store,
+/// copy, export and encryption includes the mark.
 ///
 /// ```
 /// use tower_chat_core::{ContentKind, Message, MessageId, RefusalMark, RunId};

@@ -185,10 +185,9 @@ impl ChatRequest {
     ///
     /// # Errors
     ///
-    /// Returns an error if the request has the mark (sentinel) [`HistoryOwner::Local`]: the tool
-    /// loop expected a layer below that adds the history, but no layer between the tool loop and
-    /// the model client has added the history. Every model client calls this method before it sends
-    /// a request.
+    /// Returns an error if the request has the mark (sentinel) [`HistoryOwner::Local`]: no layer
+    /// between the tool loop and the model client has added the history. Every model client calls
+    /// this method before it sends a request.
     pub fn service_id(&self) -> Result<Option<&Arc<str>>, SentinelAtClient> {
         match &self.history_owner {
             None => Ok(None),

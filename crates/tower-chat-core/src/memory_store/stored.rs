@@ -32,7 +32,7 @@ pub(super) struct Stored {
     tools: BTreeMap<SequencePosition, ToolRecord>,
     /// The positions of the rows in `tools` whose calls wait for approval.
     pending_approvals: BTreeSet<SequencePosition>,
-    /// The messages and rows of the open run that are not visible yet.
+    /// The staged messages of the open run, and the rows of their calls.
     staged: Rows,
     pub(super) directory: DirectoryEntry,
     /// The summaries, in the order of the messages that they cover.
@@ -66,9 +66,9 @@ impl Stored {
         self.directory.summary(key.clone(), &self.head())
     }
 
-    /// Returns a copy of the visible turns that end before a message, or of all turns. A turn
-    /// consists of the messages of a run and of the later runs that answer calls of this run. Also
-    /// returns the position in this conversation at which the copy ends.
+    /// Returns a copy of the turns that end before the message `before`, or of all visible turns,
+    /// and the position at which the copy ends. A turn consists of the messages of a run and of the
+    /// later runs that answer calls of this run.
     pub(super) fn fork(&self, key: &ConversationKey, before: Option<u64>) -> (Self, u64) {
         let mut forking = Forking::new(&self.history.head, before);
         for (sequence, message) in self.history.numbered() {

@@ -45,11 +45,11 @@ impl IdBase {
 /// Assigns the ids by which results refer to the calls of one answer, message by message. All ids
 /// are different, even if calls in two messages of the answer have the same id.
 ///
-/// A call keeps its own id. A call without an id, with an empty id, or with the id of an earlier
-/// call of the answer gets a generated id, because providers refuse such calls. The generated id is
-/// computed from the position of the message. Each time the history is sent to a model, the call
-/// and its result therefore have the same id. A generated id consists of `[a-z0-9_]` and has at
-/// most 40 characters, the maximum of OpenAI's Chat Completions API.
+/// A call keeps its own id, unless this id is missing, empty or the id of an earlier call of the
+/// answer. Providers refuse such calls, so that the call gets a generated id instead. The generated
+/// id is computed from the position of the message. Each time the history is sent to a model, the
+/// call and its result therefore have the same id. A generated id consists of `[a-z0-9_]` and has
+/// at most 40 characters, the maximum of OpenAI's Chat Completions API.
 ///
 /// ```
 /// use tower_chat_core::{Message, ToolCall, pairing::AnswerIds};

@@ -13,9 +13,9 @@
 //! 3. A result with the position of its call ([`ToolResult::call`]) answers the call at that
 //!    position.
 //! 4. A result without a position answers the first call of the round that has the same id and no
-//!    result. If no call of the round has this id, the result answers the first call without a
-//!    result for which two conditions hold: the call or the result has no id, and the names of
-//!    their tools agree ([`Matcher`]).
+//!    result. If no call of the round has this id, the order decides: the result answers the first
+//!    call without a result whose tool has the same name. A result with an id then answers only a
+//!    call without an id ([`Matcher`]).
 //! 5. If all results without a position match calls of the last message of the round, they answer
 //!    these calls ([`RoundMatcher`]). The reason is that two answers can look like one round: a run
 //!    that is interrupted before its tools run, and is then sent again, stores its next answer
@@ -25,9 +25,9 @@
 //!    latest one is used. The result answers the first such call of this round
 //!    ([`UnansweredCalls`]).
 //!
-//! [`CallLog`] applies the rules to a sequence of messages. Code that changes messages while it
-//! reads them, such as the replay, which converts a history into a form that every provider
-//! accepts, uses the other types of this module.
+//! [`CallLog`] applies the rules to a sequence of messages. The other types are for code that
+//! changes messages while it reads them, such as the replay, which converts a history into a form
+//! that every provider accepts.
 
 mod answer;
 mod call_ids;

@@ -100,9 +100,9 @@ use crate::ConversationKey;
 ///   except for rows of calls in messages that were visible before the run. A store without the
 ///   capability refuses a staged write with [`StoreError::MissingCapability`].
 /// - A write that [claims](Write::with_claims) tool calls is stored only if all claims are valid.
-/// - A persistent store records that it contains sealed data: once a write that is marked as
-///   [sealed](Write::sealed) is stored, the store refuses every change without that mark with
-///   [`StoreError::Sealed`], except for a [deletion](Self::delete) and the removal of a
+/// - Once a persistent store has stored a write that an encrypting wrapper has marked as
+///   [sealed](Write::sealed), the store refuses every change without this mark
+///   ([`StoreError::Sealed`]), except for a [deletion](Self::delete) and the removal of a
 ///   [summary](Summaries::remove_summary).
 /// - No operation crosses a scope.
 ///

@@ -26,7 +26,7 @@ pub struct Revision {
     /// - messages of the conversation are deleted or rewritten;
     /// - an attempt (execution of a run) begins whose writes the store must distinguish from those
     ///   of an earlier attempt;
-    /// - a resumed run is committed.
+    /// - a resumed run is committed, or an open run is discarded.
     pub incarnation: u64,
     /// The sequence number of the last message, from 1; 0 if there is no message.
     pub sequence: u64,

@@ -19,7 +19,8 @@ pub const SEALED_WIRE: &str = "tower-chat-encrypted";
 /// sealed head as the service id of the conversation.
 const SEALED_HEAD: &str = "tower-chat-";
 
-/// For this time after a process has read the mark, ordinary writes do not read it again.
+/// For this time after a process has read the mark, writes to existing conversations do not read it
+/// again.
 const UNCHECKED: Duration = Duration::from_secs(1);
 
 /// Returns whether a message was sealed by an encrypting wrapper.
@@ -31,9 +32,9 @@ pub fn is_sealed_message(message: &Message) -> bool {
 ///
 /// The mark is one value for the whole store. The transaction of a write does not read it, because
 /// that would make each write slower. Instead, a store calls [`admit`](Self::admit) before each
-/// change. A process reads the mark before a change that creates or rewrites a conversation, and
-/// otherwise once a second. The process also learns the mark from the [head](Self::see) of each
-/// sealed conversation that it reads.
+/// change. For a write to an existing conversation, `admit` reads the mark at most once a second,
+/// and for any other change always. A process also learns from the [head](Self::see) of a sealed
+/// conversation that the store contains sealed data.
 #[derive(Debug, Default)]
 pub struct SealMark {
     /// Whether this process has read or stored the mark, or has read a sealed head.
