@@ -97,7 +97,7 @@ fn completed_as(part: &Part, is_interrupted: Option<bool>) -> Option<ReasonKind>
 }
 
 /// Adds the reasons for content that was not stored or was changed before it was stored. The hook
-/// or the truncation that changed the content has added a mark to the stored message.
+/// or the truncation that changed the content has recorded this in the stored message.
 fn explain_stored_marks(message: &Message, position: usize, reasons: &mut Reasons) {
     let not_kept = NotKept::in_message(message);
     if not_kept.calls || not_kept.results.is_some() {
@@ -124,8 +124,8 @@ fn is_misplaced(role: Role, part: &Part) -> bool {
     role != Role::Assistant && matches!(part, Part::ToolCall(_) | Part::ApprovalRequest(_))
 }
 
-/// Returns whether a hook prevented the storage of a call's result. The messages with results after
-/// the answer at `position` then contain a mark. `id` is the id of the call.
+/// Returns whether a hook prevented the storage of a call's result. The metadata of the messages
+/// with results after the answer at `position` then contain the id of the call, `id`.
 fn is_forgotten(stored: &Messages, position: usize, id: Option<&str>) -> bool {
     let Some(id) = id else { return false };
     let following = stored.iter_from(position).skip_while(|it| it.role == Role::Assistant);

@@ -135,9 +135,9 @@ impl Sent {
 }
 
 /// Returns the messages and parts that are sent at another position than the stored one. `order`
-/// contains the sent messages, and those parts that are sent in another message than the stored
-/// one, in the order in which they are sent. If a part and a message have changed their order, the
-/// function returns the part, and not the message.
+/// lists, as they are sent, all messages, and the parts that are sent in another message than the
+/// stored one. If a part and a message have changed their order, the function returns the part, and
+/// not the message.
 fn moved(order: &[(usize, Option<usize>)]) -> BTreeSet<(usize, Option<usize>)> {
     let mut moved = BTreeSet::new();
     let mut greatest = 0;
@@ -166,12 +166,12 @@ fn position_of(native: &Native) -> Option<Position> {
     native.item.parse().ok().filter(|_| &*native.wire == TAG)
 }
 
-/// Returns the position of a message, as its mark contains it.
+/// Returns the position in the mark of a message.
 fn position_of_message(message: &Message) -> Option<usize> {
     usize::try_from(message.metadata.get(TAG)?.as_u64()?).ok()
 }
 
-/// Returns the position of a part, as its mark contains it. Approval requests are not read, because
+/// Returns the position in the mark of a part. Approval requests are not read, because
 /// a replay sends them as calls.
 fn position_of_part(part: &Part) -> Option<Position> {
     match part {
