@@ -135,7 +135,7 @@ impl ErrorResponse {
     /// The function examines the error and then each of its sources, until one of them has an error
     /// response. Each error is passed to `upstream` first, and then compared with the error types
     /// of tower-chat's layers. `upstream` must return the error response for an error of the model
-    /// client, because this crate does not know the error types of model clients, and `None` for
+    /// client, whose type this crate does not know, and `None` for
     /// any other error. The text of an internal error is logged, and is not part of the error
     /// response.
     ///

@@ -87,17 +87,20 @@
 //!
 //! The body of an error response is `{"error": {…}}`, as in OpenAI's API. The statuses are:
 //!
-//! - the request is invalid, for example because a header, or a key of an object in the body,
-//!   occurs twice: 400, or 401 without a scope, 404 for an unknown model, and 413 above one of the
-//!   [`RequestLimits`]. The status is 422 if the request uses the id of an earlier run with other
-//!   messages, or approves calls whose original arguments are not stored;
-//! - the request conflicts with the stored conversation, or with another run or decision: 409;
-//! - the server is overloaded, or a run that continued without its client was interrupted, or
-//!   updates of this run are missing: 503;
-//! - a deadline or a timeout has passed: 504;
-//! - the store failed: 500, or 503 if a retry may succeed;
-//! - the model's service failed: 502, or the status from [`ChatEndpoint::with_upstream`], such as
-//!   429 with `retry-after`.
+//! - 400: the request is invalid, for example because a header, or a key of an object in the body,
+//!   occurs twice;
+//! - 401: the request has no scope;
+//! - 404: the model is unknown;
+//! - 409: the request conflicts with the stored conversation, or with another run or decision;
+//! - 413: the request exceeds one of the [`RequestLimits`];
+//! - 422: the request uses the id of an earlier run with other messages, or approves calls whose
+//!   original arguments are not stored;
+//! - 500: the store failed, and a retry would fail too;
+//! - 502: the model's service failed. [`ChatEndpoint::with_upstream`] may set another status, such
+//!   as 429 with `retry-after`;
+//! - 503: the server is overloaded, the store failed temporarily, or a run that continued without
+//!   its client was interrupted or has lost updates;
+//! - 504: a deadline or a timeout has passed.
 //!
 //! Details of internal errors are logged and not sent to the client.
 //!
