@@ -194,9 +194,9 @@ impl Chain {
         &self.digests
     }
 
-    /// Checks that a visible conversation does not end with a staged message. There is one
-    /// exception: the final message of a run that was committed by a write without messages.
-    /// `committed` is the digest of this message.
+    /// Checks that a visible conversation does not end with a staged message, except for the
+    /// message with the digest `committed`: the final message of a run that was committed by a
+    /// write without messages.
     pub(crate) fn check_end(&self, committed: Option<Digest>) -> Result<(), &'static str> {
         let is_committed = committed.is_some() && committed == self.at;
         if self.staged.is_some() && !is_committed { Err(NOT_COMMITTED) } else { Ok(()) }

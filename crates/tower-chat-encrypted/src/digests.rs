@@ -16,9 +16,8 @@ const FRACTION: u32 = 3;
 /// The number of messages after which unneeded digests are removed.
 const REMOVE_AFTER: u64 = 64;
 
-/// The digests of some messages of one incarnation of a conversation, ordered by sequence number.
-/// The incarnation is a random number that changes, for example, when the conversation is created
-/// again.
+/// The digests of some messages of one incarnation (random number) of a conversation, ordered by
+/// sequence number.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Digests {
     /// The digests of the first messages, of the last messages, and of some messages between them.
@@ -64,9 +63,9 @@ impl Digests {
     }
 }
 
-/// Returns whether the store keeps the digest of a message, if `last` is the last message of the
-/// conversation. Far from the end, it keeps only the digests of sequence numbers that a high power
-/// of two divides.
+/// Returns whether the digest of a message is kept, if `last` is the last message of the
+/// conversation. Far from the end, only the digests of sequence numbers that a high power of two
+/// divides are kept.
 fn is_kept(sequence: u64, last: u64) -> bool {
     let distance = last.saturating_sub(sequence).max(1);
     let exponent = distance.ilog2().saturating_sub(FRACTION);

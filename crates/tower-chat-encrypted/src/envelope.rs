@@ -23,9 +23,8 @@ use crate::{
 
 pub(crate) const BODY: &str = "body";
 const CALL: &str = "call";
-/// The index of the first call that the provider executed itself. The record does not contain such
-/// calls. All other calls of a message are numbered from 0, so that each has the same index as in
-/// the record.
+/// The index of the first call that the provider executed itself. The record does not contain these
+/// calls. Other calls have the same index as in the record, from 0.
 const PROVIDER_CALLS: u64 = 1 << 32;
 pub(crate) const RESULT: &str = "result";
 
@@ -55,9 +54,8 @@ pub fn is_sealed_message(message: &Message) -> bool {
     author::is_sealed_message(message)
 }
 
-/// The content that is sealed in the field `arguments` of a call: the whole call, or the whole
-/// approval request that contains the call. A call and an approval request have different fields,
-/// so that the content can be parsed as only one of the two.
+/// The content of the sealed field `arguments`: a call, or an approval request that contains the
+/// call. Their fields differ, so that the content can be parsed as only one of the two.
 enum Asked {
     Call(ToolCall),
     Request(ApprovalRequest),
@@ -97,9 +95,9 @@ impl Sealer {
                     rest.push(marker.into());
                 }
                 Part::ApprovalRequest(request) => {
-                    // The whole request is sealed, not only its call. The id of the request is also
-                    // in plaintext, because an approval refers to the request by this id. When the
-                    // request is opened, the sealed id is compared with the plaintext id.
+                    // The whole request is sealed, not only its call. Its id is also in plaintext,
+                    // because an approval refers to the request by this id. Opening compares the
+                    // two ids.
                     let text = json(request);
                     let call = self.call(at, message.id, &request.call, &text)?;
                     texts.push(text);

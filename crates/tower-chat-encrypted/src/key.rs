@@ -12,7 +12,6 @@ use crate::EncryptionError;
 /// Moving the key, for example with a map, does not copy the bytes. Each clone has its own bytes.
 /// Other copies are not overwritten: bytes that a caller has passed or copied, and registers and
 /// pages that the operating system has saved.
-/// operating system has saved.
 #[derive(Clone)]
 pub struct SecretKey(Box<Zeroizing<[u8; 32]>>);
 

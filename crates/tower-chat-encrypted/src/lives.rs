@@ -359,9 +359,8 @@ impl Submission {
 
 impl Lives {
     /// Returns the known state of the conversation before a write; `None` if its head was not read.
-    ///
-    /// A write that creates its conversation begins a new life. If the write is repeated, the
-    /// repetition gets the life that the first execution has begun.
+    /// A write that creates its conversation begins a new life, which a repetition of the write
+    /// gets too.
     pub(crate) fn before(&self, write: &Write) -> Option<Known> {
         let mut lives = self.lock();
         if write.expected() != Revision::ABSENT {

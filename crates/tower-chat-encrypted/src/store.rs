@@ -346,9 +346,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
     }
 }
 
-/// Returns the error for a write to a conversation whose state this process does not know. The
-/// error is a conflict if the conversation does not have the revision that the write expects, and
-/// `error` otherwise.
+/// Returns the error for a write to a conversation whose state is unknown: a conflict if the
+/// conversation does not have the revision that the write expects, and `error` otherwise.
 async fn not_sealed(
     store: &(impl HistoryStore + ?Sized),
     write: &Write,

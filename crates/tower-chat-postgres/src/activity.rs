@@ -101,8 +101,8 @@ impl UsageRow {
 }
 
 /// Returns the assignments of an `UPDATE` that adds the activity of a write to the conversation's
-/// row. The table `conversations` has the alias `c`. The arguments are the SQL expressions of the
-/// write's values. The value of `at` is null if the write has no activity.
+/// row, which has the alias `c`. The arguments are SQL expressions. The value of `at` is null if
+/// the write has no activity.
 pub(crate) fn counted(at: &str, run: &str, mode: &str) -> String {
     format!(
         "last_active = greatest(c.last_active, {at}), mode = coalesce({mode}, c.mode),
@@ -139,9 +139,8 @@ pub(crate) const USED: &str = "(scope, conversation, run, model, long_model, mod
     service_calls, tool_calls, input_tokens, cached_input_tokens, output_tokens, reasoning_tokens,
     cost_nanos)";
 
-/// Returns the clause `ON CONFLICT`, which adds the usage of a write to an existing row. The table
-/// `run_usage` has the alias `u`. Every count is at most [`UsageSum::LARGEST`], so that the sum of
-/// two counts does not overflow.
+/// Returns the clause `ON CONFLICT`, which adds the usage of a write to an existing row (alias
+/// `u`). A sum of two counts does not overflow, because each is at most [`UsageSum::LARGEST`].
 pub(crate) fn used_again() -> String {
     let largest = UsageSum::LARGEST;
     let added = |count: &str| format!("least(u.{count} + excluded.{count}, {largest})");

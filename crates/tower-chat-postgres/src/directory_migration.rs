@@ -17,8 +17,8 @@ const MADE: &str = "CASE WHEN get_byte(m.run, 6) >> 4 = 7
 /// Returns the statements that add the directory's columns to the table `conversations`, and the
 /// index for lists of conversations.
 ///
-/// The defaults of the columns are for conversations without messages, and for conversations that
-/// are created by a process of an older release. Such a process does not write the new columns.
+/// The defaults of the columns are for conversations without messages, and for conversations that a
+/// process of an older release creates.
 pub(crate) fn columns() -> String {
     format!(
         "ALTER TABLE {{schema}}.conversations
@@ -42,13 +42,12 @@ pub(crate) fn columns() -> String {
 /// The number of milliseconds in an hour, the unit of the index of conversations.
 pub(crate) const HOUR: i64 = 3_600_000;
 
-/// Returns the statements that fill the directory. The statements derive the times from the ids of
-/// the runs, and the counts from the messages and the record of tool calls. They ignore messages
-/// with a damaged run id.
+/// Returns the statements that fill the directory: the times from the ids of the runs, and the
+/// counts from the messages and the record of tool calls. They ignore messages with a damaged run
+/// id.
 ///
-/// The statements disable the policies temporarily, because policies also apply to the owner of the
-/// tables. No other process sees the tables without policies, because the transaction has locked
-/// them.
+/// Policies also apply to the owner of the tables. The statements disable them temporarily, which
+/// no other process sees, because the transaction has locked the tables.
 pub(crate) fn fill(layout: &Layout) -> String {
     let tables = ["conversations", "messages", "tool_invocations"];
     let force = |word: &str| {

@@ -32,9 +32,8 @@ pub(crate) enum Meaning {
     ReadOnly,
     /// The server reports damaged data.
     Damaged,
-    /// Nothing was changed: a pooler has sent the name of a prepared statement to a connection that
-    /// has not prepared this statement. On this connection, no statement or a different statement
-    /// has this name.
+    /// Nothing was changed: a pooler has sent the name of a prepared statement to a connection on
+    /// which no statement, or a different one, has this name.
     NotPrepared,
     /// Nothing was changed, and a retry would fail too.
     Permanent,

@@ -59,9 +59,8 @@ fn keys(scope: &str, rows: &[Row]) -> Result<Vec<ConversationKey>, StoreError> {
     rows.iter().map(key).collect()
 }
 
-/// Reads the full id of a conversation. `key` is the index of the column with the id in the primary
-/// key, and `whole` the index of the column with the full id, which is null unless the id is
-/// shortened.
+/// Reads the full id of a conversation. `key` is the column with the id in the primary key, and
+/// `whole` the column with the full id, which is null unless the id is shortened.
 pub(crate) fn id(row: &Row, key: usize, whole: usize) -> Result<String, String> {
     key_part(row, key, whole, "a conversation's id")
 }
@@ -91,9 +90,7 @@ pub(crate) async fn scopes(
         let values: [&dyn Parameter; 2] = [&start, &limit];
         let query = Query { sql: &statements.maintenance.scopes, values: &values };
         let [rows] = connections.read_all_scopes(action, [query]).await?;
-        // The order by shortened scopes may differ from the order by full scopes, if two scopes
-        // have the same beginning. Therefore the result is used only if it contains no shortened
-        // scope.
+        // See `conversations`: the order of shortened scopes may differ.
         let is_long = |row: &Row| column::<Option<&[u8]>>(row, 1) != Ok(None);
         if !rows.iter().any(is_long) {
             return rows.iter().map(scope).collect();

@@ -1,6 +1,5 @@
 //! The statements for whole stores and for repairs. The first parameter is the scope, and the
-//! second parameter is the id of the conversation. Statements that list scopes have neither of
-//! these parameters.
+//! second is the id of the conversation, except in statements that list scopes.
 
 use crate::schema::Layout;
 #[cfg(test)]

@@ -323,9 +323,8 @@ fn policies(layout: &Layout, table: &str) -> String {
     tables.map(|table| policy(&format!("{{schema}}.{table}"))).collect()
 }
 
-/// Returns the statements that add a policy to a table. The policy also applies to the owner of the
-/// table. A transaction sees only rows of the scope in its setting `tower_chat.scope`, and no rows
-/// if this setting is missing.
+/// Returns the statements that add a policy to a table, also for its owner. A transaction sees only
+/// rows of the scope in its setting `tower_chat.scope`, and no rows if this setting is missing.
 fn policy(table: &str) -> String {
     format!(
         "ALTER TABLE {table} ENABLE ROW LEVEL SECURITY;

@@ -217,9 +217,9 @@ impl Connections {
         answer
     }
 
-    /// Calls a script that changes data, in one round trip. Waits for replicas and disks as the
-    /// write concern requires. `is_repeatable` means that the call can be sent again, because a
-    /// second execution has no effect.
+    /// Calls a script that changes data, and waits for replicas and disks as the write concern
+    /// requires. `is_repeatable` means that the call can be sent again, because a second execution
+    /// has no effect.
     pub(crate) async fn change(
         &self,
         action: &'static str,

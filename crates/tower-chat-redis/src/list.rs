@@ -2,9 +2,8 @@
 //!
 //! In a cluster, the list of a scope may be on another server than a conversation of the scope, so
 //! that one script cannot access both. Therefore a writer adds the id to the list before it creates
-//! the conversation, and a reader of the list checks that each conversation exists. The list may
-//! contain ids of conversations that do not exist, but it contains the ids of all conversations
-//! that exist.
+//! the conversation. The list may contain ids of conversations that do not exist, and a reader
+//! checks them.
 //!
 //! An id may be removed from the list only if its conversation does not exist, and no process can
 //! create the conversation without adding the id again. Therefore a process that will create a

@@ -191,8 +191,8 @@ impl ConversationNames {
     }
 }
 
-/// Returns the form of a scope or an id in the names of keys. Letters, digits, `-`, `_` and `.` are
-/// unchanged; every other byte becomes `%` and two hexadecimal digits. A scope or an id longer than
+/// Returns the form of a scope or an id in the names of keys. Bytes other than letters, digits,
+/// `-`, `_` and `.` become `%` and two hexadecimal digits. A text longer than
 /// [`MAX_UNCHANGED_BYTES`] is replaced with its beginning and its SHA-256.
 fn half(text: &str) -> String {
     let bytes = text.as_bytes();

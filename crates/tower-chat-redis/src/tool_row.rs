@@ -64,8 +64,7 @@ pub(crate) fn position(member: &str) -> Result<SequencePosition, String> {
 ///
 /// # Panics
 ///
-/// This function never panics: every result has a JSON form, because all map keys in it are
-/// strings.
+/// Never: every result has a JSON form, because all map keys in it are strings.
 pub(crate) fn write(record: &ToolRecord) -> Vec<u8> {
     let columns = record.columns();
     let rest = columns.result.map(RawValue::from_string).transpose().and_then(|result| {

@@ -1,8 +1,8 @@
 //! The SQL statements of a write, inside a transaction that the caller has begun.
 //!
 //! A write adds messages to one conversation, and rows to the record of tool calls (one row for
-//! each call). An open run is a run whose messages are stored, but not yet committed to the
-//! history. These messages are staged: readers do not see them.
+//! each call). The messages of an open run are staged: stored, but not visible to readers until the
+//! run is committed.
 
 use std::ops::RangeInclusive;
 
@@ -308,10 +308,9 @@ fn change_service_id(
     Ok(())
 }
 
-/// Deletes a conversation with all its messages and tool rows; triggers of the schema delete the
-/// open run, the usage and the summaries of the conversation. Returns whether the conversation
-/// existed. If the conversation is too large for one step, this function only makes the
-/// conversation invisible. The writer then deletes its rows in further steps: see [`removal`].
+/// Deletes a conversation, and returns whether it existed. If the conversation is too large for one
+/// step, only makes it invisible; the writer then deletes its rows in further steps: see
+/// [`removal`]. Triggers of the schema delete the open run, the usage and the summaries.
 ///
 /// This function does not decode the row of the conversation, so that a conversation with a damaged
 /// row can be deleted.

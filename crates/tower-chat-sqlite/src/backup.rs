@@ -233,9 +233,8 @@ impl Target {
         }
     }
 
-    /// Refuses a path if a log or journal exists whose name is this path with `ending` appended.
-    /// SQLite does not check that such a log belongs to the database file, and would apply the log
-    /// to the copy.
+    /// Refuses a path if a log or journal exists whose name is this path with `ending` appended,
+    /// because SQLite would apply it to the copy.
     fn check_log(&self, ending: &str) -> Result<(), BackupError> {
         let log = self.beside(ending);
         match fs::symlink_metadata(&log) {
@@ -244,9 +243,8 @@ impl Target {
         }
     }
 
-    /// Lets SQLite remove an empty log next to the path of the copy, for example the log of a
-    /// reading process that was killed. SQLite removes the log when the last connection to a
-    /// database is closed. Therefore the log remains if another process has the database open.
+    /// Lets SQLite remove an empty log next to the path of the copy, for example that of a reading
+    /// process that was killed. The log remains if another process has the database open.
     fn remove_empty_log(&self) {
         if fs::metadata(self.beside("-wal")).is_ok_and(|log| log.len() == 0) {
             let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -272,9 +270,9 @@ impl Target {
         published.map_err(|error| self.failed(error))
     }
 
-    /// Renames the copy to its final name. If the copy must not replace a file, this function fails
-    /// when another process has created a file with this name since the check. A file system
-    /// without hard links does not detect such a file.
+    /// Renames the copy to its final name. Fails if the copy must not replace a file and another
+    /// process has created one since the check. A file system without hard links does not detect
+    /// this.
     fn name(&self, part: &Part) -> io::Result<()> {
         let rename = || fs::rename(&part.path, &self.path);
         if self.replacing {

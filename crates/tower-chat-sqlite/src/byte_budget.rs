@@ -25,9 +25,8 @@ impl ByteBudget {
         Self { limit, used: AtomicUsize::new(0), freed: Notify::new() }
     }
 
-    /// Adds the bytes of a submission to the count until the guard is dropped. The count may then
-    /// exceed the limit, because a submission that has reserved its entry (slot) in the queue does
-    /// not wait.
+    /// Adds the bytes of a submission to the count until the guard is dropped. The count may exceed
+    /// the limit, because a submission with a reserved entry of the queue does not wait.
     pub(crate) fn take(self: &Arc<Self>, bytes: usize) -> BudgetGuard {
         self.used.fetch_add(bytes, Ordering::SeqCst);
         BudgetGuard { budget: self.clone(), bytes }

@@ -3,8 +3,8 @@
 //!
 //! SQLite overwrites the log from its beginning only after a checkpoint that has copied all pages.
 //! Overwriting the log is faster than extending it. A checkpoint thread copies pages while the
-//! writer continues. While the writer continuously appends pages, the thread cannot copy all of
-//! them. Therefore the writer itself copies the remaining pages when there are few.
+//! writer continues. Because the writer meanwhile appends pages, the writer itself copies the last
+//! remaining ones.
 
 use std::{
     mem,
@@ -264,9 +264,8 @@ impl Checkpoints {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits until this store runs no checkpoint, and then marks a checkpoint as running until the
-    /// returned guard is dropped. Without this mark SQLite would refuse the second of two
-    /// concurrent checkpoints.
+    /// Waits until this store runs no checkpoint, and marks a checkpoint as running until the
+    /// returned guard is dropped. SQLite would refuse the second of two concurrent checkpoints.
     fn begin(&self, mut state: MutexGuard<'_, State>) -> UnderWay<'_> {
         while state.is_under_way {
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -286,9 +285,8 @@ impl Checkpoints {
         }
     }
 
-    /// Copies pages until at most [`MAX_COPIED_PAGES`] remain, which the writer can copy, or until
-    /// a reader prevents copying. If neither has happened after [`PASSES`] passes, sets
-    /// `is_behind`.
+    /// Copies pages until at most [`MAX_COPIED_PAGES`] remain, or until a reader prevents copying.
+    /// If neither has happened after [`PASSES`] passes, sets `is_behind`.
     fn catch_up(&self, connection: &mut Option<Connection>) -> Result<(), NotRead> {
         let connection = match connection {
             Some(connection) => connection,

@@ -75,10 +75,9 @@ pub(crate) fn number(
     checked(number, key).map(Some)
 }
 
-/// Fails if `is_its_own` is false, which means that the index has returned the row of another
-/// conversation. A bit flip can cause this error, because the index contains a copy of each key,
-/// and SQLite's pages have no checksums. Without this check, a caller could receive data of another
-/// scope.
+/// Fails if the index has returned the row of another conversation, which could belong to another
+/// scope. A bit flip can cause this error, because the index contains a copy of each key, and
+/// SQLite's pages have no checksums.
 fn check_own(is_its_own: bool, key: &ConversationKey) -> Result<(), NotRead> {
     if is_its_own {
         return Ok(());

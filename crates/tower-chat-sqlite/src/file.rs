@@ -293,10 +293,10 @@ impl StoreFile {
         Connection::open_with_flags(address, flags).and_then(without_trust)
     }
 
-    /// Creates a temporary file of mode 0600 next to the database. SQLite copies the permissions of
-    /// this file to a new database file. Returns `None` if the database exists, or if the temporary
-    /// file cannot be created. In the latter case SQLite fails to create the database too, and
-    /// reports the reason.
+    /// Creates a temporary file of mode 0600 next to the database, whose permissions SQLite copies
+    /// to a new database file. Returns `None` if the database exists, or if the file cannot be
+    /// created. In the latter case SQLite cannot create the database either, and reports the
+    /// reason.
     fn model(&self) -> Option<PrivateFile> {
         if !cfg!(unix) || fs::symlink_metadata(&self.path).is_ok() {
             return None;

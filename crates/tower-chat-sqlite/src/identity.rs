@@ -124,8 +124,7 @@ impl Identity {
     /// # Errors
     ///
     /// Returns an error if the system does not report the metadata of the file, for example because
-    /// the process has no access to the folder. The caller ignores this error, because the store
-    /// can still use a file that it has open.
+    /// the process has no access to the folder.
     pub(crate) fn at(path: &Path) -> Result<Option<Found>, io::Error> {
         match std::fs::metadata(path) {
             Ok(metadata) => Ok(Some(Found { identity: Self::of(&metadata), size: metadata.len() })),

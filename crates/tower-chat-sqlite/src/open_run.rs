@@ -1,6 +1,5 @@
-//! The rows of open runs, and their staged messages. A run is open while its messages are stored,
-//! but neither committed to the history nor discarded. These messages are staged: readers do not
-//! see them.
+//! The rows of open runs, and their staged messages. A run is open until it is committed to the
+//! history or discarded. Until then its messages are staged: stored, but not visible to readers.
 
 use std::{sync::Arc, time::SystemTime};
 

@@ -22,7 +22,6 @@ pub(crate) const SQL: &str = "
 /// Returns the approval requests of the visible messages of a conversation, grouped by the answer
 /// that contains the calls.
 /// Reads only the rows of calls that wait for approval, and their messages.
-/// does not depend on the number of recorded calls.
 pub(crate) fn pending_approvals(
     connection: &Connection,
     key: &ConversationKey,

@@ -64,9 +64,8 @@ struct State {
     led: bool,
     /// The number of submissions that have finished since the queue was created.
     finished: u64,
-    /// The conversations of the unfinished submissions, with one entry for each submission. The
-    /// entries of the group that a leader is executing precede the entries of the waiting
-    /// submissions.
+    /// The conversations of each unfinished submission. The entries of the group that a leader is
+    /// executing are first.
     unfinished: VecDeque<Keys>,
     /// The callers that wait for earlier submissions.
     barriers: Vec<Barrier>,
@@ -99,9 +98,9 @@ impl WriteQueue {
         }
     }
 
-    /// Executes an append on the calling thread if the caller may become the leader. Otherwise puts
-    /// the append into the queue for the writer thread. The caller waits for the outcome with the
-    /// returned ticket. If the queue is closed, the outcome is [`StoreError::Closed`].
+    /// Executes an append on the calling thread if the caller may become the leader. Otherwise
+    /// queues it for the writer thread. If the queue is closed, the outcome is
+    /// [`StoreError::Closed`].
     pub(crate) fn append(&self, append: Submission<Append>) -> Ticket {
         let may_lead = self.work_on_caller && append.may_block() && caller::may_block();
         let mut state = self.state();
@@ -268,8 +267,8 @@ impl WriteQueue {
     }
 
     /// Executes the append of a caller that has become the leader. If tokio does not allow the
-    /// thread to block, or [`write`](Self::write) returns [`Busy`], this function stores nothing,
-    /// and puts the append at the front of the queue for the writer thread.
+    /// thread to block, or another process has the lock on the file, stores nothing, and puts the
+    /// append at the front of the queue.
     fn lead_alone(&self, append: Submission<Append>) -> Ticket {
         let lead = Lead { queue: self, submissions: 1 };
         let mut group = [append];
@@ -369,8 +368,8 @@ impl Drop for Lead<'_> {
 }
 
 /// The guard of the writer thread. When the thread ends, even by a panic, the guard closes the
-/// queue, refuses the waiting submissions, and drops the waiting exclusive work and the barriers.
-/// The receivers of that work and of the barriers then resolve to an error.
+/// queue, refuses the waiting submissions, and makes the receivers of exclusive work and of
+/// barriers resolve to an error.
 struct ThreadEnd<'a>(&'a WriteQueue);
 
 impl Drop for ThreadEnd<'_> {

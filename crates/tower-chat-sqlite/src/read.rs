@@ -13,9 +13,8 @@ use crate::{
     checksum, conversation, pending_approvals::pending_approvals, removal::NOT_DELETED, row_key,
 };
 
-/// The SQL expression for the sequence number of the last visible message. A run that is not yet
-/// committed (an open run) has messages after it. If no run is open, the expression is the largest
-/// possible sequence number. The table `conversations` has the alias `c`.
+/// The SQL expression for the sequence number of the last visible message: the largest possible
+/// number if no run is open. The table `conversations` has the alias `c`.
 pub(crate) const VISIBLE: &str =
     "ifnull((SELECT visible FROM open_runs WHERE number = c.id), 4294967295)";
 
@@ -92,9 +91,9 @@ pub(crate) fn history(
 pub(crate) const MESSAGES: &str = "SELECT place, run, run_index, body, checksum FROM messages
      WHERE place BETWEEN ?1 AND ?2 ORDER BY place";
 
-/// Returns an iterator over the messages in a range of row keys. The iterator returns an error if
-/// the sequence numbers of the messages do not begin with `before + 1`, or have a gap. The iterator
-/// adds the number of bytes of each message in stored form to `bytes`.
+/// Returns an iterator over the messages in a range of row keys, which returns an error if their
+/// sequence numbers do not begin with `before + 1`, or have a gap. Adds the bytes of each message
+/// in stored form to `bytes`.
 pub(crate) fn messages(
     statement: &mut Statement<'_>,
     key: &ConversationKey,

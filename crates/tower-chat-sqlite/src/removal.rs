@@ -31,8 +31,7 @@ pub(crate) fn is_one_step(connection: &Connection, number: i64) -> rusqlite::Res
 }
 
 /// Begins a deletion: moves the conversation to the empty scope under a random name, so that
-/// readers do not find it. Also deletes its open run (the run that is not yet committed), its
-/// summaries and its description.
+/// readers do not find it. Also deletes its open run, its summaries and its description.
 pub(crate) fn begin(connection: &Connection, number: i64) -> rusqlite::Result<()> {
     connection
         .prepare_cached(
@@ -100,9 +99,8 @@ impl Table {
     }
 }
 
-/// Returns the last row key that the next step deletes from a table. If the step deletes all
-/// remaining rows of the conversation, returns the largest row key that the conversation can have.
-/// Returns `None` if the table contains no rows of the conversation.
+/// Returns the last row key that the next step deletes from a table: the largest possible one if
+/// the step deletes all remaining rows of the conversation. Returns `None` if there are no rows.
 fn end_of_step(
     connection: &Connection,
     table: Table,

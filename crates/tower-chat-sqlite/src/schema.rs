@@ -70,12 +70,12 @@ const TOOL_INVOCATIONS: &str = "
 /// The open runs, at most one per conversation. A run is open until its messages are committed to
 /// the history or discarded.
 ///
-/// The messages of an open run are in the table of messages, at their final positions. While a run
-/// is open, readers of its conversation read only up to the sequence number in the column
-/// `visible`. The commit or the discard of a run deletes its row in this table.
+/// The messages of an open run are in the table of messages, at their final positions. Readers read
+/// only up to the sequence number in the column `visible`, until the commit or the discard deletes
+/// the row.
 ///
-/// The partial index contains only the rows of calls that wait for approval, so that the cost of
-/// reading a conversation's pending approvals does not depend on the length of its record.
+/// The partial index makes the cost of reading pending approvals independent of the length of the
+/// record.
 const OPEN_RUNS: &str = "
     CREATE TABLE open_runs (
         number INTEGER PRIMARY KEY, -- conversations.id
@@ -103,9 +103,8 @@ const PRUNED: &str = "
     ALTER TABLE conversations ADD COLUMN pruned INTEGER NOT NULL DEFAULT 0;
 ";
 
-/// The directory: the descriptions, times, counts and usage of conversations and their runs.
-/// `crate::directory` documents why the last activity of a conversation is in two tables, and why
-/// the index contains only the hour.
+/// The directory: the descriptions, times, counts and usage of conversations and their runs; see
+/// `crate::directory`.
 ///
 /// The directory does not count the writes of a process of an older release that has the file open
 /// during the migration.
@@ -322,8 +321,8 @@ pub(crate) fn migrate(connection: &mut Connection) -> Result<Content> {
 type Objects = BTreeMap<(String, String), (String, String)>;
 
 /// Returns the first difference between the schema of a file and the schema that the migrations
-/// create; `None` if they are equal. A file of a newer version is not compared, because this
-/// release does not know the schema of that version.
+/// create; `None` if they are equal, or if the version of the file is newer and its schema
+/// therefore unknown.
 fn difference(connection: &Connection, version: i64) -> Result<Option<Difference>> {
     let known = usize::try_from(version).ok().and_then(|version| known()?.get(version));
     let Some(mut missing) = known.cloned() else { return Ok(None) };

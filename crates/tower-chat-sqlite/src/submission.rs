@@ -378,9 +378,8 @@ impl Work for Queued {
     }
 }
 
-/// Separates refusals from failures. A success or a refusal is the outcome of the change, and the
-/// transaction continues. Returns an error if SQLite failed, after which the caller must roll the
-/// transaction back.
+/// Separates refusals, which are an outcome of the change, from failures of SQLite, after which the
+/// caller must roll the transaction back.
 fn refused<T>(outcome: Result<T, NotStored>) -> rusqlite::Result<Result<T, StoreError>> {
     match outcome {
         Ok(done) => Ok(Ok(done)),

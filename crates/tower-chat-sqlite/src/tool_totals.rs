@@ -21,9 +21,8 @@ pub(crate) fn tool_totals(
         .filter(|status| status.is_open())
         .map(|status| format!("'{status}'"))
         .collect();
-    // `total()` is used instead of `sum()`, because `total()` never overflows. The day is the time
-    // divided by the milliseconds of a day, rounded down also for times before 1970. Each row of
-    // the result is added to the totals of its tool.
+    // Unlike `sum()`, `total()` never overflows. The day is rounded down also for times before
+    // 1970.
     let sql = format!(
         "SELECT t.name, count(*), count(*) FILTER (WHERE t.status = '{error}'),
              count(*) FILTER (WHERE t.status IN ({open})),

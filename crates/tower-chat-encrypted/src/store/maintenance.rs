@@ -123,9 +123,9 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(sealed)
     }
 
-    /// Returns the sealed messages of a rewrite: the changed messages, and all messages after a
-    /// changed one, because each sealed message contains a digest of the messages before it.
-    /// Messages after one that cannot be opened are not sealed again.
+    /// Returns the sealed messages of a rewrite: the changed messages, and all later ones, because
+    /// each contains a digest of the messages before it. Messages after one that cannot be opened
+    /// are not sealed again.
     async fn resealed(
         &self,
         rewrite: &Rewrite,

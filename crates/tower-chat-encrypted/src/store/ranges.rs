@@ -17,8 +17,7 @@ use crate::{
 
 impl<S: HistoryStore> EncryptedStore<S> {
     /// Loads the part of a conversation that `from` selects. Loads the whole conversation if the
-    /// sealed form of `from` is unknown, or if the part does not open. A part does not open, for
-    /// example, after a rewrite, which changes messages but not the stored value.
+    /// sealed form of `from` is unknown, or if the part does not open, for example after a rewrite.
     pub(super) async fn opened_range(
         &self,
         key: &ConversationKey,

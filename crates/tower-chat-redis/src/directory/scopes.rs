@@ -65,8 +65,8 @@ pub(crate) async fn all(settings: &Settings) -> Result<BTreeSet<String>, StoreEr
 }
 
 /// Returns the scope of a list of conversations. If the name of the list contains only the
-/// beginning of a long scope, reads the scope from the head of one of the conversations, and
-/// returns `None` if none of them exists.
+/// beginning of the scope, reads the scope from the head of a conversation; `None` if no
+/// conversation exists.
 async fn scope(
     settings: &Settings,
     name: &str,

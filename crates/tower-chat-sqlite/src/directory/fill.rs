@@ -9,9 +9,9 @@ use tower_chat_core::{RunId, store::author::milliseconds};
 use super::HOUR;
 use crate::row_key;
 
-/// Fills the directory, inside the transaction that has created its tables. The function derives
-/// the times from the ids of the runs, and the counts from the messages and from the record of tool
-/// calls (one row for each call).
+/// Fills the directory, inside the transaction that has created its tables. Derives the times from
+/// the ids of the runs, and the counts from the messages and from the record of tool calls (one row
+/// for each call).
 pub(crate) fn fill(connection: &Connection) -> rusqlite::Result<()> {
     let now = milliseconds::of(SystemTime::now());
     let mut statement = connection.prepare("SELECT place, run FROM messages ORDER BY place")?;

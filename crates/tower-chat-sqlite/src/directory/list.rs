@@ -47,9 +47,7 @@ pub(crate) fn summary(
     entry.completed(&snapshot).map(Some)
 }
 
-/// Returns a page of the conversations that match a query, from one snapshot. In a query of one
-/// scope, SQLite reads the conversations through the index, in descending order of the hour of
-/// their last activity.
+/// Returns a page of the conversations that match a query, from one snapshot.
 pub(crate) fn conversations(
     connection: &Connection,
     query: &ConversationQuery,
@@ -90,8 +88,8 @@ pub(crate) fn conversations(
 }
 
 /// Returns an SQL statement and its parameters. The statement selects all conversations that may
-/// match the query, in the order of the pages. The statement has conditions on the hour of the last
-/// activity, so that SQLite can use the index to skip conversations.
+/// match the query, in the order of the pages. Conditions on the hour of the last activity let
+/// SQLite use the index.
 fn statement(query: &ConversationQuery) -> (String, Vec<Value>) {
     let mut sql = format!(
         "SELECT {COLUMNS}, {LAST_ACTIVE} AS active FROM conversations c WHERE {NOT_DELETED}"

@@ -81,9 +81,9 @@ impl StoreFile {
         }
     }
 
-    /// Returns whether a rollback journal of an unfinished transaction exists. SQLite writes such a
-    /// journal only before the file is switched to WAL mode. The journal can be opened and closed
-    /// without SQLite, because SQLite has no locks on it.
+    /// Returns whether a rollback journal of an unfinished transaction exists. SQLite writes a
+    /// journal only before the file is switched to WAL mode. The journal can be opened without
+    /// SQLite, because SQLite has no locks on it.
     fn has_journal(&self) -> bool {
         const MAGIC: [u8; 8] = [0xd9, 0xd5, 0x05, 0xf9, 0x20, 0xa1, 0x63, 0xd7];
         let mut path = self.path.as_os_str().to_owned();
@@ -93,9 +93,9 @@ impl StoreFile {
         read.is_ok() && first == MAGIC
     }
 
-    /// Opens a connection that reads only the file itself, without its write-ahead log. The
-    /// connection takes no lock and creates no files. The process must not open the file by other
-    /// means than SQLite, because closing the file would release all locks of the process on it.
+    /// Opens a connection that reads only the file itself, without its write-ahead log, and takes
+    /// no lock. The process must not open the file without SQLite, because closing it would release
+    /// all locks of the process on it.
     pub(super) fn open_without_log(&self) -> rusqlite::Result<Connection> {
         let mut address = address_of(&self.path);
         address.push_str("?immutable=1");
@@ -114,9 +114,8 @@ impl StoreFile {
         Ok(connection)
     }
 
-    /// Opens a connection for writing. Creates a missing file if `create` is true, and migrates a
-    /// file of an older version. Waits up to [`LOCK_TIMEOUT`] while other processes have locks on
-    /// the file.
+    /// Opens a connection for writing, and migrates a file of an older version. Waits up to
+    /// [`LOCK_TIMEOUT`] for other processes.
     pub(super) fn open_current_writer(&self, create: bool) -> Result<Connection, OpenError> {
         let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
         flags.set(OpenFlags::SQLITE_OPEN_CREATE, create);
@@ -203,9 +202,8 @@ impl StoreFile {
     }
 }
 
-/// Restricts a connection, because the schema of the file may be hostile. Expressions in the schema
-/// may call only functions that SQLite considers harmless, and views cannot be read, because a
-/// store contains no views.
+/// Restricts a connection, because the schema of the file may be hostile: its expressions may call
+/// only functions that SQLite considers harmless, and views cannot be read.
 pub(super) fn without_trust(connection: Connection) -> rusqlite::Result<Connection> {
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_TRUSTED_SCHEMA, false)?;
     connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_VIEW, false)?;

@@ -62,18 +62,17 @@ impl Writing {
         Ok(Self { queue, slots, budget, checkpoints, threads: Mutex::new(Some(threads)) })
     }
 
-    /// Returns a blocking function that ends the threads, and waits until all submitted writes are
-    /// finished and durable. Only the function of the first call waits. A function of a later call
-    /// closes the queue and returns immediately.
+    /// Returns a blocking function that ends the threads. Only the function of the first call waits
+    /// until all submitted writes are finished and durable.
     pub(super) fn retire(&self) -> impl FnOnce() -> Result<(), NotSynced> + Send + 'static {
         let threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner).take();
         let (queue, checkpoints) = (self.queue.clone(), self.checkpoints.clone());
         move || {
             checkpoints.end();
-            // The connection that is closed last copies the write-ahead log into the file. If two
-            // connections are closed at the same time, each may find the other still open, and
-            // neither copies the log. Therefore the writer closes its connection after all others.
-            // A thread that panicked has already reported the panic to its callers.
+            // The connection that is closed last copies the write-ahead log into the file. Of two
+            // connections that are closed at the same time, each may find the other still open.
+            // Therefore the writer closes its connection after all others. A panic of a thread was
+            // already reported to its callers.
             match threads {
                 Some(Threads { writer, checkpoints }) => {
                     drop(checkpoints.join());
