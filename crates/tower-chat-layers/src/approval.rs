@@ -29,8 +29,8 @@ pub(crate) fn request_approvals_of(
     request_pending(messages, needs_approval(tools), |_| false)
 }
 
-/// Like [`request_approvals_of`], but does not replace calls that the caller executes. `is_callers`
-/// receives the name of a tool, and returns whether the caller executes this tool.
+/// Like [`request_approvals_of`], but does not replace calls of tools for which `is_callers`
+/// returns `true`.
 pub(crate) fn request_pending(
     messages: Vec<Arc<Message>>,
     needs_approval: impl Fn(&str) -> bool,
@@ -42,7 +42,7 @@ pub(crate) fn request_pending(
     let must_ask = {
         let calls = messages.iter().filter(|message| message.role == Role::Assistant);
         let mut calls = calls.flat_map(|message| message.calls()).zip(is_answered.clone());
-        // A call that was cut off never runs, and therefore needs no approval.
+        // A call that was cut off never runs.
         let may_run = |call: &ToolCall| !call.is_cut_off && needs_approval(&call.name);
         calls.any(|(call, is_answered)| !is_answered && may_run(call))
     };
@@ -59,8 +59,7 @@ pub(crate) fn request_pending(
     messages.into_iter().map(&mut ask).collect()
 }
 
-/// Returns the approval request with this id in a message, and the index of its call among the calls of
-/// the message.
+/// Returns the approval request with this id, and the index of its call in the message.
 pub(crate) fn find_request<'m>(
     message: &'m Message,
     id: &str,
@@ -74,8 +73,7 @@ pub(crate) fn find_request<'m>(
     requests.find(|(_, request)| request.id == id)
 }
 
-/// Returns the decisions in these messages, by the ids of the approval requests. If the messages
-/// contain several decisions about a request, the last one is returned.
+/// Returns the last decision about each approval request.
 pub(crate) fn decisions_by_request<'m>(
     messages: impl IntoIterator<Item = &'m Arc<Message>>,
 ) -> HashMap<&'m str, &'m ApprovalResponse> {
@@ -88,8 +86,8 @@ pub(crate) fn decisions_by_request<'m>(
 }
 
 /// Returns the result of an approved call if the run that executed the call is incomplete: no
-/// answer of the model follows the result, and the run was not stopped. `call` is the position of
-/// the call, if the message of the call has an id. `messages` are in reverse order.
+/// answer of the model follows the result, and the run was not stopped. `messages` are in reverse
+/// order.
 pub(crate) fn trailing_result_of<'m>(
     messages: impl Iterator<Item = &'m Arc<Message>>,
     call: Option<CallPosition>,
@@ -104,8 +102,7 @@ pub(crate) fn trailing_result_of<'m>(
     let parts = || answer.iter().flat_map(|message| &message.parts);
     let asks = parts()
         .any(|part| matches!(part, Part::ApprovalRequest(of_answer) if of_answer.id == request.id));
-    // If the last answer contains another call with the same id, a result without a position
-    // belongs to that call.
+    // A result without a position belongs to a call of the last answer with the same id.
     let is_of_other = !asks
         && parts().any(|part| matches!(part, Part::ToolCall(other) if other.id == request.call.id));
     let is_it = |result: &&ToolResult| match result.call {
@@ -128,8 +125,7 @@ fn needs_approval(tools: &[ToolDefinition]) -> impl Fn(&str) -> bool {
     |name| tools.iter().any(|tool| tool.needs_approval && tool.name == name)
 }
 
-/// Replaces the calls of a message by approval requests. `answered` contains for each call whether
-/// the response contains its result.
+/// Replaces the calls of a message by approval requests, except the `answered` ones.
 fn ask_for_all(
     message: Arc<Message>,
     answered: &mut impl Iterator<Item = bool>,
@@ -157,7 +153,6 @@ fn ask_for_all(
     Arc::new(message)
 }
 
-/// Returns whether these messages contain a response to an approval request.
 pub(crate) fn answers_approvals<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> bool {
     messages
         .into_iter()

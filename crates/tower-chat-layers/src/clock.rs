@@ -30,8 +30,7 @@ impl Clock {
         (self.0)()
     }
 
-    /// Returns the current time in whole milliseconds, the precision of stores, or `None` if stores
-    /// cannot represent the time.
+    /// Returns the current time in whole milliseconds, if stores can represent it.
     pub(crate) fn whole_milliseconds(&self) -> Option<SystemTime> {
         milliseconds::time(milliseconds::of(self.now()))
     }

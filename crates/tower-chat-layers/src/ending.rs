@@ -8,8 +8,8 @@ use tower_chat_core::{Answer, BoxError, ChatResponse, ChatUpdate, Message, Role,
 
 use crate::PersistenceError;
 
-/// Handles the end of a response for a persistence layer. If the handler is dropped before
-/// [`complete`](Self::complete) or [`fail`](Self::fail) is called, the caller has disconnected.
+/// Handles the end of a response for a persistence layer. A handler that is dropped before
+/// [`complete`](Self::complete) or [`fail`](Self::fail) shows that the caller has disconnected.
 pub(crate) trait Ending: Send + 'static {
     /// Returns whether the caller receives messages before the end of the answer.
     ///
@@ -19,16 +19,10 @@ pub(crate) trait Ending: Send + 'static {
     /// final message would prevent the call of [`complete`](Self::complete).
     fn passes_messages_early(&self) -> bool;
 
-    /// Handles an update of the answer.
     fn record_update(&mut self, _update: &ChatUpdate) {}
 
-    /// Checks whether the messages that have arrived may be stored. Called after each message with
-    /// calls, and at the end of the answer.
-    ///
-    /// # Errors
-    ///
-    /// Returns an error if the messages may not be stored. The service call fails with this error,
-    /// and no message of the answer is stored.
+    /// Returns an error if the messages that have arrived may not be stored. The service call then
+    /// fails. Called after each message with calls, and at the end of the answer.
     fn check(&self, _answer: &[Arc<Message>]) -> Result<(), BoxError> {
         Ok(())
     }
@@ -39,11 +33,10 @@ pub(crate) trait Ending: Send + 'static {
         answer: Answer,
     ) -> impl Future<Output = Result<Answer, PersistenceError>> + Send;
 
-    /// Handles the failure of the service.
     fn fail(self, error: &BoxError) -> impl Future<Output = ()> + Send;
 }
 
-/// Returns the response. `ending` handles its end before the caller receives this end.
+/// Returns the response, whose end `ending` handles before the caller receives it.
 pub(crate) async fn with_ending(
     response: Result<ChatResponse, BoxError>,
     ending: impl Ending,
@@ -69,9 +62,7 @@ struct Streamed<E> {
     /// `None` after the handler was called.
     ending: Option<E>,
     messages: Vec<Arc<Message>>,
-    /// The number of messages that were passed on.
     released: usize,
-    /// The updates that the caller receives next.
     ready: VecDeque<ChatUpdate>,
 }
 
@@ -113,8 +104,8 @@ impl<E: Ending> Streamed<E> {
                     self.more_follows();
                     let has_calls = message.calls().next().is_some();
                     self.messages.push(message);
-                    // The check runs after each message with calls, and not only at the end of the
-                    // answer, because an answer that never ends must also be refused.
+                    // Not only at the end of the answer, because an answer that never ends must
+                    // also be refused.
                     if has_calls && let Err(error) = self.ending.as_ref()?.check(&self.messages) {
                         return self.failed(error).await;
                     }
@@ -150,8 +141,7 @@ impl<E: Ending> Streamed<E> {
     }
 
     /// Returns whether the newest delayed message cannot be the final one. The caller then receives
-    /// the delayed messages as soon as the response is pending, because the tools of their calls
-    /// may be running.
+    /// it as soon as the response is pending, because tools may be running.
     fn shows_at_pause(&self) -> bool {
         let held = self.messages.get(self.released..).unwrap_or_default();
         self.passes_messages_early() && held.last().is_some_and(|message| !may_be_last(message))
@@ -173,7 +163,6 @@ impl<E: Ending> Streamed<E> {
     }
 }
 
-/// Returns whether a message may be the final answer: an assistant message without calls.
 fn may_be_last(message: &Message) -> bool {
     message.role == Role::Assistant && message.calls().next().is_none()
 }

@@ -485,7 +485,6 @@ impl Error for PersistenceError {
     }
 }
 
-/// Wraps the error of a service in an error that is never retryable.
 pub(crate) fn as_permanent(source: BoxError) -> BoxError {
     match is_retryable(&*source) {
         Some(false) => source,

@@ -8,10 +8,8 @@ use tower_service::Service;
 
 use crate::PersistenceError;
 
-/// Waits for a resource that another run releases at its end, or for another service. The other run
-/// or service may need the permit of the ready service, for example the permit of a concurrency
-/// limit. Before the wait, this function therefore replaces the ready service by a clone, which
-/// releases the permit.
+/// Waits for another run or service, which may need the permit of the ready service. Before the
+/// wait, a clone therefore replaces the ready service, which releases the permit.
 pub(crate) async fn giving_way<S, T>(
     service: &mut S,
     mut waited_for: Pin<&mut impl Future<Output = Result<T, PersistenceError>>>,

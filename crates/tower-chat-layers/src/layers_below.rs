@@ -30,7 +30,6 @@ thread_local! {
     };
 }
 
-/// Counts a readiness poll of a service that a layer of this kind has created.
 pub(crate) fn report_readiness_poll(layer: LayerKind) {
     let mut polls = POLLS.get();
     let count = match layer {
@@ -58,8 +57,7 @@ pub(crate) struct LayersBelow {
 }
 
 impl LayersBelow {
-    /// Polls an inner service for readiness, and records the layers of this crate that the poll has
-    /// reached.
+    /// Polls an inner service for readiness, and records the layers that the poll has reached.
     pub(crate) fn poll_ready<S, R>(
         &self,
         service: &mut S,
@@ -83,7 +81,6 @@ impl LayersBelow {
         ready
     }
 
-    /// Returns whether a poll has found a layer of this kind.
     pub(crate) fn holds(&self, layer: LayerKind) -> bool {
         match layer {
             LayerKind::PerRunPersistence => &self.per_run,

@@ -86,8 +86,7 @@ pub(crate) async fn completed_from_record(
     if dangling.is_empty() {
         return Ok(None);
     }
-    // Reads the rows of all calls of the answers, because a call that is not dangling may have
-    // ended the run.
+    // A call that is not dangling may have ended the run.
     let asking = messages_of_answers_with(history, &dangling);
     let mut found = recorded_rows(store, key, history, &asking).await?;
     let ended = answers_that_ended(history, &found);
@@ -101,8 +100,8 @@ pub(crate) async fn completed_from_record(
     }
     let completes_all = policy == DanglingCalls::FromRecord;
     let mut completed = Messages::new();
-    // The results are added after the last message of the answer, because a result between the
-    // messages of the answer would divide the answer into two answers.
+    // After the last message of the answer, because a result between its messages would divide the
+    // answer.
     let mut results: Vec<ToolResult> = Vec::new();
     let mut before: Option<&Arc<Message>> = None;
     for message in history.messages.iter() {
@@ -151,8 +150,8 @@ fn messages_of_answers_with(history: &History, calls: &[(MessageId, usize)]) -> 
     }
     let mut found = HashSet::new();
     let mut last: Option<&Arc<Message>> = None;
-    // `answer` contains the message ids of the current answer that are not in `found` yet.
-    // `is_asking` is `true` if one of the messages of this answer contains one of the calls.
+    // The message ids of the current answer that are not in `found` yet, and whether this answer
+    // contains one of the calls.
     let (mut answer, mut is_asking) = (Vec::new(), false);
     for message in history.messages.iter() {
         if !last.is_some_and(|last| AnswerKey::is_shared(last, message)) {
@@ -169,8 +168,8 @@ fn messages_of_answers_with(history: &History, calls: &[(MessageId, usize)]) -> 
     found
 }
 
-/// Returns the recorded results of these calls, in the order of the calls. Returns `None` unless
-/// the tool of one of the calls ended the run, or one of the calls was returned to the caller.
+/// Returns the recorded results of these calls, in order. Returns `None` unless one of the calls
+/// ended the run, or was returned to the caller.
 pub(crate) async fn results_of_ended_run(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -188,7 +187,6 @@ pub(crate) async fn results_of_ended_run(
     Ok(is_ended.then_some(results))
 }
 
-/// Returns the rows of these calls, like [`recorded_rows`].
 pub(crate) async fn recorded_calls(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -202,9 +200,8 @@ pub(crate) async fn recorded_calls(
     Ok(found)
 }
 
-/// Returns the rows of all calls in these messages from the record of tool calls, with the position
-/// of the call as the key. Includes the rows in the outbox, which contains the writes that failed
-/// and are submitted again.
+/// Returns the rows of all calls in these messages, by the position of the call. Includes the rows
+/// in the outbox (the writes that failed and are submitted again).
 async fn recorded_rows(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,
@@ -229,8 +226,8 @@ async fn recorded_rows(
         .collect())
 }
 
-/// Returns the recorded result with the id and the position of its call. The position is needed
-/// because a later run may contain an unanswered call with the same id.
+/// Returns the recorded result with the position of its call, because a later run may contain an
+/// unanswered call with the same id.
 fn named(invocation: &ToolInvocation) -> Option<ToolResult> {
     let mut result = named_as_stored(invocation)?;
     let (message, index) = (invocation.message, invocation.sequence_index);

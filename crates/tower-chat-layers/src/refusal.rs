@@ -8,8 +8,8 @@ use crate::{
 };
 
 impl JournalPolicy {
-    /// Returns whether the policy treats this error as a permanent failure of the run. `attempt` is
-    /// the number of this execution of the run.
+    /// Returns whether the policy treats this error of this attempt as a permanent failure of the
+    /// run.
     pub(crate) fn is_refusal(&self, error: &(dyn Error + 'static), attempt: u32) -> bool {
         is_refusal(error).unwrap_or(attempt >= self.max_unclear_attempts)
     }
@@ -27,20 +27,18 @@ pub(crate) fn is_before_service(error: &(dyn Error + 'static)) -> bool {
     }
 }
 
-/// Returns whether the error is a permanent failure, or `None` if no error in its source chain
-/// decides this.
+/// Returns `None` if no error in the source chain decides whether the failure is permanent.
 fn is_refusal(error: &(dyn Error + 'static)) -> Option<bool> {
     let mut next = Some(error);
     while let Some(error) = next {
         if let Some(error) = error.downcast_ref::<ToolLoopError>() {
-            // A run with calls whose outcome is unknown waits for a decision of the application, so
-            // the failure is not permanent.
+            // A run with unknown calls waits for a decision of the application.
             let is_undecided = matches!(error, ToolLoopError::UnknownCalls { .. });
             return Some(!is_undecided && !error.is_retryable());
         }
         if let Some(error) = error.downcast_ref::<PersistenceError>() {
-            // These errors are permanent. All other errors are failures of the store or the stack,
-            // and do not depend on the request.
+            // All other errors are failures of the store or the stack, and do not depend on the
+            // request.
             return Some(matches!(
                 error,
                 PersistenceError::Dangling { .. }

@@ -37,8 +37,7 @@ pub fn as_one_message(answer: &Answer) -> Message {
     let Some((last, earlier)) = last_answer.split_last() else {
         return Message::new(Role::Assistant, Vec::new());
     };
-    // The log finds the calls that have results. The log contains only the last answer, because an
-    // earlier answer may contain an answered call with the same id.
+    // Only the last answer, because an earlier one may contain an answered call with the same id.
     let log = CallLog::of(last_answer.iter().chain(results).map(|message| &**message));
     let mut calls = log.calls().iter();
     let mut earlier_calls = Vec::new();
@@ -68,8 +67,8 @@ fn is_pending(call: &ToolCall) -> bool {
     !call.provider_executed
 }
 
-/// Returns the parts of a message of the last answer, except the calls that have a result or wait
-/// for approval. The id of each returned call is the id to which the result of the call must refer.
+/// Returns the parts of a message, except the calls that have a result or wait for approval. Each
+/// returned call has the id to which its result must refer.
 fn open_parts<'l>(
     message: &Message,
     logged: &mut impl Iterator<Item = &'l LoggedCall>,

@@ -59,9 +59,8 @@ where
     }
 }
 
-/// Limits the time until each update of a response. At the limit, the response is dropped, and an
-/// error is returned. If the answer is already complete, and only the end of the stream is late,
-/// the response ends without an error.
+/// Limits the time until each update of a response. A response whose answer is complete, and whose
+/// end is late, ends without an error.
 fn bounded(response: ChatResponse, limit: Duration) -> ChatResponse {
     let unread = Some((response, false));
     ChatResponse::forward(stream::unfold(unread, move |unread| async move {

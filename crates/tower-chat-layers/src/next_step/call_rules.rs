@@ -41,7 +41,6 @@ pub(crate) struct CallRules<'a> {
 }
 
 impl CallRules<'_> {
-    /// Returns whether the caller of the loop executes the tool.
     pub(crate) fn is_callers(&self, name: &str) -> bool {
         match self.tools.find(name) {
             Some((_, tool)) => tool.is_none(),
@@ -52,14 +51,13 @@ impl CallRules<'_> {
         }
     }
 
-    /// Returns whether the tool loop runs the tool, and the tool needs approval.
     fn needs_approval(&self, name: &str) -> bool {
         let found = self.tools.find(name);
         found.is_some_and(|(definition, tool)| tool.is_some() && definition.needs_approval)
     }
 
-    /// Returns the messages of a response. If a call needs approval, approval requests replace all
-    /// calls that the caller does not execute.
+    /// Replaces all calls of a response that the caller does not execute by approval requests, if
+    /// one of the calls needs approval.
     pub(crate) fn request_approvals(&self, messages: Vec<Arc<Message>>) -> Vec<Arc<Message>> {
         if !self.tools.any_needs_approval() {
             return messages;
@@ -67,10 +65,9 @@ impl CallRules<'_> {
         request_pending(messages, |name| self.needs_approval(name), |name| self.is_callers(name))
     }
 
-    /// Returns the step that follows from the calls of an answer. Limits and queued messages are
-    /// not considered. Calls for which `settled` returns `true` already have their results. These
-    /// calls need no approval and are not returned to the caller, even if the current tools would
-    /// require it.
+    /// Returns the step that follows from the calls of an answer, without limits and queued
+    /// messages. Calls for which `settled` returns `true` have results, and neither need approval
+    /// nor are returned to the caller.
     pub(crate) fn step_after(
         &self,
         answer: &[Arc<Message>],
@@ -90,8 +87,7 @@ impl CallRules<'_> {
         let mut planned = Vec::with_capacity(calls.len());
         let (mut is_returned, mut needs_approval) = (false, false);
         for call in calls {
-            // For a call that was cut off, the tool loop adds an error result, even if the caller
-            // executes the tool.
+            // A call that was cut off gets an error result of the tool loop.
             if !settled(&call) && !call.call().is_cut_off {
                 is_returned |= self.is_callers(call.name());
                 needs_approval |= self.needs_approval(call.name());

@@ -21,32 +21,28 @@ use crate::{
     tool::{CallOfRun, Tools},
 };
 
-/// The maximum number of paused answers that one run continues. By default, Anthropic pauses an
-/// answer after 10 calls of Anthropic's own tools. The limit ends a run whose answers are always
-/// paused.
+/// The maximum number of paused answers that one run continues. Anthropic pauses an answer after 10
+/// calls of its own tools by default.
 pub(crate) const MAX_PAUSES: u32 = 16;
 
-/// The step that follows a complete answer of the model.
 #[derive(Clone)]
 pub(crate) enum NextStep {
     /// The tool loop executes or refuses the calls, and calls the model again with the results.
     RunTools(Vec<PlannedCall>),
     /// The tool loop calls the model again, with the queued messages.
     CallAgain,
-    /// The tool loop calls the model again with the same messages and the paused answer. The next
-    /// answer continues the paused answer.
+    /// The tool loop calls the model again with the same messages and the paused answer, which the
+    /// next answer continues.
     GoOn,
     /// The run ends, and approval requests replace the calls of the answer.
     AskApproval,
     /// The run ends, and the caller receives the calls of the answer, or the approval requests by
     /// which a layer below has replaced them.
     ReturnCalls,
-    /// The run ends with this answer.
     Finish,
 }
 
 impl NextStep {
-    /// Returns whether the run ends with the answer.
     pub(crate) fn ends_run(&self) -> bool {
         match self {
             Self::RunTools(_) | Self::CallAgain | Self::GoOn => false,
@@ -55,22 +51,19 @@ impl NextStep {
     }
 }
 
-/// The rules by which the next step after a service call is decided. The tool loop adds this value
-/// to the request of the service call as an extension, for the layer below that stores the answer.
+/// The rules for the next step after a service call. The tool loop adds them to the request as an
+/// extension, for the layer below that stores the answer.
 #[derive(Clone)]
 pub(crate) struct LoopPolicy {
     pub(crate) tools: Tools,
-    /// The caller's options. The options may declare tools that the caller executes.
+    /// The caller's options, which may declare tools that the caller executes.
     pub(crate) options: Arc<ChatOptions>,
     pub(crate) unknown_tools: UnknownTools,
-    /// Whether this is the last service call of the run, because the run has reached its maximum
-    /// number of rounds (answers with tool calls). The request of such a call contains no tools.
+    /// Whether the run has reached its maximum number of rounds (answers with tool calls), so that
+    /// this request contains no tools.
     pub(crate) is_last_call: bool,
-    /// Whether the calls of an answer run concurrently.
     pub(crate) concurrent: bool,
-    /// The maximum number of tool calls of a run.
     pub(crate) max_calls: Option<usize>,
-    /// The number of tool calls that the run has made.
     pub(crate) tool_calls: usize,
     /// The maximum number of calls in one answer, including calls that the provider executed.
     pub(crate) max_calls_per_answer: Option<usize>,
@@ -80,14 +73,9 @@ pub(crate) struct LoopPolicy {
 }
 
 impl LoopPolicy {
-    /// Checks the number of calls in an answer, including calls that the provider executed. The
-    /// layer that stores the answer calls this method first, so that nothing of an answer over the
-    /// limit is stored. The tool loop also calls this method before any tool runs, because the
-    /// stack may contain no such layer.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`ToolLoopError::TooManyCalls`] if the number of calls exceeds the limit.
+    /// Checks the number of calls in an answer. The layer that stores the answer calls this method
+    /// first, so that nothing of an answer over the limit is stored. The tool loop also calls this
+    /// method, because the stack may contain no such layer.
     pub(crate) fn check(
         &self,
         answer: &[Arc<Message>],
@@ -103,7 +91,6 @@ impl LoopPolicy {
         Err(ToolLoopError::TooManyCalls { calls, limit, conversation: conversation.cloned() })
     }
 
-    /// Returns the rules that decide whether the tool loop or the caller executes a call.
     pub(crate) fn rules(&self) -> CallRules<'_> {
         CallRules {
             tools: &self.tools,
@@ -112,7 +99,6 @@ impl LoopPolicy {
         }
     }
 
-    /// Returns the next step after an answer.
     pub(crate) fn next_step(&self, answer: &[Arc<Message>]) -> NextStep {
         match self.rules().step_after(answer, |_| false) {
             NextStep::RunTools(_) if self.is_last_call => NextStep::Finish,
@@ -132,7 +118,6 @@ impl LoopPolicy {
         }
     }
 
-    /// Returns the calls that the tool loop starts immediately after the answer is stored.
     pub(crate) fn first_calls(&self, step: &NextStep) -> Vec<CallOfRun> {
         let NextStep::RunTools(calls) = step else { return Vec::new() };
         let to_run = calls.iter().filter(|call| matches!(call.action, Action::Run(_)));

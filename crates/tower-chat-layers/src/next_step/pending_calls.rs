@@ -6,8 +6,7 @@ use tower_chat_core::{Message, pairing::CallLog};
 
 use crate::tool::PendingCall;
 
-/// Returns the calls of an answer that need a result, except the calls whose results the answer
-/// contains.
+/// Returns the calls of an answer without a result in the answer.
 pub(crate) fn pending_calls(messages: &[Arc<Message>]) -> Vec<PendingCall> {
     let calls = PendingCall::of_answer(messages);
     if calls.is_empty() || messages.iter().all(|message| message.results().next().is_none()) {
@@ -49,8 +48,8 @@ mod tests {
         let mut asking = calls(&["", ""]);
         asking.id = Some(MessageId { run, index: 1 });
         let position = CallPosition { message: MessageId { run, index: 1 }, index: 1 };
-        // The id in this result was generated when the message contained another call before these
-        // two calls. The `persist` hook of a tool has removed that call since.
+        // The id of this result was generated when the message had another call before these two,
+        // which a `persist` hook has removed since.
         let of_other = ToolResult::new("call_1_2", "found").answering(position);
         let answer = Message::tool_results([of_other]);
         let open = effective_call_ids(&asking);

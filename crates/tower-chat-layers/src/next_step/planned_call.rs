@@ -7,7 +7,6 @@ use tower_chat_core::ToolResult;
 
 use crate::tool::{PendingCall, Tool, ToolReport, Tools};
 
-/// A call of a batch, and the source of its result.
 #[derive(Clone)]
 pub(crate) struct PlannedCall {
     pub(crate) pending: PendingCall,
@@ -24,7 +23,7 @@ pub(crate) enum Action {
     Reuse(Box<(ToolResult, ToolReport)>),
 }
 
-/// The reason for which a call is answered with an error result instead of being run.
+/// The reason for which a call gets an error result instead of being run.
 #[derive(Debug, Clone)]
 pub(crate) enum Refusal {
     UnknownTool,
@@ -34,7 +33,6 @@ pub(crate) enum Refusal {
     OverBudget {
         budget: usize,
     },
-    /// The run was stopped.
     Stopped,
     /// A token limit or a filter ended the answer before the call was complete.
     CutOff,

@@ -14,7 +14,6 @@ use crate::{
     run::{Settings, head_of},
 };
 
-/// A run that may begin.
 pub(super) struct Admitted {
     /// The conversation in which the run executes: the conversation of the request, or a branch of
     /// it.
@@ -24,11 +23,10 @@ pub(super) struct Admitted {
     pub(super) branch: Option<ConversationKey>,
 }
 
-/// The guard that a run holds until its end, and the values that the run reports in its answer.
+/// The guard that a run holds until its end, and values for its answer.
 pub(super) struct RunAdmission {
     pub(super) _turn: RunUnderWay,
-    /// The branch of the conversation in which the run executes. `None` if the run executes in the
-    /// conversation of the request.
+    /// The branch in which the run executes, instead of the conversation of the request.
     pub(super) branch: Option<ConversationKey>,
     /// The open run that was resumed before this run began.
     pub(super) recovered: Option<Box<RecoveredRun>>,
@@ -36,14 +34,12 @@ pub(super) struct RunAdmission {
 
 /// An open run that must be resumed or closed before another run may begin.
 pub(super) enum BlockingOpenRun {
-    /// The open run must be resumed until its end.
     ToResume(Box<OpenRun>),
-    /// The open run must be committed or discarded.
     Closed(Box<OpenRun>, RunEnd),
 }
 
-/// Makes the run the only active run of its conversation in this process. If another run is active, the
-/// policy decides: the run waits in the queue, continues in a branch of the conversation, or fails.
+/// Makes the run the only active run of its conversation in this process. Otherwise, the policy
+/// decides whether the run waits, continues in a branch, or fails.
 pub(super) async fn admit(
     settings: &Settings,
     conversation: Conversation,
@@ -69,7 +65,7 @@ pub(super) async fn admit(
         Err(_) if settings.policy.concurrent_runs == ConcurrentRuns::Branch => {
             let branch = branch_of(&key, run);
             match settings.store.fork_at(&key, None, &branch).await {
-                // An earlier attempt at the run has created the branch.
+                // An earlier attempt has created the branch.
                 Ok(_) | Err(StoreError::Exists { .. }) => {}
                 Err(source) => return Err(PersistenceError::NotLoaded { key, source }),
             }
@@ -79,7 +75,6 @@ pub(super) async fn admit(
     }
 }
 
-/// Returns the key of the branch of a conversation in which a run executes.
 fn branch_of(key: &ConversationKey, run: RunId) -> ConversationKey {
     ConversationKey::new(key.scope(), format!("{}~{run}", key.id()))
 }
@@ -103,14 +98,12 @@ fn busy_with(
 }
 
 impl BlockingOpenRun {
-    /// Returns the open run that must be resumed or closed before this run may begin. Returns
-    /// `None` if there is no open run, or if this journaled run is itself the open run, and
-    /// continues after its staged messages (stored, but not yet part of the history).
+    /// Returns the open run that must be resumed or closed before this run may begin. A journaled
+    /// run that is itself the open run continues after its staged messages (stored, but not yet
+    /// part of the history).
     ///
-    /// # Errors
-    ///
-    /// Returns an error if another process may be working on the open run, or if the policy does not
-    /// allow it to be closed.
+    /// Returns an error if another process may be working on the open run, or if the policy does
+    /// not allow it to be closed.
     pub(super) fn of(
         head: &Head,
         settings: &Settings,
@@ -118,8 +111,7 @@ impl BlockingOpenRun {
         mode: PersistenceMode,
     ) -> Result<Option<Self>, PersistenceError> {
         let Some(open) = &head.open_run else { return Ok(None) };
-        // No other run of the conversation is active in this process, so only another process can
-        // be working on the open run.
+        // No other run of the conversation is active in this process.
         if let Some(held) = settings.held_elsewhere(key, open) {
             return Err(held);
         }
@@ -129,8 +121,8 @@ impl BlockingOpenRun {
             return Ok((!is_journaled).then_some(Self::ToResume(open)));
         }
         match settings.policy.journal.on_open_run {
-            // The caller of the open run has disconnected, so no paid service call is made to finish its
-            // answer.
+            // The caller of the open run has disconnected, so its answer needs no paid service
+            // call.
             OnOpenRun::Recover if open.lease.until == LeaseEnd::Abandoned => {
                 Ok(Some(Self::Closed(open, RunEnd::Commit)))
             }
@@ -150,8 +142,7 @@ pub(super) fn resuming(request: &ChatRequest, key: &ConversationKey, run: RunId)
     resuming.extensions = request.extensions.clone();
     resuming.extensions.insert(Conversation { key: key.clone(), run });
     resuming.extensions.insert(ResumesRun::default());
-    // The resumed run gets a separate handle, because messages that are queued through the handle
-    // of `request` belong to the run of `request`.
+    // Messages in the queue of the handle of `request` belong to the run of `request`.
     resuming.extensions.insert(RunHandle::new());
     resuming
 }

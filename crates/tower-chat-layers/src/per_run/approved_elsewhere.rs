@@ -12,8 +12,7 @@ use crate::{PersistenceError, approval::answers_approvals, run::Settings};
 /// The state of a wait for approved calls of other processes, whose time [`LeaseWaiting`] limits.
 #[derive(Default)]
 pub(super) struct ApprovedElsewhere {
-    /// The revision of the conversation when [`wait`](Self::wait) last found a claim of another
-    /// process.
+    /// The revision of the conversation when a claim of another process was last found.
     held_at: Option<Revision>,
 }
 

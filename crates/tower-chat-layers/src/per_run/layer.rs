@@ -47,7 +47,6 @@ pub struct PerRunPersistence {
     /// Whether the layer has logged that the answer of the client's own tool loop lacks tool calls
     /// and results. `None` if the client has no such loop.
     pub(super) own_loop: Option<Arc<AtomicBool>>,
-    /// The layers of this crate that the service has found below.
     pub(super) below: Arc<LayersBelow>,
 }
 
@@ -58,9 +57,8 @@ impl PerRunPersistence {
         Self { settings, mode, own_loop: None, below: Arc::default() }
     }
 
-    /// Sets whether the client below has its own tool loop. If `true`, the layer logs a warning
-    /// after the first run in which that tool loop ran tools without reporting the calls and
-    /// results to a layer of this crate.
+    /// Sets whether the client below has its own tool loop. The layer then logs a warning after the
+    /// first run whose calls and results that loop has not reported.
     pub(crate) fn over_own_loop(mut self, is_over_own_loop: bool) -> Self {
         self.own_loop = is_over_own_loop.then(Arc::default);
         self

@@ -8,21 +8,18 @@ use tower_chat_core::{BoxError, ChatRequest};
 
 use crate::{ConcurrentRuns, PersistenceError, recovery::ResumesRun, run::Settings};
 
-/// The maximum time for which a run waits for leases of other processes.
 pub(super) struct LeaseWaiting {
-    /// The maximum total waiting time. `None` if the run does not wait.
+    /// `None` if the run does not wait.
     limit: Option<Duration>,
-    /// The time of the first wait plus `limit`. `None` before the first wait.
+    /// `None` before the first wait.
     deadline: Option<Instant>,
 }
 
 impl LeaseWaiting {
-    /// The interval at which a waiting run reads the store. The other process may end or renew its
-    /// lease at any time.
+    /// The interval at which a waiting run reads the store, because the other process may end or
+    /// renew its lease at any time.
     pub(super) const POLL_INTERVAL: Duration = Duration::from_millis(500);
 
-    /// Returns the limit that the request sets, or the limit of the policy if the request sets
-    /// none.
     pub(super) fn of(request: &ChatRequest, settings: &Settings) -> Self {
         let resumes = request.extensions.get::<ResumesRun>();
         let limit = match resumes.and_then(|resumes| resumes.lease_wait) {
@@ -34,10 +31,8 @@ impl LeaseWaiting {
     }
 
     /// Waits for one interval if `error` reports that another process has the lease of the open
-    /// run, and if time remains. The caller must then read the [head](tower_chat_core::store::Head)
-    /// of the conversation again, which contains its open run.
-    ///
-    /// # Errors
+    /// run. The caller must then read the [head](tower_chat_core::store::Head) of the conversation
+    /// again, which contains its open run.
     ///
     /// Returns `error` if it is another error, if the run does not wait, or if no time remains.
     pub(super) async fn wait_after(
@@ -53,8 +48,8 @@ impl LeaseWaiting {
         }
     }
 
-    /// Sleeps until the given time, or for one poll interval, whichever is shorter. Returns `false`
-    /// without sleeping if the run does not wait, or if no time remains.
+    /// Sleeps for one poll interval, but not longer than until `until`. Returns `false` without
+    /// sleeping if the run does not wait, or if no time remains.
     pub(super) async fn sleep_until(&mut self, until: SystemTime, settings: &Settings) -> bool {
         let Some(limit) = self.limit else { return false };
         let now = Instant::now();
@@ -68,14 +63,13 @@ impl LeaseWaiting {
         true
     }
 
-    /// Returns whether the run waits for other processes.
     pub(super) fn waits(&self) -> bool {
         self.limit.is_some()
     }
 
-    /// Returns whether the run waits for other processes and `error` reports that another process
-    /// has taken over the open run. The caller must then read the
-    /// [head](tower_chat_core::store::Head) again, because the head contains the new lease.
+    /// Returns whether the run waits and `error` reports that another process has taken over the
+    /// open run. The caller must then read the [head](tower_chat_core::store::Head), which contains
+    /// the new lease, again.
     pub(super) fn is_lost_race(&self, error: &BoxError) -> bool {
         let conflict = match error.downcast_ref::<PersistenceError>() {
             Some(PersistenceError::RunHeld { .. }) => true,

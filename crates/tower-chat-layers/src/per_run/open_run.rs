@@ -24,7 +24,6 @@ use crate::{
     run::{Begins, Settings, head_of},
 };
 
-/// A conversation that no open run blocks.
 pub(super) struct Cleared {
     pub(super) head: Head,
     /// The open run that was resumed first.
@@ -32,12 +31,10 @@ pub(super) struct Cleared {
 }
 
 /// Applies the policy to the open run of a conversation until no open run blocks the conversation.
-/// Then waits for approved calls that other processes run, if the policy allows it.
+/// Then waits for approved calls of other processes, if the policy allows it.
 ///
-/// # Errors
-///
-/// Returns an error if the policy does not allow the open run to be closed, if another process has
-/// the lease of the open run, or if the open run could not be resumed, committed or discarded.
+/// Returns an error if the open run may not or could not be closed, or if another process has its
+/// lease.
 pub(super) async fn clear_open_run<S>(
     service: &mut S,
     layer: &PerRunPersistence,
@@ -111,7 +108,6 @@ where
     }
 }
 
-/// Resumes an open run until its end.
 async fn resume<S>(
     service: &mut S,
     layer: &PerRunPersistence,
@@ -126,13 +122,8 @@ where
     one_run(service, layer, request, begins, None).await?.collect().await
 }
 
-/// Commits or discards, by the policy, an open run that could not be resumed because the service
-/// refuses its request. The next run of the conversation can then begin.
-///
-/// # Errors
-///
-/// Returns the error of the resumption if it was not a refusal, or if the policy requires the run to
-/// remain open. Returns an error if the run could not be ended.
+/// Commits or discards an open run whose request the service refuses, so that the next run can
+/// begin. Returns `error` if it is no refusal, or if the policy requires the run to remain open.
 async fn end_refused(
     settings: &Settings,
     key: &ConversationKey,

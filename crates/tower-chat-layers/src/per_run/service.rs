@@ -112,8 +112,7 @@ where
     one_run(&mut service, &layer, request, begun, Some(admission)).await
 }
 
-/// Checks that the request names a conversation, and that the order of the layers allows the run to be
-/// stored. Returns the conversation.
+/// Checks the conversation of the request and the order of the layers.
 fn check(
     request: &ChatRequest,
     layer: &PerRunPersistence,
@@ -135,15 +134,15 @@ fn check(
     Ok(conversation)
 }
 
-/// Returns whether this layer detects a tool loop below, but no `PerServiceCallPersistence`. Must
-/// be called before the input of a journaled run is staged (stored, but not yet visible in the
+/// Returns whether this layer finds a tool loop below, but no `PerServiceCallPersistence`. Must be
+/// called before the input of a journaled run is staged (stored, but not yet visible in the
 /// history).
 fn lacks_persister(below: &LayersBelow) -> bool {
     below.holds(LayerKind::ToolLoop) && !below.holds(LayerKind::PerServiceCallPersistence)
 }
 
 /// Executes one run that no other run blocks. If the service has lost the history of the
-/// conversation, the policy may require a second attempt, which sends the stored messages.
+/// conversation, a second attempt may send the stored messages.
 pub(super) async fn one_run<S>(
     service: &mut S,
     layer: &PerRunPersistence,
@@ -179,16 +178,14 @@ where
     }
 }
 
-/// The outcome of an attempt at a run.
 enum Attempt {
     Response(ChatResponse),
     HistoryLost(HistoryLostInRun),
 }
 
-/// The data of a run whose first service call was refused because the service has lost the history.
+/// A run whose first service call was refused because the service has lost the history.
 struct HistoryLostInRun {
     error: BoxError,
-    /// The service id of the lost history.
     service_id: Arc<str>,
     admission: Option<RunAdmission>,
 }
@@ -236,7 +233,6 @@ where
     }
 }
 
-/// A run that has begun, with the request for the inner service.
 struct Begun {
     request: ChatRequest,
     /// The messages of the answer that an earlier attempt has stored.
@@ -248,11 +244,9 @@ struct Begun {
 
 enum Beginning {
     Call(Box<Begun>),
-    /// The answer of the run is already stored.
     Stored(Answer),
 }
 
-/// Performs the steps of a run that precede the call of the inner service.
 async fn begin_call<S>(
     service: &mut S,
     settings: &Settings,
@@ -285,10 +279,10 @@ where
     yield_if_large(request.messages().iter_from(request.history_len())).await;
     let (request, input) = open_request(run, request)?;
     yield_if_large(&input).await;
-    // The check precedes the staging of the input, because a journaled run with invalid decisions
-    // would otherwise remain open.
+    // Before the input of a journaled run is staged, because a run with invalid decisions would
+    // remain open.
     check_approvals(run, &request)?;
-    // The slot is reserved before the paid request to the model.
+    // Before the paid request to the model.
     let slot = match run.write_point() {
         WritePoint::End => Some(giving_way(service, pin!(run.reserve())).await?),
         WritePoint::EachCall => None,
@@ -297,8 +291,7 @@ where
     Ok(Beginning::Call(Box::new(Begun { request, before, slot })))
 }
 
-/// Returns the response of a resumed run, preceded by the messages of the answer that an earlier
-/// attempt has stored.
+/// Returns the response after the messages of the answer that an earlier attempt has stored.
 fn following(before: Vec<Arc<Message>>, response: ChatResponse) -> ChatResponse {
     if before.is_empty() {
         return response;
@@ -319,7 +312,7 @@ struct RunEnding {
     run: Run,
     /// The slot for the write at the end of the run. `None` if the run is stored earlier.
     slot: Option<Result<Slot, StoreError>>,
-    /// The number of messages of the answer that an earlier attempt has added.
+    /// The number of messages of the answer from an earlier attempt.
     before: usize,
     handle: Option<RunHandle>,
     /// Whether the layer has logged that the answer of the client's own tool loop lacks tool calls
@@ -333,13 +326,10 @@ struct RunEnding {
 struct Opened {
     run: Run,
     admission: Option<RunAdmission>,
-    /// The reason for the end of the attempt. Dropping this value reports the reason.
     cause: LeaveCause,
 }
 
 impl Opened {
-    /// Adds to the answer the branch in which the run has executed, and the interrupted run that
-    /// was resumed before this run.
     fn report(&mut self, answer: &mut Answer) {
         let Some(admission) = &mut self.admission else { return };
         answer.finish.branch.clone_from(&admission.branch);
@@ -372,8 +362,8 @@ impl Ending for RunEnding {
                  messages of all rounds in its answer"
             );
         }
-        // If the store refuses the single write at the end of a run, no message of the run is
-        // stored. The messages that the run took from its queue then return to the queue.
+        // If the store refuses the single write of a run, its messages from the queue return to the
+        // queue.
         let handle = self.handle.filter(|_| run.write_point() == WritePoint::End);
         let queued = handle.as_ref().map(|_| queued_in(&run, &answer, self.before));
         match completed(&run, self.slot, self.before, answer).await {
@@ -400,8 +390,8 @@ impl Ending for RunEnding {
     }
 }
 
-/// Returns the end that the policy requires for a run that has failed before the first answer of the
-/// model. `None` if the run remains open.
+/// Returns the end that the policy requires for a run that has failed before the first answer.
+/// `None` if the run remains open.
 fn end_of_unanswered(policy: &JournalPolicy, error: &BoxError, attempt: u32) -> Option<RunEnd> {
     let is_wrong_stack = matches!(error.downcast_ref(), Some(PersistenceError::LayerTwice { .. }));
     if is_wrong_stack && attempt == 1 {
@@ -412,8 +402,8 @@ fn end_of_unanswered(policy: &JournalPolicy, error: &BoxError, attempt: u32) -> 
     Some(if is_before_service(&**error) { RunEnd::Discard } else { end })
 }
 
-/// Returns the messages of the answer that came from the run's queue. Omits messages that tools
-/// have queued, because the tools run again and queue them again.
+/// Returns the messages of the answer from the run's queue, except those of tools, which run again
+/// and queue them again.
 fn queued_in(run: &Run, answer: &Answer, before: usize) -> Vec<Message> {
     let of_run = answer.messages.iter().skip(before);
     let is_queued = |message: &&Arc<Message>| {
@@ -429,15 +419,15 @@ fn queued_in(run: &Run, answer: &Answer, before: usize) -> Vec<Message> {
     queued.map(without_id).collect()
 }
 
-/// Returns whether a tool loop below may have run tools whose calls and results are missing from
-/// its answer, and that no persistence layer below the loop has received.
+/// Returns whether a tool loop below may have run tools without reporting the calls and results to
+/// a persistence layer or in its answer.
 fn hides_rounds(run: &Run, answer: &Answer) -> bool {
     let has_rounds = answer.messages.iter().any(|message| message.role == Role::Tool);
     !has_rounds && !run.log().has_seen_rounds()
 }
 
-/// Stores the messages of a run that are not stored yet, after its answer is complete. An earlier
-/// attempt has added the first `before` messages of the answer.
+/// Stores the messages of a complete run that are not stored yet. The first `before` messages of
+/// the answer are from an earlier attempt.
 async fn completed(
     run: &Run,
     slot: Option<Result<Slot, StoreError>>,

@@ -106,9 +106,8 @@ where
     }
 }
 
-/// Makes a service call again with the stored messages, if the policy allows it. `lost` is the
-/// error of a service that no longer has the history of the conversation. Must be called only if no
-/// layer above has begun the run.
+/// Repeats a service call with the stored messages, if the policy allows it. `lost` is the error of
+/// the service that has lost the history. Only valid if no layer above has begun the run.
 async fn call_with_record<S>(
     mut service: S,
     layer: &PerServiceCallPersistence,
@@ -138,10 +137,9 @@ where
 
 const LAYER: &str = "PerServiceCallPersistence";
 
-/// Returns the run of a service call if no layer above the tool loop has begun a run. Also returns
-/// the stored answer if the run was already complete. All service calls of a tool loop of this
-/// crate have the same run, which the first of them begins. Under a tool loop of another crate,
-/// each service call begins a run of its own.
+/// Returns the run of a service call if no layer above the tool loop has begun a run, and the
+/// stored answer if the run was complete. All service calls of a tool loop of this crate share one
+/// run. Under a tool loop of another crate, each service call begins a run of its own.
 async fn lone_run(
     layer: &PerServiceCallPersistence,
     request: &mut ChatRequest,

@@ -297,7 +297,6 @@ impl<S: ModelClient> ChatPipelineBuilder<S> {
 }
 
 impl<S> ChatPipelineBuilder<S> {
-    /// Checks that the store has the capabilities that the mode and the policy need.
     fn check_capabilities(&self, store: &dyn HistoryStore) -> Result<(), BuildError> {
         if self.mode == Some(PersistenceMode::Journaled) && store.journal().is_none() {
             let needed_by = "PersistenceMode::Journaled";
@@ -335,7 +334,7 @@ fn maybe<S: ModelClient>(tool_loop: Option<ToolLoopLayer>, inner: S) -> Boxed {
     }
 }
 
-/// Returns a function that adds the instructions to a request that does not contain instructions.
+/// Returns a function that adds the instructions to a request without instructions.
 fn instruct(instructions: Option<Arc<str>>) -> impl Fn(ChatRequest) -> ChatRequest + Clone {
     move |mut request| {
         if let (Some(instructions), None) = (&instructions, &request.options.instructions) {

@@ -80,7 +80,6 @@ where
     }
 }
 
-/// Returns the response, with an error at its end if the deadline passed before [`ChatUpdate::Finish`].
 fn bounded(response: UntilDeadline<ChatResponse>, after: Duration) -> ChatResponse {
     let mut response = Some(response);
     let mut is_complete = false;
@@ -104,7 +103,6 @@ fn bounded(response: UntilDeadline<ChatResponse>, after: Duration) -> ChatRespon
     }))
 }
 
-/// A future or a stream that a task drops at the deadline.
 struct UntilDeadline<T> {
     polled: Arc<Mutex<Polled<T>>>,
     timer: AbortHandle,
@@ -113,7 +111,6 @@ struct UntilDeadline<T> {
 struct Polled<T> {
     /// `None` after the value was dropped.
     value: Option<T>,
-    /// The waker of the most recent pending poll.
     waker: Option<Waker>,
 }
 
@@ -134,7 +131,6 @@ impl<T: Send + 'static> UntilDeadline<T> {
         Self { polled, timer }
     }
 
-    /// Polls the value. Returns `None` after the deadline.
     fn poll<R>(
         &self,
         cx: &mut Context<'_>,

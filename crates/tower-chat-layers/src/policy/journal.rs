@@ -208,7 +208,6 @@ pub enum RunEnd {
 }
 
 impl OnRefusal {
-    /// Returns the end of a run, or `None` if the run remains open.
     pub(crate) fn end(self, has_answers: bool) -> Option<RunEnd> {
         match (self, has_answers) {
             (Self::KeepAnswers, true) | (Self::Commit, _) => Some(RunEnd::Commit),

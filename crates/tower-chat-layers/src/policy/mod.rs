@@ -343,12 +343,8 @@ impl PersistencePolicy {
         self
     }
 
-    /// Checks whether a run in this mode may continue although no layer below the tool loop stores
-    /// the run's messages.
-    ///
-    /// # Errors
-    ///
-    /// Returns [`PersistenceError::PersisterMissing`] if the run must fail.
+    /// Returns an error if a run in this mode must not continue without a layer below the tool loop
+    /// that stores its messages.
     pub(crate) fn without_persister(
         &self,
         key: &ConversationKey,

@@ -52,8 +52,8 @@ impl Price {
     pub fn cost_nanos(&self, usage: &Usage) -> u64 {
         const MILLION: u128 = 1_000_000;
         let cost = |tokens: u64, price: u64| u128::from(tokens) * u128::from(price);
-        // Each product is less than a quarter of 2^128 for prices below 2^62, so the sum of the
-        // four products does not overflow. Other sums are limited to the maximum.
+        // The sum of four products below 2^126 does not overflow, which is the case for prices
+        // below 2^62. Other sums are limited to the maximum.
         let cost = [
             cost(usage.input_tokens.saturating_sub(usage.cached_input_tokens), self.input),
             cost(usage.cached_input_tokens, self.cached_input),

@@ -75,7 +75,6 @@ pub async fn close(
     Ok(true)
 }
 
-/// Returns the journal of a store.
 pub(super) fn journal(store: &(impl HistoryStore + ?Sized)) -> Result<&dyn Journal, StoreError> {
     Ok(store.journal().ok_or(Capability::Journal)?)
 }
@@ -142,7 +141,6 @@ pub async fn sweep(
     }
 }
 
-/// Ends an open run before a new run of the conversation begins.
 pub(crate) async fn close_open_run(
     settings: &Settings,
     key: &ConversationKey,
@@ -182,8 +180,8 @@ fn discarding(
     last_write(store, key, content, Vec::new(), close)
 }
 
-/// Returns the write that ends an open run. This write is the first write of a new attempt, so that
-/// the store refuses later writes of earlier attempts.
+/// Returns the write that ends an open run. It is the first write of a new attempt, so that the
+/// store refuses later writes of earlier attempts.
 fn last_write(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,

@@ -70,11 +70,11 @@ pub struct ReportedCall {
     pub started_at: Option<SystemTime>,
 }
 
-/// The request extension of a request that only resumes an open run, and adds no messages.
+/// The extension of a request that only resumes an open run.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct ResumesRun {
-    /// The maximum time for which the run waits for the end of another process's lease. `None` if
-    /// the policies of the stack apply.
+    /// The maximum time for which the run waits for another process's lease. `None` for the
+    /// policies of the stack.
     pub(crate) lease_wait: Option<Duration>,
 }
 

@@ -19,8 +19,7 @@ use tower_service::Service;
 
 use super::{ResumesRun, RunEnd, UnknownCalls, close, open_run};
 
-/// The maximum number of runs that [`recover_all`] recovers, or whose leases it reads, at the same
-/// time.
+/// The maximum number of runs that [`recover_all`] processes at the same time.
 const MAX_CONCURRENT: usize = 64;
 /// The number of scopes or open runs that [`recover_all`] reads at a time.
 const PAGE: usize = 100;
@@ -214,8 +213,8 @@ where
     Ok(Box::pin(recoveries.buffer_unordered(MAX_CONCURRENT)))
 }
 
-/// Recovers a run, unless an attempt is executing it. `lease` is the lease that another process had
-/// on the run when the run was listed.
+/// Recovers a run, unless an attempt is executing it. `lease` is the lease of another process when
+/// the run was listed.
 async fn recover_listed<S>(
     mut client: S,
     store: &(impl HistoryStore + ?Sized),
@@ -243,14 +242,12 @@ where
     recover(&mut client, store, key, policy).await
 }
 
-/// Returns whether another process has a lease on an open run.
 fn is_held_elsewhere(store: &(impl HistoryStore + ?Sized), open: &OpenRun) -> bool {
     let handle = store.handle();
     let is_elsewhere = open.lease.holder != handle.holder() && !handle.is_exclusive();
     is_elsewhere && open.is_held_at(SystemTime::now())
 }
 
-/// Returns the conversations of all scopes that have an open run.
 async fn all_open_runs(
     store: &(impl HistoryStore + ?Sized),
 ) -> Result<Vec<ConversationKey>, StoreError> {

@@ -6,36 +6,30 @@ use tower_chat_core::Messages;
 
 use crate::replay::{DanglingCalls, Replay, TokenCounter, Turns};
 
-/// The limits of the turns that the next summary covers.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Limits {
-    /// The number of the newest turns that are not covered. At least 1 turn is never covered.
+    /// The number of the newest turns that are not covered, at least 1.
     pub(super) turns: usize,
-    /// The maximum number of tokens of all turns that are not covered. If the newest turns have
-    /// more tokens, the summary covers more turns.
+    /// The maximum number of tokens of the turns that are not covered.
     pub(super) kept: usize,
-    /// The number of tokens that one summary may cover. If there are more, a further summary covers
-    /// the rest.
+    /// The number of tokens that one summary may cover. A further summary covers the rest.
     pub(super) covered: usize,
 }
 
-/// The end of a turn at which a summary may end.
 struct TurnEnd {
     /// The number of messages up to and including the turn.
     messages: usize,
-    /// The tokens of these messages.
     tokens: usize,
     /// Whether no call of these messages waits for a result.
     is_closed: bool,
 }
 
-/// Returns the number of messages at the beginning of `messages` that the next summary covers, or
-/// `None` if no turn may be covered. `messages` are the messages after those of the summary in
-/// force.
+/// Returns the number of messages that the next summary covers, or `None` if no turn may be
+/// covered. `messages` begin after those of the summary in force.
 ///
-/// The covered messages consist of whole turns. None of their calls waits for approval, or for a
-/// result from the caller. Calls of interrupted runs may be covered, because one interrupted run
-/// would otherwise prevent all later summaries of the conversation.
+/// The covered messages are whole turns. None of their calls waits for approval, or for a result
+/// from the caller. Calls of interrupted runs may be covered, because one interrupted run would
+/// otherwise prevent all later summaries.
 pub(super) fn messages_to_cover(
     messages: &Messages,
     counter: &dyn TokenCounter,
@@ -56,13 +50,12 @@ pub(super) fn messages_to_cover(
     fitting.or_else(|| closed().next()).map(|end| end.messages)
 }
 
-/// Returns the ends of all turns except the last one, and the tokens of all messages.
 fn turn_ends(messages: &Messages, counter: &dyn TokenCounter) -> (Vec<TurnEnd>, usize) {
     let mut turns = Turns::default();
     let mut replay = Replay::new(DanglingCalls::default());
     let (mut ends, mut tokens) = (Vec::new(), 0_usize);
     for (position, message) in messages.iter().enumerate() {
-        // The input that begins the next turn completes the last calls and results of this turn.
+        // The input of the next turn completes the last calls and results of this turn.
         replay.push(message);
         if turns.begins_with(message) && position > 0 {
             let is_closed = !replay.awaits_results();
@@ -82,12 +75,11 @@ mod tests {
     use super::*;
     use crate::replay::{mark_ended, mark_ended_by};
 
-    /// Each message has the number of tokens in its text, or 10.
+    /// Returns the number in the text, or 10.
     fn counter(message: &Message) -> usize {
         message.text().parse().unwrap_or(10)
     }
 
-    /// Returns the messages of several runs.
     fn runs(runs: impl IntoIterator<Item = Vec<Message>>) -> Messages {
         let numbered = (1..).zip(runs).flat_map(|(run, messages)| {
             let run = RunId::from_bytes([run; 16]);
@@ -99,7 +91,6 @@ mod tests {
         numbered.collect()
     }
 
-    /// Returns a turn with this number of tokens.
     fn turn(tokens: usize) -> Vec<Message> {
         vec![Message::user((tokens - 10).to_string()), Message::assistant("ten")]
     }

@@ -23,27 +23,24 @@ use crate::{
     run::usage_of,
 };
 
-/// The loaded history of a conversation, from which a summary can be made.
 #[derive(Debug, Clone)]
 pub(crate) struct Summarizable {
-    /// The visible messages.
     pub(crate) history: History,
-    /// The replay of these messages, before the steps of the replay policy.
+    /// The replay before the steps of the replay policy.
     pub(crate) replay: Replay,
     pub(crate) summary: Option<ReplaySummary>,
-    /// The run that makes the summary. The summary does not cover the stored input of this run.
+    /// The run that makes the summary, whose stored input is not covered.
     pub(crate) run: Option<RunId>,
 }
 
 impl Summarizable {
-    /// Returns the number of messages that the summary in force covers.
     fn covered(&self) -> usize {
         let covers_to = self.summary.as_ref().map_or(0, |summary| summary.summary().covers_to);
         let covered = covers_to.saturating_sub(self.history.skipped());
         usize::try_from(covered).unwrap_or(usize::MAX)
     }
 
-    /// Returns the messages of the history before those of the run.
+    /// Returns the messages before those of the run.
     fn earlier_messages(&self) -> Messages {
         let messages = &self.history.messages;
         let is_earlier =
@@ -51,27 +48,24 @@ impl Summarizable {
         messages.take(messages.iter().rposition(is_earlier).map_or(0, |last| last + 1))
     }
 
-    /// Returns the id of the summary in force.
     pub(crate) fn summary_id(&self) -> Option<u64> {
         self.summary.as_ref().map(|summary| summary.summary().id)
     }
 }
 
-/// Makes the summaries of one conversation.
 pub(crate) struct Making<'a> {
     pub(super) summarize: &'a Summarize,
     pub(super) sources: ReplaySources<'a>,
     pub(crate) prices: Option<&'a PriceList>,
-    /// The handle that can stop the run for which the summaries are made.
+    /// The handle that can stop the run.
     pub(crate) handle: Option<&'a RunHandle>,
     pub(super) limits: Limits,
     /// The history, with its newest summary.
     pub(crate) source: Summarizable,
-    /// The answers of the service, whether or not they could be used.
+    /// All answers of the service, including unusable ones.
     pub(crate) answers: Vec<Answer>,
 }
 
-/// The cause for which a summary was not made.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum SummaryFailure {
     #[error("the service that writes summaries failed")]
@@ -98,7 +92,6 @@ fn reason(outcome: AddedSummary) -> &'static str {
 }
 
 impl SummaryFailure {
-    /// Returns the failure as an error that contains whether a repetition may succeed.
     pub(crate) fn classified(self) -> BoxError {
         match self {
             Self::NotAdded(_) => Classified::retryable(self).into(),
@@ -113,8 +106,8 @@ impl SummaryFailure {
 }
 
 impl<'a> Making<'a> {
-    /// Begins to make the summaries of a run. `view` contains the history as the model receives it,
-    /// and `own` the input of the run. Returns `None` if these messages do not exceed the limit.
+    /// Begins to make the summaries of a run, if it exceeds the limit. `view` contains the history
+    /// as the model receives it, and `own` the input of the run.
     pub(crate) fn of_run(
         summarize: &'a Summarize,
         source: Summarizable,
@@ -155,8 +148,8 @@ impl<'a> Making<'a> {
     }
 
     /// Makes summaries until no further turn (the messages of one run) may be covered. Returns
-    /// `None` if the run is stopped before. Otherwise, returns the first failure, if there is one.
-    /// Summaries that were made before a stop or a failure remain stored.
+    /// `None` if the run is stopped. Summaries that were made before a stop or a failure remain
+    /// stored.
     pub(crate) async fn make_all(&mut self) -> Option<Result<(), SummaryFailure>> {
         while let Some(covered) = self.next() {
             let request = self.request(covered).await;
@@ -168,8 +161,7 @@ impl<'a> Making<'a> {
         Some(Ok(()))
     }
 
-    /// Calls the service that writes summaries. Returns `None` if the run is stopped before the
-    /// service has answered. If the run is already stopped, the service is not called.
+    /// Calls the service. Returns `None` if the run is stopped before the service has answered.
     async fn call(&self, request: ChatRequest) -> Option<Result<Answer, BoxError>> {
         let service = self.summarize.service.clone();
         let answer = async { service.oneshot(request).await?.collect().await };
@@ -201,7 +193,6 @@ impl<'a> Making<'a> {
         Some(before + next)
     }
 
-    /// Adds the text of an answer to the store, as the summary of the first `covered` messages.
     async fn add(&mut self, covered: usize, answer: Answer) -> Result<(), SummaryFailure> {
         let (text, usage) = (answer.text(), usage_of(&answer, self.prices));
         let model = answer.finish.model.as_deref().map(Into::into);
@@ -233,7 +224,6 @@ impl<'a> Making<'a> {
         }
     }
 
-    /// Returns the request for a summary of the first `covered` messages of the history.
     async fn request(&self, covered: usize) -> ChatRequest {
         let Summarizable { history, replay, summary, .. } = &self.source;
         let policy = ReplayPolicy { window: None, ..self.sources.policy.clone() };
@@ -248,7 +238,7 @@ impl<'a> Making<'a> {
         });
         messages.push(Message::user(&*self.summarize.prompt));
         let mut request = ChatRequest::new(messages);
-        // With these marks, the model client omits content that its service has refused before.
+        // The model client omits content that its service has refused before.
         let refused = self.source.replay.refused();
         if !refused.is_empty() {
             request.extensions.insert(RefusalMarks::new(refused.iter().cloned()));
@@ -256,8 +246,7 @@ impl<'a> Making<'a> {
         request
     }
 
-    /// Uses the summary in force that another process has added, if it belongs to the loaded
-    /// history.
+    /// Uses the newest summary of another process, if it belongs to the loaded history.
     async fn use_other(&mut self) -> Result<(), SummaryFailure> {
         let ReplaySources { store, key, .. } = self.sources;
         let last = store.history_summaries(key).await?.pop();
@@ -269,7 +258,6 @@ impl<'a> Making<'a> {
     }
 }
 
-/// Returns `tokens * numerator / denominator`.
 fn scaled(tokens: usize, numerator: usize, denominator: usize) -> usize {
     let [tokens, numerator, denominator] =
         [tokens, numerator, denominator].map(|number| number as u128);

@@ -92,7 +92,6 @@ pub struct Summarize {
     sizes: Arc<Sizes>,
 }
 
-/// The default prompt.
 const PROMPT: &str = "Summarise the conversation above. The summary replaces it for the assistant \
                       that continues the conversation, so include everything that later answers \
                       may need: the goals and decisions of the user, facts, names, numbers and \
@@ -192,19 +191,16 @@ impl Summarize {
         }
     }
 
-    /// Notes the size of a conversation after a service call in this state of the conversation.
     pub(crate) fn note_size(&self, key: &ConversationKey, state: SizedState, usage: &Usage) {
         self.sizes.note(key, state, usage);
     }
 
-    /// Returns the tokens of messages.
     fn tokens<'m>(&self, messages: impl IntoIterator<Item = &'m Arc<Message>>) -> usize {
         let tokens = messages.into_iter().map(|message| self.counter.tokens(message));
         tokens.fold(0, usize::saturating_add)
     }
 }
 
-/// Loads the history of a conversation, and its replay.
 async fn summarizable(
     store: &impl HistoryStore,
     key: &ConversationKey,

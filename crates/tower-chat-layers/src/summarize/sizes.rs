@@ -7,30 +7,24 @@ use std::{
 
 use tower_chat_core::{ConversationKey, RunId, Usage};
 
-/// The maximum number of conversations whose sizes are stored. When this number is exceeded, all
-/// sizes are removed. The messages of a conversation without a size are counted until its next
-/// service call.
+/// The maximum number of conversations whose sizes are stored. All sizes are removed above it.
+/// Without a size, the messages of a conversation are counted.
 const MAX: usize = 10_000;
 
 /// The number of tokens of each conversation at the end of its last service call in this process.
 #[derive(Debug, Default)]
 pub(crate) struct Sizes(Mutex<HashMap<ConversationKey, Size>>);
 
-/// The state of a conversation to which a size applies. The size is no longer valid if the state has
-/// changed.
+/// The state of a conversation to which a size applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct SizedState {
     /// The run of the last service call.
     pub(crate) run: RunId,
-    /// The id of the summary in the request of the last service call.
     pub(crate) summary: Option<u64>,
-    /// The number of pruned messages.
     pub(crate) pruned: u64,
-    /// The number of rewrites that have changed messages.
     pub(crate) rewrites: u64,
 }
 
-/// The size of a conversation at the end of a service call.
 #[derive(Debug, Clone, Copy)]
 struct Size {
     state: SizedState,
@@ -39,7 +33,6 @@ struct Size {
 }
 
 impl Sizes {
-    /// Notes the size of a conversation after a service call, if the service has reported it.
     pub(super) fn note(&self, key: &ConversationKey, state: SizedState, usage: &Usage) {
         if usage.input_tokens == 0 {
             return;
@@ -51,7 +44,6 @@ impl Sizes {
         sizes.insert(key.clone(), Size { state, tokens: usage.total_tokens() });
     }
 
-    /// Returns the size of a conversation in this state. Returns `None` if the size is not known.
     pub(super) fn of(&self, key: &ConversationKey, state: SizedState) -> Option<usize> {
         let sizes = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let size = sizes.get(key).filter(|size| size.state == state)?;

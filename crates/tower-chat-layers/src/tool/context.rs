@@ -13,7 +13,6 @@ use super::{CallOfRun, PendingCall, RunAncestry, source_numbers::SourceNumbers};
 #[derive(Clone)]
 pub struct ToolContext {
     run: Arc<RunContext>,
-    /// The handle of the run for this call.
     handle: RunHandle,
     pending: PendingCall,
     round_index: usize,
@@ -63,8 +62,7 @@ impl ToolContext {
     pub fn idempotency_key(&self) -> String {
         match self.pending.position() {
             Some(position) => idempotency_key(position),
-            // Without a stored history, a later attempt cannot repeat the call, so the key only
-            // needs to be unique in this run.
+            // Without a stored history, no later attempt repeats the call.
             None => format!("{}-r{}-{}", self.run.run, self.round_index, self.sequence_index),
         }
     }
@@ -74,7 +72,6 @@ impl ToolContext {
         &self.call().arguments
     }
 
-    /// Returns the text of the arguments, or `{}` if it is empty.
     pub(crate) fn arguments_or_empty(&self) -> &str {
         let text = self.arguments();
         if text.trim().is_empty() { "{}" } else { text }
@@ -170,7 +167,6 @@ impl ToolContext {
     }
 }
 
-/// Returns the idempotency key of the call at a position.
 pub(crate) fn idempotency_key((message, index): CallOfRun) -> String {
     format!("{}-{}-{index}", message.run, message.index)
 }

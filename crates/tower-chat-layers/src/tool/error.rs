@@ -63,8 +63,6 @@ impl ToolError {
         matches!(self.0, Effect::FailRun(_))
     }
 
-    /// Returns the effect of the `ToolError` in the source chain of an error, if the chain contains
-    /// one.
     pub(crate) fn effect_of<'a>(error: &'a (dyn Error + 'static)) -> Option<&'a Effect> {
         error.downcast_ref().or_else(|| Self::effect_of(error.source()?))
     }

@@ -63,7 +63,6 @@ impl RunAncestry {
             .map(|ancestor| &ancestor.key)
     }
 
-    /// Returns whether a request is for a nested run.
     pub(crate) fn is_nested(request: &ChatRequest) -> bool {
         request.extensions.get::<Self>().is_some_and(|ancestry| ancestry.innermost.is_some())
     }

@@ -33,13 +33,10 @@ pub struct ToolOutput {
     pub(crate) rejects_arguments: bool,
 }
 
-/// The source of the tool name in a result.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) enum ResultName {
-    /// The name of the tool that returned the result.
     #[default]
     OfTool,
-    /// The name that the tool has set.
     As(Option<String>),
 }
 

@@ -7,8 +7,7 @@ use tower_chat_core::{
     pairing::{AnswerIds, asked_call},
 };
 
-/// The position of a call of a run: the message that contains the call, and the index among the calls
-/// of that message.
+/// The message of a call, and the index of the call in it.
 pub(crate) type CallOfRun = (MessageId, usize);
 
 /// A call without a result. A clone shares the data, so that the futures of the loop and of the
@@ -19,14 +18,12 @@ pub(crate) struct PendingCall(Arc<Inner>);
 #[derive(Clone)]
 struct Inner {
     stands: Stands,
-    /// The generated id by which the result refers to the call. `None` if the result uses the id
-    /// from the provider.
+    /// `None` if the result uses the id from the provider.
     made_id: Option<String>,
     position: Option<CallOfRun>,
     /// Whether the result must contain the position of the call. The id alone does not identify the
     /// call if several messages of the answer contain calls, or if a later run stores the result.
     is_named: bool,
-    /// Whether the arguments are from the approval response, and not from the model.
     has_arguments_of_decision: bool,
 }
 
@@ -73,8 +70,7 @@ impl PendingCall {
         calls
     }
 
-    /// Creates a call of an earlier run, without the message of the call. `id` is the id by which
-    /// the result refers to the call.
+    /// Creates a call of an earlier run. `id` is the id by which the result refers to the call.
     pub(crate) fn alone(call: ToolCall, id: String, position: Option<CallOfRun>) -> Self {
         let (stands, made_id) = (Stands::Alone(call), Some(id));
         let has_arguments_of_decision = false;
@@ -87,7 +83,6 @@ impl PendingCall {
         }))
     }
 
-    /// Returns the same call with the arguments of the approval response.
     pub(crate) fn with_arguments_of_decision(&self, arguments: &str) -> Self {
         let mut call = self.call().clone();
         arguments.clone_into(&mut call.arguments);
@@ -95,12 +90,11 @@ impl PendingCall {
         Self(Arc::new(Inner { stands, has_arguments_of_decision: true, ..(*self.0).clone() }))
     }
 
-    /// Returns whether the arguments are from the approval response.
+    /// Returns whether the arguments are from the approval response, and not from the model.
     pub(crate) fn has_arguments_of_decision(&self) -> bool {
         self.0.has_arguments_of_decision
     }
 
-    /// Returns the same call at another position.
     pub(crate) fn at(&self, position: Option<CallOfRun>) -> Self {
         if self.0.position == position {
             return self.clone();
@@ -108,7 +102,6 @@ impl PendingCall {
         Self(Arc::new(Inner { position, ..(*self.0).clone() }))
     }
 
-    /// Returns the position in the run, if the message of the call has an id.
     pub(crate) fn position(&self) -> Option<CallOfRun> {
         self.0.position
     }
@@ -132,7 +125,6 @@ impl PendingCall {
         }
     }
 
-    /// Returns the name of the tool.
     pub(crate) fn name(&self) -> &str {
         &self.call().name
     }

@@ -72,7 +72,6 @@ impl<'a> StoredCall<'a> {
         }
     }
 
-    /// Records that the tool does not override the default hook.
     pub(super) fn note_no_hook(&mut self) {
         self.is_hooked = false;
     }
@@ -124,25 +123,22 @@ impl<'a> StoredCall<'a> {
     }
 }
 
-/// The part of a call that is stored.
 #[derive(Debug)]
 pub(crate) enum Retained {
     /// The whole call, because the tool does not override the default hook.
     Whole,
-    /// The call with the changes of the hook. The hook may have changed nothing.
+    /// The call with the changes of the hook, which may be empty.
     Redacted(Box<Redaction>),
     Nothing(NotKept),
 }
 
-/// The reason why a call is not stored.
 #[derive(Debug, Clone)]
 pub(crate) enum NotKept {
     Forgotten,
-    /// The hook failed with this description.
     HookFailed(String),
 }
 
-/// The changes of a hook. `None` in a field means no change.
+/// The changes of a hook.
 #[derive(Debug)]
 pub(crate) struct Redaction {
     pub(crate) arguments: Option<String>,
@@ -150,8 +146,8 @@ pub(crate) struct Redaction {
     pub(crate) error: Option<Option<String>>,
 }
 
-/// Calls the hook of a tool. If the hook fails or panics, nothing of the call is stored, because
-/// the hook could not remove the data that must not be stored.
+/// Calls the hook of a tool. If the hook fails or panics, nothing of the call is stored, because it
+/// may contain data that must not be stored.
 pub(crate) fn retained(
     tool: &dyn Tool,
     call: &ToolCall,

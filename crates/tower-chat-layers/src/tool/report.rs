@@ -10,7 +10,7 @@ use super::CallOfRun;
 /// The position of a call, its result, and its report.
 pub(crate) type ToolOutcome = (CallOfRun, ToolResult, ToolReport);
 
-/// The data that a tool loop reports about a result in addition to the result.
+/// The data about an outcome that the result does not contain.
 #[derive(Debug, Clone)]
 pub(crate) struct ToolReport {
     pub(crate) status: ToolStatus,
@@ -20,16 +20,16 @@ pub(crate) struct ToolReport {
     pub(crate) source: ResultSource,
 }
 
-/// The origin of a result, which decides whether the [`persist`](super::Tool::persist) hook of the
-/// tool must be called.
+/// The origin of a result. Not every result needs the [`persist`](super::Tool::persist) hook of the
+/// tool.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResultSource {
     /// A tool, or the caller, who executed the call instead of a tool.
     Tool,
     /// The tool loop, which answers a call that it does not run.
     ToolLoop,
-    /// The record of tool calls, which an earlier attempt at the run has written. The hook has
-    /// already processed the result.
+    /// The record of tool calls of an earlier attempt, whose results the hook has already
+    /// processed.
     Record,
 }
 
@@ -40,18 +40,14 @@ impl ToolReport {
         Self { status, error: None, started_at: None, finished_at: None, source }
     }
 
-    /// Returns the report for a result from `source`, without times and error.
     pub(crate) fn from(source: ResultSource, status: ToolStatus) -> Self {
         Self { source, ..Self::not_run(status) }
     }
 
-    /// Returns the report for a result of a tool or of the caller. The error flag of the result
-    /// defines the status.
     pub(crate) fn of(result: &ToolResult) -> Self {
         let status = if result.is_error { ToolStatus::Error } else { ToolStatus::Ok };
         Self::from(ResultSource::Tool, status)
     }
 }
 
-/// The reports about the results in one message.
 pub(crate) type ToolReports = Vec<ToolReport>;

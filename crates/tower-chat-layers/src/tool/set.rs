@@ -102,14 +102,11 @@ impl Tools {
         self.find(name)?.1
     }
 
-    /// Returns the definition of the tool with this name, and the tool unless only the caller can
-    /// run it.
     pub(crate) fn find(&self, name: &str) -> Option<(&ToolDefinition, Option<&Arc<dyn Tool>>)> {
         let index = self.index(name)?;
         Some((self.0.definitions.get(index)?, self.0.tools.get(index)?.as_ref()))
     }
 
-    /// Returns the tools that the tool loop runs.
     pub(crate) fn runnable(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
         self.0.tools.iter().flatten()
     }
@@ -119,7 +116,6 @@ impl Tools {
         self.0.needs_approval
     }
 
-    /// Returns whether both values share one set.
     pub(crate) fn is_same(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.0, &other.0)
     }

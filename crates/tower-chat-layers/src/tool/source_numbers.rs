@@ -7,23 +7,18 @@ use std::{
     sync::{Mutex, PoisonError},
 };
 
-/// Allocates numbers for the sources that the tools of a run find.
 pub(crate) struct SourceNumbers {
-    /// Returns the number after the highest source number of the conversation. The function is
-    /// called at most once.
+    /// Returns the number after the highest source number of the conversation. Called at most once.
     first: Box<dyn Fn() -> u64 + Send + Sync>,
-    /// The next number. `None` until a tool has requested numbers.
+    /// `None` until a tool has requested numbers.
     next: Mutex<Option<u64>>,
 }
 
 impl SourceNumbers {
-    /// Creates an allocator. `first` returns the first number, and is called when a tool first
-    /// requests numbers.
     pub(crate) fn from(first: impl Fn() -> u64 + Send + Sync + 'static) -> Self {
         Self { first: Box::new(first), next: Mutex::default() }
     }
 
-    /// Returns the next `count` numbers.
     pub(crate) fn take(&self, count: u64) -> Range<u64> {
         let mut next = self.next.lock().unwrap_or_else(PoisonError::into_inner);
         let start = next.unwrap_or_else(&self.first);
