@@ -70,8 +70,7 @@ impl<S: HistoryStore> FaultyStore<S> {
         outcome
     }
 
-    /// Submits writes to the inner store with `fault`, or with the next prepared fault if `fault`
-    /// is `None`.
+    /// Submits writes with `fault`, or with the next prepared fault, to the inner store.
     pub(super) fn submit(
         &self,
         script: &mut Script,
@@ -172,9 +171,8 @@ fn block_on<F: Future>(future: F) -> F::Output {
         }
     }
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
-    // The task receives no new cooperative budget while this function blocks its thread. A future
-    // that had consumed the budget would never complete. The future is therefore polled without a
-    // budget.
+    // A future that has consumed the task's cooperative budget would never complete, because the
+    // task receives no new budget while this function blocks its thread.
     let mut future = pin!(unconstrained(future));
     loop {
         match future.as_mut().poll(&mut Context::from_waker(&waker)) {

@@ -20,8 +20,7 @@ pub(super) struct Script {
 }
 
 impl Script {
-    /// Prepares a fault, or a success if `fault` is `None`, for the first future operation of this
-    /// kind for which nothing is prepared yet.
+    /// Prepares a fault, or a success for `None`, for the next unprepared operation of this kind.
     pub(super) fn push(&mut self, operation: Operation, fault: Option<StoreFault>) {
         self.faults.entry(scripted(operation)).or_default().push_back(fault);
     }

@@ -316,8 +316,7 @@ impl<S: HistoryStore> ToolCallQueries for FaultyStore<S> {
     }
 }
 
-/// Returns a slot (a reserved entry of the queue) that consists of a slot of the inner store and a
-/// permit of this store.
+/// Returns a slot (a reserved entry of the queue) with a permit of this store.
 fn with_permit(permit: Option<OwnedSemaphorePermit>, slot: Slot) -> Slot {
     match permit {
         Some(permit) => Slot::guarded((permit, slot)),

@@ -60,8 +60,7 @@ fn is_word(text: &str) -> bool {
     !text.is_empty() && text.chars().all(|it| it.is_ascii_alphanumeric() || "_-".contains(it))
 }
 
-/// Returns the number of the first token in a text. A token is `letter`, a number and a point, such
-/// as `c1.`.
+/// Returns the number of the first token in a text. With the letter `c`, a token is `c1.`.
 fn token(text: &str, letter: char) -> Option<usize> {
     let mut found = text.split(letter).skip(1).filter_map(|rest| {
         let digits: String = rest.chars().take_while(char::is_ascii_digit).collect();
@@ -316,8 +315,7 @@ impl Found<'_> {
         self.check(open.is_empty(), || format!("calls without results: {open:?}"));
     }
 
-    /// Checks a part of a message in Responses. Only OpenAI and Azure are checked. These services
-    /// accept four types of images, and no audio.
+    /// Checks a part of a message in Responses. Only the rules of OpenAI and Azure are known.
     fn responses_part(&mut self, part: &Value) {
         if !matches!(self.service.name, "openai" | "azure") {
             return;
@@ -375,9 +373,9 @@ impl Found<'_> {
         }
     }
 
-    /// Checks that the roles of the messages alternate up to the message at this index. If the
-    /// service requires it, also checks that the first message is one of the user. Returns whether
-    /// the message at the index is one of the user.
+    /// Checks that the roles of the messages alternate up to this index and, if the service
+    /// requires it, that the first message is one of the user. Returns whether the message at the
+    /// index is one of the user.
     fn turn(&mut self, messages: &[Value], index: usize) -> bool {
         let is_user = |message: &Value| text(message, "role") == "user";
         let first = self.service.requires_user_first || messages.first().is_some_and(is_user);

@@ -51,10 +51,8 @@ const ARGUMENTS: [&str; 11] = [
     "None TOKEN",
 ];
 
-/// The names of the authors of messages.
 const AUTHORS: [&str; 4] = ["alice", "Jane Doe", "Jörg", "日本"];
 
-/// The media types.
 const MEDIA: [&str; 16] = [
     "image/png",
     "image/jpeg",
@@ -156,7 +154,6 @@ impl Making<'_> {
         format!("t{} of the conversation", self.texts)
     }
 
-    /// Generates one or two texts.
     fn texts(&mut self) -> Vec<Part> {
         let count = 1 + usize::from(self.rng.one_in(3));
         (0..count).map(|_| Part::text(self.text())).collect()

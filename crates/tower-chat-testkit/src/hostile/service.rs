@@ -48,8 +48,7 @@ impl<'s> Service<'s> {
         }
     }
 
-    /// Returns the JSON schema keywords that the service refuses at the top level of a tool's
-    /// schema.
+    /// Returns the JSON schema keywords that the service refuses at the top level of a schema.
     pub(super) fn refused_in_schemas(&self) -> &'static [&'static str] {
         match (self.wire, self.name) {
             ("openai-chat", "openai" | "azure" | "openrouter")
@@ -61,8 +60,7 @@ impl<'s> Service<'s> {
         }
     }
 
-    /// Returns whether the service refuses a conversation in which two answers contain the same
-    /// call id.
+    /// Returns whether the service refuses a call id that two answers contain.
     pub(super) fn requires_unique_ids(&self) -> bool {
         match self.wire {
             "openai-chat" => !matches!(self.name, "vllm" | "llama.cpp" | "ollama" | "unknown"),

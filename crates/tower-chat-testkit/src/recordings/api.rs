@@ -31,7 +31,7 @@ pub enum Api {
     Other,
 }
 
-/// Suffixes of URLs, and the API of each. The query of a URL is not compared.
+/// Suffixes of URLs, and the API of each.
 const ENDS: [(&str, Api); 16] = [
     ("/chat/completions", Api::ChatCompletions),
     ("/responses", Api::Responses),
@@ -73,8 +73,7 @@ impl Api {
         self != Self::Other
     }
 
-    /// Returns the API that a request calls. Fails if the request contains a conversation but its
-    /// URL belongs to no known API.
+    /// Returns the API that a request calls.
     pub(super) fn of(exchange: &Exchange) -> Result<Self, RecordingError> {
         let path = exchange.path();
         if exchange.method != "POST" {

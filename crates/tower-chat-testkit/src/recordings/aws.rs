@@ -8,14 +8,12 @@ use serde_json::Value;
 
 use super::events::StreamEvent;
 
-/// The size, in bytes, of the two fields at the beginning of a message: the length of the message,
-/// and the length of its headers.
+/// The size, in bytes, of the two lengths at the beginning of a message.
 const PRELUDE: usize = 8;
 /// The number of bytes of a checksum.
 const CHECKSUM: usize = 4;
 
-/// Returns whether the bytes are an event stream. In an event stream, a valid checksum follows the
-/// two lengths at the beginning.
+/// Returns whether a valid checksum follows the two lengths at the beginning of the bytes.
 pub(super) fn is_event_stream(bytes: &[u8]) -> bool {
     bytes.get(..PRELUDE).is_some_and(|prelude| word(bytes, PRELUDE) == Some(checksum(prelude)))
 }
@@ -73,8 +71,7 @@ fn unwrapped(data: String) -> Option<String> {
     }
 }
 
-/// Removes the first header from `bytes`. Returns the name of the header, and the value of the
-/// header if the value is a string.
+/// Removes the first header from `bytes`. Returns its name, and its value if it is a string.
 fn header(bytes: &mut &[u8]) -> Option<(String, Option<String>)> {
     let (length, rest) = bytes.split_first()?;
     let (name, rest) = rest.split_at_checked(usize::from(*length))?;

@@ -13,8 +13,7 @@ use super::{cassette::Cassette, error::RecordingError};
 /// The subfolders that do not contain whole conversations.
 const OTHERS: [&str; 2] = ["cassettes", "oracle"];
 
-/// The environment variable that names a folder of recorded data. This data is used in addition to
-/// the data of the repository.
+/// The environment variable that names a folder of additional recorded data.
 const VARIABLE: &str = "TOWER_CHAT_DATA";
 
 /// A set of folders that contain recorded data.

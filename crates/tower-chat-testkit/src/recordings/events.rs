@@ -41,9 +41,8 @@ impl Framing {
         let is_field = |line: &str| {
             ["data:", "event:", "id:", "retry:", ":"].iter().any(|field| line.starts_with(field))
         };
-        // The framing is determined from the body, and not from the request or the media type. A
-        // service may answer a request for a stream with an undivided error, even with the media
-        // type of a stream.
+        // A service may answer a request for a stream with an undivided error, even with the media
+        // type of a stream. Therefore only the body determines the framing.
         if is_field(text) {
             return Self::Sse;
         }

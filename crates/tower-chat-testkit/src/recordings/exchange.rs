@@ -139,13 +139,11 @@ impl Exchange {
         Ok(self.events()?.into_iter().find_map(message))
     }
 
-    /// Creates an error about this exchange.
     pub(super) fn error(&self, problem: impl Into<String>) -> RecordingError {
         RecordingError::new(&self.source, problem)
     }
 
-    /// Parses the request's body and sets `request`. Fails if the media type of a body is JSON but
-    /// the body is not, if the API is unknown, or if the response cannot be parsed.
+    /// Parses the request's body and sets `request`.
     pub(super) fn with_request_json(mut self) -> Result<Self, RecordingError> {
         let media_type = self.request_headers.get("content-type");
         let is_json = media_type.is_some_and(|kind| kind.contains("json"));

@@ -94,8 +94,7 @@ impl ScriptedModel {
         self.shared.script.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Records the request, and removes the next step from the script. Fails without removing a
-    /// step if the call is not allowed.
+    /// Records the request, and removes the next step from the script if the call is allowed.
     fn take_step(&self, request: &ChatRequest, was_ready: bool) -> Result<Step, BoxError> {
         let mut script = self.script();
         script.requests.push(request.clone());

@@ -30,7 +30,6 @@ pub struct Step {
     pub(super) interruption: Option<(usize, Interruption)>,
 }
 
-/// The kind of the answer.
 pub(super) enum Reply {
     Answer(Vec<Message>, Box<Finish>),
     Updates(Vec<ChatUpdate>),
@@ -39,7 +38,6 @@ pub(super) enum Reply {
     Respond(Box<dyn FnOnce(&ChatRequest) -> Step + Send>),
 }
 
-/// An interruption of a streamed answer.
 #[derive(Debug)]
 pub(super) enum Interruption {
     Fail(BoxError),
@@ -141,8 +139,7 @@ impl Step {
         self
     }
 
-    /// Returns the step to use for this request: for a step of [`respond`](Self::respond), the
-    /// computed step.
+    /// Returns this step, or the step that [`respond`](Self::respond) computes for the request.
     pub(super) fn resolve(self, request: &ChatRequest) -> Self {
         let Reply::Respond(decide) = self.reply else { return self };
         let chosen = decide(request).resolve(request);

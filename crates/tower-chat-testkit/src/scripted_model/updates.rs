@@ -5,9 +5,8 @@ use tower_chat_core::{BoxError, ChatUpdate, Finish, Message, Part, Role, ToolCal
 
 use super::step::Interruption;
 
-/// Returns the updates of an answer: its messages, and then the finish. Before each message of the
-/// model, the updates contain its deltas. Each text and each list of arguments is divided into two
-/// deltas.
+/// Returns the updates of an answer: for each message of the model its deltas and the message, and
+/// then the finish. Each text and each list of arguments is divided into two deltas.
 pub(super) fn of_answer(messages: Vec<Message>, finish: Finish) -> Vec<ChatUpdate> {
     let mut updates = Vec::new();
     for message in messages {

@@ -19,8 +19,7 @@ const PROGRAMS: Programs = Programs {
     names: &["pgbouncer"],
 };
 
-/// The maximum number of ports that are tried. Another process may take a port that was found free
-/// before the pooler uses it.
+/// The maximum number of ports that are tried, because another process may take a free port.
 const ATTEMPTS: usize = 5;
 
 /// The maximum time to wait until the pooler accepts connections.
@@ -125,8 +124,7 @@ impl PgBouncer {
         )
     }
 
-    /// Waits until the pooler accepts connections. If the pooler does not accept connections in
-    /// time, kills the pooler and returns `false`.
+    /// Waits until the pooler accepts connections. After a timeout, kills it and returns `false`.
     fn is_running(&mut self, mut process: Child) -> bool {
         let end = Instant::now() + START_TIMEOUT;
         while Instant::now() < end {

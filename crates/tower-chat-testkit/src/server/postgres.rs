@@ -20,8 +20,7 @@ const PROGRAMS: Programs = Programs {
     names: &["initdb", "pg_basebackup", "pg_ctl", "postgres"],
 };
 
-/// The maximum number of ports that are tried. Another process may take a port that was found free
-/// before the server uses it.
+/// The maximum number of ports that are tried, because another process may take a free port.
 const ATTEMPTS: usize = 5;
 
 /// The maximum time to wait until all processes of a killed server have ended.
@@ -254,7 +253,6 @@ impl PostgresSetup {
         Ok(PostgresServer::run(folder, programs, user, self))
     }
 
-    /// Creates the folder for the data of a server.
     pub(super) fn folder(&self, user: &OsUser) -> TempDir {
         let mut temporary = tempfile::Builder::new();
         temporary.prefix("postgres-");
@@ -269,8 +267,7 @@ impl PostgresSetup {
 }
 
 impl TlsFiles {
-    /// Writes the certificate and the key to the files that the server's settings name, and makes
-    /// the server require TLS.
+    /// Writes the certificate and the key, and makes the server require TLS.
     fn write(&self, data: &Path, user: &OsUser) {
         for (name, content) in [
             ("server.crt", self.certificate.as_str()),

@@ -22,8 +22,7 @@ pub struct Programs {
     pub names: &'static [&'static str],
 }
 
-/// A lock that is held during an installation, because the package manager accepts only one command
-/// at a time.
+/// Held during an installation, because the package manager accepts one command at a time.
 static INSTALLING: Mutex<()> = Mutex::new(());
 
 impl Programs {

@@ -24,8 +24,7 @@ const REDIS: Programs = Programs {
 const VALKEY: Programs =
     Programs { what: "Valkey", package: "valkey-server", names: &["valkey-server"], ..REDIS };
 
-/// The maximum number of ports that are tried. Another process may take a port that was found free
-/// before the server uses it.
+/// The maximum number of ports that are tried, because another process may take a free port.
 const ATTEMPTS: usize = 5;
 
 /// The maximum time to wait until a server replies.
@@ -173,8 +172,7 @@ impl RedisServer {
         fs::read_to_string(self.folder.path().join("log")).unwrap_or_default()
     }
 
-    /// Starts the server and waits until it replies. If the server does not reply in time, kills
-    /// the server and returns `false`.
+    /// Starts the server and waits until it replies. After a timeout, kills it and returns `false`.
     fn run(&mut self) -> bool {
         let folder = self.folder.path().to_string_lossy().into_owned();
         let port = self.port.to_string();
@@ -224,7 +222,6 @@ fn is_ready(port: u16) -> bool {
         stream.read_exact(&mut answer)?;
         std::io::Result::Ok(answer)
     };
-    // A server that requires a password replies with the error `NOAUTH`, which shows that it is
-    // ready.
+    // A server that requires a password is ready if it replies with the error `NOAUTH`.
     ask().is_ok_and(|answer| matches!(&answer, b"+PONG" | b"-NOAU"))
 }

@@ -23,8 +23,7 @@ pub struct RedisCluster {
     servers: Vec<RedisServer>,
 }
 
-/// The time, in milliseconds, after which the replica of an unreachable primary server replaces
-/// that server.
+/// The time in milliseconds after which a replica replaces an unreachable primary server.
 const NODE_TIMEOUT: &str = "2000";
 
 impl RedisCluster {

@@ -45,8 +45,7 @@ fn claim(call: SequencePosition, started: Option<u64>) -> Claim {
     Claim { call, started_at: started.map(at) }
 }
 
-/// Submits a write whose claim must be refused, and checks that nothing was stored. Returns the
-/// call that the error names.
+/// Submits a write whose claim must be refused. Returns the call that the error names.
 async fn claimed(store: &Store, write: Write) -> SequencePosition {
     let before = revision(store, write.key()).await;
     let error = submit(store, vec![write.clone()]).await.expect_err("a claim that does not hold");

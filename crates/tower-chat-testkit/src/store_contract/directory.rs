@@ -32,7 +32,6 @@ pub(super) fn used(model: &str, tokens: u64) -> ModelUsage {
     ModelUsage::new(Some(model.into()), sum)
 }
 
-/// Returns the sum of the usage of several models.
 pub(super) fn sum_of<'a>(usage: impl IntoIterator<Item = &'a ModelUsage>) -> UsageSum {
     let mut sum = UsageSum::default();
     usage.into_iter().for_each(|usage| sum += &usage.sum);
@@ -53,8 +52,7 @@ pub(super) fn id(run: RunId, index: u32) -> MessageId {
     MessageId { run, index }
 }
 
-/// Returns the summary of a conversation. Checks that the list of conversations contains an equal
-/// summary.
+/// Returns the summary of a conversation, which must also be in the list of conversations.
 pub(super) async fn summary(store: &Store, key: &ConversationKey) -> ConversationSummary {
     let summary = store
         .summary(key)

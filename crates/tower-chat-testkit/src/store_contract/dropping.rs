@@ -22,8 +22,7 @@ use super::{
     summaries::{add, added, assert_summaries, summary},
 };
 
-/// Polls a future at most `times` times, each time after the task was woken, and then drops the
-/// future. Returns the output if the future has completed.
+/// Polls a future at most `times` times, and then drops it. Returns the output, if any.
 async fn polled<F: Future>(future: F, times: usize) -> Option<F::Output> {
     let mut left = times;
     let mut future = pin!(future);

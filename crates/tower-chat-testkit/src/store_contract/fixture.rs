@@ -68,7 +68,6 @@ pub(super) fn conflict(error: AppendError) -> Conflict {
     }
 }
 
-/// Returns the texts of the messages of a conversation.
 pub(super) async fn texts(store: &Store, key: &ConversationKey) -> Vec<String> {
     let history = store.load(key).await.expect("the history is loaded");
     let Revision { sequence, .. } = history.head.revision;
@@ -103,7 +102,6 @@ pub(super) fn pending(sequence: u64, index: u32, tool: &str) -> ToolRecord {
     ToolRecord::pending(position(sequence, index), 0, format!("id {index}"), tool)
 }
 
-/// Sets the status and the result of a row.
 pub(super) fn with_outcome(
     mut row: ToolRecord,
     status: ToolStatus,
@@ -160,8 +158,7 @@ pub(super) async fn assert_listed(store: &Store, scope: &str, expected: &[Conver
     }
 }
 
-/// Checks the number of calls of each tool that a query finds. Does nothing if the store cannot
-/// query tool calls.
+/// Checks the number of calls of each tool. Does nothing if the store lacks these queries.
 pub(super) async fn assert_counted(store: &Store, query: &InvocationQuery, expected: &[u64]) {
     if let Some(queries) = store.tool_calls() {
         let totals = queries.tool_totals(query).await.expect("the totals are read");
@@ -169,9 +166,8 @@ pub(super) async fn assert_counted(store: &Store, query: &InvocationQuery, expec
     }
 }
 
-/// Returns whether the store lacks one of these capabilities. A test then skips the steps that need
-/// the capability. [`check_capabilities`](super::check_capabilities) tests that the store does not
-/// lack a capability by mistake.
+/// Returns whether the store lacks one of these capabilities.
+/// [`check_capabilities`](super::check_capabilities) tests that this is not by mistake.
 pub(super) fn lacks(store: &Store, needed: &[Capability]) -> bool {
     needed.iter().any(|capability| !has(store, *capability))
 }
@@ -201,7 +197,6 @@ impl StagedRun {
         Self { key: key.clone(), run: RunId::new(), at, next: 0 }
     }
 
-    /// Returns the next write of the run.
     pub(super) fn write(
         &mut self,
         staged: Staged,
@@ -221,8 +216,7 @@ impl StagedRun {
     }
 }
 
-/// Returns the lease of an attempt, which is one execution of a run. Each attempt has another
-/// holder.
+/// Returns the lease of an attempt (execution of a run). Each attempt has another holder.
 pub(super) fn lease(attempt: u32) -> Lease {
     let renewed_at = at(1_750_000_000_123 + u64::from(attempt));
     let until = LeaseEnd::At(renewed_at + Duration::from_secs(30));
@@ -246,14 +240,12 @@ pub(super) fn set(id: &str) -> Option<ServiceIdChange> {
     Some(ServiceIdChange::Set(id.into()))
 }
 
-/// Submits a write. If the write was not stored before, the store must store it. Otherwise the
-/// store must return the revision that it has returned before.
+/// Submits a write that the store must accept, whether or not it was stored before.
 pub(super) async fn acknowledged(store: &Store, write: &Write) {
     stored(store, write.clone()).await;
 }
 
-/// Returns the open run of a conversation. Checks that all methods of the store return the same
-/// open run.
+/// Returns the open run of a conversation. Checks that all methods return the same one.
 pub(super) async fn open_run(store: &Store, key: &ConversationKey) -> Option<OpenRun> {
     let head = store.head(key).await.expect("the head is read");
     assert_eq!(store.load(key).await.expect("the history is loaded").head.open_run, head.open_run);

@@ -165,8 +165,7 @@ pub async fn a_fork_sees_what_was_submitted_before_it(store: Store) {
     assert_eq!(texts(&store, &to).await, ["0", "1"]);
 }
 
-/// Returns a write of a run that calls a tool and receives its result. The first message of the run
-/// has this text.
+/// Returns a write of a run with this text, a tool call and its result.
 fn turn(key: &ConversationKey, at: Revision, text: &str) -> Write {
     let [_, call, result] = [1, 2, 3].map(|index| at.sequence + index);
     let row = with_outcome(

@@ -17,8 +17,7 @@ use crate::Rng;
 
 const SEED: u64 = 20_261_126;
 
-/// The number of generated conversations. The environment variable `TOWER_CHAT_CASES` overrides
-/// this number.
+/// The number of generated conversations, unless `TOWER_CHAT_CASES` is set.
 const CASES: u64 = 3;
 
 /// The number of writes to a conversation.
@@ -153,8 +152,7 @@ impl Generator {
         }
     }
 
-    /// Returns a row for each call in `messages`. `before` is the sequence number of the message
-    /// before `messages`.
+    /// Returns a row for each call in `messages`, which follow the sequence number `before`.
     fn rows_of(&mut self, messages: &[Message], before: u64) -> Vec<ToolRecord> {
         let mut rows = Vec::new();
         for (message, sequence) in messages.iter().zip(before.saturating_add(1)..) {
@@ -206,8 +204,7 @@ impl Generator {
         }
     }
 
-    /// Returns the properties of a staged write. In most cases, the write belongs to the current
-    /// attempt of the open run.
+    /// Returns staged properties, in most cases of the current attempt of the open run.
     fn staged(&mut self, open: Option<&OpenRun>) -> Staged {
         let (mut attempt, mut holder) =
             open.map_or((1, 1), |open| (open.lease.attempt, open.lease.holder));

@@ -87,8 +87,7 @@ struct Generator {
 }
 
 impl Generator {
-    /// Returns the write of a run. The run may answer calls of earlier runs. Its own call may
-    /// remain without a result.
+    /// Returns the write of a run, which may answer earlier calls and leave its own call open.
     fn run(&mut self, key: &ConversationKey, at: Revision) -> Write {
         let mut messages = Vec::new();
         let mut rows = Vec::new();

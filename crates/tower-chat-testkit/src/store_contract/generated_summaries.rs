@@ -50,8 +50,7 @@ pub async fn generated_summaries_are_decided_as_in_memory(store: Store) {
 
 type Seen = (Vec<HistorySummary>, Option<SummaryInForce>, u64, u64, Vec<String>);
 
-/// Returns the summaries, the fields of the head that concern them, and the texts of the messages.
-/// The head is everything about a conversation except its messages.
+/// Returns the summaries, the other data about them, and the texts of the messages.
 async fn seen(store: &Store, key: &ConversationKey) -> Seen {
     let summaries = store.history_summaries(key).await.expect("the summaries are read");
     let head = store.head(key).await.expect("the head is read");
@@ -121,7 +120,6 @@ impl Change {
         }
     }
 
-    /// Makes the change, and returns its outcome.
     async fn make(&self, store: &Store, key: &ConversationKey) -> Outcome {
         let head = store.head(key).await.expect("the head is read");
         match self {

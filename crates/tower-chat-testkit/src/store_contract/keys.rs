@@ -10,8 +10,7 @@ use super::{
     fixture::{assert_listed, stored, texts, write},
 };
 
-/// Returns scopes and ids that a wrong store would treat as equal, because it joins, quotes,
-/// truncates or compares them incorrectly.
+/// Returns scopes and ids that a store with a bug in its keys would treat as equal.
 fn similar_names() -> Vec<String> {
     let long = "x".repeat(10 * 1024);
     let mut halves: Vec<String> = [

@@ -21,8 +21,7 @@ use super::{
     forks::forked,
 };
 
-/// Prunes a conversation, and returns the numbers of deleted runs and messages. Checks that no call
-/// that waits for a result has prevented a deletion.
+/// Prunes a conversation, and returns the numbers of deleted runs and messages.
 async fn pruned(store: &Store, key: &ConversationKey, keep: Keep) -> (u64, u64) {
     let Pruned { runs, messages, held_back_by, .. } =
         store.prune(key, keep).await.expect("the conversation is pruned");
@@ -30,8 +29,7 @@ async fn pruned(store: &Store, key: &ConversationKey, keep: Keep) -> (u64, u64) 
     (runs, messages)
 }
 
-/// Returns a write of a run. `index` is the index, within the run, of the first message of the
-/// write.
+/// Returns a write of a run. `index` is the index of its first message in the run.
 fn of_run(run: RunId, index: u32, at: Revision, key: &ConversationKey, texts: &[&str]) -> Write {
     let messages = texts.iter().map(|text| Message::user(*text).into());
     Write::new(key.clone(), MessageId { run, index }, at, messages)

@@ -48,8 +48,7 @@ async fn stored_calls(store: &Store) -> Vec<(ConversationKey, ToolRecord)> {
     calls
 }
 
-/// Returns queries with all combinations of a tool, a status, a range of times, a list of messages,
-/// and a limit.
+/// Returns queries with all combinations of the criteria.
 fn all_queries() -> Vec<InvocationQuery> {
     let keys = [("one", "y"), ("two", "x")];
     let mut queries: Vec<_> = ["one", "three"].map(InvocationQuery::in_scope).into();

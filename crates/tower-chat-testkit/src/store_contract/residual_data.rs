@@ -66,8 +66,7 @@ where
 }
 
 impl ResidualData {
-    /// Returns whether the data contains a text, in plain or in hexadecimal form. Upper case and
-    /// lower case are not distinguished.
+    /// Returns whether the data contains a text, in plain or hexadecimal form and in any case.
     async fn hold(&self, text: &str) -> bool {
         let bytes = (self.0)().await;
         let hexadecimal: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
@@ -99,8 +98,7 @@ impl Planted {
         text
     }
 
-    /// Returns the messages of a run, and the row of the call in these messages. `first` is the
-    /// sequence number of the first message.
+    /// Returns the messages of a run from the sequence number `first`, and the row of their call.
     fn run(&mut self, first: u64) -> ([Message; 3], ToolRecord) {
         let mut calls = asking(&[&self.text("tool")]);
         for part in &mut calls.parts {
@@ -158,7 +156,6 @@ async fn summarize(
     Some(summary)
 }
 
-/// Adds a summary, and removes it again.
 async fn summarize_and_undo(store: &Store, key: &ConversationKey, planted: &mut Planted) {
     if let Some(summary) = summarize(store, key, planted, 5).await {
         assert!(store.remove_summary(key, summary.id).await.expect("the summary is removed"));

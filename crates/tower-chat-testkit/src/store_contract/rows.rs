@@ -236,8 +236,7 @@ pub async fn a_rewrite_sets_counts_of_the_directory(store: Store) {
     assert_eq!((runs, sum.tool_calls), (3, 8), "later writes are added to the counts");
 }
 
-/// Returns the counts that the directory has for a conversation: the number of runs, the usage, and
-/// the number of tool calls of each run.
+/// Returns the number of runs, the usage, and the number of tool calls of each run.
 async fn entry(store: &Store, key: &ConversationKey) -> (u64, UsageSum, Vec<(RunId, u64)>) {
     let summary =
         store.summary(key).await.expect("the summary is read").expect("the conversation exists");

@@ -16,7 +16,6 @@ use super::{
     fixture::{StagedRun, at, commit, key, lacks, revision, staging, stored, submit, texts, write},
 };
 
-/// Returns the id of a message.
 async fn message_id(store: &Store, key: &ConversationKey, sequence: u64) -> MessageId {
     let history = store.load(key).await.expect("the history is loaded");
     history.message(sequence).and_then(|message| message.id).expect("the message is visible")

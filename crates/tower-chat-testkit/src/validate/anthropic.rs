@@ -152,11 +152,9 @@ struct Conversation<'a> {
     server_calls: HashSet<&'a str>,
     /// Whether the current turn of the user contains content other than results.
     user_spoke: bool,
-    /// The index of the message with the assistant's most recent block, if this block is a thinking
-    /// block.
+    /// The index of the message with the most recent block, if that is a thinking block.
     ends_thinking: Option<usize>,
-    /// The index of the first message of the assistant's current answer to the user, and whether
-    /// the answer begins with a thinking block.
+    /// The index of the first message of the current answer, and whether it begins with thinking.
     answer: Option<(usize, bool)>,
     /// Whether the most recent block is a result.
     awaits_answer: bool,
@@ -251,8 +249,7 @@ impl<'a> Conversation<'a> {
         }
     }
 
-    /// Checks that the result of a tool that the provider ran follows its call. Ignores blocks of
-    /// other types.
+    /// Checks that the result of a tool that the provider ran follows its call.
     fn server_result(
         &mut self,
         kind: &str,
@@ -290,8 +287,7 @@ impl<'a> Conversation<'a> {
     }
 }
 
-/// A content block. If the content of a message is a string, the string is treated as one text
-/// block.
+/// A content block. A string is treated as one text block.
 #[derive(Debug)]
 enum Block<'a> {
     Text(&'a str),
@@ -299,8 +295,7 @@ enum Block<'a> {
 }
 
 impl<'a> Block<'a> {
-    /// Returns the blocks of a message. Reports content that is neither a string nor a list of
-    /// blocks. `index` is the index of the message.
+    /// Returns the blocks of a message, and reports content that is neither a string nor a list.
     fn all(index: usize, message: &'a Value, report: &mut Report) -> Vec<Self> {
         match message.get("content") {
             Some(Value::String(text)) if text.is_empty() => Vec::new(),

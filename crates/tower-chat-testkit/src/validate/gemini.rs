@@ -160,8 +160,7 @@ impl<'a> Named<'a> {
     }
 }
 
-/// The state after the contents that were checked: the current turn, the calls of the most recent
-/// turn of the model, and the responses that followed these calls.
+/// The current turn, the calls of the most recent turn of the model, and their responses.
 #[derive(Debug, Default)]
 struct Turns<'a> {
     speaker: Option<Speaker>,
@@ -240,9 +239,8 @@ impl<'a> Turns<'a> {
     }
 }
 
-/// Reports each response that matches no call. A response with an id matches the call with the same
-/// id. A response without an id matches a call without an id that has the same name. Each call
-/// matches one response. The caller has checked that the numbers of calls and responses are equal.
+/// Reports each response that matches no call: by id, or by name if both have no id. The caller has
+/// checked that the numbers of calls and responses are equal.
 fn match_names(calls: &[Named<'_>], responses: &[Named<'_>], report: &mut Report) {
     let mut ids: HashMap<&str, usize> = HashMap::new();
     let mut names: HashMap<&str, usize> = HashMap::new();

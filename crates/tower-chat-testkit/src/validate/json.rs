@@ -35,8 +35,7 @@ pub(super) fn is_set(value: &Value, field: &str) -> bool {
     value.get(field).is_some_and(|value| !value.is_null())
 }
 
-/// Returns whether the text is not empty and consists of ASCII letters, digits and the characters
-/// in `also`.
+/// Returns whether a text is not empty and has only ASCII letters, digits and `also`.
 pub(super) fn is_identifier(text: &str, also: &[u8]) -> bool {
     !text.is_empty()
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || also.contains(&byte))

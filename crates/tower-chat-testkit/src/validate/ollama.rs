@@ -78,8 +78,7 @@ pub(super) fn check(body: &Value, report: &mut Report) {
     round.close(report);
 }
 
-/// The calls of one assistant message. These calls usually have no ids and are distinguished by the
-/// names of their tools.
+/// The calls of one assistant message, which are usually distinguished by their tool names.
 #[derive(Debug, Default)]
 struct Round<'a> {
     message: usize,

@@ -148,8 +148,7 @@ fn check_id(
     }
 }
 
-/// Returns whether a message contains the id of a call, which shows that the server assigns ids to
-/// calls.
+/// Returns whether a message contains the id of a call.
 fn gives_an_id(message: &Value) -> bool {
     let is_id = |id: Option<&str>| id.is_some_and(|id| !id.is_empty());
     is_id(text(message, "tool_call_id"))

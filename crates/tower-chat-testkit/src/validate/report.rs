@@ -19,8 +19,7 @@ impl Report {
         self.add(cited, message, None);
     }
 
-    /// Reports that a call or a result breaks a rule. `message` is the index of the message that
-    /// contains the call or the result, and `index` is the index within this message.
+    /// Reports that a call or a result breaks a rule. `index` is its index within the message.
     pub(super) fn call(
         &mut self,
         cited: &'static Citation,

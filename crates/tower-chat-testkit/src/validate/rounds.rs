@@ -5,8 +5,7 @@ use tower_chat_core::pairing::{Answers, Candidate, Ids, Matcher, Target};
 
 use super::{Citation, report::Report};
 
-/// The rules of a wire (JSON format of a provider) for calls and results. A report cites the rule
-/// that is broken.
+/// The rules of a wire (JSON format of a provider) that a report cites.
 #[derive(Debug)]
 pub(super) struct RoundRules {
     pub(super) answered: &'static Citation,
@@ -58,8 +57,7 @@ impl<'a> Rounds<'a> {
         self.unanswered += 1;
     }
 
-    /// Matches a result with its call. Reports the result if it answers no call of the round, or if
-    /// the call already has a result.
+    /// Matches a result with its call. Reports a result without a call, or a second result.
     pub(super) fn result(
         &mut self,
         message: usize,

@@ -64,8 +64,7 @@ fn usage(answer: &Answer) -> Value {
     json!({"inputTokens": input, "outputTokens": output, "totalTokens": input + output})
 }
 
-/// Returns the event that begins a block, if the block has such an event, and the deltas of the
-/// block.
+/// Returns the event that begins a block, if there is one, and the deltas of the block.
 fn block_events(block: &Value) -> (Option<Value>, Vec<Value>) {
     let split = |text: &Value, delta: &dyn Fn(String) -> Value| -> Vec<Value> {
         pieces(text.as_str().unwrap(), 24).into_iter().map(delta).collect()

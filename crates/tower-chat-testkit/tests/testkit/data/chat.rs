@@ -115,7 +115,6 @@ impl Chat {
         answer.calls.iter().map(call).collect()
     }
 
-    /// Returns the messages of a dialogue.
     pub(crate) fn messages(self, dialogue: &Dialogue) -> Vec<Value> {
         let mut messages = vec![json!({"role": "system", "content": dialogue.system})];
         for item in &dialogue.items {
@@ -127,8 +126,7 @@ impl Chat {
         messages
     }
 
-    /// Returns the message of an answer, followed by a message with the result of each of its
-    /// calls.
+    /// Returns the message of an answer, and a message for the result of each of its calls.
     fn answered(self, answer: &Answer) -> Vec<Value> {
         let mut message = json!({"role": "assistant", "content": content(answer)});
         if !answer.calls.is_empty() {
@@ -155,7 +153,6 @@ impl Chat {
             "choices": [{"index": 0, "delta": delta, "finish_reason": reason}]})
     }
 
-    /// Returns the deltas of the calls of an answer.
     fn call_deltas(self, answer: &Answer) -> Vec<Value> {
         let whole = self.calls(answer, self.id);
         let indexed = whole.into_iter().enumerate().map(|(index, mut call)| {

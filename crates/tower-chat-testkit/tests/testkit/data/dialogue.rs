@@ -5,7 +5,6 @@ use serde_json::{Value, json};
 
 use crate::data::text::Texts;
 
-/// A tool that a request declares.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tool {
     pub(crate) name: &'static str,
@@ -19,7 +18,6 @@ pub(crate) const TOOLS: [Tool; 3] = [
 ];
 
 impl Tool {
-    /// Returns the JSON schema of the tool's arguments.
     pub(crate) fn schema(self) -> Value {
         json!({"type": "object", "properties": {"ship": {"type": "string"}}, "required": ["ship"]})
     }
@@ -35,7 +33,6 @@ pub(crate) struct Call {
     pub(crate) is_error: bool,
 }
 
-/// An answer of the model.
 #[derive(Debug, Clone)]
 pub(crate) struct Answer {
     pub(crate) token: String,
@@ -63,7 +60,6 @@ pub(crate) enum Item {
 #[derive(Debug, Clone)]
 pub(crate) struct Dialogue {
     pub(crate) system: String,
-    /// The tools that requests declare.
     pub(crate) tools: Vec<Tool>,
     pub(crate) items: Vec<Item>,
 }
@@ -144,8 +140,7 @@ impl Texts {
         self.dialogue(items)
     }
 
-    /// Returns a dialogue of two questions. The second one is answered after two rounds, each of
-    /// which has a text before its calls.
+    /// Returns a dialogue of two questions. The second is answered after two rounds with texts.
     pub(crate) fn rounds(&mut self) -> Dialogue {
         let mut first = self.called(&[1]);
         first.text = self.preamble();

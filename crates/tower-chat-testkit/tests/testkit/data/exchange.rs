@@ -11,7 +11,6 @@ use super::{
 pub(crate) const JSON: &str = "application/json";
 pub(crate) const SSE: &str = "text/event-stream; charset=utf-8";
 
-/// A request and its response.
 #[derive(Debug)]
 pub(crate) struct Exchange {
     pub(crate) url: String,
@@ -50,8 +49,7 @@ pub(crate) trait Provider {
         dialogue.exchanges().map(exchange).collect()
     }
 
-    /// Returns the exchange of a dialogue whose response is a JSON body. The response may be an
-    /// error.
+    /// Returns the exchange of a dialogue whose response is a JSON body.
     fn answered(&self, dialogue: &Dialogue, status: u16, body: &Value) -> Exchange {
         Exchange {
             url: self.url(false),
@@ -76,8 +74,7 @@ pub(crate) trait Provider {
     }
 }
 
-/// Formats events as server-sent events. The field `type` of an event, if any, is the name of the
-/// event.
+/// Formats events as server-sent events.
 pub(crate) fn sse(events: &[Value]) -> Vec<u8> {
     let event = |event: &Value| {
         let name = event["type"].as_str().map(|name| format!("event: {name}\n"));

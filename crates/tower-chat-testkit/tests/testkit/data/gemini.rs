@@ -50,8 +50,7 @@ impl Gemini {
         json!({"functionResponse": self.named(call, "response", &call.result)})
     }
 
-    /// Returns the parts of an answer. If an answer has parallel calls, only the first call has a
-    /// signature.
+    /// Returns the parts of an answer. Of parallel calls, only the first one has a signature.
     fn parts(self, answer: &Answer) -> Vec<Value> {
         let mut parts = Vec::new();
         if let Some(thought) = &answer.thought {

@@ -9,8 +9,7 @@ use super::{
     text::{pieces, text},
 };
 
-/// The Responses API of a service. If `is_kept` is set, the service stores the conversation, and
-/// otherwise the caller stores it.
+/// The Responses API of a service, which stores the conversation if `is_kept` is set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Responses {
     pub(crate) folder: &'static str,
@@ -52,7 +51,6 @@ fn outcome(call: &Call) -> Value {
         "output": text(&call.result)})
 }
 
-/// Returns the output items of an answer.
 fn output(answer: &Answer) -> Vec<Value> {
     let mut items = Vec::new();
     if let Some(thought) = &answer.thought {
@@ -195,8 +193,7 @@ fn item_events(index: usize, item: &Value) -> Vec<Value> {
     around(index, &begun, events, item)
 }
 
-/// Returns the events of an item, preceded by the event of its beginning and followed by the event
-/// of its end.
+/// Returns the events of an item between the events of its beginning and its end.
 fn around(index: usize, begun: &Value, events: Vec<Value>, item: &Value) -> Vec<Value> {
     let event =
         |kind: &str, item: &Value| json!({"type": kind, "output_index": index, "item": item});

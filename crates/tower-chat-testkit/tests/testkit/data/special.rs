@@ -102,8 +102,7 @@ pub(crate) fn of_chat(service: Chat, texts: &mut Texts) -> Vec<Exchange> {
     found
 }
 
-/// Returns exchanges whose stream, with the status 200, contains an error after a part of the
-/// answer.
+/// Returns exchanges whose stream contains an error after a part of the answer.
 pub(crate) fn of_chat_streams(service: Chat, texts: &mut Texts) -> Vec<Exchange> {
     let mut events = service.chunks(&texts.final_answer(), "stop");
     events.truncate(4);
@@ -114,8 +113,7 @@ pub(crate) fn of_chat_streams(service: Chat, texts: &mut Texts) -> Vec<Exchange>
     vec![failed, service.streamed(&texts.only_question(), cut)]
 }
 
-/// Returns exchanges in the format of 2023, in which a request declares `functions` instead of
-/// `tools`.
+/// Returns exchanges of 2023, with `functions` instead of `tools`.
 pub(crate) fn of_functions(texts: &mut Texts) -> Vec<Exchange> {
     let service = chat::OPENAI;
     let dialogue = texts.only_question();

@@ -40,8 +40,7 @@ const SYLLABLES: [&str; 16] = [
     "ka", "lo", "mi", "ra", "se", "tu", "ve", "no", "bi", "da", "fe", "gu", "ho", "ji", "pa", "zu",
 ];
 
-/// Generates texts of a harbour office. Each text contains the name of a different ship, so that no
-/// two texts are equal.
+/// Generates texts of a harbour office, each with the name of a different ship.
 #[derive(Debug)]
 pub(crate) struct Texts {
     pub(crate) rng: Rng,
@@ -101,7 +100,6 @@ impl Texts {
         }
     }
 
-    /// Generates the arguments of a call.
     pub(crate) fn arguments(&mut self, tool: &str) -> Value {
         let number = self.rng.below(40) + 1;
         match tool {
@@ -111,7 +109,6 @@ impl Texts {
         }
     }
 
-    /// Generates the result of a call.
     pub(crate) fn result(&mut self, tool: &str) -> Value {
         let number = self.rng.below(60);
         match tool {
@@ -133,8 +130,7 @@ pub(crate) fn pieces(text: &str, length: usize) -> Vec<String> {
     characters.chunks(length).map(|chunk| chunk.iter().collect()).collect()
 }
 
-/// Formats JSON with the fields of every object in alphabetical order. The order of the fields in a
-/// [`Value`] has no effect.
+/// Formats JSON with the fields of every object in alphabetical order.
 pub(crate) fn text(value: &Value) -> String {
     match value {
         Value::Array(items) => {

@@ -11,7 +11,7 @@ use tower_chat_core::{
 
 use super::{Broken, Fault};
 
-/// Adds the `RunActivity` of `write` to `made`. The fault may change this activity.
+/// Adds the `RunActivity` of `write` to `made`.
 pub(super) fn with_activity(fault: Fault, made: Write, write: &Write) -> Write {
     let made = made.with_parent(write.parent().cloned());
     let Some(activity) = write.activity() else { return made.without_activity() };

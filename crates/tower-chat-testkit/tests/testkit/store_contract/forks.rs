@@ -10,8 +10,7 @@ use tower_chat_core::{
 
 use super::Broken;
 
-/// Copies all messages before a message, without their record, even if the copy then ends within a
-/// turn.
+/// Copies all messages before a message without their record, even within a turn.
 pub(super) async fn in_the_middle(
     store: &Broken,
     from: &ConversationKey,

@@ -244,14 +244,13 @@ impl Broken {
         head.unwrap().unwrap().open_run
     }
 
-    /// Returns the id of a write. The fault may change the id.
+    /// Returns the id of a write.
     fn writer(&self, key: &ConversationKey, id: MessageId) -> MessageId {
         let open = self.open(key).filter(|_| self.fault == Fault::WritesForAnyRun);
         open.map_or(id, |open| MessageId { run: open.run, ..id })
     }
 
-    /// Adds the claims and the staged properties of `write` to `made`. The fault may change these
-    /// claims and properties.
+    /// Adds the claims and the staged properties of `write` to `made`.
     fn stage(&self, made: Write, write: &Write) -> Write {
         let claims = match self.fault {
             Fault::IgnoresClaims => Vec::new(),
@@ -284,8 +283,7 @@ impl Broken {
         }
     }
 
-    /// Returns the value in a write that selects the messages for the next run. The fault may
-    /// remove it.
+    /// Returns the value in a write that selects the messages for the next run.
     fn range(&self, key: &ConversationKey, write: &Write) -> Option<Arc<LoadFrom>> {
         let head = futures_util::FutureExt::now_or_never(self.inner.head(key));
         let known = head.unwrap().unwrap().load_from;
@@ -293,7 +291,7 @@ impl Broken {
         write.load_from().filter(|_| !keeps).cloned()
     }
 
-    /// Returns the rows of a write. The fault may change the rows.
+    /// Returns the rows of a write.
     fn rows(&self, write: &Write) -> Vec<ToolRecord> {
         let mut rows = write.tools().to_vec();
         let query = InvocationQuery::of(&self.key(write.key()));

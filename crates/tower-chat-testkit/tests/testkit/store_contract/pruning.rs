@@ -11,7 +11,7 @@ use tower_chat_core::{
 
 use super::{Broken, Fault, summaries};
 
-/// Prunes a conversation. The fault may change what is deleted.
+/// Prunes a conversation.
 pub(super) async fn prune(
     broken: &Broken,
     key: &ConversationKey,

@@ -11,8 +11,7 @@ pub(crate) enum Mutation {
     DropCall,
     SwapResultAndCall,
     DuplicateResult,
-    /// Inserts a text between a call and its result. The text is a message, or a block before the
-    /// result.
+    /// Inserts a text, as a message or as a block, between a call and its result.
     TextBeforeResult,
     /// Moves the text of a message with calls after its calls.
     TextAfterCall,
@@ -33,8 +32,7 @@ pub(crate) enum Verdict {
     Forbidden(&'static [Rule]),
     /// The provider accepts every mutant.
     Allowed,
-    /// The mutation is not possible, because the wire has no ids, no position for the text, or no
-    /// reasoning.
+    /// The wire has no ids, no position for the text, or no reasoning.
     NotPossible,
 }
 

@@ -76,8 +76,7 @@ fn the_replay_of_a_recorded_conversation_is_valid_wherever_the_conversation_is_c
     let transcripts = data::transcripts();
     for transcript in &transcripts {
         let (source, messages) = (&transcript.source, parse(&transcript.messages));
-        // A test of every prefix would take quadratic time. At most eight prefixes are tested,
-        // including the whole conversation.
+        // A test of every prefix would take quadratic time.
         let step = messages.len() / 8 + 1;
         for cut in (1..=messages.len()).rev().step_by(step) {
             assert_replayable(&messages[..cut], &format!("{source}, cut after {cut}"));
@@ -93,8 +92,7 @@ fn assert_replayable(messages: &[Message], source: &str) {
         let shown = view.iter().map(|message| &**message);
         except_empty_text(validate_messages(shown)).expect(source);
         if messages.iter().flat_map(Message::calls).any(|call| call.id.is_none()) {
-            // Legacy function calls have no ids on the wire, so that a result cannot refer to such
-            // a call.
+            // Legacy function calls have no ids, so that a result cannot refer to them.
             continue;
         }
         let rendered = view.iter().flat_map(|message| render_message(message, Audience::Model));

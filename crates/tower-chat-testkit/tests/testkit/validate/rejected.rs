@@ -9,8 +9,7 @@ use tower_chat_testkit::{
 enum Cause {
     /// A rule that the validator checks.
     Conversation(Rule),
-    /// A cause that the validator does not check, such as a kind of media, the position of media, a
-    /// file, an option or a quota.
+    /// Any other cause, such as a kind of media, a file, an option or a quota.
     Other,
 }
 

@@ -3,8 +3,7 @@
 use serde_json::Value;
 use tower_chat_testkit::validate::Wire;
 
-/// The position of a call or a result in a body. A call or a result is a message, or an entry of a
-/// list in a message.
+/// The position of a call or a result: a message, or an entry of a list in a message.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Site {
     pub(crate) message: usize,
@@ -45,8 +44,7 @@ pub(crate) fn messages(wire: Wire, body: &Value) -> &[Value] {
     body[wire.conversation_field()].as_array().map_or(&[], Vec::as_slice)
 }
 
-/// Returns the name of the message field that contains the list of blocks or parts. Returns `None`
-/// for a wire without such a list.
+/// Returns the name of the message field that contains the list of blocks or parts.
 pub(crate) fn block_list(wire: Wire) -> Option<&'static str> {
     match wire {
         Wire::Anthropic | Wire::BedrockConverse => Some("content"),

@@ -6,9 +6,8 @@ use tower_chat_testkit::{
 
 use crate::validate::data;
 
-/// Returns the number of calls without a result after `message`. `open` is the number of such calls
-/// before `message`. The function counts calls and results without comparing ids, because some
-/// recordings have no ids.
+/// Returns the number of calls without a result after `message`, if there were `open` before. Ids
+/// are not compared, because some recordings have none.
 fn open_calls_after(open: usize, message: &Value) -> usize {
     match message["role"].as_str().unwrap() {
         "tool" => open - 1,
