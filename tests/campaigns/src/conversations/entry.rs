@@ -4,7 +4,6 @@ use tower_chat::{Message, Part, Role, ToolResult};
 
 use super::plan::{Turn, token_of};
 
-/// The content of one message.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Entry {
     Input(Turn),
@@ -12,16 +11,15 @@ pub(crate) enum Entry {
         token: String,
         calls: Vec<String>,
     },
-    /// The answered calls, each with its result.
+    /// Calls, each with its result.
     Results(Vec<(String, CallResult)>),
-    /// Content that neither a caller, nor the model, nor a tool of the campaign has created.
+    /// Content that was not created by a caller, the model or a tool of the campaign.
     Foreign(String),
 }
 
-/// A stored result of a call.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum CallResult {
-    /// The result of the tool execution that generated this token, which is unique.
+    /// The result of the tool execution with this unique token.
     Of(String),
     /// An error result that reports that the tool may or may not have run.
     Unknown,
@@ -61,7 +59,7 @@ fn result(result: &ToolResult) -> Option<(String, CallResult)> {
     } else if text.contains("was not run") {
         CallResult::NeverRun
     } else {
-        // The error result contains the text that the failed tool returned.
+        // The text of the failed tool is part of the error result.
         let (_, after) = text.split_once('<')?;
         CallResult::Of(token_of(after.split_once('>')?.0)?.to_owned())
     };

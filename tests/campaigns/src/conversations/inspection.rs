@@ -1,6 +1,5 @@
 //! Compares a stored conversation with its model, which contains the messages that the conversation
-//! may and must contain. A run is acknowledged when its caller receives the answer. A prune removes
-//! the oldest runs.
+//! may and must contain. A run is acknowledged when its caller receives the answer.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -20,17 +19,17 @@ use super::{
     turn::TurnModel,
 };
 
-/// The time at which the stored conversation was read.
+/// When the stored conversation was read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ReadAt {
-    /// The store was read just now, while no run or prune was in progress.
+    /// Just now, while no run or prune was in progress.
     Now,
-    /// The store was read at an unknown time after this run was acknowledged, or at any time if the
-    /// value is `None`. Later runs may be absent, partial or complete.
+    /// At an unknown time after this run was acknowledged, or at any time if there is no such run.
+    /// Later runs may be absent, partial or complete.
     Since(Option<u32>),
 }
 
-/// The result of an inspection. [`ConversationModel::remember`] stores this result in the model.
+/// The result of an inspection, for [`ConversationModel::remember`].
 #[derive(Debug)]
 pub(crate) struct Inspected {
     seen: BTreeMap<u64, (u32, Entry)>,
@@ -38,8 +37,8 @@ pub(crate) struct Inspected {
 }
 
 impl ConversationModel {
-    /// Compares a history with the model. Also compares the open run (a journaled run that was
-    /// neither committed nor discarded), if the caller has read this run.
+    /// Compares a history with the model, and also the open run if there is one (a journaled run
+    /// that was neither committed nor discarded).
     pub(crate) fn inspect(
         &self,
         history: &History,
@@ -51,7 +50,7 @@ impl ConversationModel {
         let mut groups: Vec<(&TurnModel, Vec<Entry>)> = Vec::new();
         for (number, message) in history.numbered() {
             if read_at != ReadAt::Now && number <= self.pruned {
-                // The store was read before a prune that removed the message from the model.
+                // The message was pruned after the read.
                 continue;
             }
             let entry = Entry::of(message);
@@ -100,10 +99,10 @@ impl ConversationModel {
         Ok(Inspected { seen, pruned })
     }
 
-    /// Removes from the model the answers that were lost in a crash of a server which may lose its
-    /// last writes. All runs before the last stored run must be stored. A run that was in flight at
-    /// the crash may have continued the history after the loss, so this function does not consider
-    /// such a run as the last stored run. Returns the acknowledged runs with missing messages.
+    /// Removes from the model the answers that a server has lost in a crash. All runs before the
+    /// last stored run must be stored. A run that was in flight at the crash does not count as the
+    /// last stored run, because it may have continued the history after the loss. Returns the
+    /// acknowledged runs with missing messages.
     pub(crate) fn remove_lost_end(
         &mut self,
         history: &History,
@@ -127,8 +126,7 @@ impl ConversationModel {
         Ok(lost)
     }
 
-    /// Stores the inspected messages in the model, with which later inspections compare the
-    /// history.
+    /// Stores the inspected messages in the model. Later inspections compare the history with them.
     pub(crate) fn remember(&mut self, inspected: Inspected) {
         let Inspected { seen, pruned } = inspected;
         if let Some((first, _)) = seen.values().next()
@@ -137,7 +135,7 @@ impl ConversationModel {
             let first = *first;
             self.turns.retain(|turn| turn.turn.number >= first);
         }
-        // A run that is not visible when a later run has been acknowledged never becomes visible.
+        // If a run is not visible when a later one has been acknowledged, it never becomes visible.
         let last = self.last_acknowledged();
         self.turns.retain(|turn| {
             Some(turn.turn.number) >= last
@@ -146,8 +144,7 @@ impl ConversationModel {
         (self.seen, self.pruned, self.kept) = (seen, pruned, None);
     }
 
-    /// Checks that every message that was visible still has the same number and content, unless the
-    /// message was pruned.
+    /// Checks that every message that was visible and not pruned has the same number and content.
     fn check_remembered(
         &self,
         seen: &BTreeMap<u64, (u32, Entry)>,
@@ -208,7 +205,6 @@ fn check_replay(messages: &Messages) -> Result<(), String> {
     check_valid(&replay.view()).map_err(|invalid| format!("the replay is not valid: {invalid}"))
 }
 
-/// Checks that providers accept these messages.
 pub(crate) fn check_valid(messages: &Messages) -> Result<(), String> {
     let messages = || messages.iter().map(|message| &**message);
     validate_messages(messages()).map_err(|invalid| invalid.to_string())?;

@@ -12,7 +12,6 @@ use super::{
     turn::{TurnEvent, TurnModel},
 };
 
-/// The messages of a conversation that its callers, the model client and the tools have reported.
 #[derive(Debug, Clone)]
 pub(crate) struct ConversationModel {
     pub(crate) number: u32,
@@ -21,11 +20,10 @@ pub(crate) struct ConversationModel {
     /// The messages that were visible at the last inspection, by their numbers.
     pub(super) seen: BTreeMap<u64, (u32, Entry)>,
     pub(super) pruned: u64,
-    /// The minimum number of messages that the last prune, which removes the oldest runs, had to
-    /// retain. `None` after the first inspection that follows the prune.
+    /// The minimum number of messages that the last prune (a removal of the oldest runs) had to
+    /// retain, until an inspection has checked it.
     pub(super) kept: Option<u64>,
     next_turn: u32,
-    /// The number of turns that were acknowledged since the last prune.
     pub(crate) since_prune: u32,
 }
 
@@ -42,8 +40,8 @@ impl ConversationModel {
         }
     }
 
-    /// Begins a run. If `is_again` is set and the caller of the last run received no answer, begins
-    /// another attempt of the last run instead.
+    /// Begins a run. If `is_again` is set and the last run has not been answered, begins another
+    /// attempt of the last run instead.
     pub(crate) fn begin(
         &mut self,
         is_again: bool,
@@ -63,7 +61,7 @@ impl ConversationModel {
         begun
     }
 
-    /// Adds an event of a run, which may be an earlier run that a later request has resumed.
+    /// Adds an event of a run. It may be an earlier run that a later request has resumed.
     pub(crate) fn add(&mut self, turn: Turn, event: TurnEvent) -> Result<(), String> {
         match self.turns.iter_mut().find(|model| model.turn == turn) {
             Some(model) => {
@@ -76,7 +74,8 @@ impl ConversationModel {
 
     /// Ends the attempt at the last run. The outcome is `None` if the process was killed.
     pub(crate) fn end(&mut self, outcome: Option<&Outcome>) {
-        // The request may have resumed an earlier run first, so the attempts of all runs end.
+        // The request may have resumed an earlier run first. The attempts of all runs therefore
+        // end.
         self.turns.iter_mut().for_each(TurnModel::end_attempt);
         let Some(last) = self.turns.back_mut() else { return };
         if let Some(Outcome::Answered { token }) = outcome {
@@ -85,13 +84,11 @@ impl ConversationModel {
         }
     }
 
-    /// Begins a prune with this minimum number of remaining messages.
     pub(crate) fn begin_prune(&mut self, keep: u64) {
         self.kept = Some(keep);
         self.since_prune = 0;
     }
 
-    /// Returns the last run whose caller received the answer.
     pub(crate) fn last_acknowledged(&self) -> Option<u32> {
         let acknowledged = self.turns.iter().rev().find(|turn| turn.acknowledged.is_some());
         acknowledged.map(|turn| turn.turn.number)

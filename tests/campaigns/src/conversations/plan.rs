@@ -1,26 +1,24 @@
-//! The runs of the conversations, and their texts. A round consists of the calls of one answer and
-//! their results.
+//! The runs of the conversations, and their texts.
 
 use serde::{Deserialize, Serialize};
 use tower_chat::{ConversationKey, PersistenceMode};
 use tower_chat_testkit::Rng;
 
-/// Identifies a run by its conversation and its number in the conversation.
+/// A run: the number of its conversation, and its number in the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub(crate) struct Turn {
     pub(crate) conversation: u32,
     pub(crate) number: u32,
 }
 
-/// The plan of a run. Every process that takes part in the run derives the same plan.
+/// The plan of a run. It depends only on the run, so that every process makes the same plan.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) mode: PersistenceMode,
-    /// The number of tool calls in each round before the final answer.
+    /// The number of tool calls in each answer before the final one.
     pub(crate) rounds: Vec<usize>,
 }
 
-/// The number of scopes of the conversations.
 const SCOPES: u32 = 7;
 
 pub(crate) fn key(conversation: u32) -> ConversationKey {
@@ -56,8 +54,8 @@ impl Plan {
     }
 }
 
-/// Returns the token, followed by words that are derived from the token. Most texts are short, but
-/// about one of thirty texts has thousands of bytes.
+/// Returns the token, followed by words that are generated from it. Most texts are short, but about
+/// one in thirty has thousands of bytes.
 pub(crate) fn text(token: &str) -> String {
     let hash = token.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)

@@ -1,5 +1,4 @@
-//! The stack of a run: the layers, the model client and the tools. A round consists of the calls of
-//! one answer and their results. A turn is a run with its conversation.
+//! The stack of a run: the layers, the model client and the tools. A `Turn` identifies the run.
 
 use std::{
     fmt,
@@ -35,16 +34,14 @@ use super::{
     turn::TurnEvent,
 };
 
-/// A limit on the service calls of a request that no correct request reaches. The limit includes
-/// the service calls of the open run (a journaled run that was interrupted) that the request may
-/// resume first.
+/// The maximum number of service calls of a request. No correct request needs as many, even if it
+/// first resumes an open run (an interrupted journaled run).
 const MAX_SERVICE_CALLS: usize = 40;
 
-/// The duration of the leases of journaled runs. After a process was killed, no other process may
-/// take over its run before the lease ends.
+/// The duration of the leases of journaled runs. No other process may take over the run of a killed
+/// process before its lease ends.
 const LEASE: Duration = Duration::from_secs(1);
 
-/// The error of planned failures of the model client.
 pub(crate) const PLANNED: &str = "planned failure";
 
 /// Receives the events of runs.
@@ -52,8 +49,8 @@ pub(crate) const PLANNED: &str = "planned failure";
 pub(crate) struct Reporter(Arc<dyn Fn(Turn, Result<TurnEvent, String>) + Send + Sync>);
 
 impl Reporter {
-    /// Creates a reporter that calls a function with each event of a run, and with the description of each
-    /// fault that is found in a run.
+    /// Creates a reporter. The function receives each event of a run, and the description of each
+    /// fault.
     pub(crate) fn new(
         report: impl Fn(Turn, Result<TurnEvent, String>) + Send + Sync + 'static,
     ) -> Self {
@@ -67,7 +64,6 @@ impl fmt::Debug for Reporter {
     }
 }
 
-/// A request that is sent once.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Job {
     pub(crate) turn: Turn,
@@ -78,7 +74,6 @@ pub(crate) struct Job {
     pub(crate) is_unstable: bool,
 }
 
-/// The outcome of a request for its caller.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
     /// The caller received the answer whose text contains this token.
@@ -92,11 +87,9 @@ pub(crate) enum Outcome {
     Dropped,
 }
 
-/// Sends requests through the layers, over a store.
 #[derive(Debug, Clone)]
 pub(crate) struct Stack {
     pub(crate) seed: u64,
-    /// The prefix of the tokens of this process, unique among the processes.
     pub(crate) prefix: Arc<str>,
     pub(crate) tokens: Arc<AtomicU64>,
     pub(crate) reporter: Reporter,
@@ -119,8 +112,8 @@ impl Stack {
         (self.reporter.0)(turn, Err(what));
     }
 
-    /// Sends the request of a job. If the job is unstable, the response may be dropped early: the task of the
-    /// request is aborted, or its future is dropped after some polls.
+    /// Sends the request of a job. If the job is unstable, the response may be dropped early: its
+    /// task is aborted, or its future is dropped after some polls.
     pub(crate) async fn send(&self, store: impl HistoryStore + Clone, job: &Job) -> Outcome {
         let mut rng = Rng::of(job.seed, 0);
         let leaves = job.is_unstable && rng.one_in(4);
@@ -142,8 +135,7 @@ impl Stack {
                 if is_aborted {
                     task.abort();
                 }
-                // An aborted task continues until its next await, so this function waits for the
-                // end of the task.
+                // An aborted task continues until its next await.
                 task.await
             }
         };
@@ -156,7 +148,6 @@ impl Stack {
         }
     }
 
-    /// Sends a request and reads its response. Returns the token of the answer.
     async fn answer(
         &self,
         store: impl HistoryStore + Clone,
@@ -294,8 +285,8 @@ fn shown(request: &ChatRequest) -> Vec<String> {
     texts.filter_map(|text| token_of(&text).map(str::to_owned)).collect()
 }
 
-/// Returns the index of the next round of the run. The arguments of each call in the request
-/// contain the index of the round of the call.
+/// Returns the index of the next round of the run, which follows the last round in the request.
+/// Each call has the index of its round in its arguments.
 fn next_round(request: &ChatRequest, turn: Turn) -> usize {
     let calls = request.messages().iter().flat_map(|message| message.calls());
     let rounds = calls.filter_map(|call| {
@@ -305,7 +296,6 @@ fn next_round(request: &ChatRequest, turn: Turn) -> usize {
     rounds.max().unwrap_or(0)
 }
 
-/// Returns an error with its causes.
 pub(crate) fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let causes = std::iter::successors(Some(error), |error| error.source());
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")

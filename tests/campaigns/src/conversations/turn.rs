@@ -1,6 +1,6 @@
-//! The model of one run: the messages that may be stored, and the messages that must be stored. The
-//! model is built from the reports of the processes that took part in the run. An attempt is one
-//! execution of a run.
+//! The model of one run: the messages that may be stored, and those that must be stored. It is
+//! built from the reports of the processes. A run has several attempts if it is executed again
+//! after an interruption.
 
 use serde::{Deserialize, Serialize};
 use tower_chat::{PersistenceMode, run::RunId};
@@ -10,26 +10,21 @@ use super::{
     plan::Turn,
 };
 
-/// An event in a run.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum TurnEvent {
-    /// The model client received a request with the tokens of these inputs and answers.
+    /// The model client received a request with these tokens of inputs and answers.
     Asked { shown: Vec<String> },
-    /// The model client returned an answer with these calls and with the text that is generated
-    /// from this token.
+    /// The model client returned an answer with these calls and the text of this token.
     Answered { token: String, calls: Vec<String> },
-    /// A tool execution for this call ended, with the text that is generated from this token as its
-    /// result.
+    /// A tool execution for this call ended with the text of this token.
     Ran { call: String, token: String },
 }
 
-/// The messages of a run that may be stored, and the messages that must be stored.
 #[derive(Debug, Clone)]
 pub(crate) struct TurnModel {
     pub(crate) turn: Turn,
     pub(crate) run: RunId,
     pub(crate) mode: PersistenceMode,
-    /// The number of attempts.
     pub(crate) attempts: u32,
     /// The answers with their calls, in order.
     answers: Vec<(String, Vec<String>)>,
@@ -37,8 +32,8 @@ pub(crate) struct TurnModel {
     executions: Vec<(String, String)>,
     /// The tokens of answers that must be stored.
     durable: Vec<String>,
-    /// The tokens of the last answers of the current attempt. The store possibly does not contain
-    /// these answers yet, because no later event has been reported.
+    /// The tokens of the last answers of the current attempt. They may not be stored yet, because
+    /// no later event has been reported.
     last_answers: Vec<String>,
     /// The final answer, if the caller received it.
     pub(crate) acknowledged: Option<String>,
@@ -86,8 +81,8 @@ impl TurnModel {
         }
     }
 
-    /// Updates the model after a crash of the server that has lost answers: these answers need no
-    /// longer be stored. Returns the run if its caller received a lost answer.
+    /// Removes the answers that a server has lost in a crash, which then need not be stored.
+    /// Returns the run if its caller received a lost answer.
     pub(crate) fn remove_lost(&mut self, is_stored: impl Fn(&str) -> bool) -> Option<Turn> {
         self.durable.retain(|token| is_stored(token));
         self.acknowledged.take_if(|token| !is_stored(token)).map(|_| self.turn)
@@ -102,13 +97,11 @@ impl TurnModel {
         }
     }
 
-    /// Returns whether the run had more than one attempt, or the caller of the run received no
-    /// answer.
+    /// Returns whether the run had more than one attempt, or its caller received no answer.
     fn was_interrupted(&self) -> bool {
         self.attempts != 1 || self.acknowledged.is_none()
     }
 
-    /// Checks the visible messages of the run. At least one message must be visible.
     pub(crate) fn check_visible(&self, entries: &[Entry]) -> Result<(), String> {
         let unanswered = self.check_entries(entries)?;
         let last = match entries.last() {
@@ -165,8 +158,8 @@ impl TurnModel {
         }
     }
 
-    /// Checks the order of the entries, and that each entry was reported. Returns the calls of the
-    /// last answer that have no result.
+    /// Checks the order of the entries, and that each was reported. Returns the calls of the last
+    /// answer that have no result.
     fn check_entries(&self, entries: &[Entry]) -> Result<Vec<String>, String> {
         let mut unanswered: Vec<String> = Vec::new();
         let mut answers = Vec::new();

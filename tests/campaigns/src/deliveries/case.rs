@@ -1,5 +1,5 @@
-//! One run, with two processes and some clients. An attempt is one execution of the run. Its lease
-//! is the time until which no other process may take over the run.
+//! One run, with two processes and some clients. The run may be executed several times, in
+//! attempts: a process can take over the run when the lease of the other process has expired.
 
 use std::{
     collections::BTreeMap,
@@ -33,11 +33,10 @@ use crate::Failure;
 const CLIENTS: usize = 3;
 const STEPS: usize = 60;
 const MAX_KILLS: u64 = 2;
-/// A run or a client that needs more time counts as a hang.
+/// The time after which a run or a client counts as hanging.
 const TIME_LIMIT: Duration = Duration::from_secs(120);
 
-/// The outcome of a step. The outer error means that the campaign cannot continue, and the inner
-/// error describes a broken rule.
+/// The outcome of a step. The outer error ends the campaign, and the inner error is a broken rule.
 type Step = Result<Result<(), String>, Failure>;
 
 pub(super) struct Case {
@@ -46,16 +45,12 @@ pub(super) struct Case {
     run: RunKey,
     settings: Settings,
     processes: [Process; 2],
-    /// The number of requests to the model.
     asked: Arc<AtomicU64>,
-    /// The layer through which the clients attach to the run. The process of the clients executes
-    /// no run.
+    /// The layer through which the clients attach to the run. It executes no run itself.
     runs: DetachedRunsLayer,
     clients: Vec<Client>,
-    /// The readers of connected clients, by the index of the client.
     connections: BTreeMap<usize, RunReader>,
     kills: u64,
-    /// Whether a stop of the run was requested.
     is_stopped: bool,
 }
 
@@ -162,7 +157,6 @@ impl Case {
         self.connections.remove(&index);
     }
 
-    /// Lets a random client read some events, if it is connected.
     async fn read(&mut self, counts: &mut Counts) -> Result<(), String> {
         let index = self.rng.below(CLIENTS);
         let count = 1 + self.rng.below(30);
@@ -184,7 +178,6 @@ impl Case {
         Ok(())
     }
 
-    /// Kills a process, and starts it again.
     async fn kill(&mut self, process: usize) -> Result<(), Failure> {
         let started = Process::start(&self.settings, &self.asked)?;
         if let Some(process) = self.processes.get_mut(process) {
@@ -199,8 +192,8 @@ impl Case {
     }
 
     /// Sends the request again, unless a process executes the run. If the run is complete, sends
-    /// the request again with a probability of one in four, like a client that has not received the
-    /// end of the run.
+    /// the request only with a probability of one in four, like a client that has missed the end of
+    /// the run.
     async fn resume(&mut self, process: usize) -> Result<(), Failure> {
         let sends = match self.state().await? {
             RunState::Open { .. } => false,
@@ -210,16 +203,16 @@ impl Case {
         if sends { self.send(process).await } else { Ok(()) }
     }
 
-    /// Sends the request again until the run is complete, and then lets all clients read the
-    /// remaining updates.
+    /// Sends the request again until the run is complete. Then all clients read the remaining
+    /// updates.
     async fn complete(&mut self, counts: &mut Counts) -> Step {
         let began = Instant::now();
         loop {
             match self.state().await? {
                 RunState::Closed { end: RunEnd::Completed, .. } => break,
-                // A later attempt can fail with a conflict, because the process of an earlier
-                // attempt has lost its lease but is still running, and has stored the run first.
-                // The next attempt returns the stored answer.
+                // A later attempt can fail with a conflict: the process of the earlier attempt,
+                // which has lost its lease, stored the run first. The next attempt then returns the
+                // stored answer.
                 RunState::Closed { attempt, end: RunEnd::Failed { message } }
                     if attempt == 1 || !message.contains("another run") =>
                 {
@@ -276,9 +269,9 @@ impl Case {
             }
         }
         counts.later_attempts += later;
-        // Each attempt after the first may request one answer a second time, because the previous
-        // attempt may not have stored its last answer. A stop may end a request before its answer has a
-        // text, and such an answer is not stored.
+        // Each attempt after the first may request one answer again, because the previous attempt
+        // may not have stored its last one. A stop may end one request before its answer has a text
+        // to store.
         let answers = history.messages.iter().filter(|message| message.role == Role::Assistant);
         let (answers, asked) = (answers.count() as u64, self.asked.load(Ordering::Relaxed));
         let without_answer = later + u64::from(self.is_stopped);

@@ -1,16 +1,20 @@
-//! Deliveries: two processes share an update log (the updates that a run has sent to its clients)
-//! and a store in SQLite files. One of the processes executes a run, and the campaign kills
+//! Deliveries: two processes share a store and an update log (the updates that a run has sent to
+//! its clients) in SQLite files. One of the processes executes a run, and the campaign kills
 //! processes during the run.
 //!
-//! The clients of the run are in the process of the campaign. The clients connect, read slowly,
-//! disconnect and reconnect after the last event that they have received. Either process may
-//! receive the command to stop the run, whichever process executes the run. After a kill, the
-//! request is sent again. At the end, every client must have received each update once and in
-//! order, and exactly the messages of the history. No process may still execute the run, and no
-//! stored message may have been requested from the model again.
+//! The clients of the run are in the process of the campaign. They connect, read slowly,
+//! disconnect, and reconnect after the last event that they have received. After a kill, the
+//! request is sent again. Either process may receive the command to stop the run.
 //!
-//! The rules for a client and the planted faults are the same as in the tests of
-//! `tower-chat-delivery` with generated histories, in which both processes are simulated.
+//! At the end:
+//!
+//! - Every client has received each update once and in order, and exactly the messages of the
+//!   history.
+//! - No process executes the run any longer.
+//! - No stored message was requested from the model again.
+//!
+//! The rules for a client and the planted faults are shared with the tests of
+//! `tower-chat-delivery`, which simulate both processes.
 
 mod case;
 #[path = "../../../../crates/tower-chat-delivery/tests/delivery/histories/client.rs"]
@@ -32,9 +36,9 @@ pub use self::worker::{WorkerArguments, work};
 use self::{case::Case, planted::Fault};
 use crate::{Failure, Figures};
 
-/// The duration of the lease of a run. After a process was killed, the case waits until this time
-/// has passed. If a process cannot renew the lease for this time, for example on a busy machine,
-/// another process can take over its run.
+/// The duration of the lease of a run. After a kill, the case waits until the lease has expired. A
+/// process that cannot renew the lease in this time, for example on a busy machine, can lose its
+/// run.
 const LEASE: Duration = Duration::from_secs(3);
 
 /// Kills the processes of runs whose clients reconnect, and checks the updates that the clients
@@ -58,7 +62,6 @@ pub struct Arguments {
     pub program: Option<PathBuf>,
 }
 
-/// A fault that the campaign must find.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Plant {
     /// A read lacks an update
@@ -111,8 +114,8 @@ struct Counts {
 ///
 /// # Errors
 ///
-/// Returns [`Failure::Found`] with the first broken rule, and [`Failure::CannotRun`] if a process
-/// or a file cannot be used.
+/// [`Failure::Found`] with the first broken rule, [`Failure::CannotRun`] if a process or a file
+/// cannot be used.
 pub fn run(arguments: &Arguments) -> Result<Figures, Failure> {
     let began = Instant::now();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();

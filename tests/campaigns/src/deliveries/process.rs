@@ -1,4 +1,4 @@
-//! The handle by which the campaign controls a process that executes runs.
+//! The campaign's handle of a process that executes runs.
 
 use std::{
     path::PathBuf,
@@ -23,7 +23,6 @@ use tower_chat::run::RunId;
 use super::Mode;
 use crate::Failure;
 
-/// The settings that all processes of a case have in common.
 #[derive(Debug, Clone)]
 pub(super) struct Settings {
     pub(super) program: PathBuf,
@@ -42,7 +41,7 @@ pub(super) struct Process {
 }
 
 impl Process {
-    /// Starts a process. Each request of the process to the model increments `asked`.
+    /// Starts a process. Each of its requests to the model increments `asked`.
     pub(super) fn start(settings: &Settings, asked: &Arc<AtomicU64>) -> Result<Self, Failure> {
         let mode = settings.mode.to_possible_value();
         let mode = mode.map(|value| value.get_name().to_owned()).unwrap_or_default();
@@ -78,14 +77,12 @@ impl Process {
         sent.map_err(|error| Failure::cannot_run(format!("a process has ended: {error}")))
     }
 
-    /// Kills the process, and reads the rest of its output.
     pub(super) async fn kill(mut self) -> Result<(), Failure> {
         self.child.kill().await.map_err(Failure::cannot_run)?;
         self.reader.await.map_err(Failure::cannot_run)
     }
 
-    /// Waits for at most this time until the process executes no run. Returns `false` if the
-    /// process still executes a run after this time.
+    /// Waits for at most this time, and returns whether the process then executes no run.
     pub(super) async fn is_drained(&mut self, time: Duration) -> Result<bool, Failure> {
         self.send("drain").await?;
         let drained = timeout(time, self.is_idle.wait_for(|is_idle| *is_idle)).await;

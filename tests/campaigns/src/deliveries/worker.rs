@@ -40,17 +40,16 @@ pub struct WorkerArguments {
     durable: bool,
 }
 
-/// Returns the run of a case.
 pub(super) fn run_key(run: RunId) -> RunKey {
     RunKey::new(ConversationKey::new("campaign", "deliveries"), run)
 }
 
-/// Executes commands until standard input ends: `send`, `stop`, and `drain`, which is answered with `idle`.
-/// Prints `asked` for each request to the model.
+/// Executes commands until standard input ends: `send`, `stop`, and `drain`, which is answered with
+/// `idle`. Prints `asked` for each request to the model.
 ///
 /// # Errors
 ///
-/// Returns [`Failure::CannotRun`] if a file cannot be used.
+/// [`Failure::CannotRun`] if a file cannot be used.
 pub fn work(arguments: &WorkerArguments) -> Result<(), Failure> {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     let served = runtime.map_err(Failure::cannot_run)?.block_on(serve(arguments));
@@ -96,8 +95,8 @@ fn pipeline(arguments: &WorkerArguments, store: SqliteStore) -> Result<ChatPipel
         Ok::<_, BoxError>(answer(seed, &request))
     });
     let lookup = ToolDefinition::new("lookup", "Looks up.", serde_json::json!({}));
-    // A request that is sent again waits until the lease of the killed process has expired. Until
-    // then, no other process may take over the run.
+    // Makes a repeated request wait until the lease of the killed process has expired, and the
+    // process may take over the run.
     let queue = ConcurrentRuns::Queue { max_waiting: 8 };
     let journal = JournalPolicy::default().with_lease(LEASE).with_max_lease_wait(30 * LEASE);
     let pipeline = ChatPipeline::builder(model)

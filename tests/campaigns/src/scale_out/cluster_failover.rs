@@ -10,7 +10,7 @@ use tower_chat_testkit::server::{RedisCluster, RedisServer};
 use super::{Search, Totals, Writers, check, failed, is_in_first_slots, stale::Stale, started};
 use crate::{Failure, Figures};
 
-/// The number of servers with slots (Redis's partitions of the keys). Each server has a replica.
+/// The number of servers with slots (Redis's partitions of the keys). Each has a replica.
 const PRIMARIES: usize = 3;
 
 /// The number of slots of the first server.
@@ -27,8 +27,7 @@ enum Event {
     Asked,
     /// The primary is killed, and restarts after the failover.
     Killed,
-    /// The primary is killed and restarts, as in `Killed`. Before the kill, the replica is
-    /// disconnected during some writes.
+    /// As `Killed`, but the replica is disconnected during some writes before the kill.
     KilledCut,
     /// The primary is paused until the failover is complete, and then resumes.
     Paused,
@@ -77,7 +76,6 @@ async fn fail_over(
     let writers = Writers::start(search, &store);
     writers.run_phase(search).await;
     if event == Event::KilledCut {
-        // Disconnect the replica, and do not let it reconnect.
         block_in_place(|| {
             cluster.ask(0, "ACL SETUSER default -psync -sync");
             cluster.ask(0, "CLIENT KILL TYPE replica");

@@ -10,15 +10,13 @@ use tower_chat_core::{
 use super::{Search, writers::until_answered};
 use crate::{Failure, Figures};
 
-/// The id and text of a message.
 pub(super) type Entry = (MessageId, String);
 
-/// The acknowledged writes of one writer, and its lost writes.
 pub(super) struct WriterLog {
     pub(super) key: ConversationKey,
     /// The acknowledged messages, which must be stored in this order.
     messages: Vec<Entry>,
-    /// The total number of messages after each write.
+    /// The number of messages after each write.
     ends: Vec<usize>,
     writes: u64,
     lost_writes: u64,
@@ -47,7 +45,7 @@ impl WriterLog {
         self.writes += 1;
     }
 
-    /// Records the duration of a write, including all its attempts.
+    /// Records how long a write took, including all its attempts.
     pub(super) fn record_duration(&mut self, time: Duration) {
         self.longest = self.longest.max(time);
     }
@@ -73,7 +71,7 @@ impl WriterLog {
     }
 }
 
-/// Returns the messages of a history. A message without an id gets an id that no writer uses.
+/// Returns the messages of a history. A message without an id gets one that no writer uses.
 pub(super) fn entries(history: &History) -> Vec<Entry> {
     let id = |message: &tower_chat_core::Message| {
         message.id.unwrap_or(MessageId {
@@ -120,7 +118,6 @@ fn difference(acknowledged: &[Entry], stored: &[Entry]) -> String {
     )
 }
 
-/// The totals of all writers.
 #[derive(Debug, Default)]
 pub(super) struct Totals {
     pub(super) writes: u64,

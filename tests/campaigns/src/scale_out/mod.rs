@@ -1,12 +1,14 @@
-//! Writes to stores on several servers, while the servers change: with a connection pooler, with
-//! two servers, during failovers to replicas, and while slots (Redis's partitions of the keys) are
+//! Writes to stores on several servers, while the servers change. The scenarios: a connection
+//! pooler, two servers, failovers to replicas, and slots (Redis's partitions of the keys) that are
 //! moved.
 //!
-//! Each writer has its own conversation. Each write expects the revision that the previous write
-//! returned: the number of the last message, and the incarnation, which is a random number of the
-//! conversation. Acknowledged writes must be stored once and in order. If replication is
-//! asynchronous, the replica may lack the last writes of a conversation after a failover. The
-//! writer of the conversation must then receive a conflict, and the campaign counts the loss.
+//! Each writer has its own conversation. A write expects the revision that the previous write
+//! returned. A revision consists of the number of the last message and the incarnation, a random
+//! number of the conversation. Acknowledged writes must be stored once and in order.
+//!
+//! With asynchronous replication, the replica may lack the last writes of a conversation after a
+//! failover. The writer of the conversation must then receive a conflict, and the campaign counts
+//! the loss.
 
 mod cluster_failover;
 mod log;
@@ -86,7 +88,7 @@ pub enum Scenario {
 pub enum Plant {
     /// A write is acknowledged that was never sent.
     LostAppend,
-    /// A writer that gets a conflict continues at the revision in the conflict, without loading the
+    /// A writer with a conflict continues at the revision in the conflict, without loading the
     /// conversation.
     IgnoreRevision,
     /// Prepared statements remain enabled behind the pooler.
@@ -97,13 +99,12 @@ pub enum Plant {
     Unfenced,
 }
 
-/// One run of one scenario.
 #[derive(Debug, Clone, Copy)]
 struct Search {
     seed: u64,
     case: u64,
     writers: usize,
-    /// The duration of the phases with writes, one before and one after each event.
+    /// How long the writers write before and after each event.
     phase: Duration,
     slots: usize,
     plant: Option<Plant>,
@@ -119,7 +120,7 @@ impl Search {
 ///
 /// # Errors
 ///
-/// Returns [`Failure::Found`] for a broken rule, and [`Failure::CannotRun`] if a server is missing.
+/// [`Failure::Found`] for a broken rule, [`Failure::CannotRun`] if a server is missing.
 pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
     let phase = Duration::try_from_secs_f64(arguments.seconds).map_err(Failure::cannot_run)?;
     let scenarios = match &arguments.scenario {
@@ -153,23 +154,19 @@ impl Scenario {
     }
 }
 
-/// Returns whether the slot of a conversation is one of the first `slots` of a cluster.
 fn is_in_first_slots(cluster: &RedisCluster, key: &ConversationKey, slots: usize) -> bool {
     let question = format!("CLUSTER KEYSLOT {{{}/{}}}", key.scope(), key.id());
     cluster.ask(0, &question).parse::<usize>().is_ok_and(|slot| slot < slots)
 }
 
-/// Returns a started server, or a failure if the program of the server is missing.
 fn started<Server>(server: Result<Server, Missing>) -> Result<Server, Failure> {
     server.map_err(Failure::cannot_run)
 }
 
-/// Creates the failure of a step of a scenario.
 fn failed(what: &str, error: impl std::error::Error) -> Failure {
     Failure::cannot_run(format!("{what}: {}", text(&error)))
 }
 
-/// Opens a connection to a server, in addition to the connections of the stores.
 async fn connect(server: &PostgresServer) -> Result<tokio_postgres::Client, Failure> {
     let connected =
         tokio_postgres::connect(&server.address("postgres"), tokio_postgres::NoTls).await;

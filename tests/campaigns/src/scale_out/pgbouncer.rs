@@ -7,8 +7,8 @@ use tower_chat_testkit::server::{PgBouncer, PoolMode, PostgresServer};
 use super::{Plant, Search, Totals, Writers, check, failed, started};
 use crate::{Failure, Figures};
 
-/// The number of connections from PgBouncer to the server. This number is less than the number of
-/// writers, so that writers share connections.
+/// The number of connections from PgBouncer to the server. There are more writers, which therefore
+/// share connections.
 const POOL_SIZE: usize = 2;
 
 pub(super) async fn run(search: Search, figures: &mut Figures) -> Result<(), Failure> {

@@ -1,4 +1,4 @@
-//! The rates of one server, measured by clients in this process.
+//! The rates of one server of each kind, measured by clients in this process.
 
 use std::{
     sync::{
@@ -24,8 +24,8 @@ use crate::{Failure, Figures};
 /// The number of measurements of each store.
 const ROUNDS: usize = 3;
 
-/// The number of writes to each conversation, as in `docs/scaling.md`. Each message has about 392
-/// bytes of JSON.
+/// The number of writes to each conversation, the number of messages of each write, and the length
+/// of their texts, as in `docs/scaling.md`. The JSON of a message has about 392 bytes.
 const APPENDS: usize = 10;
 const MESSAGES: usize = 4;
 const TEXT: usize = 330;
@@ -33,7 +33,7 @@ const TEXT: usize = 330;
 /// The folder for the data of a server that waits for fsync.
 const ON_DISK: &str = "/var/tmp";
 
-/// The measured rates of one store, per second.
+/// Measured rates per second.
 #[derive(Default)]
 struct Rates {
     appends: Vec<f64>,
@@ -64,9 +64,8 @@ async fn postgres(search: Search, figures: &mut Figures) -> Result<(), Failure> 
     delete(store, "PostgreSQL", of_server, figures).await
 }
 
-/// Analyzes the tables. On other servers, autovacuum analyzes the tables in the first minutes, but
-/// autovacuum is disabled on this server. Until the tables are analyzed, a statement that was
-/// prepared for empty tables is executed with the plan for empty tables.
+/// Fills the tables and analyzes them, because autovacuum is disabled on this server. Without the
+/// analysis, statements would be executed with the plans for empty tables.
 async fn analyze(
     search: Search,
     server: &PostgresServer,
@@ -133,8 +132,8 @@ async fn measure<S: HistoryStore + Clone + 'static>(
     Ok(made.load(Ordering::SeqCst))
 }
 
-/// Returns the number of operations per second that all writers together perform. `next` is the
-/// number of the next operation, which is passed to `act`.
+/// Returns the number of operations per second of all writers together. `act` receives the number
+/// of an operation, and `next` is the number of the next one.
 async fn rate<Done>(
     search: Search,
     act: impl Fn(usize) -> Done,

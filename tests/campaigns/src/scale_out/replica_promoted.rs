@@ -91,8 +91,8 @@ async fn fail_over(
     restart_primary(search, &primary, &replica).await
 }
 
-/// Restarts the failed primary, and appends to it in the role of a writer that has not noticed the
-/// failover. The append must fail.
+/// Restarts the failed primary, and appends to it as a writer that has not noticed the failover.
+/// The append must fail.
 async fn restart_primary(
     search: Search,
     primary: &PostgresServer,
@@ -122,7 +122,6 @@ async fn open(address: &str, options: PostgresOptions) -> Result<PostgresStore, 
     options.connect(address).await.map_err(|error| failed("open the store", error))
 }
 
-/// Changes a setting of a running server.
 async fn set(server: &PostgresServer, name: &str, value: &str) -> Result<(), Failure> {
     let client = connect(server).await?;
     for sql in [format!("ALTER SYSTEM SET {name} = '{value}'"), "SELECT pg_reload_conf()".into()] {
@@ -143,7 +142,6 @@ async fn wait_for_replica(
     until(replica, &format!("SELECT pg_last_wal_replay_lsn() >= '{position}'::pg_lsn")).await
 }
 
-/// Waits until a query of a server returns true.
 async fn until(server: &PostgresServer, question: &str) -> Result<(), Failure> {
     let client = connect(server).await?;
     loop {

@@ -1,5 +1,4 @@
-//! The slots of a server of a Redis cluster, which are partitions of its keys, are moved to other
-//! servers during writes.
+//! Slots of a Redis cluster (partitions of its keys) are moved to other servers during writes.
 
 use tokio::task::block_in_place;
 use tower_chat_core::ConversationKey;
@@ -9,8 +8,8 @@ use tower_chat_testkit::server::RedisCluster;
 use super::{Search, Totals, Writers, check, failed, is_in_first_slots, started};
 use crate::{Failure, Figures};
 
-/// The maximum number of slots that can be moved from a server with a third of the slots. A server
-/// without slots would become a replica.
+/// The maximum number of moved slots: one less than a third of all slots. A server without slots
+/// would become a replica.
 const MAX_SLOTS: usize = 5_460;
 
 pub(super) async fn run(search: Search, figures: &mut Figures) -> Result<(), Failure> {
@@ -20,8 +19,7 @@ pub(super) async fn run(search: Search, figures: &mut Figures) -> Result<(), Fai
     let addresses: Vec<_> = addresses.iter().map(String::as_str).collect();
     let opened = RedisStore::options().connect_cluster(&addresses).await;
     let store = opened.map_err(|error| failed("open the store", error))?;
-    // The conversations of the writers with even numbers are in slots that are moved. The other
-    // conversations are not.
+    // Only the conversations of the writers with even numbers are in moved slots.
     let key = |number: usize| {
         let mut keys = (0..).map(|id| ConversationKey::new("slots", format!("w{number}-{id}")));
         let is_moved = number.is_multiple_of(2);

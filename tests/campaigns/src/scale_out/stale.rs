@@ -1,6 +1,5 @@
-//! Tests a stale writer, which expects a revision that the promoted server has lost. A second
-//! writer has since appended as many messages as were lost. The incarnation of a conversation is a
-//! random number in each revision.
+//! Tests a stale writer: it expects a revision that was lost in a failover. A second writer has
+//! since appended as many messages as were lost.
 
 use std::sync::Arc;
 
@@ -15,14 +14,12 @@ use crate::Failure;
 /// A conversation whose end is lost in the failover.
 pub(super) struct Stale {
     key: ConversationKey,
-    /// The last revision that its writer received.
     revision: Revision,
     /// The number of writes that will be lost.
     lost_writes: usize,
 }
 
 impl Stale {
-    /// Begins the conversation with a write that the replica receives.
     pub(super) async fn begin(
         store: &impl HistoryStore,
         key: ConversationKey,
@@ -32,7 +29,6 @@ impl Stale {
         Ok(stale)
     }
 
-    /// Appends writes that the replica does not receive.
     pub(super) async fn add_lost_writes(
         &mut self,
         store: &impl HistoryStore,
@@ -49,12 +45,12 @@ impl Stale {
         written.map_err(|error| failed("append as the first writer", error))
     }
 
-    /// In the role of another writer, appends as many writes to the promoted server as were lost.
-    /// Then appends in the role of the stale writer. The server must refuse this append.
+    /// As another writer, appends as many writes to the promoted server as were lost. Then appends
+    /// as the stale writer, which the server must refuse.
     ///
-    /// Revisions count messages. After the other writer has appended as many messages as were lost,
-    /// the sequence numbers match again. Only a new incarnation then distinguishes the two
-    /// conversations, so the incarnations must be renewed after a failover.
+    /// The conversation then has the same number of messages as before the failover. The server can
+    /// refuse the stale writer only because of a new incarnation, a random number in each revision.
+    /// Incarnations must therefore be renewed after a failover.
     pub(super) async fn assert_refused(
         &self,
         search: Search,
@@ -85,7 +81,6 @@ impl Stale {
     }
 }
 
-/// Gives a conversation a new incarnation without any other change.
 async fn renew(store: &impl HistoryStore, key: &ConversationKey) -> Result<(), Failure> {
     let renewing = async {
         let head = store.head(key).await?;

@@ -12,15 +12,14 @@ use tower_chat_transfer::{Selection, copy, delete_scope};
 use super::{Search, Totals, Writers, append, check, failed, stale, started};
 use crate::{Failure, Figures};
 
-/// The stores of both servers, and the moved scope.
 struct Stores {
     stores: [PostgresStore; 2],
     moved: Option<String>,
 }
 
 impl Stores {
-    /// Returns the store of a scope. A hash of the scope, which is the same in every process,
-    /// selects the store. For the moved scope, returns the other store.
+    /// Returns the store of a scope, which a hash of the scope selects. The moved scope has the
+    /// other store.
     fn of(&self, scope: &str) -> &PostgresStore {
         let hash = scope.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
@@ -85,7 +84,6 @@ pub(super) async fn run(search: Search, figures: &mut Figures) -> Result<(), Fai
     Ok(())
 }
 
-/// The moved scope.
 const MOVED: &str = "moved tenant";
 
 async fn open(server: &PostgresServer) -> Result<PostgresStore, Failure> {

@@ -22,24 +22,22 @@ use super::{
 };
 use crate::Failure;
 
-/// The time for which a writer retries a failing write.
+/// How long a writer retries a failing write.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// The pause before a writer sends a failed write again.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The number of the append that the first writer does not send if
-/// [`Plant::LostAppend`](super::Plant::LostAppend) is planted.
+/// The number of the append that the first writer does not send with
+/// [`Plant::LostAppend`](super::Plant::LostAppend).
 const LOST: u64 = 5;
 
-/// Writers that run until they are stopped.
 pub(super) struct Writers {
     tasks: Vec<JoinHandle<Result<WriterLog, Failure>>>,
     is_over: Arc<AtomicBool>,
     acknowledged: Arc<AtomicU64>,
 }
 
-/// One writer.
 struct Writer<S> {
     store: S,
     search: Search,
@@ -53,21 +51,20 @@ struct Writer<S> {
 /// The outcome of a write.
 enum Sent {
     Stored(Revision),
-    /// The conversation is not at the revision that the write expects.
+    /// The conversation does not have the expected revision.
     Refused {
         found: Revision,
     },
 }
 
 impl Writers {
-    /// Starts as many writers as the arguments of the campaign request.
     pub(super) fn start<S: HistoryStore + Clone + 'static>(search: Search, store: &S) -> Self {
         let key = |number| ConversationKey::new("scale-out", format!("writer {number}"));
         Self::start_with(search, key, |_| store.clone())
     }
 
-    /// Starts writers. `key` returns the conversation of each writer, and `store` returns the store
-    /// of each conversation.
+    /// Starts writers. `key` returns the conversation of a writer, and `store` the store of a
+    /// conversation.
     pub(super) fn start_with<S: HistoryStore + Clone + 'static>(
         search: Search,
         key: impl Fn(usize) -> ConversationKey,
@@ -90,7 +87,6 @@ impl Writers {
         Self { tasks: tasks.collect(), is_over, acknowledged }
     }
 
-    /// Waits until this many more writes are acknowledged.
     pub(super) async fn progress(&self, writes: u64) {
         let enough = self.acknowledged.load(Ordering::SeqCst) + writes;
         let is_at_work = || self.tasks.iter().any(|task| !task.is_finished());
@@ -99,7 +95,7 @@ impl Writers {
         }
     }
 
-    /// Waits for a phase, and then until some more writes are acknowledged.
+    /// Waits for the time of a phase, and then for some more acknowledged writes.
     pub(super) async fn run_phase(&self, search: Search) {
         tokio::time::sleep(search.phase).await;
         self.progress(4 * search.writers as u64).await;
@@ -144,7 +140,6 @@ impl<S: HistoryStore> Writer<S> {
         Ok(self.log)
     }
 
-    /// Creates a write of one to three messages, as a separate run.
     fn write(&mut self, number: u64, expected: Revision) -> Write {
         let id = MessageId { run: RunId::new(), index: 0 };
         let key = self.log.key.clone();
@@ -156,7 +151,6 @@ impl<S: HistoryStore> Writer<S> {
         Write::new(key, id, expected, messages)
     }
 
-    /// Sends a write until it is stored, or refused with a conflict.
     async fn send(&mut self, write: &Write) -> Result<Sent, Failure> {
         let began = Instant::now();
         loop {
@@ -181,8 +175,8 @@ impl<S: HistoryStore> Writer<S> {
     }
 
     /// Loads the conversation after a conflict, and continues at the loaded revision. No other
-    /// writer uses the conversation, so a conflict means that the server has lost the last writes
-    /// of this writer.
+    /// writer uses the conversation. A conflict therefore means that the server has lost the last
+    /// writes of this writer.
     async fn after_conflict(
         &mut self,
         refused: &[Entry],
@@ -206,7 +200,6 @@ impl<S: HistoryStore> Writer<S> {
     }
 }
 
-/// Returns the messages of a write.
 pub(super) fn added(write: &Write) -> Vec<Entry> {
     let numbered = (write.id().index..).zip(write.messages());
     let entry = |(index, message): (u32, &Arc<Message>)| {
@@ -223,7 +216,6 @@ pub(super) async fn append(
     store.append(slot, vec![write]).await.map_err(|error| error.source)
 }
 
-/// Repeats a read until the server answers.
 pub(super) async fn until_answered<Answer, Asked>(
     mut ask: impl FnMut() -> Asked,
 ) -> Result<Answer, Failure>
@@ -245,13 +237,12 @@ where
     }
 }
 
-/// Returns whether a repetition may succeed. After an error from a read-only server, the next
-/// connection may reach a server that accepts writes.
+/// Returns whether a retry may succeed. After an error of a read-only server, the next connection
+/// may reach a server that accepts writes.
 fn is_temporary(error: &StoreError) -> bool {
     error.is_retryable() || matches!(error, StoreError::ReadOnly)
 }
 
-/// Formats an error with its causes.
 pub(super) fn text(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

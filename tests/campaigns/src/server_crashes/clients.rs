@@ -1,5 +1,5 @@
-//! Executes runs during a crash of the server. After the crash, the models of the runs are compared
-//! with the stored messages.
+//! Executes runs during a crash of the server, and compares the stored messages with the models of
+//! the runs.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -34,12 +34,10 @@ const LONG: Duration = Duration::from_secs(120);
 /// A time that is shorter than the restart of any server.
 const SHORT: Duration = Duration::from_millis(50);
 
-/// With `appendfsync everysec`, an answer must not be lost if the caller received the answer more
-/// than this time before the crash. Redis documents a loss of one second, or of two seconds if the
-/// disk is slow.
+/// With `appendfsync everysec`, the server may lose an answer only if the caller received it less
+/// than this time before the crash. Redis documents a loss of one or two seconds.
 const LONGEST_LOSS: Duration = Duration::from_secs(10);
 
-/// The state that all tasks share.
 #[derive(Debug, Clone)]
 struct SharedState(Arc<Mutex<State>>);
 
@@ -47,12 +45,11 @@ struct SharedState(Arc<Mutex<State>>);
 struct State {
     models: Vec<ConversationModel>,
     wrong: Vec<String>,
-    /// Whether the server has crashed and the models still contain answers that the server may have
-    /// lost.
+    /// Whether the server has crashed and the models still contain answers that it may have lost.
     is_losing: bool,
     /// The time at which the caller received each answer.
     acknowledged: HashMap<Turn, Instant>,
-    /// The runs whose request was sent and whose answer was not received.
+    /// The runs whose request was sent and whose answer was not yet received.
     in_flight: HashSet<Turn>,
     requests: u64,
     failed: u64,
@@ -130,7 +127,7 @@ impl Clients {
             shared: SharedState(Arc::new(Mutex::new(state))),
             counts: Counts::default(),
         };
-        // Create the tables of the store before any data can be lost.
+        // Creates the tables of the store before the first crash.
         clients.open(LONG).await?.close().await.map_err(|error| clients.found(chain(&error)))?;
         while clients.counts.crashes < clients.arguments.crashes {
             clients.crash_once().await?;
@@ -151,7 +148,7 @@ impl Clients {
     }
 
     async fn crash_once(&mut self) -> Result<(), Failure> {
-        // Only a power loss reveals missing syncs, and only a crash reveals missing writes.
+        // A power loss reveals missing syncs, and a crash reveals missing writes.
         let is_cut = match self.arguments.plant {
             None => !self.rng.one_in(3),
             Some(Plant::NoSyncs) => true,
@@ -174,8 +171,7 @@ impl Clients {
         }
         let enough = 10 + self.rng.below(110) as u64;
         drop(answers);
-        // The wait also ends if every client has failed. The tasks of the clients then return the
-        // errors.
+        // The wait also ends if every client has failed. Their tasks then return the errors.
         drop(answered.wait_for(|count| *count >= enough).await);
         has_crashed.store(true, Ordering::SeqCst);
         let crashed = Instant::now();
@@ -207,7 +203,6 @@ impl Clients {
         Stack::new(self.arguments.seed, &prefix, self.shared.reporter())
     }
 
-    /// Compares every conversation with its model.
     async fn compare(
         &mut self,
         crashed: Instant,
@@ -267,8 +262,7 @@ impl Clients {
         Ok(())
     }
 
-    /// Checks that the server refuses a write whose expected revision includes messages that the
-    /// server has lost.
+    /// Checks that the server refuses a write that expects the revision of lost messages.
     async fn check_writer_ahead(
         &mut self,
         store: &SharedStore,
@@ -332,7 +326,8 @@ impl Clients {
     }
 }
 
-/// Sends requests to a conversation until the server has crashed. An earlier failure is an error.
+/// Sends requests to a conversation until the server has crashed. A failure before the crash is an
+/// error.
 async fn run_until(
     has_crashed: Arc<AtomicBool>,
     shared: (SharedState, Stack, SharedStore),
@@ -374,9 +369,8 @@ async fn run_once(
     let job = Job { turn, run, seed, is_unstable };
     let outcome = stack.send(store.clone(), &job).await;
     if outcome == Outcome::Dropped && !has_crashed.load(Ordering::SeqCst) {
-        // The next request must read the writes that the run submitted when its caller
-        // disconnected, so the store is flushed. The error is ignored, because the flush fails
-        // while the server is stopped.
+        // The next request must read what this run has submitted. The flush fails while the server
+        // is stopped.
         drop(store.flush().await);
     }
     let mut state = shared.state();

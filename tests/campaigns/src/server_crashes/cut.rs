@@ -13,14 +13,13 @@ use tower_chat_testkit::Rng;
 
 use super::strace::Extent;
 
-/// The unit that a disk writes atomically, in bytes.
+/// The number of bytes that a disk writes atomically.
 const SECTOR: u64 = 512;
 
-/// The number of lost bytes, which were written but not synced.
+/// A number of bytes that were written but not synced, and are lost.
 pub(super) type Lost = u64;
 
-/// Cuts append-only files at a random position between the end of the synced bytes and the end of
-/// the written bytes.
+/// Cuts append-only files at a random position after the last synced byte.
 pub(super) fn cut_appended(
     extents: &HashMap<PathBuf, Extent>,
     files: &[PathBuf],
@@ -43,8 +42,8 @@ pub(super) fn cut_appended(
 }
 
 /// Removes an incomplete transaction from the end of append-only files, as `docs/scaling.md`
-/// requires after a power loss. When Redis 7.0 starts, it ignores an incomplete transaction, but
-/// leaves the first commands of the transaction in the file. At the next start, Redis executes
+/// requires after a power loss. Redis 7.0 ignores an incomplete transaction when it starts, but
+/// leaves the first commands of the transaction in the file. At the next start, it would execute
 /// these commands.
 pub(super) fn repair_appended(files: &[PathBuf]) -> io::Result<()> {
     for file in files {
@@ -53,8 +52,8 @@ pub(super) fn repair_appended(files: &[PathBuf]) -> io::Result<()> {
         let mut check = check.stdout(Stdio::null()).stderr(Stdio::null()).spawn()?;
         if let Some(mut answers) = check.stdin.take() {
             match answers.write_all(b"y\n") {
-                // `redis-check-aof` closes its input without reading the answer if nothing needs
-                // repair.
+                // If nothing needs repair, `redis-check-aof` closes its input without reading the
+                // answer.
                 Err(error) if error.kind() != io::ErrorKind::BrokenPipe => return Err(error),
                 _ => {}
             }
@@ -66,8 +65,8 @@ pub(super) fn repair_appended(files: &[PathBuf]) -> io::Result<()> {
     Ok(())
 }
 
-/// Restores the data of a PostgreSQL server to its last checkpoint. The current write-ahead log
-/// remains, except for a random choice of its unsynced sectors.
+/// Restores the data of a PostgreSQL server to its last checkpoint. The write-ahead log keeps all
+/// synced sectors, and a random choice of the others.
 pub(super) fn cut_postgres(
     extents: &HashMap<PathBuf, Extent>,
     data: &Path,
@@ -80,13 +79,13 @@ pub(super) fn cut_postgres(
         let file = entry?.path();
         let Some(extent) = extents.get(&file).filter(|_| file.is_file()) else { continue };
         let open = OpenOptions::new().write(true).open(&file)?;
-        // A segment of the log that did not exist at the checkpoint was filled with zeros and
-        // synced when it was created.
+        // If a segment of the log did not exist at the checkpoint, the server filled it with zeros
+        // and synced it when it was created.
         let former = file.file_name().map(|name| at_checkpoint.join("pg_wal").join(name));
         let former = former.and_then(|former| fs::File::open(former).ok());
         let end = extent.written.min(open.metadata()?.len());
-        // The server writes its last, partly filled page again. This write does not change the
-        // sectors that were already synced.
+        // The server writes its last, partly filled page again, but the synced sectors of the page
+        // do not change.
         let mut sector = extent.synced;
         while sector < end {
             if rng.one_in(2) {
@@ -113,7 +112,6 @@ pub(super) fn cut_postgres(
     }
 }
 
-/// Copies a folder with its owners and permissions.
 pub(super) fn copy(from: &Path, to: &Path) -> io::Result<()> {
     let status = Command::new("cp").arg("--archive").arg(from).arg(to).status()?;
     match status.success() {

@@ -1,22 +1,24 @@
 //! Crashes and power losses of the servers of the stores, during runs in all persistence modes.
 //!
-//! A crash is `kill -9` of every process of the server. The operating system still has the written
-//! data, so a crash loses only data that the server has not written yet. To simulate a power loss,
-//! strace records which bytes of the server's log were synced before the kill. Before the server
-//! restarts, the campaign changes the files to a state that a disk may have after a power loss:
+//! A crash is `kill -9` of every process of the server. It loses only data that the server has not
+//! yet written, because the operating system still has the written data.
 //!
-//! - **Redis**: each append-only file is cut at the end of its last sync, or at a random position
-//!   between that end and the end of the written bytes.
+//! For a power loss, strace records which bytes of the server's log were synced before the kill.
+//! Before the restart, the campaign changes the files to a state that a disk may have after a power
+//! loss:
+//!
+//! - **Redis**: each append-only file is cut at the end of its last sync, or at a random later
+//!   position.
 //! - **PostgreSQL**: the tables have the state of the last checkpoint. The write-ahead log has all
 //!   synced bytes, and a random choice of the sectors that were written later.
 //!
-//! Afterwards, everything that the layers acknowledged must be stored, once and in order, and no
-//! message may be stored that was never sent. Unacknowledged messages may be stored. With
-//! `appendfsync everysec`, the last messages of each conversation may be missing. The campaign
-//! measures the time between the acknowledgement of the lost messages and the cut. Redis documents
-//! a loss of one or two seconds. The campaign fails if a lost message was acknowledged more than
-//! ten seconds before the cut. The server must refuse a write that expects a newer revision than
-//! the server has.
+//! Then everything that the layers acknowledged must be stored, once and in order. Unacknowledged
+//! messages may be stored, but no message that was never sent. The server must refuse a write that
+//! expects a newer revision than the server has.
+//!
+//! With `appendfsync everysec`, the last messages of each conversation may be missing. Redis
+//! documents a loss of one or two seconds. The campaign fails if a lost message was acknowledged
+//! more than ten seconds before the power loss.
 
 mod clients;
 mod cut;
@@ -50,7 +52,6 @@ pub struct Arguments {
     pub plant: Option<Plant>,
 }
 
-/// A server and its settings.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum StoreKind {
     /// `appendfsync always`
@@ -61,7 +62,6 @@ pub enum StoreKind {
     Postgres,
 }
 
-/// A fault in the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Plant {
     /// The server never syncs: `appendfsync no`, `fsync=off`. Found by a power loss, not by a crash
@@ -75,8 +75,8 @@ pub enum Plant {
 ///
 /// # Errors
 ///
-/// Returns [`Failure::Found`] if a conversation differs from its model, and [`Failure::CannotRun`]
-/// if the server or strace is missing.
+/// [`Failure::Found`] if a conversation differs from its model, [`Failure::CannotRun`] if the
+/// server or strace is missing.
 pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build();
@@ -85,7 +85,7 @@ pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
         source: Some(source.into()),
     })?;
     let figures = runtime.block_on(Clients::crash(arguments));
-    // Do not wait for writes to a server that has stopped.
+    // Does not wait for writes to a stopped server.
     runtime.shutdown_timeout(Duration::from_secs(1));
     figures
 }

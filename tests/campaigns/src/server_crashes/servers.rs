@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{Failure, shared_store::SharedStore};
 
-/// A running server, with the recording of its writes.
+/// A running server. strace records its writes, if they are needed for a power loss.
 #[derive(Debug)]
 pub(super) struct Server {
     kind: Kind,
@@ -45,7 +45,6 @@ impl Server {
         Ok(Self { kind, strace: None })
     }
 
-    /// Opens a store that retries for this long if the server cannot be reached.
     pub(super) async fn open(&self, retry_timeout: Duration) -> Result<SharedStore, BoxError> {
         Ok(match &self.kind {
             Kind::Redis(server) => {
@@ -59,10 +58,10 @@ impl Server {
         })
     }
 
-    /// Starts the recording of syncs. The caller ensures that no client is connected.
+    /// Starts the recording of syncs. No client may be connected.
     pub(super) fn record(&mut self) -> Result<(), Failure> {
         if let Kind::Postgres { server, at_checkpoint } = &self.kind {
-            // A normal stop makes a checkpoint, so that all data are synced.
+            // A normal stop makes a checkpoint. All data are then synced.
             server.stop();
             server.start_again();
             let copied = at_checkpoint.path().join("data");
@@ -83,7 +82,7 @@ impl Server {
     }
 
     /// Kills all processes of the server, simulates a power loss if `is_cut` is set, and restarts
-    /// the server.
+    /// it.
     pub(super) fn crash(&mut self, is_cut: bool, rng: &mut Rng) -> Result<Lost, Failure> {
         let first = self.first_process()?;
         let appended = self.appended_files()?;
@@ -122,8 +121,7 @@ impl Server {
         number.ok_or_else(|| Failure::cannot_run(format!("{} has no process id", file.display())))
     }
 
-    /// Returns the append-only files of Redis. PostgreSQL has no append-only files, since it writes
-    /// its log at offsets.
+    /// Returns the append-only files of Redis. PostgreSQL has none.
     fn appended_files(&self) -> Result<Vec<PathBuf>, Failure> {
         let Kind::Redis(server) = &self.kind else { return Ok(Vec::new()) };
         let folder = server.folder().join("appendonlydir");
@@ -156,8 +154,7 @@ fn start_postgres(plant: Option<Plant>) -> Result<Kind, Failure> {
     if plant == Some(Plant::NoWrites) {
         let file = server.folder().join("data/postgresql.conf");
         let settings = fs::read_to_string(&file).map_err(cannot)?;
-        // With the longest delay of the WAL writer, the crash happens before the server writes the
-        // log.
+        // Delays the WAL writer, so that the crash happens before it writes the log.
         let more =
             "synchronous_commit = off\nwal_writer_delay = 10s\nwal_writer_flush_after = 1GB\n";
         fs::write(&file, settings + more).map_err(cannot)?;
@@ -166,14 +163,14 @@ fn start_postgres(plant: Option<Plant>) -> Result<Kind, Failure> {
     Ok(Kind::Postgres { server, at_checkpoint })
 }
 
-/// Kills a process and its children with one command. A child that is started during the command
-/// ends by itself after the death of its parent, and strace waits for its end.
+/// Kills a process and its children with one command. A child that starts in the meantime ends
+/// after its parent, and strace waits for it.
 fn kill_all(first: u32) -> Result<(), Failure> {
     let children = children_of(first);
     let mut kill = Command::new("kill");
     kill.arg("-KILL").arg(first.to_string()).args(children.iter().map(u32::to_string));
     kill.stderr(std::process::Stdio::null());
-    // If a process has already ended, `kill` reports an error, but kills the other processes.
+    // If a process has already ended, `kill` reports an error but kills the others.
     kill.status().map_err(cannot)?;
     Ok(())
 }

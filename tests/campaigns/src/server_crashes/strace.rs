@@ -13,7 +13,6 @@ use tempfile::NamedTempFile;
 
 use crate::Failure;
 
-/// The ends of the written and of the synced bytes of a file.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(super) struct Extent {
     /// The end of the written bytes.
@@ -22,7 +21,6 @@ pub(super) struct Extent {
     pub(super) synced: u64,
 }
 
-/// Records the system calls of the processes of a server until all have ended.
 #[derive(Debug)]
 pub(super) struct Strace {
     process: Child,
@@ -32,7 +30,6 @@ pub(super) struct Strace {
 }
 
 impl Strace {
-    /// Syncs the current content of the files, and attaches strace to the processes.
     pub(super) fn attach(processes: &[u32], files: &[PathBuf]) -> Result<Self, Failure> {
         let cannot = |source: std::io::Error| Failure::CannotRun {
             what: "record a server with strace".to_owned(),
@@ -73,13 +70,13 @@ impl Strace {
                 }
             }
         }
-        // strace reports each start and end of a process on standard error, and would block if no
-        // thread read the reports.
+        // strace writes a line to standard error when a process starts or ends. It would block if
+        // no thread read these lines.
         thread::spawn(move || lines.for_each(drop));
         Ok(Self { process, output, lengths })
     }
 
-    /// Waits for the end of the processes. Returns the written and synced bytes of each file.
+    /// Waits until all processes have ended. Returns the written and synced bytes of each file.
     pub(super) fn finish(mut self) -> Result<HashMap<PathBuf, Extent>, Failure> {
         let cannot = |source: std::io::Error| Failure::CannotRun {
             what: "read the recording of strace".to_owned(),
@@ -100,11 +97,10 @@ impl Drop for Strace {
     }
 }
 
-/// Reads the lines of strace.
 #[derive(Debug, Default)]
 struct Extents {
     files: HashMap<PathBuf, Extent>,
-    /// The calls that have begun and not returned, by thread.
+    /// The calls that have not returned yet, by thread.
     pending: HashMap<String, Begun>,
 }
 
@@ -112,7 +108,7 @@ struct Extents {
 enum Begun {
     /// A write at this offset, or at the end of the file.
     Write { file: PathBuf, offset: Option<u64> },
-    /// A sync, with the end of the written bytes at the time when the sync began.
+    /// A sync, with the end of the written bytes when it began.
     Sync { file: PathBuf, written: u64 },
 }
 
@@ -123,8 +119,8 @@ impl Extents {
         Self { files, pending: HashMap::new() }
     }
 
-    /// Reads a line `THREAD CALL(FD<FILE>, ..., OFFSET) = RESULT`, or one of the two lines into
-    /// which strace divides such a line if another thread is traced in between.
+    /// Reads a line `THREAD CALL(FD<FILE>, ..., OFFSET) = RESULT`. If another thread is traced
+    /// during the call, strace divides this line into two, and this function reads one of them.
     fn read_line(&mut self, line: &str) {
         let Some((thread, rest)) = line.split_once(' ') else { return };
         let rest = rest.trim_start();
@@ -155,7 +151,7 @@ impl Extents {
             "pwrite64" | "pwritev" => {
                 let arguments = match arguments.split_once(" <unfinished") {
                     Some((arguments, _)) => arguments,
-                    // strace pads the call with spaces, so that results are in a column.
+                    // strace pads short calls with spaces.
                     None => arguments.rsplit_once(" = ")?.0.trim_end().strip_suffix(')')?,
                 };
                 let offset = arguments.rsplit(", ").next()?.parse().ok()?;
@@ -181,13 +177,11 @@ impl Extents {
     }
 }
 
-/// Returns the result of a call, or `None` if the call failed or its process was killed during the
-/// call.
+/// Returns the result of a call. `None` if the call failed or its process was killed.
 fn result(call: &str) -> Option<u64> {
     call.rsplit_once(" = ")?.1.split_whitespace().next()?.parse().ok()
 }
 
-/// Returns the child processes of a process.
 pub(super) fn children_of(parent: u32) -> Vec<u32> {
     let processes = fs::read_dir("/proc").into_iter().flatten().flatten();
     let ids = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());

@@ -1,5 +1,4 @@
-//! Opens backups that were made during runs, and compares each backup with the models of its
-//! conversations.
+//! Compares backups that were made during runs with the models of the conversations.
 
 use std::{collections::HashMap, fs, path::PathBuf};
 
@@ -11,12 +10,11 @@ use crate::conversations::{ConversationModel, ReadAt, chain, key};
 /// A backup that was made during runs.
 #[derive(Debug)]
 pub(super) struct Pending {
-    /// The file, alone in its folder.
     pub(super) file: PathBuf,
     /// The last acknowledged run of each conversation when the backup began.
     pub(super) acknowledged: HashMap<u32, Option<u32>>,
-    /// The number of a measurement that was requested after the backup. Once both processes have
-    /// answered this request, they have reported all events that the backup can contain.
+    /// The number of a request for measurements, sent after the backup. When both processes have
+    /// answered it, they have reported all events that the backup can contain.
     pub(super) after: Option<u64>,
 }
 
@@ -27,7 +25,6 @@ impl Pending {
         Self { file, acknowledged, after: None }
     }
 
-    /// Opens the backup and compares it with the models. Returns the number of its messages.
     pub(super) async fn check(&self, models: &[ConversationModel]) -> Result<usize, String> {
         let store = SqliteStore::options().with_read_only(true).with_create(false);
         let store = store.open(&self.file).await.map_err(|error| chain(&error))?;

@@ -1,4 +1,4 @@
-//! The handle by which the supervisor controls one of the two processes.
+//! The supervisor's handle of one of the two processes.
 
 use std::{collections::HashMap, path::Path, process::Stdio};
 
@@ -14,18 +14,17 @@ use super::{
 };
 use crate::Failure;
 
-/// A report of a process, or the end of its reports.
 #[derive(Debug)]
 pub(super) struct ChildReport {
     pub(super) child: usize,
-    /// The report. `None` at the end of the output of the process.
+    /// `None` at the end of the output of the process.
     pub(super) report: Option<Report>,
 }
 
-/// The work of a process on a conversation.
+/// What a process does in a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Work {
-    /// A run, with the number of restarts of the store when the run began.
+    /// A run, with the value of [`Child::restarts`] when it began.
     Run {
         restarts: u64,
     },
@@ -39,15 +38,15 @@ pub(super) struct Child {
     pub(super) is_open: bool,
     pub(super) was_killed: bool,
     pub(super) work: HashMap<u32, Work>,
-    /// The number of restarts of the store that have begun, plus the number of restarts that have
-    /// ended. The sum is odd during a restart.
+    /// The number of begun restarts of the store plus the number of ended ones. The sum is odd
+    /// during a restart.
     pub(super) restarts: u64,
     /// The number of the last measurement that the process has answered.
     pub(super) measured: u64,
 }
 
 impl Child {
-    /// Starts a process. The tokens of its texts, which are unique, begin with the prefix.
+    /// Starts a process. The prefix makes the tokens in its texts unique.
     pub(super) fn start(
         program: &Path,
         (child, prefix, seed): (usize, &str, u64),
@@ -79,8 +78,8 @@ impl Child {
         })
     }
 
-    /// Sends a command. A killed process does not read the command, and the end of its output
-    /// reports the kill.
+    /// Sends a command. A failure is ignored, because the end of the output reports a killed
+    /// process.
     pub(super) async fn send(&mut self, command: &Command) {
         let Some(commands) = &mut self.commands else { return };
         if let Ok(mut line) = serde_json::to_vec(command) {
@@ -89,19 +88,17 @@ impl Child {
         }
     }
 
-    /// Kills the process like `kill -9`.
     pub(super) fn kill(&mut self) {
         self.was_killed = true;
-        // The process may have ended already. Its end is reported when its output ends.
+        // The process may have ended already.
         drop(self.process.start_kill());
     }
 
-    /// Returns the process id while the process runs.
     pub(super) fn id(&self) -> Option<u32> {
         self.process.id()
     }
 
-    /// Waits for the end of the process. Returns whether the process succeeded.
+    /// Waits for the end of the process. Returns whether it succeeded.
     pub(super) async fn wait(&mut self) -> bool {
         self.commands = None;
         self.process.wait().await.is_ok_and(|status| status.success())
@@ -110,7 +107,7 @@ impl Child {
 
 async fn listen(output: ChildStdout, child: usize, reports: mpsc::UnboundedSender<ChildReport>) {
     let mut lines = BufReader::new(output).lines();
-    // A killed process may leave a partial line, which is not a report.
+    // A killed process may leave a partial line.
     while let Ok(Some(line)) = lines.next_line().await {
         let Ok(report) = serde_json::from_str(&line) else { continue };
         if reports.send(ChildReport { child, report: Some(report) }).is_err() {

@@ -1,6 +1,6 @@
 //! Bounds on the growth of a measured series.
 
-/// The maximum by which the median of the last third of a series may exceed the median of the first
+/// The maximum by which the median of the last third of a series may exceed that of the first
 /// third.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bound {
@@ -10,26 +10,23 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Returns the bound for the memory of a process in bytes: a quarter of the first median plus
-    /// 16 MiB, since an allocator does not return all freed memory.
+    /// Returns the bound for the memory of a process. It allows 16 MiB, since an allocator does not
+    /// return all freed memory.
     pub(super) fn memory() -> Self {
         Self { what: "bytes of memory", percent: 25, and: 16 << 20 }
     }
 
-    /// Returns the bound for open files: a quarter of the first median plus 16 files. Two leaked
-    /// stores exceed this bound.
+    /// Returns the bound for open files. Two leaked stores exceed it.
     pub(super) fn files() -> Self {
         Self { what: "open files", percent: 25, and: 16 }
     }
 
-    /// Returns the bound for the size of the log in bytes: a half of the first median plus 8 MiB.
-    /// SQLite checkpoints the log at 4 MB, but the log continues to grow as long as reads prevent
-    /// SQLite from restarting it at its beginning.
+    /// Returns the bound for the size of the log. SQLite checkpoints the log at 4 MB, but the log
+    /// grows further while reads prevent SQLite from restarting it at its beginning.
     pub(super) fn log() -> Self {
         Self { what: "bytes of the log", percent: 50, and: 8 << 20 }
     }
 
-    /// Returns a description of the growth, if it exceeds this bound.
     pub(super) fn exceeded_by(self, series: &[u64]) -> Option<String> {
         let third = series.len() / 3;
         let first = median(series.get(..third)?)?;

@@ -12,27 +12,23 @@ use metrics::{
 use serde::{Deserialize, Serialize};
 use tower_chat::telemetry::metric::{CONFLICTS, QUEUE_LENGTH, STORE_OPERATION_DURATION, label};
 
-/// The number of buckets for each doubling of a duration.
+/// The number of buckets from a duration to its double.
 const STEPS: f64 = 16.0;
 
-/// A histogram of durations. The upper bound of each bucket is about 4 % greater than its lower
-/// bound.
+/// A histogram of durations. The upper bound of a bucket is about 4 % greater than its lower bound.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Durations(Vec<(u16, u64)>);
 
 /// The measurements since the last report.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Measures {
-    /// The greatest length of the queue.
     pub(super) queue: u64,
     pub(super) appends: Durations,
     pub(super) conflicts: u64,
-    /// The number of conversations with writes in the outbox, which contains the writes that failed
-    /// and are submitted again.
+    /// The number of conversations with failed writes, which the outbox submits again.
     pub(super) outbox: u64,
 }
 
-/// A metrics recorder that records only the metrics of the campaign.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Recorded(Arc<Values>);
 
@@ -46,7 +42,7 @@ struct Values {
 
 impl Durations {
     pub(super) fn add(&mut self, seconds: f64) {
-        // The first bucket also counts durations below one microsecond, and the last bucket counts all
+        // The first bucket also counts durations below one microsecond. The last one also counts
         // durations whose bucket number would not fit into `u16`.
         #[expect(
             clippy::cast_possible_truncation,
@@ -74,8 +70,8 @@ impl Durations {
         self.0.iter().map(|(_, count)| count).sum()
     }
 
-    /// Returns a percentile of the durations in milliseconds. `part` is the share of the durations
-    /// that are not longer than the percentile, such as 0.99.
+    /// Returns a percentile in milliseconds. `part` is the share of durations that are not longer,
+    /// such as 0.99.
     pub(super) fn percentile(&self, part: f64) -> f64 {
         let mut buckets = self.0.clone();
         buckets.sort_unstable();

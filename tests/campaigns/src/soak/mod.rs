@@ -1,14 +1,14 @@
-//! Two processes run requests on hundreds of conversations for a long time, in all persistence
+//! Two processes run requests in hundreds of conversations for a long time, in all persistence
 //! modes. Meanwhile callers drop responses, stores are closed and reopened, one of the processes is
 //! killed repeatedly, old runs are pruned, and backups are made and opened.
 //!
-//! This process is the supervisor, which decides each step. The supervisor has a model of every
-//! conversation, and compares the store with the model between the runs and at the end. The
-//! supervisor measures memory and open files of both processes, the length of the store's log and
-//! queue, and the duration of appends. The supervisor prints these values for each tenth of the
-//! time. Memory, open files and the log must not grow: the median of the last third may exceed the
-//! median of the first third only by the bounds in `growth.rs`. Durations and queue lengths depend
-//! on the machine, so they are printed and have no bounds.
+//! This process is the supervisor, which decides each step. It has a model of every conversation,
+//! and compares the store with the models between the runs and at the end.
+//!
+//! It measures memory and open files of both processes, the length of the store's log and queue,
+//! and the duration of appends, and prints them for each tenth of the time. Memory, open files and
+//! the log must not grow by more than the bounds in `growth.rs`. The other values depend on the
+//! machine.
 
 mod backups;
 mod child;
@@ -52,7 +52,6 @@ pub struct Arguments {
     pub program: Option<PathBuf>,
 }
 
-/// A store, with its server if it needs one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum StoreKind {
     /// One file
@@ -78,8 +77,8 @@ pub enum Plant {
 ///
 /// # Errors
 ///
-/// Returns [`Failure::Found`] if a conversation differs from its model, or if memory, open files or
-/// the log grow. Returns [`Failure::CannotRun`] if a process or a server does not start.
+/// [`Failure::Found`] if a conversation differs from its model, or if memory, open files or the log
+/// grow. [`Failure::CannotRun`] if a process or a server does not start.
 pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
     let program = match &arguments.program {
         Some(program) => program.clone(),
@@ -91,11 +90,11 @@ pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
     runtime()?.block_on(supervisor::supervise(&arguments, program))
 }
 
-/// Runs one of the two processes that the campaign starts.
+/// Runs one of the two processes.
 ///
 /// # Errors
 ///
-/// Returns [`Failure::CannotRun`] if the store cannot be opened.
+/// [`Failure::CannotRun`] if the store cannot be opened.
 pub fn work(arguments: WorkerArguments) -> Result<Figures, Failure> {
     runtime()?.block_on(worker::work(arguments))
 }

@@ -11,9 +11,9 @@ use crate::conversations::{Job, Outcome, Turn, TurnEvent};
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Command {
     Run(Job),
-    /// Reports the run as complete without executing it, for a planted fault.
+    /// Reports the run as complete without executing it (a planted fault).
     PretendToRun(Job),
-    /// Stores the run with a call that has no result, for a planted fault.
+    /// Stores the run with a call that has no result (a planted fault).
     RunWithoutResult(Job),
     Prune {
         conversation: u32,

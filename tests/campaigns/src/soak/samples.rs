@@ -8,7 +8,6 @@ use crate::Figures;
 /// The number of parts into which the table divides the time.
 const PARTS: usize = 10;
 
-/// A measurement of one process.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct ProcessSample {
     /// Resident memory in bytes.
@@ -17,7 +16,6 @@ pub(super) struct ProcessSample {
     pub(super) files: u64,
 }
 
-/// A measurement of both processes and the files of the store.
 #[derive(Debug, Clone, Copy, Default)]
 struct Sample {
     part: usize,
@@ -26,7 +24,6 @@ struct Sample {
     file: u64,
 }
 
-/// The measurements of one part of the time.
 #[derive(Debug, Clone, Default)]
 struct Part {
     appends: Durations,
@@ -43,7 +40,7 @@ pub(super) struct Samples {
 }
 
 impl ProcessSample {
-    /// Measures a process. Returns `None` if the process has ended, or the system has no `/proc`.
+    /// Measures a process. Returns `None` if it has ended, or the system has no `/proc`.
     pub(super) fn now(id: u32) -> Option<Self> {
         let status = fs::read_to_string(format!("/proc/{id}/status")).ok()?;
         let memory = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
@@ -87,12 +84,12 @@ impl Samples {
         }
     }
 
-    /// Returns a description of a growth that exceeds its bound. Only the first process is checked,
-    /// because the second process is killed repeatedly.
+    /// Describes a growth that exceeds its bound. The second process is not checked, because it is
+    /// killed repeatedly.
     pub(super) fn growth(&self) -> Option<String> {
         let series = |value: &dyn Fn(&Sample) -> u64| -> Vec<u64> {
-            // The first part of the time is omitted. During this part, files are opened for the
-            // first time and allocators grow.
+            // In the first part of the time, files are opened for the first time and allocators
+            // grow.
             self.samples.iter().filter(|sample| sample.part > 0).map(value).collect()
         };
         [
@@ -105,7 +102,6 @@ impl Samples {
         .next()
     }
 
-    /// Adds one line for each part of the time.
     pub(super) fn print(&self, figures: &mut Figures) {
         figures.add(
             "part",

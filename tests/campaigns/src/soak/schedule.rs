@@ -1,15 +1,13 @@
-//! The schedule of the chores (prunes, backups, restarts and similar work) during the runs.
+//! The schedule of the chores during the runs, such as prunes, backups and restarts.
 
 use std::time::{Duration, Instant};
 
-/// A periodic chore.
 #[derive(Debug)]
 pub(super) struct Chore {
     every: Duration,
     next: Instant,
 }
 
-/// All chores, with periods that depend on the length of the campaign.
 #[derive(Debug)]
 pub(super) struct Chores {
     pub(super) measure: Chore,
@@ -20,14 +18,14 @@ pub(super) struct Chores {
 }
 
 impl Chore {
-    /// Creates a chore that is due `times` times in the whole time, with a period between `min`
-    /// and `max` seconds.
+    /// Creates a chore that is due `times` times in the whole time. Its period is between `min` and
+    /// `max` seconds.
     fn new(whole: Duration, times: f64, min: f64, max: f64) -> Self {
         let every = Duration::from_secs_f64((whole.as_secs_f64() / times).clamp(min, max));
         Self { every, next: Instant::now() + every }
     }
 
-    /// Returns whether the chore is due now. If the chore is due, schedules its next execution.
+    /// Returns whether the chore is due. If it is, schedules its next execution.
     pub(super) fn is_due(&mut self) -> bool {
         let now = Instant::now();
         let is_due = now >= self.next;

@@ -11,15 +11,13 @@ use tower_chat_sqlite::SqliteStore;
 use super::StoreKind;
 use crate::shared_store::SharedStore;
 
-/// A store of one of the kinds.
 #[derive(Debug, Clone)]
 pub(super) struct OpenStore {
     store: SharedStore,
-    /// The same store as a `SqliteStore`, if it is one.
+    /// The same store, if it is a `SqliteStore`.
     pub(super) file: Option<SqliteStore>,
 }
 
-/// The location of a store: a file, or the address of a server.
 #[derive(Debug, Clone)]
 pub(super) struct Location {
     pub(super) kind: StoreKind,
@@ -47,7 +45,6 @@ impl Location {
         })
     }
 
-    /// Returns the paths of the file and its log, if the store is a SQLite file.
     pub(super) fn files(&self) -> Option<(PathBuf, PathBuf)> {
         let is_file = self.kind == StoreKind::Sqlite;
         is_file.then(|| (PathBuf::from(&self.address), format!("{}-wal", self.address).into()))
@@ -55,7 +52,6 @@ impl Location {
 }
 
 impl OpenStore {
-    /// Returns the store with all its capabilities.
     pub(super) fn as_dyn(&self) -> &dyn tower_chat::HistoryStore {
         self.store.as_dyn()
     }

@@ -1,5 +1,5 @@
-//! One of the two processes: executes commands, and reports every event of a run before the event
-//! has an effect on the store.
+//! One of the two processes. It executes commands, and reports every event of a run before the
+//! event has an effect on the store.
 
 use std::{io::Write as _, path::Path, sync::Arc};
 
@@ -50,7 +50,7 @@ struct Worker {
     recorded: Recorded,
 }
 
-/// Executes commands until the command to quit, or until the supervisor closes standard input.
+/// Executes commands until the command to quit, or until standard input is closed.
 pub(super) async fn work(arguments: WorkerArguments) -> Result<Figures, Failure> {
     abort_on_panic();
     let recorded = Recorded::default();
@@ -92,8 +92,7 @@ pub(super) async fn work(arguments: WorkerArguments) -> Result<Figures, Failure>
     Ok(Figures::default())
 }
 
-/// Installs a panic hook that aborts this process, so that the supervisor detects a panic in any
-/// task.
+/// Makes a panic in any task abort this process. The supervisor then detects it.
 fn abort_on_panic() {
     let print = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
@@ -102,8 +101,8 @@ fn abort_on_panic() {
     }));
 }
 
-/// Writes a report as one line. When this function returns, the line is in the pipe, so that the
-/// supervisor receives it even if this process is killed.
+/// Writes a report as one line. When this function returns, the line is in the pipe. The supervisor
+/// receives it even if this process is then killed.
 fn send(report: &Report) {
     let Ok(mut line) = serde_json::to_vec(report) else { return };
     line.push(b'\n');
@@ -158,14 +157,13 @@ impl Worker {
         Backup::of(&file).write(to).await.map_err(|error| chain(&error))
     }
 
-    /// Replaces the store. Runs in progress use the old store, and fail after it is closed.
     async fn restart(&self, leaks: bool) -> Result<(), String> {
         let opened = self.location.open().await.map_err(|error| chain(&*error))?;
         let former = std::mem::replace(&mut *self.store.write().await, opened);
         if leaks {
             std::mem::forget(former);
-            // Also leaks open files, so that the bound on open files is exceeded even if a busy
-            // machine performs only a few restarts.
+            // Also leaks open files: a busy machine may perform too few restarts to exceed the
+            // bound.
             for _ in 0..64 {
                 std::mem::forget(std::fs::File::open("/dev/null").map_err(|error| chain(&error))?);
             }

@@ -33,8 +33,7 @@ impl Supervisor {
             child.kill();
         }
         if self.chores.backup.is_due() && self.backup.is_none() && self.store.file.is_some() {
-            // Each backup has its own folder, because a store that opens the backup may create a
-            // log beside the file.
+            // A store may create a log beside the backup that it opens.
             let folder = format!("backup{}", self.rng.next());
             let folder = self.folder.path().join(folder);
             fs::create_dir(&folder).map_err(|source| Failure::CannotRun {

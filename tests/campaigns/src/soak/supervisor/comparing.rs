@@ -9,7 +9,6 @@ use crate::{
 };
 
 impl Supervisor {
-    /// Compares a conversation that no process uses with its model.
     pub(super) async fn check(&mut self, conversation: u32) -> Result<(), Failure> {
         let key = key(conversation);
         let failed = |error: tower_chat::store::StoreError| chain(&error);
@@ -32,7 +31,7 @@ impl Supervisor {
         }
     }
 
-    /// Checks the backup, after the processes have reported everything that the backup can contain.
+    /// Checks the backup when the processes have reported everything that it can contain.
     pub(super) async fn check_backup(&mut self) -> Result<(), Failure> {
         let is_reported =
             |after| self.children.iter().all(|child| child.measured >= after || !child.is_open);
@@ -47,7 +46,6 @@ impl Supervisor {
         }
     }
 
-    /// Verifies the SQLite file during writes.
     pub(super) async fn verify(&mut self) -> Result<(), Failure> {
         let Some(file) = self.store.file.clone() else { return Ok(()) };
         let found = file.check_integrity().await.map_err(|error| self.found(chain(&error)))?;

@@ -1,4 +1,4 @@
-//! The supervisor, which decides the steps of the processes and compares the store with the models.
+//! The supervisor. It decides the steps of the processes and compares the store with the models.
 
 mod chores;
 mod comparing;
@@ -32,15 +32,15 @@ use crate::{
     conversations::{ConversationModel, Job, Plan, chain, key},
 };
 
-/// The number of conversations that a process works on concurrently.
+/// The maximum number of conversations that a process works on at the same time.
 const MAX_CONCURRENT: usize = 8;
 
-/// The number of answers after which a conversation is pruned. Some conversations are pruned
-/// earlier. A prune must retain at least `KEEP` messages, minus a small random number.
+/// The number of answers after which a conversation is pruned, unless it is pruned earlier. A prune
+/// retains at least `KEEP` messages, minus a small random number.
 const PRUNE_AFTER: u32 = 14;
 const KEEP: u64 = 24;
 
-/// If no report arrives for this time, the processes count as hung.
+/// The time without a report after which the processes count as hanging.
 const TIME_LIMIT: Duration = Duration::from_secs(300);
 
 /// The interval at which the supervisor checks for due chores.
@@ -67,7 +67,6 @@ struct Supervisor {
     counts: BTreeMap<&'static str, u64>,
 }
 
-/// The server of the store. The server stops when this value is dropped.
 enum Server {
     None,
     Postgres(#[expect(dead_code, reason = "it ends when it is dropped")] PostgresServer),
@@ -241,8 +240,8 @@ impl Supervisor {
         }
         for child in &mut self.children {
             child.send(&Command::Quit).await;
-            // If the process was killed at the end, no new process has replaced it, and its exit
-            // status is not a fault.
+            // A process that was killed at the end has no successor. Its exit status is not a
+            // fault.
             if !child.wait().await && !child.was_killed {
                 return Err(self.found("a process ended with an error"));
             }

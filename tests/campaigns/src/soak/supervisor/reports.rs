@@ -90,7 +90,7 @@ impl Supervisor {
         let time = self.time();
         self.samples.add_run(time);
         let restarts = self.children.get(child).map(|child| child.restarts);
-        // The count of begun and ended restarts is odd while a restart is in progress.
+        // The number is odd during a restart.
         let is_between = restarts.is_some_and(|restarts| restarts % 2 == 1);
         let was_closed = is_between || work != restarts.map(|restarts| Work::Run { restarts });
         let what = match &outcome {
@@ -106,8 +106,8 @@ impl Supervisor {
             }
         };
         self.count(what);
-        // If a fault is planted, every run is compared. Otherwise, the next request would notice
-        // the fault first and fail with another error.
+        // With a planted fault, every run is compared. Otherwise, the next request could notice the
+        // fault first and fail with another error.
         let is_checked = self.arguments.plant.is_some()
             || !matches!(outcome, Outcome::Answered { .. })
             || self.rng.one_in(3);
@@ -117,7 +117,6 @@ impl Supervisor {
         if is_checked { self.check(conversation).await } else { Ok(()) }
     }
 
-    /// Replaces a process that has ended, and marks its runs in progress as interrupted.
     pub(super) async fn replace_child(&mut self, index: usize) -> Result<(), Failure> {
         let prefix = format!("g{}", self.generations);
         self.generations += 1;
@@ -130,8 +129,7 @@ impl Supervisor {
         let measurements = self.measurements;
         let Some(at) = self.children.get_mut(index) else { return Ok(()) };
         let mut former = std::mem::replace(at, child);
-        // The former process answers no further requests, so no request for measurements is
-        // outstanding.
+        // No request for measurements is outstanding, because the former process cannot answer it.
         at.measured = measurements;
         if !former.was_killed {
             return Err(self.found("a process ended without being killed"));
