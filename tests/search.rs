@@ -1,4 +1,4 @@
-//! Searches for a generated case that fails.
+//! Searches for a generated case that fails, in several threads.
 
 use std::{
     env,
@@ -14,7 +14,7 @@ use std::{
 
 /// The cases that a test tries. Environment variables set the seed (`TOWER_CHAT_SEED`), the number
 /// of cases (`TOWER_CHAT_CASES`) or the duration of the search (`TOWER_CHAT_SECONDS`), and the
-/// number of threads (`TOWER_CHAT_THREADS`). `TOWER_CHAT_CASE` selects a single case.
+/// number of threads (`TOWER_CHAT_THREADS`). `TOWER_CHAT_CASE` selects one case.
 pub(crate) struct Search {
     pub(crate) seed: u64,
     pub(crate) cases: Range<u64>,
@@ -35,7 +35,7 @@ impl Search {
         }
     }
 
-    /// Returns the number of the first case that fails, if any, and the number of tried cases.
+    /// Returns the number of the first failing case, if any, and the number of tried cases.
     pub(crate) fn first(&self, fails: impl Fn(u64) -> bool + Sync) -> (Option<u64>, u64) {
         let end = self.cases.end;
         let next = AtomicU64::new(self.cases.start);
@@ -58,8 +58,7 @@ impl Search {
         (failed.into_inner().expect("nothing panics"), begun)
     }
 
-    /// Returns the command that repeats a case: the variables, and the filter with the name of the
-    /// test.
+    /// Returns the command that repeats a case.
     pub(crate) fn command(seed: u64, case: u64, test: &str) -> String {
         format!(
             "TOWER_CHAT_SEED={seed} TOWER_CHAT_CASE={case} \
@@ -80,7 +79,6 @@ pub(crate) fn shrunk<Case>(
     case
 }
 
-/// Returns the value of an environment variable.
 pub(crate) fn variable<T: FromStr>(name: &str) -> Option<T> {
     let value = env::var(name).ok()?;
     Some(value.parse().unwrap_or_else(|_| panic!("{name} is no number: {value:?}")))

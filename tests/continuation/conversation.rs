@@ -1,7 +1,5 @@
-//! Conversations with recorded answers, and the execution of their turns.
-//!
-//! A turn is one question of the user and everything up to its answer. A round consists of the
-//! calls of one answer and their results.
+//! Conversations with recorded answers, and the execution of their turns. A turn is one question of
+//! the user and everything up to its answer.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -21,13 +19,12 @@ use crate::continuation::{
     server::{Answers, Received, Server},
 };
 
-/// The maximum number of rounds of tool calls in a turn.
+/// The maximum number of rounds in a turn. A round is an answer with tool calls, and their results.
 const ROUNDS: usize = 3;
 
 /// The maximum number of turns of a conversation.
 const TURNS: u64 = 4;
 
-/// All persistence modes.
 pub(crate) const MODES: [PersistenceMode; 3] =
     [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
 
@@ -45,8 +42,7 @@ pub(crate) struct Recorded {
     tools: Vec<String>,
 }
 
-/// A server on this machine in the role of a provider, and a model client that sends its requests
-/// to this server.
+/// A local server in the role of a provider, and a model client that uses it.
 pub(crate) struct Service {
     pub(crate) server: Server,
     model: Model,
@@ -60,7 +56,7 @@ impl Service {
     }
 }
 
-/// The requests that a turn sends to the provider, and the outcome of the turn.
+/// The requests that a turn sends to the provider, and its outcome.
 #[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Turn {
     pub(crate) sent: Vec<Received>,
@@ -69,8 +65,8 @@ pub(crate) struct Turn {
 }
 
 impl Recorded {
-    /// Returns the conversations of a provider in a cassette. Each conversation has at least two
-    /// answers. Its answers are either all whole or all streamed.
+    /// Returns the conversations of a provider in a cassette (a file of recorded exchanges): at
+    /// most one with whole answers and one with streamed answers, in every mode.
     pub(crate) fn of(
         cassette: &Cassette,
         provider: &'static Provider,
@@ -88,7 +84,7 @@ impl Recorded {
         for is_streamed in [false, true] {
             let those: Vec<&&Exchange> =
                 exchanges.iter().filter(|it| it.is_streamed() == is_streamed).collect();
-            // The exchanges are a conversation only if a request contains an earlier answer.
+            // Without an earlier answer in any request, the exchanges are no conversation.
             if those.len() < 2 || !those.iter().any(|it| has_earlier_answer(&it.request)) {
                 continue;
             }
@@ -155,7 +151,6 @@ impl Recorded {
         MODES.map(in_mode).into()
     }
 
-    /// Creates a stack over a store. Each process creates its own stack.
     pub(crate) fn stack(&self, service: &Service, store: impl HistoryStore) -> ChatPipeline {
         let tools = self.tools.iter().fold(Tools::new(), |tools, name| {
             let definition = ToolDefinition::new(name, "a tool", json!({"type": "object"}));
@@ -171,17 +166,14 @@ impl Recorded {
             .unwrap()
     }
 
-    /// Returns the key of the conversation in a store.
     pub(crate) fn key(&self) -> ConversationKey {
         ConversationKey::new("continuation", self.source.as_str())
     }
 
-    /// Runs the turn with this number.
     pub(crate) async fn turn(&self, stack: &ChatPipeline, service: &Service, turn: u64) -> Turn {
         self.turn_in(self.key(), stack, service, turn).await
     }
 
-    /// Runs a turn in the conversation with this key.
     pub(crate) async fn turn_in(
         &self,
         key: ConversationKey,
@@ -217,9 +209,9 @@ fn has_earlier_answer(request: &Value) -> bool {
         || items.into_iter().flatten().flatten().any(is_answer)
 }
 
-/// Returns the run id with this number. The id depends only on the number, so every process uses
-/// the same id, and a greater number results in a greater id. If a provider sent calls without ids,
-/// replay derives the ids of these calls from the run id.
+/// Returns the run id with this number. Replay derives the ids of calls that have no id from the
+/// run id, which must therefore be the same in every process. A greater number results in a greater
+/// id.
 fn run_id(number: u64) -> RunId {
     let mut bytes = [0; 16];
     bytes[..6].copy_from_slice(&(1_760_000_000_000 + number).to_be_bytes()[2..]);
@@ -228,7 +220,7 @@ fn run_id(number: u64) -> RunId {
     RunId::from_bytes(bytes)
 }
 
-/// Collects the names of all tools in a JSON value, which may have the format of any wire.
+/// Collects the names of all tools in a JSON value of any provider.
 fn names(tools: &Value, found: &mut Vec<String>) {
     match tools {
         Value::Array(items) => items.iter().for_each(|item| names(item, found)),

@@ -27,7 +27,6 @@ pub(crate) fn recorded() -> Vec<Recorded> {
     recorded
 }
 
-/// Starts a server and creates a model client for each provider.
 pub(crate) async fn services() -> BTreeMap<&'static str, Service> {
     let mut services = BTreeMap::new();
     for provider in &PROVIDERS {
@@ -40,12 +39,10 @@ fn database(folder: &Path) -> std::path::PathBuf {
     folder.join("chat.db")
 }
 
-/// Returns the path of the file with the number of requests in the first turn of each conversation.
 fn first_turns(folder: &Path) -> std::path::PathBuf {
     folder.join("first_turns.json")
 }
 
-/// Returns the path of the file with the second turn of each conversation.
 fn second_turns(folder: &Path) -> std::path::PathBuf {
     folder.join("second_turns.json")
 }
@@ -102,7 +99,6 @@ async fn a_conversation_continues_in_another_process_exactly_as_in_the_same_proc
     report(&recorded, &expected);
 }
 
-/// Asserts that the request of the second turn contains the questions of both turns.
 fn assert_continued(source: &str, second: &Turn) {
     let body = &second.sent[0].body;
     assert!(body.contains("question 0") && body.contains("question 1"), "{source}: {body}");
@@ -118,7 +114,7 @@ fn assert_same(source: &str, turn: &Turn, expected: &Turn) {
 }
 
 /// Prints the number of compared conversations. Asserts that every provider has conversations in
-/// every mode, both with whole and with streamed answers.
+/// every mode, with whole and with streamed answers.
 fn report(recorded: &[Recorded], expected: &BTreeMap<String, (Turn, Turn)>) {
     for provider in &PROVIDERS {
         let those: Vec<_> =

@@ -1,4 +1,4 @@
-//! The table of the tested model clients, with one row for each client.
+//! The tested model clients.
 
 use tower::{ServiceExt, util::BoxCloneSyncService};
 use tower_chat::{BoxError, ChatRequest, ChatResponse};
@@ -8,18 +8,16 @@ use tower_chat_providers::{
 };
 use tower_chat_testkit::{recordings::Exchange, validate::Wire};
 
-/// A boxed model client.
 pub(crate) type Model = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
 /// A model client, and the recorded exchanges in its format.
 pub(crate) struct Provider {
     pub(crate) name: &'static str,
-    /// The wire (JSON format) of the provider. The requests of the model client must satisfy the
-    /// rules of this wire.
+    /// The JSON format whose rules the requests must satisfy.
     pub(crate) wire: Wire,
     /// Returns whether an exchange from a folder is in the format of this provider.
     pub(crate) speaks: fn(&str, &Exchange) -> bool,
-    /// Creates the model client, which sends its requests to the server at `http://address:port`.
+    /// Creates the model client. It sends its requests to the server at `http://address:port`.
     pub(crate) model: fn(&str) -> Model,
 }
 
@@ -34,7 +32,6 @@ impl Provider {
     }
 }
 
-/// All tested model clients.
 pub(crate) static PROVIDERS: [Provider; 15] = [
     Provider {
         name: "openai-chat",

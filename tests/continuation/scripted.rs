@@ -1,18 +1,16 @@
-//! Two scripted answers in each wire (the JSON format of a provider), whole and streamed. The first
-//! answer contains reasoning and a tool call, and the second answer contains a text.
+//! Two scripted answers in the JSON format of each provider, whole and streamed. The first answer
+//! contains reasoning and a tool call, and the second one contains a text.
 
 use aws_smithy_eventstream::frame::write_message_to;
 use aws_smithy_types::event_stream::{Header, HeaderValue, Message};
 use serde_json::{Value, json};
 use tower_chat_testkit::validate::Wire;
 
-/// The name of the called tool.
 pub(crate) const TOOL: &str = "f";
 
 /// The source name of these conversations.
 pub(crate) const SOURCE: &str = "scripted";
 
-/// Returns the bodies of the two answers.
 pub(crate) fn answers(wire: Wire, is_streamed: bool) -> Vec<Vec<u8>> {
     match (wire, is_streamed) {
         (Wire::OpenAiChat, false) => whole(chat()),
@@ -220,8 +218,7 @@ fn ollama() -> [Value; 2] {
     [called, reply].map(|message| json!({"message": message, "done": true, "done_reason": "stop"}))
 }
 
-/// Splits an answer into two lines: the first line contains the message, and the second line ends
-/// the answer.
+/// Splits an answer into two lines. The second line ends the answer.
 fn ollama_stream(mut answer: Value) -> Vec<u8> {
     let begun = json!({"message": answer["message"].take(), "done": false});
     answer["message"] = json!({"role": "assistant", "content": ""});

@@ -9,7 +9,7 @@ use tokio::{
     task::JoinHandle,
 };
 
-/// The answers to the requests, in order. After the last answer, the server begins again with the
+/// The answers to the requests, in order. After the last one, the server begins again with the
 /// first.
 #[derive(Debug, Clone)]
 pub(crate) struct Answers {
@@ -17,15 +17,13 @@ pub(crate) struct Answers {
     pub(crate) bodies: Vec<Vec<u8>>,
 }
 
-/// A received request: its request line, such as `POST /v1/chat/completions HTTP/1.1`, and its
-/// body.
+/// A received request. `line` is its request line, such as `POST /v1/chat/completions HTTP/1.1`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Received {
     pub(crate) line: String,
     pub(crate) body: String,
 }
 
-/// A server that stops when it is dropped.
 pub(crate) struct Server {
     /// The address of the server with `http://`, without a path.
     pub(crate) url: String,

@@ -10,13 +10,11 @@ use crate::continuation::{
     providers::{PROVIDERS, Provider},
 };
 
-/// Returns whether a provider has the same wire (JSON format) as the provider in the first row of
-/// [`PROVIDERS`], but is another provider.
+/// Returns whether a provider is not the first one in [`PROVIDERS`], but has the same JSON format.
 fn is_compatible(provider: &Provider) -> bool {
     provider.wire == PROVIDERS[0].wire && provider.name != PROVIDERS[0].name
 }
 
-/// Returns the entries of the conversation in a request body.
 fn entries(provider: &Provider, body: &str) -> Vec<Value> {
     let body: Value = serde_json::from_str(body).unwrap();
     body[provider.wire.conversation_field()].as_array().unwrap().clone()
@@ -43,7 +41,7 @@ async fn a_conversation_can_continue_with_another_provider_and_then_with_the_fir
                     it.provider.name == provider && it.mode == PersistenceMode::PerServiceCall
                 })
             };
-            // All compatible services use the same model client.
+            // All compatible services use the same model client. Two pairs are enough.
             let pairs =
                 if [home, away].iter().any(|it| is_compatible(it)) { 2 } else { usize::MAX };
             for (one, other) in of(home.name).zip(of(away.name)).take(pairs) {
@@ -91,8 +89,7 @@ async fn switches_there_and_back(
     assert_eq!(after_second[..after_first.len()], after_first, "{source}: the record has changed");
     assert_eq!(after_third[..after_second.len()], after_second, "{source}: the record has changed");
 
-    // The provider receives its own answers unchanged, as in a conversation that never switched to
-    // the other provider.
+    // The provider receives its own answers unchanged, as in a conversation without a switch.
     let alone = MemoryStore::new();
     home.server.play(&one.answers, 0);
     let stack = one.stack(home, alone);

@@ -22,13 +22,11 @@ const MAX_MESSAGES: usize = 48;
 pub(crate) struct Case {
     pub(crate) messages: Vec<Message>,
     pub(crate) plan: Plan,
-    /// The number of messages after which the test reads the incomplete replay, before it adds the
-    /// remaining messages.
+    /// The number of messages after which the test reads the incomplete replay.
     pub(crate) pause: usize,
 }
 
 impl Case {
-    /// Creates the case with this number, which depends only on the seed and the number.
     pub(crate) fn random(seed: u64, case: u64, transcripts: &[Vec<Message>]) -> Self {
         let mut rng = Rng::of(seed, case);
         let which = usize::try_from(case).expect("a small number") % transcripts.len();
@@ -46,7 +44,6 @@ impl Case {
         Self { messages, plan, pause }
     }
 
-    /// Returns the property that the case violates, or `None` if it violates none.
     pub(crate) fn failure(&self) -> Option<String> {
         let checked = catch_unwind(AssertUnwindSafe(|| properties::check(self)));
         match checked {
@@ -55,7 +52,6 @@ impl Case {
         }
     }
 
-    /// Returns the smallest case found that still fails.
     pub(crate) fn shrunk(self) -> Self {
         shrunk(self, |case| case.smaller().collect(), |case| case.failure().is_some())
     }

@@ -87,7 +87,6 @@ fn take_result(rng: &mut Rng, messages: &mut Vec<Message>) -> Option<(usize, Par
     Some((position, part))
 }
 
-/// Copies a call to a message of another role, or to another answer.
 fn misplace_call(rng: &mut Rng, messages: &mut Vec<Message>) {
     let Some(from) = any_asking(rng, messages) else { return };
     let Some(call) = messages.get(from).and_then(|message| message.calls().next().cloned()) else {
@@ -102,13 +101,12 @@ fn misplace_call(rng: &mut Rng, messages: &mut Vec<Message>) {
     message.parts.push(part);
 }
 
-/// Changes the role of a message with calls.
 fn change_speaker(rng: &mut Rng, messages: &mut Vec<Message>) {
     let Some(position) = any_asking(rng, messages) else { return };
     let Some(message) = messages.get_mut(position) else { return };
     if let Some(role) = rng.one_of(&[Role::User, Role::System, Role::Developer]) {
         message.role = *role;
-        // Only an assistant message can contain native items of a provider.
+        // Other messages cannot contain native items of a provider.
         message.parts.retain(|part| !matches!(part, Part::Native(_) | Part::Reasoning(_)));
     }
 }
@@ -268,7 +266,7 @@ fn aggregate_rows(rng: &mut Rng, messages: &mut Vec<Message>) {
 }
 
 /// Converts the calls of a message to approval requests. Then removes the results of the calls, or
-/// adds approvals before the results.
+/// adds approvals before them.
 fn ask_approval(rng: &mut Rng, messages: &mut Vec<Message>) {
     let Some(position) = any_asking(rng, messages) else { return };
     let Some(message) = messages.get_mut(position) else { return };

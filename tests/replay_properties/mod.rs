@@ -1,5 +1,5 @@
-//! Tests that every transcript (the messages of a conversation), with any damage, is replayed as a
-//! valid history under every combination of policies.
+//! Tests that every damaged conversation is replayed as a valid history, under every combination of
+//! policies.
 //!
 //! `TOWER_CHAT_SEED` sets the seed, `TOWER_CHAT_CASES` the number of cases, and `TOWER_CHAT_CASE`
 //! selects a single case. `TOWER_CHAT_DATA` is the folder of the recorded data.

@@ -1,4 +1,4 @@
-//! A combination of policies, and the additional data that the policies use.
+//! A combination of policies, and the other inputs of a replay.
 
 use std::{
     collections::HashSet,
@@ -17,13 +17,11 @@ use tower_chat::{
 };
 use tower_chat_testkit::Rng;
 
-/// The text that replaces sources without a citation.
 pub(crate) const UNCITED: &str = "Nothing of this was cited.";
 
 /// The number of seconds within which all tool calls end.
 const SPAN: u64 = 1000;
 
-/// A combination of policies, with the data that the policies use besides the messages.
 #[derive(Clone)]
 pub(crate) struct Plan {
     pub(crate) policy: ReplayPolicy,
@@ -31,7 +29,7 @@ pub(crate) struct Plan {
     pub(crate) channel: Option<Channel>,
     /// The registered tools, if known.
     pub(crate) tools: Option<Vec<String>>,
-    /// The seed of the end times of tool calls.
+    /// The seed from which the end times of tool calls are generated.
     times: u64,
 }
 
@@ -71,7 +69,7 @@ impl Plan {
         }
     }
 
-    /// Returns the end times of the tool calls in these messages. Some calls have no end time.
+    /// Returns the end times of the tool calls in these messages. Some calls have none.
     pub(crate) fn finish_times(&self, messages: &[Message]) -> FinishTimes {
         let mut times = FinishTimes::new();
         let stored = messages.iter().enumerate();
@@ -93,7 +91,7 @@ impl Plan {
         times
     }
 
-    /// Returns variants of this plan in which one of the enabled policies is disabled.
+    /// Returns variants of this plan, each without one of the enabled policies.
     pub(crate) fn simpler(&self) -> Vec<Self> {
         let with = |change: &dyn Fn(&mut Self)| {
             let mut simpler = self.clone();

@@ -20,7 +20,6 @@ use crate::replay_properties::{
     plan::{Plan, UNCITED},
 };
 
-/// Checks one case.
 pub(crate) fn check(case: &Case) -> Result<(), String> {
     let stored: Messages = case.messages.iter().cloned().collect();
     let times = case.plan.finish_times(&case.messages);
@@ -36,7 +35,6 @@ pub(crate) fn check(case: &Case) -> Result<(), String> {
     keeps_all_texts(&stored, &shown, &case.plan.policy)
 }
 
-/// Replays stored messages for a run.
 fn replay(stored: &Messages, plan: &Plan, times: &FinishTimes) -> Messages {
     let mut fold = Replay::new(plan.policy.dangling_calls);
     fold.push_from(stored, 0);
@@ -59,9 +57,10 @@ fn is_valid(shown: &Messages) -> Result<(), String> {
     validate(Wire::OpenAiChat, &body).map_err(|invalid| format!("{invalid} in {body}"))
 }
 
-/// Checks that two operations do not change the result of a [`Replay`]: reading the replay before
-/// the last messages are added, and splitting off the part that may still change
-/// ([`Replay::split_open`]) and appending it again.
+/// Checks that two operations do not change the result of a [`Replay`]:
+///
+/// - The replay is read before the last messages are added.
+/// - The part that may still change is split off ([`Replay::split_open`]) and appended again.
 fn folds_alike_in_pieces(stored: &Messages, case: &Case) -> Result<(), String> {
     let mut at_once = Replay::new(case.plan.policy.dangling_calls);
     at_once.push_from(stored, 0);
@@ -103,7 +102,7 @@ fn says_nothing_new(stored: &Messages, shown: &Messages) -> Result<(), String> {
     Ok(())
 }
 
-/// Returns whether a text is a list of texts that all occur in the stored messages.
+/// Returns whether a text is a list of items that also occur in one list of the stored messages.
 fn is_compacted(text: &str, stored: &Messages) -> bool {
     let Ok(items) = serde_json::from_str::<Vec<&RawValue>>(text) else { return false };
     let mut texts = stored.iter().flat_map(|message| texts(message));
@@ -114,7 +113,7 @@ fn is_compacted(text: &str, stored: &Messages) -> bool {
     })
 }
 
-/// Returns the result text that the replay adds for an interrupted call.
+/// Returns the result text that replay adds for an interrupted call.
 fn interrupted() -> String {
     let mut fold = Replay::new(DanglingCalls::Interrupted);
     fold.push(&Arc::new(Message::tool_calls([ToolCall::new("c", "look", "{}")])));
@@ -122,8 +121,8 @@ fn interrupted() -> String {
     view.iter().flat_map(|message| message.results()).map(|result| result.text()).collect()
 }
 
-/// Checks that the replay contains every text, unless [`ReplayPolicy::window`] limits the replay to
-/// the last runs.
+/// Checks that the replay contains every text, unless [`ReplayPolicy::window`] limits it to the
+/// last runs.
 fn keeps_all_texts(
     stored: &Messages,
     shown: &Messages,

@@ -11,8 +11,7 @@ use tower_chat::Message;
 use tower_chat_testkit::recordings::Recordings;
 use tower_chat_wire::openai_chat;
 
-/// Returns the messages of all transcripts: the transcripts of the tests of `play`, and the
-/// recorded data.
+/// Returns all conversations: those in the tests of `play`, and the recorded data.
 pub(crate) fn all() -> Vec<Vec<Message>> {
     let own = Path::new(env!("CARGO_MANIFEST_DIR")).join("campaigns/tests/transcripts");
     let own = files(&own).into_iter().flat_map(|file| transcripts(&file));
@@ -24,7 +23,7 @@ fn parse(messages: Value) -> Vec<Message> {
     openai_chat::parse_messages(&messages.to_string()).expect("messages")
 }
 
-/// Prints a line to standard error. The line is visible even if the test passes.
+/// Prints a line that is visible even if the test passes.
 pub(crate) fn say(text: &str) {
     writeln!(io::stderr(), "replay_properties: {text}").expect("standard error is open");
 }

@@ -1,5 +1,5 @@
 //! Functions that parse and encode the messages of a request body. A wire is the JSON format of a
-//! provider. Four wires have a codec in both directions.
+//! provider.
 
 use serde_json::{Value, json};
 use tower_chat::Message;
@@ -11,11 +11,10 @@ use tower_chat_wire::{
     openai_responses,
 };
 
-/// The wires with a codec.
+/// The wires that can be both parsed and encoded.
 pub(crate) const WIRES: [Wire; 4] =
     [Wire::OpenAiChat, Wire::OpenAiResponses, Wire::Anthropic, Wire::Gemini];
 
-/// Parses the messages of a request body.
 pub(crate) fn parse(wire: Wire, body: &Value) -> Vec<Message> {
     let text = body.to_string();
     match wire {
@@ -27,7 +26,6 @@ pub(crate) fn parse(wire: Wire, body: &Value) -> Vec<Message> {
     }
 }
 
-/// Encodes messages as the fields of a request body that contain the conversation.
 pub(crate) fn render<'a>(wire: Wire, messages: impl IntoIterator<Item = &'a Message>) -> Value {
     match wire {
         Wire::OpenAiChat => {
@@ -48,7 +46,6 @@ pub(crate) fn render<'a>(wire: Wire, messages: impl IntoIterator<Item = &'a Mess
     }
 }
 
-/// Returns the fields of a recorded body that contain the conversation.
 pub(crate) fn conversation(wire: Wire, body: &Value) -> Value {
     let mut conversation = serde_json::Map::new();
     let field = wire.conversation_field();

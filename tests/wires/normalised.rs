@@ -3,17 +3,16 @@
 use serde_json::Value;
 use tower_chat_testkit::validate::Wire;
 
-/// The difference between a replayed history and the request in which it was recorded.
+/// A difference between a replayed history and the request in which it was recorded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Difference {
-    /// No difference.
     None,
     /// An assistant message with empty text, which other providers reject, is omitted.
     EmptyAnswerLeft,
     /// Calls and results were recorded without ids, and replay has added matching ids.
     IdsGiven,
-    /// In addition to [`IdsGiven`](Self::IdsGiven), content that was in the same message as results
-    /// is in a separate message after the results.
+    /// As [`IdsGiven`](Self::IdsGiven), and content of the message with the results is in a
+    /// separate message after them.
     ResultsApart,
     /// The results of two messages with calls were recorded in one message. In the replay, each of
     /// the two messages is followed by its own results.
@@ -60,7 +59,7 @@ fn without_empty_answers(wire: Wire, body: &Value) -> Value {
     body
 }
 
-/// Returns all parts of a body in order, each with the role of the content that contains the part.
+/// Returns all parts of a body in order, each with its role.
 fn parts(body: &Value) -> Vec<Value> {
     let contents = body["contents"].as_array().unwrap();
     let of = |content: &Value| -> Vec<Value> {

@@ -14,7 +14,7 @@ use crate::wires::{
     through_the_store::{as_stored, replay},
 };
 
-/// The texts that identify reasoning and signatures of the other wires.
+/// The texts by which reasoning and signatures of each wire are recognised.
 const FOREIGN: [(Wire, &[&str]); 4] = [
     (Wire::OpenAiChat, &["\"reasoning_content\"", "\"reasoning\""]),
     (Wire::OpenAiResponses, &["\"encrypted_content\"", "\"type\":\"reasoning\""]),
@@ -30,8 +30,7 @@ fn sent(wire: Wire, shown: &Messages) -> String {
     render(wire, shown.iter().map(|message| &**message)).to_string()
 }
 
-/// Asserts that a history of another provider, encoded for this wire, satisfies the rules of the
-/// provider.
+/// Asserts that the history of another provider, encoded for this wire, satisfies its rules.
 fn assert_accepted(source: &str, history: &Messages, to: Wire) -> Value {
     let before = text(history);
     let bytes = sent(to, &replay(history));
@@ -49,14 +48,13 @@ fn assert_accepted(source: &str, history: &Messages, to: Wire) -> Value {
     body
 }
 
-/// Asserts that the request contains every replayed call, with its result.
 fn assert_nothing_asked_is_lost(source: &str, history: &Messages, to: Wire, body: &Value) {
     let asked = replay(history).iter().flat_map(|message| message.calls()).count();
     let items = body[to.conversation_field()].as_array().unwrap();
     let inner = |name: &str| -> Vec<&Value> {
         items.iter().flat_map(|item| item[name].as_array().into_iter().flatten()).collect()
     };
-    // The output of a tool that the service has executed has no call id.
+    // If the service has executed the tool, the output has no call id.
     let is_output = |item: &&Value| {
         let kind = item["type"].as_str().unwrap_or_default();
         kind.ends_with("_output") && !item["call_id"].is_null()
@@ -106,8 +104,8 @@ fn assert_anthropic(source: &str, body: &Value) {
     }
 }
 
-/// Asserts that a history of another provider is sent to Anthropic as alternating user and
-/// assistant turns, with a separate system prompt.
+/// Asserts that the history is sent to Anthropic as alternating user and assistant turns, with a
+/// separate system prompt.
 fn assert_turns(source: &str, body: &Value) {
     let roles: Vec<_> =
         body["messages"].as_array().unwrap().iter().map(|message| &message["role"]).collect();

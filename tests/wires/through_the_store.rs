@@ -44,8 +44,8 @@ fn written(wire: Wire, messages: &Messages) -> Value {
     render(wire, messages.iter().map(|message| &**message))
 }
 
-/// Asserts that every body that is encoded from the stored messages equals the recorded body.
-/// Returns the number of bodies of each wire.
+/// Asserts that the stored messages are encoded exactly as the recorded bodies. Returns the number
+/// of bodies of each wire.
 async fn assert_exact(store: &impl HistoryStore, bodies: &[Accepted]) -> BTreeMap<Wire, usize> {
     let mut counts = BTreeMap::new();
     for accepted in bodies {
@@ -57,7 +57,6 @@ async fn assert_exact(store: &impl HistoryStore, bodies: &[Accepted]) -> BTreeMa
     counts
 }
 
-/// Returns the number of recorded bodies of each wire.
 fn expected_counts(bodies: &[Accepted]) -> BTreeMap<Wire, usize> {
     let mut counts = BTreeMap::new();
     bodies.iter().for_each(|accepted| *counts.entry(accepted.wire).or_insert(0) += 1);
@@ -112,7 +111,6 @@ async fn child_finds_every_body() {
     fs::write(folder.join("counted"), format!("{counts:?}")).unwrap();
 }
 
-/// Tests that a replayed history equals the recorded one, except for an allowed [`Difference`].
 #[tokio::test]
 async fn the_replay_of_a_stored_body_equals_the_sent_body_or_differs_as_documented() {
     let bodies = data::accepted();
@@ -135,7 +133,6 @@ async fn the_replay_of_a_stored_body_equals_the_sent_body_or_differs_as_document
     assert_eq!(counts.values().map(Vec::len).sum::<usize>(), bodies.len());
 }
 
-/// Returns the history that the model receives.
 pub(crate) fn replay(messages: &Messages) -> Messages {
     let mut replay = Replay::new(DanglingCalls::Drop);
     replay.push_from(messages, 0);

@@ -20,8 +20,8 @@ fn count(figures: &Figures, name: &str) -> u64 {
 fn every_reader_receives_each_update_once() {
     let expected = ["killed processes", "attempts after the first", "connections", "events"];
     let mut counts = [0; 4];
-    // The order in which the processes run is random, so some cases have only one attempt. Cases
-    // are repeated until every counted event has occurred.
+    // The processes run in random order, and some cases have only one attempt. Cases are repeated
+    // until every counted event has occurred.
     for first in 0..20 {
         let case = Arguments { first, ..arguments(1, None) };
         let figures = run(&case).unwrap_or_else(|failure| panic!("{failure}"));

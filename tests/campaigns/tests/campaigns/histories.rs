@@ -59,7 +59,7 @@ fn histories_of_redis_are_linearizable() {
     assert_linearizable(StoreKind::Redis, "redis");
 }
 
-/// Checks that the campaign finds the fault, and that a check of the saved history finds it again.
+/// Checks that the campaign finds the fault, and finds it again in the saved history.
 fn assert_found(plant: Plant) {
     let folder = tempdir().expect("a folder");
     let planted = Arguments {

@@ -14,7 +14,6 @@ fn finds_nothing(scenario: Scenario) {
     }
 }
 
-/// Asserts that the campaign finds the planted fault, and that the failure contains this text.
 fn finds(scenario: Scenario, plant: Plant, expected: &str) {
     let arguments =
         Arguments { scenario: Some(scenario), plant: Some(plant), ..Arguments::default() };

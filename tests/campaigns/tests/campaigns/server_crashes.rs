@@ -7,7 +7,7 @@ use tower_chat_campaigns::{
 };
 use tower_chat_testkit::{server::Missing, skip};
 
-/// Runs the campaign. If a server or strace is missing, reports the test as skipped and returns `None`.
+/// Runs the campaign, or returns `None` if a server or strace is missing.
 fn run(store: StoreKind, crashes: u64, plant: Option<Plant>) -> Option<Result<Figures, Failure>> {
     if let Err(reason) = can_record() {
         skip("crashes of servers", reason);

@@ -20,9 +20,8 @@ fn run(seconds: u64, plant: Option<Plant>) -> Result<Figures, Failure> {
     })
 }
 
-/// Returns the description of the fault that the campaign finds. On a busy machine, a short
-/// campaign may not reach the fault. A campaign without a finding is therefore repeated with more
-/// time.
+/// Returns the description of the fault that the campaign finds. A short campaign may miss the
+/// fault on a busy machine, and is then repeated with more time.
 fn found(plant: Plant) -> String {
     let mut missed = Vec::new();
     for seconds in [SECONDS, 4 * SECONDS, 16 * SECONDS] {

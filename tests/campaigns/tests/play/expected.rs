@@ -2,8 +2,8 @@
 
 use serde_json::{Value, json};
 
-/// Returns the expected export of a conversation in the transcripts of this repository. A line of a
-/// transcript contains the expected export only if the export differs from the recorded messages.
+/// Returns the expected export of a conversation. A line of a transcript contains the export only
+/// if it differs from the recorded messages.
 pub(crate) fn own_export(line: &Value) -> Option<Value> {
     if line.get("exported") == Some(&json!(false)) {
         return None;
@@ -11,11 +11,10 @@ pub(crate) fn own_export(line: &Value) -> Option<Value> {
     Some(line.get("export").unwrap_or(&line["messages"]).clone())
 }
 
-/// Returns the recorded messages without those that a play does not export: input after the last
-/// answer, results at the end, and calls without a result directly after their message.
+/// Returns the recorded messages that a play exports. It does not export input after the last
+/// answer, results at the end, and calls whose result does not directly follow their message.
 ///
-/// This function expects recorded data in which the results directly follow the message with their
-/// calls, in the order of the calls.
+/// This function requires that results are in the order of the calls.
 pub(crate) fn expected_export(messages: &Value) -> Option<Value> {
     let messages = messages.as_array().expect("a list");
     let is = |message: &Value, role: &str| message["role"] == role;
@@ -54,8 +53,8 @@ pub(crate) fn expected_export(messages: &Value) -> Option<Value> {
 }
 
 /// Returns both lists of messages without generated ids. A call has a generated id if it was
-/// recorded without an id, or with the id of an earlier call in the message. Such a call and its
-/// result must have the same generated id.
+/// recorded without an id, or with the id of an earlier call in the message. This function checks
+/// that the call and its result have the same generated id.
 pub(crate) fn without_generated_ids(recorded: &Value, exported: &Value) -> (Value, Value) {
     let (mut recorded, mut exported) = (recorded.clone(), exported.clone());
     let empty = Vec::new();

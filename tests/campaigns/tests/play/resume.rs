@@ -13,8 +13,7 @@ fn wait_for_messages(child: &mut Child, store: &Store, messages: usize) {
     }
 }
 
-/// Starts a play and kills it repeatedly, until a play completes without being killed. Returns the
-/// number of kills.
+/// Starts a play and kills it repeatedly, until one play completes. Returns the number of kills.
 fn play_killed(store: &Store, arguments: &[&str], rng: &mut Rng, step: usize) -> usize {
     for kills in 0.. {
         let mut child =
@@ -113,7 +112,7 @@ fn resuming_a_finished_play_makes_no_service_calls() {
     }
 }
 
-/// Plays the beginnings of all conversations. Each play continues the conversations by one message.
+/// Each play continues all conversations by one message.
 #[test]
 fn a_play_of_every_prefix_of_a_recording_can_be_continued() {
     let lines = recorded(&shapes());

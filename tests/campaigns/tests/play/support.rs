@@ -22,10 +22,9 @@ use crate::expected::without_generated_ids;
 
 pub(crate) const MODES: [&str; 3] = ["per-run", "per-service-call", "journaled"];
 
-/// The scope of played conversations.
 const SCOPE: &str = "play";
 
-/// Returns the command without the environment variables that change its behaviour or its output.
+/// Returns the command, without the environment variables that would change its output.
 pub(crate) fn command(arguments: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tower-chat-campaigns"));
     command.arg("play").args(arguments).stdin(Stdio::null());
@@ -57,7 +56,7 @@ pub(crate) fn play(arguments: &[&str]) -> (i32, Vec<String>, Value) {
     (output.status.code().expect("no signal"), lines, summary)
 }
 
-/// Runs `play`, asserts that there are no divergences, and returns the summary.
+/// Runs `play`, asserts that nothing diverges, and returns the summary.
 pub(crate) fn play_well(arguments: &[&str]) -> Value {
     let (code, lines, summary) = play(arguments);
     assert_eq!((code, lines), (0, Vec::new()), "{arguments:?}: {summary}");
@@ -83,7 +82,6 @@ impl Store {
         format!("sqlite:{}", self.path().display())
     }
 
-    /// Writes a file next to the store, and returns its path.
     pub(crate) fn file(&self, name: &str, text: &str) -> String {
         let path = self.folder.path().join(name);
         fs::write(&path, text).expect("the file is written");
@@ -164,15 +162,13 @@ pub(crate) fn stored_messages(path: &Path) -> usize {
     usize::try_from(count().unwrap_or(0)).unwrap()
 }
 
-/// Replaces a text in the stored messages that contain it. Returns the number of changed messages.
 pub(crate) fn replace_stored(path: &Path, text: &str, by: &str) -> usize {
     let connection = Connection::open(path).unwrap();
     let sql = "UPDATE messages SET body = replace(body, ?1, ?2) WHERE instr(body, ?1)";
     connection.execute(sql, [text, by]).unwrap()
 }
 
-/// Returns the recorded lines, each with the conversation id that the command derives from the
-/// line.
+/// Returns the recorded lines, each with its conversation id.
 pub(crate) fn recorded(file: &str) -> Vec<(String, Value)> {
     let text = fs::read_to_string(file).expect("the file is there");
     let id = |line: &Value| line["id"].as_str().map_or_else(|| line["id"].to_string(), Into::into);
@@ -186,7 +182,7 @@ pub(crate) fn shapes() -> String {
     format!("{}/tests/transcripts/shapes.jsonl", env!("CARGO_MANIFEST_DIR"))
 }
 
-/// Returns several copies of the conversations of this repository. Each copy has its own id.
+/// Returns several copies of this repository's conversations, each with its own id.
 pub(crate) fn many_shapes(copies: usize) -> String {
     let lines = recorded(&shapes());
     let copies = (0..copies).flat_map(|copy| {
@@ -199,13 +195,11 @@ pub(crate) fn many_shapes(copies: usize) -> String {
     copies.collect()
 }
 
-/// Returns the paths of all files of recorded conversations.
 pub(crate) fn data_files() -> Vec<String> {
     let files = Recordings::all().conversation_files().expect("the folders of the data");
     files.iter().map(|path| path.display().to_string()).collect()
 }
 
-/// Asserts that the exported conversations are the expected exports of the recorded conversations.
 pub(crate) fn assert_exported(
     file: &str,
     exported: &BTreeMap<String, Value>,
