@@ -1,5 +1,5 @@
-//! Tests the activity that a run records in the directory of its store: its mode, the time of its
-//! last activity, and the usage of each answered service call.
+//! Tests which activity of a run the store records in its list of conversations: the mode, the time
+//! of the last activity, and the usage of each answered service call.
 
 use std::time::{Duration, SystemTime};
 
@@ -25,7 +25,6 @@ fn finish(model: &str, input: u64, output: u64) -> Finish {
     finish
 }
 
-/// Returns a step whose answer contains these tool calls.
 fn asks<const N: usize>(calls: [(&str, &str); N], finish: Finish) -> Step {
     Step::answer([call_message(calls)], finish)
 }
@@ -41,8 +40,7 @@ fn used(model: &str, calls: (u64, u64), tokens: (u64, u64), cost: Option<u64>) -
     ModelUsage::new(Some(model.into()), sum)
 }
 
-/// Returns the steps of a run with three service calls, which two models answer, and three tool
-/// calls.
+/// Returns the steps of a run with three service calls, by two models, and three tool calls.
 fn script() -> [Step; 3] {
     [
         asks([("look", "c1"), ("look", "c2")], finish("small", 100, 10)),
@@ -51,8 +49,7 @@ fn script() -> [Step; 3] {
     ]
 }
 
-/// Returns the usage of the service calls in [`script`] by model, in the byte order of the model
-/// names.
+/// Returns the usage of [`script`] for each model.
 fn used_by_script(priced: bool) -> [ModelUsage; 2] {
     [
         used("large", (1, 1), (200, 20), None),
@@ -147,10 +144,9 @@ async fn a_request_that_is_sent_again_adds_nothing() {
     }
 }
 
-/// The mode decides which usage of a failed run is recorded. Per-run mode records no usage.
-/// Per-service-call mode records the usage of the stored service calls, and journaled mode records
-/// the usage of the staged service calls. The attempt that resumes the run adds the usage of its
-/// own service calls.
+/// The recorded usage of a failed run depends on its mode: none in per-run mode, the usage of the
+/// stored service calls in per-service-call mode, and that of the staged service calls in journaled
+/// mode. The attempt that resumes the run adds the usage of its own service calls.
 #[tokio::test]
 async fn the_usage_of_a_failed_run_that_continues_is_recorded_according_to_its_mode() {
     for (mode, streamed) in every_mode() {
@@ -203,7 +199,6 @@ async fn a_journaled_run_that_is_discarded_leaves_its_usage() {
     }
 }
 
-/// A write that fails and is submitted again records its usage only once.
 #[tokio::test]
 async fn a_write_from_the_outbox_records_its_usage_once() {
     for streamed in BOTH_WAYS {
@@ -221,9 +216,9 @@ async fn a_write_from_the_outbox_records_its_usage_once() {
     }
 }
 
-/// In a stack without `PerServiceCallPersistence`, the tool loop records the usage of all answers.
-/// In a stack that also has no tool loop of this crate, `PerRunPersistence` records the usage of
-/// the last answer of the run.
+/// The recorded usage depends on the stack: without `PerServiceCallPersistence`, the tool loop
+/// records the usage of all answers. If there is also no tool loop of this crate,
+/// `PerRunPersistence` records the usage of the last answer.
 #[tokio::test]
 async fn usage_is_recorded_without_a_persister_and_without_a_tool_loop() {
     for streamed in BOTH_WAYS {
@@ -257,7 +252,6 @@ async fn usage_is_recorded_without_a_persister_and_without_a_tool_loop() {
     }
 }
 
-/// A pipeline records the cost of a run with the prices of its policy.
 #[tokio::test]
 async fn a_pipeline_takes_a_price_list() {
     async fn echo(_: ChatRequest) -> Result<ChatResponse, BoxError> {

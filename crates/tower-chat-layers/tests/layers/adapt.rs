@@ -1,5 +1,4 @@
-//! Tests the adapters by which the layers of this crate can be used in a stack with other types of
-//! requests and responses.
+//! Tests the adapters for stacks with other types of requests and responses.
 
 use std::sync::{
     Arc, Mutex,
@@ -20,13 +19,13 @@ use tower_chat::{
     tool_fn,
 };
 
-/// The request type of the wrapped client, which contains a user and lines of text.
+/// The request type of the wrapped client.
 #[derive(Debug, Clone, PartialEq)]
 struct Prompt {
     user: String,
     lines: Vec<String>,
-    /// Whether the request is part of a run. A request type with extensions would contain the
-    /// [`Run`] itself.
+    /// Whether the request is part of a run. Other request types could store the [`Run`] itself as
+    /// an extension.
     has_run: bool,
 }
 
@@ -76,7 +75,7 @@ fn prompt(line: &str) -> Prompt {
     Prompt { user: "alice".to_owned(), lines: vec![line.to_owned()], has_run: false }
 }
 
-/// Returns the wrapped client, which records its requests, and whose first answer calls a tool.
+/// Returns the wrapped client. It records its requests, and calls a tool in its first answer.
 fn client(
     asked: &Arc<Mutex<Vec<Prompt>>>,
 ) -> impl Service<Prompt, Response = String, Error = BoxError, Future: Send> + Clone + Send + 'static

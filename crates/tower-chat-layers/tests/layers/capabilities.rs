@@ -1,4 +1,4 @@
-//! Tests of pipelines over a store without capabilities.
+//! Tests pipelines over a store that has no optional capabilities, such as staged messages.
 
 use tower::{Layer, ServiceExt};
 use tower_chat::{
@@ -11,7 +11,6 @@ use tower_chat::{
 };
 use tower_chat_testkit::{ScriptedModel, Step};
 
-/// A store without capabilities.
 #[derive(Clone)]
 struct Bare(MemoryStore);
 
@@ -84,7 +83,6 @@ async fn a_request_in_journaled_mode_fails_before_the_model_is_called() {
     ));
     assert_eq!(model.requests().len(), 0);
 
-    // The other modes need no capability.
     pipeline.oneshot(request()).await.unwrap().collect().await.unwrap();
     assert_eq!(store.load(&key()).await.unwrap().messages.len(), 2);
 }

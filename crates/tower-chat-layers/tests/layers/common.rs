@@ -28,8 +28,7 @@ pub(crate) use crate::case::{
 pub(crate) use tower_chat::PersistenceMode::{Journaled, PerRun, PerServiceCall};
 
 pub(crate) const BOTH_MODES: [PersistenceMode; 2] = [PerRun, PerServiceCall];
-/// The two values of a parameter `streamed`: `false` for a whole response, and `true` for a
-/// streamed response.
+/// The two values of a parameter `streamed`.
 pub(crate) const BOTH_WAYS: [bool; 2] = [false, true];
 
 pub(crate) type Store = FaultyStore<Arc<dyn HistoryStore>>;
@@ -49,8 +48,8 @@ pub(crate) fn store() -> Store {
 
 /// Opens a store in a new file. The file is deleted when the last clone of the store is dropped.
 async fn sqlite_store() -> Store {
-    /// The bytes of a file with the tables of a store and without conversations. Each store copies
-    /// these bytes, because creating the tables takes as long as a whole scenario.
+    /// A file with the tables of a store and without conversations. Each store copies it, because
+    /// to create the tables takes as long as a whole scenario.
     static EMPTY: tokio::sync::OnceCell<Vec<u8>> = tokio::sync::OnceCell::const_new();
     let options = SqliteStore::options().with_durability(Durability::Normal);
     let make_empty = async || {
@@ -114,7 +113,6 @@ impl Case {
         (store, model, client)
     }
 
-    /// Returns the values that `begin` returns, and the log of the tools.
     pub(crate) async fn begin_with_log(
         self,
         script: impl IntoIterator<Item = Step>,
@@ -143,7 +141,6 @@ pub(crate) fn disk_full() -> StoreError {
     StoreError::backend("write", true, "disk full")
 }
 
-/// Returns a request with a new run.
 pub(crate) fn ask(text: &str, streamed: bool) -> ChatRequest {
     request_with([Message::user(text)], streamed)
 }
@@ -203,7 +200,6 @@ pub(crate) fn refused(result: Result<Answer, BoxError>) -> PersistenceError {
     }
 }
 
-/// A log with the label of each executed call.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ToolLog(Arc<Mutex<Vec<String>>>);
 
@@ -221,9 +217,13 @@ pub(crate) fn definition(name: &str) -> ToolDefinition {
     ToolDefinition::new(name, name, json!({"type": "object"}))
 }
 
-/// Returns the tools of these tests. Each result contains the label of its call. `look` returns a
-/// result, `stop` returns a result and ends the run, `pay` needs approval, calls of `ask` are
-/// returned to the caller, and `fail` fails.
+/// Returns the tools of these tests. Each result contains the label of its call.
+///
+/// - `look` returns a result.
+/// - `stop` returns a result and ends the run.
+/// - `pay` needs approval.
+/// - `ask` is not executed: its calls are returned to the caller.
+/// - `fail` fails.
 pub(crate) fn tools(tool_log: &ToolLog) -> Tools {
     let run = |name: &'static str, tool_log: ToolLog| {
         move |context: ToolContext| {
@@ -245,7 +245,6 @@ pub(crate) fn tools(tool_log: &ToolLog) -> Tools {
         .declare(definition("ask"))
 }
 
-/// Returns the label of the call that a tool executes.
 pub(crate) fn label_of(context: &ToolContext) -> String {
     label(context.arguments()).unwrap_or_else(|| context.call_id().to_owned())
 }
@@ -276,17 +275,17 @@ pub(crate) fn costly(text: &str, input: u64, output: u64) -> Step {
     Step::answer([Message::assistant(text)], Finish::stop().with_usage(Usage::new(input, output)))
 }
 
-/// Returns a step with a text from a service that stores the history under an id.
+/// Returns a step in which the service stores the history under an id, and answers with a text.
 pub(crate) fn kept(text: &str, id: &str) -> Step {
     Step::answer([Message::assistant(text)], Finish::stop().with_service_id(id))
 }
 
-/// Returns a step with a call of `look` from a service that stores the history under an id.
+/// Returns a step in which the service stores the history under an id, and the model calls `look`.
 pub(crate) fn kept_call(id: &str) -> Step {
     Step::answer([call_message([("look", "c1")])], Finish::stop().with_service_id(id))
 }
 
-/// Returns the short form of a message that no other messages precede.
+/// Returns the short form of one message without the messages before it.
 pub(crate) fn short(message: &Message) -> String {
     shorts([&Arc::new(message.clone())]).remove(0)
 }
@@ -306,22 +305,22 @@ pub(crate) async fn service_id(store: &Store) -> Option<String> {
     head.service_id.map(|id| id.to_string())
 }
 
-/// Returns the short texts of the messages that the model client received in one service call.
+/// Returns the short forms of the messages that the model client received in one service call.
 pub(crate) fn sent_texts(model: &ScriptedModel, call: usize) -> Vec<String> {
     shorts(model.requests()[call].messages().iter())
 }
 
-/// Returns the number of messages that another process reads from the store at this moment.
+/// Returns the number of messages in the store, read in another thread.
 pub(crate) fn count_now(store: &Store) -> usize {
     let load = || {
         let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
         runtime.block_on(store.inner().load(&key())).unwrap().messages.len()
     };
-    // This thread may already run a tokio runtime, and a runtime must not block on another runtime.
+    // This thread may run a tokio runtime, which must not block on another runtime.
     std::thread::scope(|scope| scope.spawn(load).join()).unwrap()
 }
 
-/// Returns a step that records the number of stored messages when the model client is called.
+/// Returns a step that first records how many messages are stored when the model client is called.
 pub(crate) fn noting(store: &Store, counts: &Arc<Mutex<Vec<usize>>>, step: Step) -> Step {
     let (store, counts) = (store.clone(), counts.clone());
     Step::respond(move |_| {
@@ -331,7 +330,7 @@ pub(crate) fn noting(store: &Store, counts: &Arc<Mutex<Vec<usize>>>, step: Step)
 }
 
 thread_local! {
-    /// The buffer to which the log of this thread is written.
+    /// The buffer for the log of this thread.
     static LOG: RefCell<Option<Arc<Mutex<Vec<u8>>>>> = const { RefCell::new(None) };
 }
 
@@ -340,7 +339,6 @@ pub(crate) struct Logged {
     text: Arc<Mutex<Vec<u8>>>,
 }
 
-/// Writes to the buffer of its thread.
 struct LogWriter;
 
 impl std::io::Write for LogWriter {
@@ -358,9 +356,9 @@ impl std::io::Write for LogWriter {
     }
 }
 
-/// Starts to record the log of this thread. All tests share one subscriber. With a separate
-/// subscriber for each thread, a thread without a subscriber could cache that a callsite is
-/// disabled, and the events of this callsite would be lost in all threads.
+/// Starts to record the log of this thread. All tests share one subscriber: a thread without a
+/// subscriber could disable an event for all threads, because tracing caches whether an event is
+/// enabled.
 pub(crate) fn logged() -> Logged {
     static SUBSCRIBER: Once = Once::new();
     SUBSCRIBER.call_once(|| {
@@ -378,7 +376,6 @@ impl Drop for Logged {
 }
 
 impl Logged {
-    /// Returns the number of lines that contain all of these parts.
     pub(crate) fn lines_with(&self, parts: &[&str]) -> usize {
         let text = self.text.lock().unwrap();
         let text = String::from_utf8_lossy(&text);
@@ -391,8 +388,8 @@ impl Logged {
     }
 }
 
-/// Returns the policy that stores the results of tools as the inputs of a failed service call, or
-/// stores no inputs if `keep` is `false`.
+/// Returns the policy for the inputs of a failed service call: to store the results of tools, or
+/// nothing if `keep` is `false`.
 pub(crate) fn results_if(keep: bool) -> UnansweredInputs {
     if keep { UnansweredInputs::Results } else { UnansweredInputs::None }
 }
@@ -408,14 +405,13 @@ pub(crate) async fn until_called(model: &ScriptedModel, calls: usize, run: impl 
 }
 
 impl Case {
-    /// Returns the request, whole or streamed as the case requires.
     pub(crate) fn way(self, request: ChatRequest) -> ChatRequest {
         if self.streamed { request.streamed() } else { request }
     }
 }
 
-/// Returns the durable messages of the conversation: first the history, then the staged messages of
-/// an open run, with the results that only the record contains.
+/// Returns the stored messages of the conversation: the history, then the staged messages of an
+/// open run, then the results that are stored only with their tool calls.
 pub(crate) async fn durable(store: &Store) -> Vec<String> {
     store.inner().flush().await.unwrap();
     let history = store.inner().load(&key()).await.unwrap().messages;

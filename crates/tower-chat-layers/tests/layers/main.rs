@@ -1,4 +1,4 @@
-//! Tests of the layers, with whole and streamed answers. The tests check the guarantees in
+//! Tests of the layers, with whole and streamed answers. They check the guarantees in
 //! `docs/contract.md` and other behaviour.
 
 #![allow(clippy::unwrap_used, clippy::indexing_slicing, reason = "a panic is a failing test")]

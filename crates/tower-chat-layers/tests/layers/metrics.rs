@@ -22,7 +22,6 @@ const MODES: [(PersistenceMode, &str); 3] = [
     (PersistenceMode::Journaled, "journaled"),
 ];
 
-/// A model that first calls a tool, and answers when it has received the result.
 async fn model(request: ChatRequest) -> Result<ChatResponse, BoxError> {
     let has_result = request.messages().iter().any(|message| message.role == Role::Tool);
     let (message, reason, usage) = if has_result {
@@ -66,7 +65,7 @@ async fn ask(mut pipeline: ChatPipeline, request: ChatRequest) -> Result<Answer,
     pipeline.ready().await?.call(request).await?.collect().await
 }
 
-/// Returns one line for each metric, with its name, its labels and its count.
+/// Returns one line for each metric: its name, its labels and its count.
 fn expected(lines: &[(&str, &str, &str)]) -> Vec<String> {
     lines.iter().map(|(name, labels, count)| format!("{name}{{{labels}}} {count}")).collect()
 }
@@ -119,8 +118,8 @@ async fn a_run_its_service_calls_its_tools_and_its_store_are_measured_in_every_m
                 "1 values",
             ),
         ]);
-        // Journaled mode makes four writes, which contain the user message, the answer with the
-        // start of its calls, the result, and the final answer with the commit.
+        // The four writes contain the user message, the answer with the start of its calls, the
+        // result, and the final answer with the commit.
         let writes = match mode {
             PersistenceMode::PerRun => 1,
             PersistenceMode::PerServiceCall => 2,

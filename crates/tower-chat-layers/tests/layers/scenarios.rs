@@ -3,8 +3,8 @@
 
 use std::{fs, path::Path};
 
-/// Returns the rows of all tables in a part of the contract that have a column for each mode,
-/// without the header rows.
+/// Returns the rows of all tables with a column for each mode in a part of the contract, without
+/// the header rows.
 fn rows_by_mode(part: &str) -> Vec<Vec<&str>> {
     let rows = part.lines().filter(|line| line.starts_with('|') && !line.starts_with("|---"));
     let rows = rows.map(|row| row.trim_matches('|').split('|').map(str::trim).collect::<Vec<_>>());
@@ -48,8 +48,7 @@ fn every_promise_against_a_threat_names_tests_that_exist() {
     }
 }
 
-/// Returns whether the code of a test calls a function of `case/mod.rs` that runs the test in
-/// several cases.
+/// Returns whether a test runs in several cases.
 fn uses_the_matrix(text: &str) -> bool {
     ["every_case(", "every_id(", "Cases::all()"].iter().any(|matrix| text.contains(matrix))
 }
@@ -87,7 +86,7 @@ fn tests_outside_of_the_matrix_of_cases_are_listed_with_their_cases() {
     }
 }
 
-/// Adds the name and the code of each test in a module, such as `journal::fencing`, and in its
+/// Adds the name and the code of each test in a module (such as `journal::fencing`) and its
 /// submodules.
 fn collect_tests(module: &str, tests: &mut Vec<(String, String)>) {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/layers");
@@ -121,7 +120,6 @@ fn document(name: &str) -> String {
     fs::read_to_string(docs.join(name)).expect("the document")
 }
 
-/// Returns the names of tests that a text contains.
 fn names(text: &str) -> impl Iterator<Item = &str> {
     let code = text.split('`').skip(1).step_by(2);
     code.filter(|name| name.contains("::") && !name.contains('…'))

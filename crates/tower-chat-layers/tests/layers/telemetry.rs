@@ -28,8 +28,8 @@ use tracing_subscriber::{Layer, Registry, layer::Context, prelude::*, registry::
 const MODES: [PersistenceMode; 3] =
     [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
 
-/// The attributes that the spans use and that OpenTelemetry's conventions for generative AI
-/// (1.41.0), errors and databases define. `tracing-opentelemetry` reads the attributes `otel.*`.
+/// The attributes that the spans may use. They are defined in OpenTelemetry's conventions for
+/// generative AI (1.41.0), errors and databases, or read by `tracing-opentelemetry` (`otel.*`).
 const CONVENTIONS: [&str; 27] = [
     "db.operation.name",
     "db.system.name",
@@ -84,7 +84,6 @@ impl Visit for Recorded {
     }
 }
 
-/// A subscriber that records every span of the thread.
 #[derive(Clone, Default)]
 struct Spans(Arc<Mutex<Vec<(Id, Recorded)>>>);
 
@@ -99,8 +98,7 @@ impl Spans {
         self.0.lock().unwrap().iter().map(|(_, span)| span.clone()).collect()
     }
 
-    /// Returns the name, the parent and the outcome of each span of the run, its service calls and
-    /// its tools.
+    /// Returns the name, the parent and the outcome of each span, except those of the store.
     fn of_run(&self) -> Vec<(&'static str, Option<&'static str>, String)> {
         let spans = self.all();
         let of_run = spans.iter().filter(|span| span.name != "store");
@@ -109,7 +107,7 @@ impl Spans {
 
     fn change(&self, id: &Id, change: impl FnOnce(&mut Recorded)) {
         let mut spans = self.0.lock().unwrap();
-        // `tracing` reuses the ids of closed spans, so the last span with the id is the open one.
+        // `tracing` reuses the ids of closed spans. The last span with the id is the open one.
         let mut open = spans.iter_mut().rev().filter(|(it, span)| it == id && !span.is_closed);
         if let Some((_, span)) = open.next() {
             change(span);
@@ -135,7 +133,6 @@ impl<S: Subscriber + for<'a> LookupSpan<'a>> Layer<S> for Spans {
     }
 }
 
-/// A model that first calls a tool, and answers when it has received the result.
 async fn model(request: ChatRequest) -> Result<ChatResponse, BoxError> {
     let has_result = request.messages().iter().any(|message| message.role == Role::Tool);
     let (message, reason, usage) = if has_result {
@@ -183,7 +180,6 @@ async fn ask(mut pipeline: ChatPipeline, request: ChatRequest) -> Result<Answer,
     pipeline.ready().await?.call(request).await?.collect().await
 }
 
-/// Returns every mode, whole and streamed.
 fn cases() -> impl Iterator<Item = (PersistenceMode, bool)> {
     MODES.into_iter().flat_map(|mode| [(mode, false), (mode, true)])
 }

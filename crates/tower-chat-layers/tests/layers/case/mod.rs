@@ -1,12 +1,15 @@
 //! The matrix of cases: a scenario is written once, and runs in every case to which it applies.
 //!
-//! A [`Case`] consists of a persistence mode, a choice of whole or streamed answers, a store, and
-//! the kind of ids that the model sets for its calls. [`every_case`] runs a scenario in each mode,
-//! whole and streamed, in memory and in SQLite. [`every_id`] also varies the kind of ids. A test
-//! excludes cases from [`Cases`], with a reason. If a case fails, the other cases still run, and
-//! the failure message contains the names of all failed cases. If the environment variable
-//! `TOWER_CHAT_CASE` is set, only the cases run whose names contain its value, such as `journaled,
-//! streamed`.
+//! A [`Case`] consists of a persistence mode, whole or streamed answers, a store, and the kind of
+//! ids that the model gives its tool calls:
+//!
+//! - [`every_case`] runs a scenario in each mode, whole and streamed, in memory and in SQLite.
+//! - [`every_id`] also varies the kind of ids.
+//! - A test excludes cases from [`Cases`], with a reason.
+//!
+//! If a case fails, the other cases still run, and the failure message contains the names of all
+//! failed cases. `TOWER_CHAT_CASE` selects the cases whose names contain its value, such as
+//! `journaled, streamed`.
 
 use std::{any::Any, fmt, panic::AssertUnwindSafe};
 
@@ -20,14 +23,14 @@ pub(crate) use shown::{label, labelled, shorts, shorts_after};
 pub(crate) const MODES: [PersistenceMode; 3] =
     [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
 
-/// The store of the conversation. Servers are tested only by the store contract.
+/// The store of the conversation. Servers are tested with the store contract instead.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Backend {
     Memory,
     Sqlite,
 }
 
-/// The kind of ids that the model sets for its calls.
+/// The ids that the model gives its tool calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ids {
     Distinct,
@@ -39,7 +42,6 @@ pub(crate) enum Ids {
 impl Ids {
     pub(crate) const ALL: [Self; 4] = [Self::Distinct, Self::Equal, Self::Missing, Self::Empty];
 
-    /// Returns the id of the call with this label.
     pub(crate) fn of(self, label: &str) -> Option<String> {
         match self {
             Self::Distinct => Some(label.to_owned()),
@@ -50,7 +52,7 @@ impl Ids {
     }
 }
 
-/// One case of the matrix, which is a combination of the four parameters.
+/// One case of the matrix.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Case {
     pub(crate) mode: PersistenceMode,
@@ -72,8 +74,8 @@ impl fmt::Display for Case {
 }
 
 impl Case {
-    /// Returns a call whose arguments contain a label. The label identifies the call even if the id
-    /// of the call is missing or shared.
+    /// Returns a call with a label in its arguments. The label identifies the call even if its id
+    /// is missing or shared.
     pub(crate) fn tool_call(self, name: &str, label: &str) -> ToolCall {
         let mut call = ToolCall::without_id(name, labelled(label));
         call.id = self.ids.of(label);
@@ -85,29 +87,26 @@ impl Case {
         Message::tool_calls(calls.map(|(name, label)| self.tool_call(name, label)))
     }
 
-    /// Returns the caller's result for the call with this label.
     pub(crate) fn result(self, label: &str, text: &str) -> ToolResult {
         let mut result = ToolResult::new("", text);
         result.call_id = self.ids.of(label);
         result
     }
 
-    /// Returns whether the case has this mode.
     pub(crate) fn is(self, mode: PersistenceMode) -> bool {
         self.mode == mode
     }
 }
 
-/// The cases of a scenario.
 #[derive(Debug, Clone)]
 pub(crate) struct Cases {
     cases: Vec<Case>,
-    /// The reasons for which cases were excluded.
+    /// Why cases were excluded.
     reasons: Vec<&'static str>,
 }
 
 impl Cases {
-    /// Returns every mode, whole and streamed, in memory and in SQLite. The ids of calls are distinct.
+    /// Returns every mode, whole and streamed, in memory and in SQLite, with distinct ids.
     pub(crate) fn all() -> Self {
         let mut cases = Vec::new();
         for mode in MODES {
@@ -120,9 +119,8 @@ impl Cases {
         Self { cases, reasons: Vec::new() }
     }
 
-    /// Adds cases with the other kinds of ids. In memory, each case runs with each kind. In SQLite,
-    /// where a case takes ten times as long, each case runs with distinct ids and with one other
-    /// kind, so that each kind occurs in some case.
+    /// Adds cases with the other kinds of ids. In memory, each case runs with each kind. A case in
+    /// SQLite takes ten times as long, and runs only with distinct ids and with one other kind.
     #[must_use]
     pub(crate) fn with_all_ids(mut self) -> Self {
         let kinds = |case: &Case| match case.backend {
@@ -146,7 +144,6 @@ impl Cases {
         self
     }
 
-    /// Restricts the scenario to some modes.
     #[must_use]
     pub(crate) fn modes<const N: usize>(
         self,
@@ -163,33 +160,30 @@ impl Cases {
         self.only(reason, |case| case.mode != PersistenceMode::Journaled)
     }
 
-    /// Restricts a scenario that pauses tokio's clock to the memory store. The paused clock
-    /// advances to the next timeout when every task waits, even if a task waits for a thread of
-    /// SQLite that is about to finish.
+    /// Restricts a scenario with a paused tokio clock to the memory store. The paused clock
+    /// advances to the next timeout when all tasks wait, even for a thread of SQLite.
     #[must_use]
     pub(crate) fn with_a_stopped_clock(self) -> Self {
         self.only("tokio's clock is paused", |case| case.backend == Backend::Memory)
     }
 
-    /// Restricts the scenario to the memory store.
     #[must_use]
     pub(crate) fn in_memory(self, reason: &'static str) -> Self {
         self.only(reason, |case| case.backend == Backend::Memory)
     }
 
-    /// Restricts a scenario that acts between the updates of an answer to streamed answers.
+    /// Restricts the scenario to streamed answers.
     #[must_use]
     pub(crate) fn streamed(self, reason: &'static str) -> Self {
         self.only(reason, |case| case.streamed)
     }
 
-    /// Restricts the scenario to whole answers.
     #[must_use]
     pub(crate) fn whole(self, reason: &'static str) -> Self {
         self.only(reason, |case| !case.streamed)
     }
 
-    /// Runs the scenario in each of the cases, and panics with the names of all cases that failed.
+    /// Runs the scenario in each case, and panics with the names of all cases that failed.
     pub(crate) async fn check(self, scenario: impl AsyncFn(Case)) {
         assert!(!self.cases.is_empty(), "all cases are excluded: {:?}", self.reasons);
         let chosen = std::env::var("TOWER_CHAT_CASE").unwrap_or_default();
@@ -209,12 +203,10 @@ pub(crate) async fn every_case(scenario: impl AsyncFn(Case)) {
     Cases::all().check(scenario).await;
 }
 
-/// Runs a scenario in every case, with every kind of ids.
 pub(crate) async fn every_id(scenario: impl AsyncFn(Case)) {
     Cases::all().with_all_ids().check(scenario).await;
 }
 
-/// Returns the message of a panic.
 fn message(panic: &(dyn Any + Send)) -> &str {
     let text = panic.downcast_ref::<String>().map(String::as_str);
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("not a text")

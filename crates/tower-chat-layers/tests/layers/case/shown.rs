@@ -1,20 +1,18 @@
 //! A short text form of messages, in which each result is paired with the call that it answers.
 //!
-//! Ids of calls may be equal, empty or missing, so an id does not identify a call. The arguments of
-//! each call therefore contain a label. Results are paired with calls as providers pair them: the
-//! first result with an id answers the first call with this id.
+//! An id does not identify a call, because ids may be equal, empty or missing. The arguments of
+//! each call therefore contain a label. Results are paired as providers pair them: the first result
+//! with an id answers the first call with this id.
 
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tower_chat::{Message, Part, Role, ToolCall, ToolResult, tool::CallPosition};
 
-/// Returns the arguments of the call with this label.
 pub(crate) fn labelled(label: &str) -> String {
     json!({ "call": label }).to_string()
 }
 
-/// Returns the label that these arguments contain.
 pub(crate) fn label(arguments: &str) -> Option<String> {
     let arguments: Value = serde_json::from_str(arguments).ok()?;
     arguments.get("call")?.as_str().map(str::to_owned)
@@ -25,8 +23,7 @@ pub(crate) fn shorts<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -
     shorts_after([], messages)
 }
 
-/// Returns the short form of messages that follow the messages in `before`. Results in `messages`
-/// may answer calls in `before`.
+/// Returns the short form of messages. Results may answer calls in `before`.
 pub(crate) fn shorts_after<'a, 'b>(
     before: impl IntoIterator<Item = &'b Arc<Message>>,
     messages: impl IntoIterator<Item = &'a Arc<Message>>,
@@ -36,7 +33,7 @@ pub(crate) fn shorts_after<'a, 'b>(
     messages.into_iter().map(|message| unanswered.show(message)).collect()
 }
 
-/// The calls for which no result was found yet, by batch.
+/// The calls without a result so far, by batch.
 #[derive(Debug, Default)]
 struct Unanswered {
     batches: Vec<Vec<Open>>,
@@ -53,10 +50,9 @@ struct Open {
 }
 
 impl Open {
-    /// Returns whether this id is the id that replay generates for this call. Replay generates an
-    /// id for a call without an id, and for a call that shares its id with another call. A
-    /// generated id ends with the index of the message in its run and the index of the call in its
-    /// message.
+    /// Returns whether replay generates this id for this call. It generates an id if the call has
+    /// none, or shares its id with another call. The id ends with the index of the message in its
+    /// run and the index of the call in its message.
     fn is_named(&self, id: Option<&str>) -> bool {
         let (Some(id), Some(position)) = (id, self.position) else { return false };
         let suffix = format!("_{}_{}", position.message.index, position.index);
@@ -121,7 +117,6 @@ impl Unanswered {
     }
 }
 
-/// Returns the call that a part contains.
 fn asked(part: &Part) -> Option<&ToolCall> {
     match part {
         Part::ToolCall(call) => Some(call),

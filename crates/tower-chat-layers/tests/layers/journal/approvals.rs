@@ -1,4 +1,4 @@
-//! Tests approved calls in every mode. A run claims each call before its tool runs, and records the
+//! Tests approved calls in every mode. A run claims each call before its tool runs, and stores the
 //! outcome before the model receives it. No tool runs twice.
 
 use tower_chat::{
@@ -27,7 +27,7 @@ fn approving(request: &ApprovalRequest, streamed: bool) -> ChatRequest {
     request_with([Message::new(Role::User, vec![request.approve().into()])], streamed)
 }
 
-/// Returns a tool `pay` that needs approval. The tool logs each call, and then waits at `gate`.
+/// Returns a tool `pay` that needs approval, and waits at `gate` after it has logged the call.
 fn paying(tool_log: &ToolLog, gate: &Gate) -> tower_chat::Tools {
     let (tool_log, gate) = (tool_log.clone(), gate.clone());
     tower_chat::Tools::new().with(tool_fn(definition("pay").needs_approval(), move |context| {
@@ -41,7 +41,6 @@ fn paying(tool_log: &ToolLog, gate: &Gate) -> tower_chat::Tools {
     }))
 }
 
-/// Creates a conversation with a payment that waits for approval, and returns the approval request.
 async fn waiting(setup: &Setup, streamed: bool) -> ApprovalRequest {
     let model = ScriptedModel::new([calls([("pay", "c1")])]);
     let client = setup.stack(&model, tools(&ToolLog::default()));
@@ -50,7 +49,6 @@ async fn waiting(setup: &Setup, streamed: bool) -> ApprovalRequest {
     asked[0].clone()
 }
 
-/// Returns the call ids of the pending approvals in the head of the conversation.
 async fn pending(store: &Store) -> Vec<String> {
     store.inner().flush().await.unwrap();
     let head = store.inner().head(&key()).await.unwrap();
@@ -58,7 +56,7 @@ async fn pending(store: &Store) -> Vec<String> {
     all.map(|request| request.call.id.clone().unwrap()).collect()
 }
 
-/// Returns the record of the payment: its status, whether its tool was started, and its result.
+/// Returns the stored row of the payment: its status, whether its tool was started, and its result.
 async fn row(store: &Store) -> (ToolStatus, bool, Option<String>) {
     let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
     let call = found.into_iter().find(|(_, call)| call.call_id == "c1").unwrap().1;
@@ -209,7 +207,7 @@ async fn a_run_that_was_cut_off_before_the_payment_makes_it_when_it_is_resumed()
         let model = ScriptedModel::new([Step::text("done")]);
         let client = setup.stack(&model, tools(&tool_log));
         let request = approving(&asked, streamed);
-        // The first write, with the input, succeeds. The second write, with the claim, fails.
+        // The first write (the input) succeeds, and the second write (the claim) fails.
         store.let_appends_through(1);
         store.fail_next_append(disk_full());
         send(&client, request.clone()).await.unwrap_err();
@@ -259,8 +257,8 @@ async fn a_payment_of_unknown_outcome_follows_the_policy_for_unknown_calls() {
     }
 }
 
-/// The first attempt of a run has received an answer. The request of the second attempt also
-/// contains a decision about another call, whose tool only the caller can run now.
+/// The run has received an answer in its first attempt. Its second attempt also contains a decision
+/// about another call, whose tool only the caller can run now.
 #[tokio::test]
 async fn a_refused_decision_discards_no_messages_of_a_run_that_has_an_answer() {
     for streamed in BOTH_WAYS {
@@ -282,9 +280,8 @@ async fn a_refused_decision_discards_no_messages_of_a_run_that_has_an_answer() {
         let mut expected = durable(&store).await;
         assert_eq!(expected.last().unwrap(), "tool c3=looked c3");
         let decision = Message::new(Role::User, vec![further[0].approve().into()]);
-        // The store identifies each message of a run by its index in the run. The first two of
-        // these messages have the indices of staged messages, so that only the decision is a new
-        // message.
+        // The store identifies a message by its index in the run. The first two of these messages
+        // have the indices of staged messages. Only the decision is therefore new.
         let further = [Message::user("paid"), Message::user("looked"), decision];
         further.into_iter().for_each(|message| request.push(message));
         let error = send(&client, request).await.unwrap_err();
@@ -350,8 +347,8 @@ async fn two_processes_that_approve_the_same_payment_concurrently_make_it_once()
         let early = early.await.unwrap();
         assert_eq!(tool_log.names(), ["pay"]);
         if second == JOURNALED && first != JOURNALED {
-            // The other process has opened a journaled run, so the next write of the first process
-            // fails with a conflict.
+            // The other process has opened a journaled run. The next write of the first process
+            // therefore fails with a conflict.
             let PersistenceError::NotStored(not_stored) = refused(early) else { panic!() };
             assert!(not_stored.conflict().unwrap().open_run.is_some());
             assert_eq!(row(&store).await.0, ToolStatus::PendingApproval);
@@ -379,9 +376,8 @@ async fn a_rejected_payment_is_recorded_as_rejected() {
     }
 }
 
-/// Executes a run that approves or rejects a payment, sends the result to the model, executes the
-/// next tool call of the model, and then fails. Returns the model client and the request of the
-/// run.
+/// Executes a run that approves or rejects a payment, executes a further tool call, and then fails.
+/// Returns the model client and the request of the run.
 async fn cut_off_after_the_payment(
     setup: &Setup,
     tool_log: &ToolLog,
@@ -486,8 +482,7 @@ async fn an_approved_payment_that_never_began_waits_again_where_its_run_is_commi
         let asked = waiting(&setup, streamed).await;
         let model = ScriptedModel::new([Step::text("done")]);
         let client = setup.stack(&model, tools(&tool_log));
-        // The first write, with the decision, succeeds. The second write, with the claim of the
-        // call, fails.
+        // The first write (the decision) succeeds, and the second write (the claim) fails.
         store.let_appends_through(1);
         store.fail_next_append(disk_full());
         send(&client, approving(&asked, streamed)).await.unwrap_err();
@@ -503,8 +498,7 @@ async fn an_approved_payment_that_never_began_waits_again_where_its_run_is_commi
     }
 }
 
-/// A run is interrupted after the first payment of a batch, before the tool of the second payment
-/// starts.
+/// The run is interrupted after the first payment, before the tool of the second one starts.
 #[tokio::test]
 async fn a_batch_of_which_a_payment_never_began_waits_again_where_its_run_is_committed() {
     for (streamed, rejects) in cases!(BOTH_WAYS, [false, true]) {
@@ -519,8 +513,8 @@ async fn a_batch_of_which_a_payment_never_began_waits_again_where_its_run_is_com
             let parts = [asked[0].approve(), asked[1].approve(), last].map(Part::from).to_vec();
             request_with([Message::new(Role::User, parts)], streamed)
         };
-        // Three writes succeed: the decision, the claim of the first call, and the outcome of this
-        // call. The claim of the second call fails.
+        // Three writes succeed: the decision, the claim of the first call, and its outcome. The
+        // claim of the second call fails.
         store.let_appends_through(3);
         store.fail_next_append(disk_full());
         send(&client, decided(&asked[2])).await.unwrap_err();
@@ -536,8 +530,7 @@ async fn a_batch_of_which_a_payment_never_began_waits_again_where_its_run_is_com
     }
 }
 
-/// After the payment, the service refuses the request permanently, and the run ends without an
-/// answer.
+/// After the payment, the service refuses the request permanently. The run ends without an answer.
 #[tokio::test]
 async fn a_payment_of_a_permanently_refused_run_is_sent_to_the_model_in_the_next_run() {
     for streamed in BOTH_WAYS {
@@ -583,7 +576,7 @@ async fn a_run_is_stored_although_the_outcome_of_its_approved_call_waits_in_the_
         let setup = Setup::new(&store).mode(mode);
         let asked = waiting(&setup, false).await;
         let model = ScriptedModel::new([Step::text("done")]);
-        // The first write, with the claim, succeeds. The second write, with the outcome, fails.
+        // The first write (the claim) succeeds, and the second write (the outcome) fails.
         store.let_appends_through(1);
         store.fail_next_append(disk_full());
         send(&setup.stack(&model, tools(&tool_log)), approving(&asked, false)).await.unwrap();
@@ -595,8 +588,7 @@ async fn a_run_is_stored_although_the_outcome_of_its_approved_call_waits_in_the_
 #[tokio::test]
 async fn the_outcome_of_a_call_is_stored_even_if_its_first_write_and_the_next_claim_fail() {
     for mode in [PerRun, PerServiceCall] {
-        // If `failing` is 1, only the write of the first outcome fails. If it is 2, the write of
-        // the second claim fails too.
+        // If this is 2, the write of the second claim fails as well as that of the first outcome.
         for failing in [1, 2] {
             let (store, tool_log) = (store(), ToolLog::default());
             let setup = Setup::new(&store).mode(mode);
@@ -625,8 +617,7 @@ async fn the_outcome_of_a_call_is_stored_even_if_its_first_write_and_the_next_cl
             assert_eq!((status, begun, result), (ToolStatus::Ok, true, Some("payed c1".into())));
             let all = stored(&store).await;
             assert_eq!(all[..3], ["user buy", "assistant pay#c1? pay#c2?", "user yes yes"]);
-            // All results are in one message, or the results of each attempt are in a separate
-            // message.
+            // The results are in one message, or those of each attempt are in their own message.
             let rest = all[3..].join(" ").replace("tool ", "");
             assert_eq!(rest, "c1=payed c1 c2=payed c2 assistant done", "{mode:?} {failing}");
         }

@@ -1,6 +1,5 @@
-//! Tests stacks in which a layer is missing or in the wrong position. A request to such a stack
-//! fails before the model is called and before any tool runs, including the tools of approved
-//! calls.
+//! Tests stacks in which a layer is missing or misplaced. A request to such a stack fails before
+//! the model is called and before any tool runs.
 
 use tower::{Layer, buffer::BufferLayer};
 use tower_chat::{
@@ -17,7 +16,7 @@ use crate::common::*;
 
 const BELOW_MODES: [PersistenceMode; 2] = [PerServiceCall, JOURNALED];
 
-/// Creates a conversation with a payment that waits for approval, by a run in a complete stack.
+/// Creates a conversation with a payment that waits for approval, with a complete stack.
 async fn waiting(store: &Store, mode: PersistenceMode, streamed: bool) -> ApprovalRequest {
     let setup = Setup::new(store).mode(mode);
     let model = ScriptedModel::new([calls([("pay", "c1")])]);

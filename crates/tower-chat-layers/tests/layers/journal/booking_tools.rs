@@ -1,6 +1,6 @@
 //! A model whose answers depend only on the requests, tools that log their executions, and the
-//! messages of an uninterrupted run. With this model, an interrupted and resumed run has the same
-//! messages as an uninterrupted run.
+//! messages of an uninterrupted run. A run that is interrupted and resumed must have the same
+//! messages.
 
 use std::{
     collections::HashMap,
@@ -35,15 +35,13 @@ pub(crate) const WHOLE_RUN: [&str; 6] = [
     "tool c3=book c3",
     "assistant booked",
 ];
-/// The number of service calls of the complete run.
 pub(crate) const SERVICE_CALLS: usize = 3;
 pub(crate) const TOOL_CALLS: usize = 3;
 
-/// The number of messages in the request of each service call.
 pub(crate) const SHOWN: [usize; SERVICE_CALLS] = [1, 3, 5];
 
-/// Returns the model's answer to a request. The answer depends on the number of results after the
-/// last user message.
+/// Returns the model's answer to a request. It depends on the number of results after the last user
+/// message.
 pub(crate) fn reply(request: &ChatRequest) -> Message {
     let shown: Vec<_> = request.messages().iter().cloned().collect();
     let last = shown.iter().rposition(|message| message.role == Role::User).unwrap_or(0);
@@ -60,8 +58,8 @@ pub(crate) fn reply(request: &ChatRequest) -> Message {
     }
 }
 
-/// Returns a step that checks that the request is valid for every provider, and answers with
-/// [`reply`].
+/// Returns a step that answers with [`reply`], and checks that the request is valid for every
+/// provider.
 pub(crate) fn by_request() -> Step {
     Step::respond(|request| {
         validate_request(request).unwrap();
@@ -74,7 +72,7 @@ pub(crate) fn booking_model() -> ScriptedModel {
 }
 
 /// Returns a model that uses these steps from the service call `first` on, counted from 0, and
-/// [`by_request`] for the service calls before and after these steps.
+/// [`by_request`] before and after them.
 pub(crate) fn booking_model_with(
     first: usize,
     steps: impl IntoIterator<Item = Step>,
@@ -83,13 +81,12 @@ pub(crate) fn booking_model_with(
     ScriptedModel::new(before.chain(steps).chain((0..40).map(|_| by_request())))
 }
 
-/// Tools that record the call and the idempotency key of each execution.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct BookingTools {
     ran: Arc<Mutex<Vec<(String, String)>>>,
-    /// For each call id, a gate at which the tool waits before it records its execution.
+    /// For each call id, a gate at which the tool waits before it is logged.
     before: HashMap<&'static str, Gate>,
-    /// For each call id, a gate at which the tool waits after it has recorded its execution.
+    /// For each call id, a gate at which the tool waits after it was logged.
     after: HashMap<&'static str, Gate>,
     safe_to_retry: bool,
 }
@@ -110,8 +107,7 @@ impl BookingTools {
         self
     }
 
-    /// Returns the tools of a restarted process: they have no gates, and add to the same recorded
-    /// executions.
+    /// Returns the tools of a restarted process: without gates, and with the same log.
     pub(crate) fn reopened(&self) -> Self {
         Self {
             ran: self.ran.clone(),
@@ -121,7 +117,6 @@ impl BookingTools {
         }
     }
 
-    /// Returns the call id of each execution.
     pub(crate) fn ran(&self) -> Vec<String> {
         self.ran.lock().unwrap().iter().map(|(id, _)| id.clone()).collect()
     }
@@ -151,7 +146,6 @@ impl BookingTools {
         ToolOutput::from(format!("{name} {id}"))
     }
 
-    /// Returns the tools `book` and `seat`.
     pub(crate) fn tools(&self) -> Tools {
         ["book", "seat"].into_iter().fold(Tools::new(), |tools, name| {
             let booking_tools = self.clone();
@@ -165,7 +159,6 @@ impl BookingTools {
     }
 }
 
-/// The configuration of a stack.
 #[derive(Clone)]
 pub(crate) struct Setup {
     pub(crate) store: Store,
@@ -206,7 +199,6 @@ impl Setup {
         self
     }
 
-    /// Returns the same configuration for another process.
     pub(crate) fn elsewhere(&self) -> Self {
         Self { store: self.store.in_another_process(), ..self.clone() }
     }
@@ -238,7 +230,7 @@ impl TestClock {
         SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000 + seconds)
     }
 
-    /// Makes the clock advance with tokio's clock, which the test has paused.
+    /// Makes the clock advance with tokio's paused clock.
     pub(crate) fn follow_tokio(&self) {
         let clock = self.clone();
         tokio::spawn(async move {
@@ -259,7 +251,6 @@ pub(crate) async fn open(store: &Store) -> Option<OpenRunContent> {
     store.inner().open_run(&key()).await.unwrap()
 }
 
-/// Returns the short form of the staged messages.
 pub(crate) async fn staged(store: &Store) -> Vec<String> {
     open(store).await.map(|content| shorts(&content.messages)).unwrap_or_default()
 }
@@ -284,13 +275,11 @@ pub(crate) async fn drop_when(
     }
 }
 
-/// Returns the messages that the model client received in each service call.
 pub(crate) fn all_seen(model: &ScriptedModel) -> Vec<Vec<String>> {
     (0..model.requests().len()).map(|call| sent_texts(model, call)).collect()
 }
 
-/// Returns the messages that the model client receives in each service call of an uninterrupted
-/// run.
+/// Returns what [`all_seen`] returns for an uninterrupted run.
 pub(crate) fn undisturbed() -> Vec<Vec<String>> {
     SHOWN
         .iter()

@@ -31,7 +31,6 @@ use crate::common::*;
 const IDS: [[Option<&str>; 2]; 4] =
     [[Some("c"), Some("c")], [None, None], [Some(""), Some("")], [Some("c1"), Some("c2")]];
 
-/// The arguments of the executed calls.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Executed(Arc<Mutex<Vec<String>>>);
 
@@ -83,7 +82,6 @@ pub(crate) fn approving<'a>(
     request_with([Message::new(Role::User, decisions)], streamed)
 }
 
-/// Returns the arguments and the result of each call in the request of a service call.
 pub(crate) fn shown(model: &ScriptedModel, service_call: usize) -> Vec<(String, String)> {
     let request = &model.requests()[service_call];
     validate_request(request).unwrap();
@@ -101,7 +99,7 @@ pub(crate) fn shown(model: &ScriptedModel, service_call: usize) -> Vec<(String, 
     shown
 }
 
-/// Returns the arguments, the result and the status of each call in the record.
+/// Returns the arguments, the result and the status of each stored call.
 pub(crate) async fn recorded(store: &Store) -> Vec<(String, String, ToolStatus)> {
     store.inner().flush().await.unwrap();
     let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
@@ -125,8 +123,7 @@ fn loop_error(result: Result<Answer, BoxError>) -> ToolLoopError {
     *error.downcast::<ToolLoopError>().expect("an error of the tool loop")
 }
 
-/// Creates a conversation with two runs, each of which ended with a payment that waits for
-/// approval.
+/// Creates a conversation with two runs, each with a payment that waits for approval.
 async fn two_payments(
     setup: &Setup,
     ids: [Option<&str>; 2],
@@ -192,8 +189,7 @@ async fn a_decision_about_an_answered_or_unknown_request_is_refused_before_any_e
         let mut forged = asked[1].clone();
         forged.id = "approval_0_0_0".to_owned();
         for (request, is_known) in [(&asked[0], true), (&forged, false)] {
-            // The request also contains a valid approval. The call of the valid approval is not
-            // executed either.
+            // The request also contains a valid approval, whose call is not executed either.
             let request = approving([request, &asked[1]], streamed);
             match loop_error(send(&client, request).await) {
                 ToolLoopError::ApprovalAnswered { id, conversation } if is_known => {
@@ -235,11 +231,10 @@ async fn a_batch_decided_in_part_leaves_no_run_open() {
     .await;
 }
 
-/// The shapes of answers with several messages. A shape is the number of calls in each message. A
-/// message without calls contains a text.
+/// The shapes of answers: the number of calls in each message. A message without calls has a text.
 const SHAPES: [&[usize]; 5] = [&[1, 1], &[2, 1], &[1, 2], &[1, 0, 1], &[2, 0, 2]];
 
-/// Returns an answer with this shape, whose calls are numbered from 1.
+/// Returns an answer with this shape. Its calls are numbered from 1.
 fn answer_of(shape: &[usize], name: &str, id: impl Fn(usize) -> Option<String>) -> Vec<Message> {
     let mut number = 0;
     let mut next = || {
@@ -258,7 +253,6 @@ fn id_of(kind: &str, number: usize) -> Option<String> {
         "equal" => Some("c".to_owned()),
         "missing" => None,
         "empty" => Some(String::new()),
-        // The first call has an id, and the other calls have no id.
         "partly missing" => (number == 1).then(|| "c1".to_owned()),
         _ => Some(format!("c{number}")),
     }
@@ -542,7 +536,6 @@ async fn a_run_that_continues_after_a_lost_round_keeps_its_new_results() {
             Step::text("bye"),
         ]);
         let request = ask("where?", streamed);
-        // The process dies after the model has answered, before the tools of the answer run.
         let gate = tower_chat_testkit::Gate::closed();
         let blocked = gate.clone();
         let look = tool_fn(definition("look"), move |_| {

@@ -127,7 +127,6 @@ async fn each_result_that_a_drop_commits_names_the_call_that_it_answers() {
 #[tokio::test]
 async fn a_run_that_cannot_be_read_after_it_was_taken_over_stays_open() {
     for (streamed, choice) in cases!(BOTH_WAYS, [OnDisconnect::Commit, OnDisconnect::Discard]) {
-        // The number of successful reads of the open run before a read fails.
         let left = Arc::new(AtomicUsize::new(usize::MAX));
         let failing = left.clone();
         let store = FaultyStore::with_injector(memory(), move |operation| match operation {

@@ -21,8 +21,8 @@ fn on_open_run(choice: OnOpenRun) -> PersistencePolicy {
     policy().with_journal(JournalPolicy::default().on_open_run(choice))
 }
 
-/// Interrupts a run, which remains open, at one of four steps: before the first answer, during the
-/// call c1, during the call c2, or in the second service call.
+/// Interrupts a run at one of four steps: before its first answer, during the call c1, during the
+/// call c2, or in its second service call. The run remains open.
 async fn left_open(setup: &Setup, step: usize) {
     let gate = Gate::closed();
     let booking_tools = BookingTools::default();
@@ -353,7 +353,6 @@ async fn a_run_that_a_tool_ends_is_the_same_whether_or_not_it_was_interrupted() 
         let model = ScriptedModel::new([calls([("stop", "c1")])]);
         let request = ask("stop", streamed);
         if interrupted {
-            // The tool starts only after its start is durable, and then waits at the gate.
             let gate = Gate::closed();
             let waiting = gate.clone();
             let mut definition = definition("stop");

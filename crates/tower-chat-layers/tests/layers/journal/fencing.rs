@@ -1,5 +1,5 @@
-//! Tests two processes that execute the same run. A process cannot take over a run whose lease has
-//! not expired. An attempt that has lost its lease cannot write. No step is executed twice.
+//! Tests two processes that execute the same run. A process cannot take over a run before its lease
+//! has expired. An attempt that has lost its lease cannot write. No step is executed twice.
 
 use std::time::Duration;
 
@@ -17,7 +17,7 @@ fn is_held(error: &PersistenceError) -> bool {
     matches!(error, PersistenceError::RunHeld { .. })
 }
 
-/// Asserts that the outcome is a conflict, because the run has lost its lease.
+/// Asserts that the run has failed with a conflict, because it has lost its lease.
 fn fenced(outcome: Result<tower_chat::Answer, BoxError>) {
     let error = refused(outcome);
     let PersistenceError::NotStored(not_stored) = &error else { panic!("{error:?}") };
@@ -46,8 +46,8 @@ async fn another_process_cannot_take_over_a_run_before_its_lease_expires() {
                 assert!(is_held(&error) && error.is_retryable(), "{error:?}");
             }
             clock.advance(14);
-            // After the first iteration, 14 of the 15 seconds of the lease have passed. After the
-            // second iteration, the first process must have renewed its lease.
+            // The lease of 15 seconds has not expired after the first iteration. After the second
+            // one, only a renewed lease has not expired.
             if clock.now() > TestClock::default().now() + Duration::from_secs(15) {
                 break;
             }
@@ -70,8 +70,7 @@ async fn another_process_cannot_take_over_a_run_before_its_lease_expires() {
 #[tokio::test]
 async fn a_late_answer_to_a_run_that_was_taken_over_is_refused_and_starts_no_tool() {
     for (streamed, waiting) in cases!(BOTH_WAYS, 0..SERVICE_CALLS) {
-        // `other_answers` is the number of answers that the other process has received before the
-        // late answer arrives.
+        // The number of answers that the other process has received before the late answer arrives.
         for other_answers in 0..=SERVICE_CALLS - waiting {
             let (store, clock, gate) = (store(), TestClock::default(), Gate::closed());
             let setup = Setup::new(&store).clock(&clock);
@@ -150,7 +149,6 @@ async fn only_one_of_two_processes_that_begin_the_same_run_concurrently_continue
         let booking_tools = BookingTools::default();
         let (one, other) = (booking_model(), booking_model());
         let request = ask("trip", streamed);
-        // Both processes have read the conversation while it had no open run.
         store.hold_next_reserve(&gate);
         let late = {
             let client = setup.elsewhere().stack(&other, booking_tools.tools());
@@ -437,9 +435,8 @@ async fn a_sweep_ends_old_open_runs_that_no_process_executes() {
         assert_eq!(sweep(&store, "bob", clock.now(), age, end).await.unwrap(), []);
         clock.advance(10);
         let swept = sweep(&store, "alice", clock.now(), age, end).await.unwrap();
-        // The run in the conversation `held` is ended, because the lease of the other process has
-        // expired. The run in the conversation `here` is not ended, because this process still
-        // executes the run.
+        // The lease of the run in `held` has expired, and the run is ended. The run in `here` is
+        // not ended, because this process executes it.
         assert_eq!(swept.iter().map(|key| key.id()).collect::<Vec<_>>(), ["held", "young"]);
         let left = store.open_runs("alice", None, 10).await.unwrap();
         assert_eq!(left.iter().map(|key| key.id()).collect::<Vec<_>>(), ["here"]);

@@ -1,5 +1,5 @@
-//! Tests journaled runs in stacks in which a layer is missing, with tool loops of an application,
-//! and with services that store the history.
+//! Tests journaled runs in incomplete stacks, with tool loops of an application, and with services
+//! that store the history.
 
 use tower::Layer;
 use tower_chat::{

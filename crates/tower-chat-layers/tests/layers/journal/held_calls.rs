@@ -1,5 +1,5 @@
 //! Tests approved calls in the modes in which a run has no lease for its conversation. The run
-//! claims each call, with a lease for the time in which the tool runs.
+//! claims each call with a lease while the tool runs.
 
 use std::{pin::Pin, time::Duration};
 
@@ -20,7 +20,7 @@ use crate::common::*;
 const LEASE: u64 = 15;
 const MODES: [tower_chat::PersistenceMode; 2] = [PerRun, PerServiceCall];
 
-/// Returns a tool `pay` that needs approval. The tool logs each call, and then waits at `gate`.
+/// Returns a tool `pay` that needs approval, and waits at `gate` after it has logged the call.
 fn paying(tool_log: &ToolLog, gate: &Gate) -> Tools {
     let (tool_log, gate) = (tool_log.clone(), gate.clone());
     Tools::new().with(tool_fn(definition("pay").needs_approval(), move |context| {
@@ -45,8 +45,8 @@ async fn waiting(setup: &Setup, streamed: bool) -> ApprovalRequest {
     answer.approval_requests().next().unwrap().clone()
 }
 
-/// Returns the record of the payment: its status, whether a run has claimed it with a lease, and
-/// its result.
+/// Returns the stored row of the payment: its status, whether a run has claimed it with a lease,
+/// and its result.
 async fn row(store: &Store) -> (ToolStatus, bool, Option<String>) {
     store.inner().flush().await.unwrap();
     let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
@@ -74,8 +74,7 @@ async fn a_call_of_a_dead_process_is_held_up_to_the_end_of_its_lease() {
             answer = &mut dead => panic!("not interrupted: {answer:?}"),
             () = gate.reached(1) => {}
         }
-        // Dropping the future would write to the store, which a process that dies cannot do. The
-        // future is therefore forgotten.
+        // To drop the future would write to the store, which a process that dies cannot do.
         std::mem::forget(dead);
         let model = ScriptedModel::new([Step::text("done")]);
         let client = setup.stack(&model, paying(&tool_log, &gate));
@@ -141,7 +140,6 @@ async fn a_call_stays_claimed_while_its_tool_runs_even_if_other_runs_write() {
     }
 }
 
-/// The task of a run that waits for a run of another process.
 type Waiting = tokio::task::JoinHandle<Result<Answer, BoxError>>;
 
 fn send_in_background(client: &Client, request: ChatRequest) -> Waiting {
@@ -166,8 +164,7 @@ async fn a_queued_approval_waits_until_the_other_run_is_stored() {
         let model = ScriptedModel::new([Step::text("two")]);
         let client = setup.stack(&model, paying(&tool_log, &gate));
         let second = send_in_background(&client, approving(&asked, streamed));
-        // The test waits longer than the duration of a lease. The first process renews its lease in
-        // this time.
+        // This time is longer than a lease. The first process renews its lease.
         tokio::time::sleep(Duration::from_secs(2 * LEASE)).await;
         assert!(!second.is_finished(), "{mode:?}: the tool runs");
         gate.open();

@@ -1,6 +1,6 @@
-//! Tests requests with late results, after a history that ends with an open round, which is a round
-//! with a call that has no result yet. Every mode sends the same messages, even if the call of the
-//! open round has the id of an earlier interrupted call.
+//! Tests requests with late results if the last answer of the history has a call without a result
+//! (an open round). Every mode sends the same messages, even if this call has the id of an earlier
+//! interrupted call.
 
 use tower_chat::{
     ChatRequest, HistoryStore, Message, PersistenceMode, ToolResult, Tools,
@@ -13,18 +13,18 @@ use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 use super::{booking_tools::*, call_identity::*};
 use crate::{case::Ids, common::*};
 
-/// The way in which a late result identifies its call.
+/// How a late result identifies its call.
 #[derive(Debug, Clone, Copy)]
 enum Names {
-    /// By the id that the model set, which may be missing or empty.
+    /// By the id that the model gave the call. It may be missing or empty.
     GivenId,
-    /// By the id of the call in requests to the model.
+    /// By the id that replay gives the call in requests to the model.
     ShownId,
     Position,
 }
 
-/// Creates a history of two runs, each of which was interrupted while its tool was running. Returns
-/// the configuration of the stack, and the message with the call of each run.
+/// Creates a history of two runs that were interrupted while their tools ran. Returns the
+/// configuration of the stack, and the message with the call of each run.
 async fn interrupted_twice(case: Case) -> (Setup, [Message; 2]) {
     let store = case.store().await;
     let setup = Setup::new(&store).mode(PersistenceMode::PerServiceCall);
@@ -65,8 +65,8 @@ fn late(asking: &Message, names: Names, text: &str) -> ToolResult {
 }
 
 /// Sends results after the history, with or without a user message before them. Asserts that each
-/// call has the expected result in three places: in the service call of this run, in the service
-/// call of a later run of another process, and in the record.
+/// call has the expected result in the service call of this run, in that of a later run of another
+/// process, and in its stored row.
 async fn check(
     case: Case,
     follows_question: bool,
@@ -90,7 +90,7 @@ async fn check(
     assert_eq!(shown(&model, 1), pairs, "later: {about}");
     let is_ok = |row: &(String, String, ToolStatus)| row.2 == ToolStatus::Ok;
     let rows = recorded(&setup.store).await.into_iter().filter(is_ok);
-    // The record contains the calls in the order of the messages.
+    // The rows are in the order of the messages.
     let mut answered: Vec<_> = pairs.into_iter().filter(|pair| pair.1 != INTERRUPTED).collect();
     answered.sort();
     let rows: Vec<_> = rows.map(|(call, text, _)| (call, text)).collect();
@@ -111,11 +111,11 @@ async fn a_late_result_answers_the_same_call_in_every_mode_and_the_other_stays_i
             let is_missing = matches!(case.ids, Ids::Missing | Ids::Empty);
             for (follows_question, names) in cases!([false, true], [GivenId, ShownId, Position]) {
                 let [of_first, of_second] = match names {
-                    // A result without an id is paired by its order, and only with calls of the
-                    // open round. The user message has ended the round.
+                    // A result without an id is paired only with a call of the open round. The user
+                    // message has ended this round.
                     GivenId if is_missing && follows_question => [&neither, &neither],
                     GivenId if is_missing => [&second, &second],
-                    // If both calls have the same id, the result is paired with the later call.
+                    // If the ids are equal, the result is paired with the later call.
                     GivenId | ShownId if case.ids == Ids::Equal => [&second, &second],
                     GivenId | ShownId | Position => [&first, &second],
                 };
@@ -141,8 +141,8 @@ async fn late_results_of_both_calls_are_sent_the_same_in_every_mode() {
                 let expected = match (is_shared, follows_question) {
                     (false, false) => [(2, "result 2"), (1, "result 1")],
                     (false, true) => [(1, "result 1"), (2, "result 2")],
-                    // The first result is paired with the call of the open round, and the second
-                    // result is a repetition of the first.
+                    // The first result is paired with the call of the open round. The second one
+                    // repeats the first.
                     (true, false) => [(1, INTERRUPTED), (2, "result 1")],
                     (true, true) => [(2, "result 1"), (1, "result 2")],
                 };

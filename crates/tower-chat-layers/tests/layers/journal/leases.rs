@@ -1,6 +1,5 @@
-//! Tests requests of other processes to a conversation with an open run whose lease has not
-//! expired. Such a request either waits, or fails with an error that contains the holder of the
-//! lease.
+//! Tests requests to a conversation whose open run another process executes under a lease. Such a
+//! request waits, or fails with an error that names the holder of the lease.
 
 use std::time::Duration;
 
@@ -21,11 +20,11 @@ fn queueing() -> PersistencePolicy {
     policy().with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 3 })
 }
 
-/// Starts a run whose process dies during the call c1. The lease is no longer renewed.
+/// Starts a run whose process dies during the call c1. Its lease is no longer renewed.
 fn left_by_a_dead_process(setup: &Setup, booking_tools: &BookingTools, streamed: bool) {
     let gate = Gate::closed();
     let elsewhere = setup.elsewhere();
-    // Dropping the future would write to the store, which a process that dies cannot do. The thread
+    // To drop the future would write to the store, which a process that dies cannot do. The thread
     // therefore forgets the future and its runtime.
     let booking_tools = booking_tools.clone().with_gate_before("c1", &gate);
     let dead = std::thread::spawn(move || {
@@ -42,8 +41,7 @@ fn left_by_a_dead_process(setup: &Setup, booking_tools: &BookingTools, streamed:
         std::mem::forget(run);
         std::mem::forget(runtime);
     });
-    // The thread is joined without an await, because the paused clock could advance during an
-    // await.
+    // During an await, the paused clock could advance.
     dead.join().unwrap();
 }
 
@@ -199,8 +197,7 @@ async fn of_several_processes_that_queue_one_recovers_the_run_and_all_are_answer
             }
         }
         assert_eq!(recovered, 1);
-        // The call c1 may or may not have run before the first process died, and is therefore not
-        // run again.
+        // The call c1 may have run before the first process died. It is therefore not run again.
         assert_eq!(booking_tools.ran(), ["c2", "c3"]);
     }
 }
@@ -235,8 +232,7 @@ async fn a_process_that_could_not_give_its_lease_back_continues_with_its_own_run
         let model = booking_model_with(0, [Step::error("overloaded")]);
         let booking_tools = BookingTools::default();
         let client = setup.stack(&model, booking_tools.tools());
-        // The first write, with the input, succeeds. The second write, which releases the lease,
-        // fails.
+        // The first write (the input) succeeds. The second write, which releases the lease, fails.
         store.let_appends_through(1);
         store.fail_next_append(disk_full());
         let request = ask("trip", streamed);
@@ -265,7 +261,6 @@ async fn a_store_that_one_process_uses_has_no_leases_and_no_process_waits() {
             () = gate.reached(1) => {}
         }
         assert_eq!(open(&store).await.unwrap().open.lease.until, LeaseEnd::NotHeld);
-        // The store after a restart of the process.
         let after = FaultyStore::new(store.inner().clone());
         let model = booking_model();
         let client = Setup::new(&after).elsewhere().stack(&model, booking_tools.reopened().tools());

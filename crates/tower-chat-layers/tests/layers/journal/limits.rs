@@ -1,5 +1,4 @@
-//! Tests the limits of calls and rounds in a resumed run. The limits apply to the sum of all
-//! attempts.
+//! Tests the limits of calls and rounds in a resumed run. They apply to the sum of all attempts.
 
 use tower_chat::{
     BoxError, Finish,
@@ -96,8 +95,8 @@ async fn the_call_limit_counts_calls_with_rejected_arguments_but_no_calls_of_unk
             let first = calls([("weather", "c1"), ("unregistered", "c2"), ("unknown", "c3")]);
             [first, calls([("book", "c4")])]
         };
-        // Per-run mode stores nothing before the end of the run, so the second attempt makes all
-        // service calls again.
+        // Per-run mode stores nothing before the end of the run. The second attempt therefore
+        // repeats all service calls.
         let again = case.is(PerRun).then(rounds).into_iter().flatten();
         let rest = [calls([("seat", "c5"), ("book", "c6")]), Step::text("booked")];
         let model = ScriptedModel::new(

@@ -1,4 +1,4 @@
-//! Tests batches with calls that need approval, calls that the caller executes, and other calls.
+//! Tests answers with calls that need approval, calls that the caller executes, and other calls.
 //! The approval requests, the returned calls and the pending calls are the same in every mode.
 
 use tower_chat::{
@@ -16,13 +16,12 @@ use tower_chat_testkit::{ScriptedModel, Step, cases};
 use super::booking_tools::*;
 use crate::common::*;
 
-/// The reason why the caller executes a call.
+/// Why the caller executes a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Callers {
-    /// The tool set declares the tool, and only the caller can run it.
+    /// The tool set only declares the tool.
     Declared,
-    /// The tool set declares the tool as a tool that needs approval, and only the caller can run
-    /// it. The caller decides about the approval.
+    /// The tool set only declares the tool, with approval. The caller decides about the approval.
     DeclaredWithApproval,
     /// The options of the request declare the tool.
     InOptions,
@@ -33,8 +32,8 @@ enum Callers {
 const ALL_CALLERS: [Callers; 4] =
     [Callers::Declared, Callers::DeclaredWithApproval, Callers::InOptions, Callers::Unknown];
 
-/// Returns the tools `pay`, which needs approval, and `look`, which does not. Both tools record
-/// their arguments and return them.
+/// Returns the tools `pay`, which needs approval, and `look`. Both log their arguments and return
+/// them.
 fn executed(tool_log: &ToolLog) -> Tools {
     let tool = |name: &'static str| {
         let tool_log = tool_log.clone();
@@ -80,7 +79,6 @@ fn requests(answer: &Answer) -> Vec<ApprovalRequest> {
     answer.approval_requests().cloned().collect()
 }
 
-/// Returns a message that approves the required approval requests, and no others.
 fn approvals(asked: &[ApprovalRequest]) -> Message {
     let required = asked.iter().filter(|request| request.required);
     Message::new(Role::User, required.map(|request| request.approve().into()).collect())
@@ -100,7 +98,6 @@ const ASKED: [&str; 2] = ["user buy", "assistant look#c1? pay#c2? ask#c3"];
 const ROUND: [&str; 3] =
     ["user buy", "assistant look#c1 pay#c2 ask#c3", "tool c1=look did 1 c2=pay did 2 c3=blue"];
 
-/// Creates a conversation whose last answer is the batch.
 async fn asked(setup: &Setup, callers: Callers, streamed: bool) -> Vec<ApprovalRequest> {
     let tool_log = ToolLog::default();
     let model = ScriptedModel::new([Step::message(batch())]);

@@ -1,6 +1,6 @@
 //! Tests calls that wait for approval and whose tools have `persist` hooks. A hook may replace the
 //! stored arguments, or forget the call. A call with replaced arguments runs only if its tool
-//! accepts the stored arguments.
+//! accepts them.
 
 use tower_chat::{
     BoxError, ChatRequest, ChatUpdate, HistoryStore, Message, Part, PersistenceError,
@@ -30,8 +30,8 @@ const DROPPING: [(&str, Hook); 3] = [
     ("panics", |_| panic!("no policy")),
 ];
 
-/// Returns the tools `pay` and `transfer`, which need approval, and `look`, which does not. Each
-/// tool logs its arguments and returns them.
+/// Returns the tools `pay` and `transfer`, which need approval, and `look`. Each logs its arguments
+/// and returns them.
 fn hooked(tool_log: &ToolLog, pay: Hook, look: Hook, accepts: bool) -> Tools {
     let tool = |name: &'static str, hook: Hook| {
         let tool_log = tool_log.clone();
@@ -66,7 +66,7 @@ async fn pending(store: &Store) -> Vec<String> {
     all.map(|request| request.call.name.clone()).collect()
 }
 
-/// Returns the name, the status and the result of each call in the record.
+/// Returns the name, the status and the result of each stored call.
 async fn rows(store: &Store) -> Vec<(String, ToolStatus, Option<String>)> {
     store.inner().flush().await.unwrap();
     let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
@@ -148,8 +148,7 @@ async fn messages_before_a_pending_call_that_a_hook_drops_are_stored_as_after_a_
         };
         assert_eq!(stored(&store).await, expected);
         if mode == JOURNALED {
-            // Until the next service call is answered, only the row of the call contains the
-            // result.
+            // The result is stored only with its call until the next service call is answered.
             assert_eq!(staged(&store).await, open[..2]);
         }
         if mode == PerRun {
@@ -164,8 +163,8 @@ async fn messages_before_a_pending_call_that_a_hook_drops_are_stored_as_after_a_
 #[tokio::test]
 async fn a_changed_argument_never_runs_and_the_model_receives_an_error() {
     for (streamed, mode, again) in cases!(BOTH_WAYS, ALL_MODES, ["same", "anew", "elsewhere"]) {
-        // If the tool loop refuses an approval, the staged messages of the run are discarded under
-        // every policy for refused runs.
+        // A refused approval discards the staged messages of the run under every policy for refused
+        // runs.
         for journal in
             [JournalPolicy::default(), JournalPolicy::default().on_refusal(OnRefusal::LeaveOpen)]
         {

@@ -1,5 +1,4 @@
-//! Tests that hooks and truncation change messages before the messages are staged, so that a run
-//! stages only content that may be stored.
+//! Tests that hooks and truncation change messages before they are staged.
 
 use std::sync::{
     Arc,
@@ -20,8 +19,8 @@ use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 use super::booking_tools::*;
 use crate::common::*;
 
-/// Returns three tools. `pin` returns a secret that its hook redacts, the hook of `whisper` returns
-/// [`Retention::Forget`], and `wait` waits at `gate`.
+/// Returns three tools: the hook of `pin` redacts its result, the hook of `whisper` forgets the
+/// call, and `wait` waits at `gate`.
 fn discreet(tool_log: &ToolLog, gate: &Gate) -> Tools {
     let (note, whispers, gate) = (tool_log.clone(), tool_log.clone(), gate.clone());
     let pin = tool_fn(definition("pin"), move |_| {
@@ -47,7 +46,6 @@ fn discreet(tool_log: &ToolLog, gate: &Gate) -> Tools {
     Tools::new().with(pin).with(whisper).with(wait)
 }
 
-/// Returns the text of every write that the store has received.
 fn given(store: &Store) -> String {
     let writes = store.writes();
     writes.iter().map(|write| format!("{:?} {:?}", write.messages(), write.tools())).collect()
@@ -114,8 +112,8 @@ async fn an_outcome_that_a_hook_forgets_causes_no_write() {
         .await;
 }
 
-/// Returns a tool `whisper` whose calls are not stored, because its hook forgets the call, fails or
-/// panics, and a tool `wait`, which waits at `gate`.
+/// Returns the tools `whisper` and `wait`, which waits at `gate`. No call of `whisper` is stored:
+/// its hook forgets the call, fails or panics.
 fn secretive(tool_log: &ToolLog, gate: &Gate, hook: fn(&mut StoredCall<'_>) -> Hooked) -> Tools {
     let (whispers, gate) = (tool_log.clone(), gate.clone());
     let whisper = tool_fn(definition("whisper"), move |_| {
@@ -131,7 +129,7 @@ fn secretive(tool_log: &ToolLog, gate: &Gate, hook: fn(&mut StoredCall<'_>) -> H
 
 type Hooked = Result<Retention, BoxError>;
 
-/// Returns a response with these texts, and with a call of `whisper` after the first text.
+/// Returns a response with these texts, and with a call of `whisper` after the first one.
 fn whispering(texts: &[&str]) -> Step {
     let call: Part = ToolCall::new("c1", "whisper", "{}").into();
     let mut messages: Vec<Message> = texts.iter().map(|text| Message::assistant(*text)).collect();
@@ -142,8 +140,7 @@ fn whispering(texts: &[&str]) -> Step {
     Step::answer(messages, Finish::stop())
 }
 
-/// The texts of a response with a call: no text, a text before the call, or a text before the call
-/// and a text in a message after the call.
+/// The texts of a response with a call: none, one before the call, or one before and one after it.
 const BESIDE: [&[&str]; 3] = [&[], &["Let me check."], &["Let me check.", "One moment."]];
 
 fn asked_again(step: Step) -> Step {
@@ -211,8 +208,7 @@ async fn a_round_without_stored_calls_is_not_a_final_answer_after_a_drop() {
 
 #[tokio::test]
 async fn a_call_whose_arguments_were_redacted_is_not_run_by_another_attempt() {
-    // In the first case, the call of `whisper` was never started. In the second case, the call was
-    // started, and its outcome is unknown.
+    // If the call of `whisper` was started, its outcome is unknown.
     for (is_started, unknown) in cases!(
         [false, true],
         [UnknownCalls::Answer, UnknownCalls::ask(|_| UnknownAnswer::RunAgain)]

@@ -1,5 +1,5 @@
 //! Tests that a run which the service refuses permanently does not block its conversation, and that
-//! an answer reports the cost of a run that was recovered before.
+//! an answer reports the cost of a run that was recovered before it.
 
 use tower_chat::{
     BoxError, Finish, Message, PersistencePolicy,
@@ -19,8 +19,7 @@ struct Refused {
     source: Retryability,
 }
 
-/// The error of a layer of another crate, which wraps the error of the layer below and does not
-/// report whether the error is retryable.
+/// The error of a foreign layer, which wraps an error and does not report whether it is retryable.
 #[derive(Debug, thiserror::Error)]
 #[error("a layer failed")]
 struct Wrapped(#[source] BoxError);
@@ -34,8 +33,8 @@ fn on_refusal(choice: OnRefusal) -> PersistencePolicy {
     policy().with_journal(JournalPolicy::default().on_refusal(choice))
 }
 
-/// Returns two steps that refuse the first service call of a run permanently: by an error of the
-/// call, and by an error in the stream of the response.
+/// Returns two steps in which the service refuses a request permanently: by an error of the service
+/// call, and by an error in the stream of its response.
 fn refusals() -> [Step; 2] {
     let source = Retryability::of_status(400);
     [status(400), Step::text("no").fails_after(1, Refused { status: 400, source })]

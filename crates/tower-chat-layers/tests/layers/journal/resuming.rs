@@ -1,6 +1,5 @@
 //! Tests that a run can be resumed from every point at which it stopped. No answered service call
-//! is made again, no finished tool runs again, and the history is the same as after an
-//! uninterrupted run.
+//! is made again, no finished tool runs again, and the history is that of an uninterrupted run.
 
 use std::{collections::HashSet, time::Duration};
 
@@ -24,7 +23,7 @@ use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 use super::booking_tools::*;
 use crate::common::*;
 
-/// The way in which a run is resumed.
+/// How a run is resumed.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Way {
     SameRequest,
@@ -92,8 +91,7 @@ async fn take_up(
         assert_eq!(answer.finish.saved.unwrap().messages, expected.len(), "{case_name}");
     }
     assert!(open(store).await.is_none(), "{case_name}");
-    // The numbers of answered service calls and of finished tool calls are read from the open run,
-    // so they are known only if a run was open.
+    // `answered` and `done` were read from the open run, and are known only if a run was open.
     if is_open {
         let own = model.requests().len() - asked - usize::from(way == NewMessage);
         assert_eq!(own, SERVICE_CALLS - answered, "service calls: {case_name}");
@@ -119,9 +117,8 @@ async fn take_up(
     );
 }
 
-/// Sends a new message in the conversation of an open run whose caller has disconnected. Asserts
-/// that the open run is committed without further service calls, and that all its staged messages
-/// become visible.
+/// Sends a new message after the caller of an open run has disconnected. Asserts that the open run
+/// is committed with all its staged messages, and without further service calls.
 async fn committed_first(
     setup: &Setup,
     model: &ScriptedModel,
@@ -194,7 +191,6 @@ async fn a_run_resumes_after_a_service_call_that_was_dropped_aborted_or_timed_ou
         cases!(BOTH_WAYS, 0..SERVICE_CALLS, ["dropped", "aborted", "timeout"])
     {
         if cause == "timeout" && streamed && hanging > 0 {
-            // The timeout of tower does not apply to the stream of a response.
             continue;
         }
         for way in ALL_WAYS {
@@ -286,8 +282,8 @@ async fn a_run_resumes_after_a_write_that_failed_before_or_after_its_effect() {
         );
         let error = error.downcast::<tower_chat::PersistenceError>();
         assert!(error.is_ok(), "{case_name}: {error:?}");
-        // The failed attempt could not write, and therefore has not released its lease. The next
-        // attempt can begin only after this lease has expired.
+        // The failed attempt could not write, and has not released its lease. The next attempt can
+        // begin only when this lease has expired.
         clock.advance(16);
         take_up(way, &setup, &model, &booking_tools, &request, &case_name).await;
     }
@@ -314,8 +310,7 @@ async fn idempotency_keys_are_the_same_in_every_attempt() {
     assert_eq!(stored(&store).await, WHOLE_RUN);
 }
 
-/// Interrupts a run while the tool of the call c2 is running. After this attempt, c1 is done, and
-/// the outcome of c2 is unknown.
+/// Interrupts a run when the call c1 is done and the tool of the call c2 is running.
 pub(super) async fn interrupted_at_c2(
     setup: &Setup,
     model: &ScriptedModel,
@@ -416,7 +411,7 @@ async fn the_recovery_policy_for_unknown_calls_replaces_the_policy_of_the_stack(
 
 #[tokio::test]
 async fn a_recovery_of_all_runs_covers_every_scope_and_reports_each_failure() {
-    // More open runs in a scope than one page of the list has.
+    // More open runs in a scope than fit on one page of the list.
     let scopes = [("alice", 130), ("bob", 1)];
     let keys = scopes.into_iter().flat_map(|(scope, runs)| {
         (0..runs).map(move |run| ConversationKey::new(scope, format!("{run:03}")))
@@ -478,7 +473,6 @@ async fn a_recovery_of_all_runs_returns_each_outcome_while_other_runs_continue()
     assert_eq!(open, (recovered.id() == "second", recovered.id() == "first"));
 }
 
-/// Begins runs whose model never answers, in a process with a lease of 2 s.
 fn in_process(store: &Store, keys: &[ConversationKey]) -> Vec<tokio::task::JoinHandle<()>> {
     let lease = JournalPolicy::default().with_lease(Duration::from_secs(2));
     let model = ScriptedModel::new(keys.iter().map(|_| Step::hang()));
@@ -510,7 +504,7 @@ async fn a_recovery_of_all_runs_recovers_those_of_a_dead_process_among_those_of_
         }
     };
     let (elsewhere, key) = (store.in_another_process(), of_dead.clone());
-    // A process that dies writes nothing more, so its runtime is forgotten instead of dropped.
+    // A process that dies writes nothing more. Its runtime is therefore forgotten and not dropped.
     let dead = std::thread::spawn(move || {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_time().build().unwrap();
         runtime.block_on(async {
@@ -592,7 +586,7 @@ async fn a_failed_tool_is_not_run_again() {
         .await;
         let report = open_run(&store, &key()).await.unwrap().unwrap();
         assert_eq!(report.calls[0].state, CallState::Failed);
-        // These tools succeed, so the result shows whether the failed tool was executed again.
+        // These tools succeed. The result shows whether the failed tool was executed again.
         let fixed = tower_chat::Tools::new()
             .with(tower_chat::tool_fn(definition("fail"), |_| async {
                 Ok::<_, tower_chat::BoxError>(ToolOutput::from("worked"))
@@ -600,8 +594,8 @@ async fn a_failed_tool_is_not_run_again() {
             .with(tower_chat::tool_fn(definition("wait"), |_| async {
                 Ok::<_, tower_chat::BoxError>(ToolOutput::from("waited"))
             }));
-        // The limit of failing rounds includes the stored failure of c1. An interrupted call is not
-        // a failure.
+        // The limit of failing rounds includes the stored failure of c1, but not the interrupted
+        // call.
         let strict = setup.looped(&model, ToolLoopLayer::new(fixed.clone()).max_failing_rounds(0));
         let error = send(&strict, request.clone()).await.unwrap_err();
         let Some(ToolLoopError::ConsecutiveFailures { failures, .. }) = error.downcast_ref() else {
@@ -614,8 +608,7 @@ async fn a_failed_tool_is_not_run_again() {
     }
 }
 
-/// If calls run one after another, no call runs after a call that ends the run. If calls run
-/// concurrently, all of them run.
+/// Serial calls do not run after a call that ends the run. Concurrent calls all run.
 #[tokio::test]
 async fn a_resumed_run_skips_the_calls_after_one_that_ended_the_run_only_if_calls_are_serial() {
     for (streamed, concurrent) in cases!(BOTH_WAYS, [false, true]) {

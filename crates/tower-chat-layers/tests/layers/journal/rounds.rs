@@ -8,10 +8,9 @@ use tower_chat_testkit::{ScriptedModel, Step, cases};
 use super::{booking_tools::*, resuming::interrupted_at_c2};
 use crate::common::*;
 
-/// The executed calls, each with the number of the round in its context.
 type Rounds = Arc<Mutex<Vec<(String, usize)>>>;
 
-/// Returns tools that are safe to retry, and that record the number of the round.
+/// Returns tools that are safe to retry, and log the number of the round.
 fn noting<const N: usize>(rounds: &Rounds, names: [&str; N]) -> Tools {
     names.into_iter().fold(Tools::new(), |tools, name| {
         let rounds = rounds.clone();

@@ -1,5 +1,5 @@
-//! Tests the record, the limits and the tools of a resumed run, and of a run that receives results
-//! of another run's calls. The property test of the contract found these cases.
+//! Tests the stored calls, the limits and the tools of a resumed run, and of a run that receives
+//! results of another run's calls. The property test of the contract found these cases.
 
 use tower_chat::{
     Answer, ChatRequest, Finish, HistoryStore, Message, Part, Role, ToolResult,
@@ -28,7 +28,6 @@ fn overloaded() -> Step {
     Step::error("overloaded")
 }
 
-/// Returns the texts and the results in the request of a service call, such as `one` and `look 1`.
 fn texts(model: &ScriptedModel, service_call: usize) -> Vec<String> {
     let request = &model.requests()[service_call];
     let parts = request.messages().iter().flat_map(|message| message.parts.clone());
@@ -338,8 +337,8 @@ async fn every_attempt_sends_the_input_after_results_that_another_mode_has_store
         let mut messages: Messages = messages.collect();
         messages.append(&asked);
         request.set_new_messages(messages);
-        // After a failed service call, this policy stores the results, but not the user message
-        // after the results.
+        // With this policy, a failed service call stores the results, but not the user message
+        // after them.
         let results_alone = policy().with_inputs_of_failed_call(UnansweredInputs::Results);
         let first = setup.elsewhere().policy(results_alone).mode(PerServiceCall);
         let first = first.stack(&model, tools.clone());
@@ -384,7 +383,7 @@ async fn a_final_answer_that_is_staged_after_calls_of_another_mode_is_not_reques
         let model = ScriptedModel::new(script);
         let first = setup.clone().mode(PerServiceCall).stack(&model, tools.clone());
         drop_when(&first, request.clone(), gate.reached(1)).await;
-        // A message was queued, so the run continues after the answer.
+        // The queued message makes the run continue after the answer.
         let second = setup.elsewhere().stack(&model, tools.clone());
         send(&second, request.clone()).await.unwrap_err();
         assert_eq!(staged(&store).await, ["assistant there"], "{streamed}");
@@ -393,8 +392,8 @@ async fn a_final_answer_that_is_staged_after_calls_of_another_mode_is_not_reques
         let answer = send(&third, request).await.unwrap();
         assert_eq!((model.requests().len(), answer_text(&answer)), (3, "there".to_owned()));
         assert!(open(&store).await.is_none(), "{streamed}");
-        // The last message is empty, and marks that the run ended intentionally, although one of
-        // its calls has no result.
+        // One of its calls has no result. The empty message marks that the run has ended
+        // nevertheless.
         let all = ["user where?", "assistant wait#c1", "assistant there", "assistant"];
         assert_eq!(stored(&store).await, all, "{streamed}");
     }

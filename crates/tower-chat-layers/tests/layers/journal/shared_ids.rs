@@ -1,5 +1,5 @@
 //! Tests calls in several messages of one answer that have the same id or no id. The answer, the
-//! store, the record and the next request contain the correct result for each call.
+//! store and the next request contain the correct result for each call.
 
 use tower_chat::{
     Answer, ChatRequest, Finish, Message, PersistenceMode, ToolResult, adapt::as_one_message,
@@ -10,7 +10,6 @@ use tower_chat_testkit::{ScriptedModel, Step};
 use super::{booking_tools::*, call_identity::*};
 use crate::common::*;
 
-/// The id of all calls of an answer. `None` if the calls have no id.
 const SHARED: [Option<&str>; 3] = [Some("c"), Some(""), None];
 
 fn all_cases() -> impl Iterator<Item = (PersistenceMode, bool, Option<&'static str>)> + Clone {
@@ -64,21 +63,19 @@ async fn a_call_waits_for_approval_although_the_answer_contains_the_result_of_an
         let client = setup.elsewhere().stack(&model, executed.tools());
         send(&client, approving(&asked, streamed)).await.unwrap();
         assert_eq!(executed.take(), ["1"], "{case}");
-        // The replay moves a late result and its call to the position after the text.
+        // The replay moves a late result and its call behind the text.
         assert_eq!(shown(&model, 1), [pair(2, "inside"), pair(1, "pay 1")], "{case}");
         let rows = [row(1, "pay 1", ToolStatus::Ok), row(2, "inside", ToolStatus::Ok)];
         assert_eq!(recorded(&store).await, rows, "{case}");
     }
 }
 
-/// Returns the answer as one message without an id, as a client stores it.
 fn one_message(answer: &Answer) -> Message {
     let mut message = as_one_message(answer);
     message.id = None;
     message
 }
 
-/// Returns a request with all messages of the conversation, as a client stores them.
 fn whole(messages: &[Message], streamed: bool) -> ChatRequest {
     let mut request = request_with([], streamed);
     request.set_new_messages(messages.to_vec());

@@ -1,5 +1,5 @@
-//! Tests several runs that begin at the same time in one conversation. Such runs are rejected,
-//! queued in order, or continued in a branch, and the messages of two runs are never mixed.
+//! Tests several runs that begin at the same time in one conversation. They are rejected, queued,
+//! or continued in a branch. The messages of two runs are never mixed.
 
 use std::time::Duration;
 
@@ -55,7 +55,7 @@ async fn queued_runs_begin_in_the_order_of_their_arrival_and_the_queue_is_bounde
         model.called(1).await;
         let error = refused(send(&client, ask("e", false)).await);
         assert!(matches!(error, PersistenceError::RunUnderWay { .. }), "{mode:?} {error:?}");
-        // A queued run that is dropped leaves the queue, and does not block the runs after it.
+        // A dropped run leaves the queue, and does not block the runs after it.
         runs.remove(1).abort();
         tokio::task::yield_now().await;
         gate.open();

@@ -1,5 +1,4 @@
-//! Tests that readers see no message of a journaled run before its commit, and all its messages
-//! after the commit.
+//! Tests that readers see no message of a journaled run before its commit, and then all of them.
 
 use tower_chat::store::{Directory, InvocationQuery, ToolCallQueries};
 use tower_chat_testkit::{Gate, cases};
@@ -7,8 +6,8 @@ use tower_chat_testkit::{Gate, cases};
 use super::booking_tools::*;
 use crate::common::*;
 
-/// Returns the data that readers see: the history, the number of listed conversations, the number
-/// of recorded calls, and the number of tools in the totals of tool calls.
+/// Returns what readers see: the history, the number of listed conversations, the number of stored
+/// calls, and the number of tools in their totals.
 async fn seen_by_readers(store: &Store) -> (Vec<String>, usize, usize, usize) {
     let store = store.in_another_process();
     let inner = store.inner();

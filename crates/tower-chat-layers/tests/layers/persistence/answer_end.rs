@@ -1,4 +1,4 @@
-//! Tests that the reason for which an answer ended decides the next step.
+//! Tests how a run continues, depending on the reason for which an answer ended.
 
 use tower_chat::{
     ChatRequest, Finish, HistoryStore, Message, Part, ToolCall, request::FinishReason,
@@ -12,8 +12,8 @@ fn paused(text: &str) -> Step {
     Step::answer([Message::assistant(text)], finish)
 }
 
-/// Returns a step whose answer a token limit has cut off. The answer contains a complete call, and
-/// a second call with these arguments.
+/// Returns an answer that a token limit has cut off. It contains a complete call, and a second call
+/// with these arguments.
 fn cut_off(tool: &str, arguments: &str) -> Step {
     let calls = [ToolCall::new("c1", "look", labelled("c1")), ToolCall::new("c2", tool, arguments)];
     Step::answer([Message::tool_calls(calls)], Finish::new(FinishReason::Length))
@@ -25,7 +25,6 @@ fn results(request: &ChatRequest) -> Vec<(String, bool)> {
     last.results().map(|result| (result.text(), result.is_error)).collect()
 }
 
-/// Returns the stored finish reason of each message of the model.
 async fn reasons(store: &Store) -> Vec<Option<FinishReason>> {
     store.inner().flush().await.unwrap();
     let history = store.inner().load(&key()).await.unwrap();
@@ -36,8 +35,6 @@ async fn reasons(store: &Store) -> Vec<Option<FinishReason>> {
 #[tokio::test]
 async fn a_call_that_the_token_limit_has_cut_off_never_runs_and_the_model_receives_the_reason() {
     every_case(async |case| {
-        // A tool that needs no approval, a tool that needs approval, a tool that the caller runs,
-        // and an unknown tool.
         for tool in ["look", "pay", "ask", "none"] {
             for arguments in ["", " ", r#"{"label":"#, r#"{"label":"c2""#] {
                 let steps = [cut_off(tool, arguments), Step::text("there")];
@@ -158,8 +155,7 @@ async fn a_run_that_was_interrupted_in_a_pause_continues_from_there() {
         send(&client, request.clone()).await.unwrap_err();
         let answer = send(&client, request).await.unwrap();
         assert_eq!(answer.text(), "last");
-        // In per-run mode, the first attempt has stored nothing, so the second attempt starts
-        // again.
+        // In per-run mode, the first attempt has stored nothing. The second one starts again.
         let all = ["user search", "assistant first", "assistant last"];
         let (sent, kept) = match case.is(PerRun) {
             true => (&all[..1], vec![all[0], all[2]]),

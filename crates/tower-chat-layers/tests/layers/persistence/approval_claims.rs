@@ -19,8 +19,7 @@ use tower_chat_testkit::{Gate, ScriptedModel, Step};
 
 use crate::common::*;
 
-/// Returns the tools of these tests, with a tool `pay` that needs approval, logs each call, and
-/// then waits at `gate`.
+/// Returns the tools of these tests, with a tool `pay` that needs approval and waits at `gate`.
 fn paying(tool_log: &ToolLog, gate: &Gate) -> Tools {
     let (tool_log, gate) = (tool_log.clone(), gate.clone());
     tools(&tool_log.clone()).with(tool_fn(
@@ -47,7 +46,8 @@ async fn asked(case: Case, client: &Client) -> Vec<ApprovalRequest> {
     answer.approval_requests().cloned().collect()
 }
 
-/// Returns the first call in the record: its status, whether its tool was started, and its result.
+/// Returns the stored row of the first call: its status, whether its tool was started, and its
+/// result.
 async fn row(store: &Store) -> (ToolStatus, bool, Option<String>) {
     store.inner().flush().await.unwrap();
     let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
@@ -115,8 +115,8 @@ async fn the_outcome_stays_in_the_record_where_the_other_process_is_the_first_to
         .check(async |case| {
             let (store, tool_log, gate) = (case.store().await, ToolLog::default(), Gate::closed());
             let second_call = Gate::closed();
-            // The claim has no lease, so another process treats the call as interrupted while its
-            // tool runs.
+            // The claim of the call has no lease. Another process therefore treats the call as
+            // interrupted while its tool runs.
             let policy =
                 || policy().with_journal(JournalPolicy::default().with_lease(Duration::ZERO));
             let model = ScriptedModel::new([
@@ -131,8 +131,7 @@ async fn the_outcome_stays_in_the_record_where_the_other_process_is_the_first_to
                 assert!(poll!(first.as_mut()).is_pending());
                 tokio::task::yield_now().await;
             }
-            // The other process makes its service call while the tool runs, and receives the answer
-            // after the tool has finished.
+            // The other process calls the model while the tool runs, and receives the answer later.
             let elsewhere = store.in_another_process();
             let other_told = Gate::closed();
             let other = ScriptedModel::new([Step::text("two").waits(&other_told)]);
@@ -177,7 +176,7 @@ async fn a_claim_is_withdrawn_when_the_caller_disconnects_before_the_tool_begins
                         if store.writes().last().is_some_and(|write| !write.claims().is_empty()) {
                             break;
                         }
-                        // If the run is journaled, this write contains its input.
+                        // In journaled mode, this write contains the input of the run.
                         store.release_appends();
                         store.hold_appends();
                     }
@@ -252,7 +251,6 @@ async fn a_message_that_approves_and_rejects_the_same_call_is_refused() {
                 assert!(matches!(error, ToolLoopError::ApprovalContradicted { .. }), "{error:?}");
                 assert_eq!((tool_log.names().len(), model.requests().len()), (0, 1));
                 assert_eq!(durable(&store).await, before);
-                // Two equal decisions about one call are accepted like one decision.
                 let twice = deciding(case, [asked[0].approve(), asked[0].approve()]);
                 send(&client, twice).await.unwrap();
                 assert_eq!(tool_log.names(), ["pay"]);

@@ -68,7 +68,6 @@ async fn a_request_is_stored_survives_a_restart_and_is_approved_by_a_later_run()
     .await;
 }
 
-/// Returns a tool `pay` that needs approval and returns its arguments.
 fn paying() -> Tools {
     let pay = definition("pay").needs_approval();
     Tools::new().with(tool_fn(pay, |context: ToolContext| async move {
@@ -98,7 +97,6 @@ async fn a_call_runs_with_the_arguments_of_its_decision_and_the_model_is_told() 
         );
         let shown = ["user buy", "assistant pay#c1 pay#c2", results.as_str()];
         assert_eq!(sent_texts(&model, 0), shown);
-        // The requests contain the call with the arguments of the model.
         let requests = model.requests();
         let sent = requests[0].messages();
         let calls = sent.iter().flat_map(|message| message.calls());

@@ -1,4 +1,4 @@
-//! Tests edited questions and regenerated answers, each of which continues in a branch of the
+//! Tests edited questions and regenerated answers. Each of them continues in a branch of the
 //! conversation.
 
 use tower_chat::{ConversationKey, HistoryStore, Message, message::MessageId, store::Directory};
@@ -10,7 +10,6 @@ fn branch(name: &str) -> ConversationKey {
     ConversationKey::new("alice", name)
 }
 
-/// Returns the ids of the messages of the conversation.
 async fn ids(store: &Store) -> Vec<MessageId> {
     let history = store.inner().load(&key()).await.unwrap();
     history.messages.iter().map(|message| message.id.unwrap()).collect()
@@ -53,7 +52,7 @@ async fn a_question_is_edited_and_an_answer_regenerated_in_a_branch() {
         let request =
             tower_chat::ChatRequest::regenerate(store.inner(), &original_key, again, branch("2"));
         send(&client, case.way(request.await.unwrap())).await.unwrap();
-        // The run with the decision belongs to the turn of the call.
+        // The run with the decision about a call is part of the turn with this call.
         let first = Some(ids[ids.len() - 3]);
         let request =
             tower_chat::ChatRequest::regenerate(store.inner(), &original_key, first, branch("3"));

@@ -23,7 +23,6 @@ fn limited(case: Case, model: &ScriptedModel, store: &Store, tool_log: &ToolLog)
     boxed(above.layer(tool_loop.layer(below)))
 }
 
-/// Returns a step whose answer has two messages with three calls in total.
 fn too_many(case: Case) -> Step {
     let messages =
         [case.call_message([("look", "c2"), ("look", "c3")]), case.call_message([("look", "c4")])];
@@ -54,8 +53,8 @@ async fn an_answer_with_more_calls_than_allowed_is_refused_and_not_stored() {
         let before: &[&str] = if case.is(PerServiceCall) { &round } else { &[] };
         assert_eq!(stored(&store).await, before);
         let answer = send(&client, case.ask("and now?")).await.unwrap();
-        // The next request first resumes the open journaled run, which sends its last service call
-        // again.
+        // In journaled mode, the next request first resumes the open run, which repeats its last
+        // service call.
         assert_eq!(answer.finish.recovered.is_some(), case.is(Journaled));
         let before: &[&str] = match case.mode {
             PerRun => &[],
@@ -109,8 +108,7 @@ async fn an_endless_answer_is_refused_at_the_first_call_over_the_limit() {
         let error = error.downcast_ref::<ToolLoopError>().expect("the loop's error");
         assert!(matches!(error, ToolLoopError::TooManyCalls { calls: 3, .. }), "{mode:?} {error}");
         assert!(tool_log.names().is_empty(), "{mode:?}");
-        // One of the layers refuses the answer. Each layer below the refusing layer may have read
-        // one more message than the next layer above.
+        // One of the layers refuses the answer. Each layer below it may have read one more message.
         let max = if mode == PerRun { LIMIT + 3 } else { LIMIT + 2 };
         let sent = SENT.load(Ordering::Relaxed);
         assert!(sent <= max, "{mode:?} {sent}");

@@ -1,5 +1,4 @@
-//! Tests that the history after an interrupted run is the history in the table of
-//! `docs/contract.md`, for every cause of the interruption.
+//! Tests which history each cause of an interruption leaves, as in the table of `docs/contract.md`.
 
 use std::time::{Duration, SystemTime};
 
@@ -19,7 +18,7 @@ use tower_chat_testkit::{Gate, ScriptedModel, Step, cases};
 
 use crate::common::*;
 
-/// The cause of an interruption. Without an interruption, the run would wait forever.
+/// The cause of an interruption. Without it, the run would wait forever.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Cause {
     Dropped,
@@ -31,8 +30,8 @@ use Cause::*;
 
 const SOON: Duration = Duration::from_secs(5);
 
-/// Sends a request, waits until no task makes progress, and interrupts the run. Tokio's clock must
-/// be paused.
+/// Sends a request, and interrupts the run when no task makes progress. Tokio's clock must be
+/// paused.
 async fn cut_short(
     cause: Cause,
     model: &ScriptedModel,
@@ -81,8 +80,8 @@ async fn a_cancelled_run_leaves_the_same_history_for_every_cause_of_the_cancella
                 {
                     if cause == TimeoutAbove && case.streamed && (is_mid_stream || calls_before > 0)
                     {
-                        // The timeout of tower does not apply to the stream of a response. The
-                        // deadline of the pipeline also applies to the stream.
+                        // The timeout of tower, unlike the deadline of the pipeline, does not apply
+                        // to the stream of a response.
                         continue;
                     }
                     let store = case.store().await;
@@ -277,8 +276,8 @@ async fn results_that_end_a_run_are_shown_once_it_is_stored() {
         .await;
 }
 
-/// The stack contains only `PerRunPersistence`, because `PerServiceCallPersistence` would delay the
-/// messages until the answer ends.
+/// `PerServiceCallPersistence` is missing, because it would hold back the messages until the end of
+/// the answer.
 #[tokio::test]
 async fn a_message_that_may_be_the_last_is_not_shown_before_the_answer_has_ended() {
     Cases::all()
@@ -478,8 +477,8 @@ async fn a_deadline_ends_a_run_whose_caller_does_not_poll() {
                     .deadline(SOON);
                 let client = boxed(builder.build().unwrap());
 
-                // The caller polls the response until no task makes progress. Then the caller stops
-                // polling, and does not drop the response.
+                // The caller stops polling the response when no task makes progress, but does not
+                // drop it.
                 let call = head(&client, case.ask("where?"));
                 tokio::pin!(call);
                 let mut response = None;
@@ -534,9 +533,9 @@ async fn a_queued_message_is_stored_or_queued_again_and_never_both() {
         .with_a_stopped_clock()
         .check(async |case| {
             let mid_stream = || Step::text("never shown whole").hangs_after(1);
-            // A timeout between the tool loop and the persister does not apply to the stream of a
-            // response. This timeout is therefore not tested with a model client that stalls during
-            // the stream.
+            // A timeout between the tool loop and the persister (`PerServiceCallPersistence`) does
+            // not apply to the stream of a response. It is therefore not tested with a model client
+            // that stalls during the stream.
             for (hanging, below) in
                 [(Step::hang as fn() -> Step, false), (Step::hang, true), (mid_stream, false)]
             {

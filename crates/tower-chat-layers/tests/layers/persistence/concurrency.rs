@@ -21,7 +21,7 @@ async fn in_time<T>(future: impl Future<Output = T>) -> T {
     tokio::time::timeout(Duration::from_secs(3600), future).await.expect("no deadlock")
 }
 
-/// Returns a model client for this number of runs, in each of which the model calls `look` once.
+/// Returns a model client for this number of runs. It calls `look` once in each.
 fn one_round_each(runs: usize) -> ScriptedModel {
     let by_request = || {
         Step::respond(|request| match request.messages().last().unwrap().results().next() {

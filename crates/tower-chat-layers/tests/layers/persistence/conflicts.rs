@@ -63,8 +63,8 @@ async fn every_conflict_policy_has_its_effect_in_every_mode() {
                 assert_eq!(answer.finish.history_owner, Some(id));
                 assert_eq!(service_id(&store).await.as_deref(), Some("s1"));
                 let all = [old[0], old[1], "user where?", "assistant there"];
-                // Journaled mode has staged the input before the service returns its id, so the
-                // whole run is stored.
+                // In journaled mode, the input was staged before the service returned its id. The
+                // whole run is therefore stored.
                 let kept = if conflict == STOP && !case.is(Journaled) { 2 } else { 4 };
                 assert_eq!(stored(&store).await, all[..kept], "{conflict:?}");
             }
@@ -112,8 +112,8 @@ async fn with_a_service_id_no_history_is_loaded_and_only_what_is_new_is_sent() {
             );
             send(&client, case.ask("ok")).await.unwrap();
             assert_eq!(sent_id(&model, 4).as_deref(), Some("s2"), "the newest id is used");
-            // Journaled mode has staged the input of the second run before the service returns its
-            // first id, so this run is stored.
+            // In journaled mode, the input of the second run was staged before the service returned
+            // its first id. The run is therefore stored.
             let recorded = if case.is(Journaled) { 4 } else { 2 };
             let expected = if conflict == STOP { recorded } else { 10 };
             assert_eq!(stored(&store).await.len(), expected, "{case} {conflict:?}");
@@ -292,7 +292,7 @@ async fn background_answers_are_stored_once_at_the_end_of_the_run_in_every_mode(
         send(&client, background("where?", case.streamed)).await.unwrap();
         assert_eq!(sent_texts(&model, 1), ["user where?"], "the request contains no history");
         assert!(model.requests().iter().all(|request| request.history_owner.is_none()));
-        // The run reads the history once, because a run with this id may already be stored.
+        // The run reads the history once to find out whether a run with its id is stored.
         assert_eq!((store.loads() - loads, store.appends() - appends), (1, 1));
         let all = ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
         assert_eq!(stored(&store).await[2..], all);

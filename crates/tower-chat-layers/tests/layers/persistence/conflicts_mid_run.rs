@@ -1,6 +1,6 @@
-//! Tests services that begin to store the history during a run, or that stop storing it. If the run
-//! fails at the answer that reports the change, no service call and no tool follows. The results of
-//! tools are not lost.
+//! Tests services that begin to store the history during a run, or stop storing it. If the answer
+//! that reports the change fails the run, no service call and no tool follows. The results of tools
+//! are not lost.
 
 use serde_json::Value;
 use tower::Layer;
@@ -19,15 +19,13 @@ use crate::common::*;
 
 const MODES: [PersistenceMode; 3] = [PerRun, PerServiceCall, PersistenceMode::Journaled];
 
-/// The policies under which the run continues.
 const LENIENT: [ConflictPolicy; 2] = [ConflictPolicy::StopRecording, ConflictPolicy::Record];
 
 fn finish(service_id: Option<&str>) -> Finish {
     service_id.map_or_else(Finish::stop, |id| Finish::stop().with_service_id(id))
 }
 
-/// Returns a step with one call of `look`. The argument and the id of the call are different in
-/// each round.
+/// Returns a step with one call of `look`. Each round has another argument and another id.
 fn round(number: u32, service_id: Option<&str>) -> Step {
     let call = ToolCall::new(format!("c{number}"), "look", format!("{{\"at\":{number}}}"));
     Step::answer([Message::tool_calls([call])], finish(service_id))
@@ -37,7 +35,6 @@ fn text(text: &str, service_id: Option<&str>) -> Step {
     Step::answer([Message::assistant(text)], finish(service_id))
 }
 
-/// Returns the tool `look`, whose result contains the arguments of the call.
 fn looking(tool_log: &ToolLog) -> Tools {
     let tool_log = tool_log.clone();
     Tools::new().with(tool_fn(definition("look"), move |call| {
@@ -54,7 +51,7 @@ struct Case {
     client: Client,
 }
 
-/// The services between `PerRunPersistence` and the model client.
+/// The layers between `PerRunPersistence` and the model client.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Below {
     LoopAndPersister,
@@ -97,7 +94,7 @@ impl Case {
     }
 }
 
-/// Returns a tool loop of an application, which uses no item of this crate.
+/// Returns the tool loop of an application.
 fn foreign_loop(below: Client, tool_log: &ToolLog) -> Client {
     let tool_log = tool_log.clone();
     boxed(tower::service_fn(move |request: ChatRequest| {
@@ -234,7 +231,6 @@ async fn an_id_that_a_later_answer_does_not_name_is_missing_in_every_mode() {
     }
 }
 
-/// Returns a step with two calls, which have these ids.
 fn two_calls(ids: [Option<&str>; 2]) -> Step {
     let calls = [10, 20].into_iter().zip(ids).map(|(at, id)| {
         let mut call = ToolCall::new("", "look", format!("{{\"at\":{at}}}"));
@@ -354,8 +350,8 @@ async fn the_newest_service_id_of_a_run_is_stored() {
             "tool c2=seen at 2",
             "assistant there",
         ];
-        // Journaled mode has staged the input before the service reports that it stores the
-        // history, so the run is recorded under both policies.
+        // In journaled mode, the input was staged before the service reported that it stores the
+        // history. The run is therefore recorded under both policies.
         let is_recorded = conflict == ConflictPolicy::Record || mode == PersistenceMode::Journaled;
         let recorded = if is_recorded { all.len() } else { 0 };
         assert_eq!(stored(&case.store).await, all[..recorded], "{what}");

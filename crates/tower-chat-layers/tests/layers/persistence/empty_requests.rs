@@ -1,5 +1,4 @@
-//! Tests that a request without content fails before the model is called, and that nothing of the
-//! request is stored.
+//! Tests that a request without content fails before the model is called, and is not stored.
 
 use tower::Layer;
 use tower_chat::{
@@ -12,7 +11,6 @@ use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
 
-/// Returns requests without content, each with its fault.
 fn empty() -> Vec<(Vec<Message>, Fault)> {
     vec![
         (vec![], Fault::NoMessages),
@@ -34,8 +32,8 @@ async fn empty_requests_are_refused_by_the_persistence_layers() {
                 send(&client, case.ask("where?")).await.unwrap();
             }
             let before = (stored(&store).await, model.requests().len());
-            // After a history, a request without messages is valid, because the model continues the
-            // conversation.
+            // If the conversation has a history, the model can continue it without a new message.
+            // Such a request is valid.
             for (messages, fault) in empty().into_iter().skip(usize::from(!is_first)) {
                 let mut request = case.way(ChatRequest::new(Messages::from_iter(messages)));
                 request = request.in_conversation(key());

@@ -1,6 +1,5 @@
-//! Tests tool loops of an application, and stacks without a tool loop. The tests check the stored
-//! messages and the record of an answer whose calls the caller receives, and of messages that the
-//! loop copies.
+//! Tests tool loops of an application, and stacks without a tool loop: which messages and tool
+//! calls are stored if the caller receives the calls, and if the loop copies messages.
 
 use std::sync::Arc;
 
@@ -16,7 +15,7 @@ use tower_chat_testkit::{ScriptedModel, Step, cases};
 
 use crate::common::*;
 
-/// Returns the label, the status and the result of each call in the record.
+/// Returns the label, the status and the result of each stored tool call.
 async fn record(store: &Store) -> Vec<(String, ToolStatus, Option<String>)> {
     store.inner().flush().await.unwrap();
     let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;

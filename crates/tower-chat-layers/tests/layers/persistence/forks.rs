@@ -1,5 +1,4 @@
-//! Tests that an approval applies only to one conversation. In a copy of the conversation, the call
-//! is not approved.
+//! Tests that an approval applies only to one conversation, and not to a copy of it.
 
 use tower_chat::{
     ChatRequest, ConversationKey, HistoryStore, Message, Part, Role,
@@ -70,7 +69,8 @@ async fn a_call_that_was_claimed_in_the_original_is_recorded_as_rejected_in_the_
         let answer = send(&client, case.ask("buy")).await.unwrap();
         let asked: Vec<ApprovalRequest> = answer.approval_requests().cloned().collect();
         let yes = deciding(case, asked[0].approve(), key());
-        // The run fails after the call, so only the record contains the outcome of the call.
+        // The run fails after the tool has run. Its result is then stored only in the row of the
+        // call.
         send(&client, yes.clone()).await.unwrap_err();
         store.inner().flush().await.unwrap();
         store.inner().fork_at(&key(), None, &copy()).await.unwrap();

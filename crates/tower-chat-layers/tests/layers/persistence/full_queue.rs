@@ -1,5 +1,5 @@
-//! Tests runs whose store has a full queue. A run waits for a slot, and never waits for a slot that
-//! the same run has reserved.
+//! Tests runs over a store whose queue is full. A run waits for a slot, but never for one that it
+//! has reserved itself.
 
 use std::time::Duration;
 

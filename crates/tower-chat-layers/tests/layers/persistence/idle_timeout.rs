@@ -1,5 +1,4 @@
-//! Tests that a service call fails if the model client stalls before its answer or during its
-//! answer.
+//! Tests that a service call fails if the model client stalls before or during its answer.
 
 use std::time::Duration;
 
@@ -17,8 +16,8 @@ use crate::common::*;
 
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// Returns a stack with an idle timeout, over a model client that streams these texts. The number
-/// of each text is the time in seconds that the model client waits before the text.
+/// Returns a stack with an idle timeout. The model client streams these texts, and waits the given
+/// number of seconds before each.
 fn paced(texts: &'static [(&'static str, u64)]) -> Client {
     let answer = move |_: ChatRequest| async move {
         let texts = stream::iter(texts).then(|(text, seconds)| async move {

@@ -1,5 +1,5 @@
-//! Tests that a request with very many calls yields to other tasks of its worker thread, and stops
-//! its work when the caller drops it.
+//! Tests that a request with many calls yields to other tasks of its worker thread, and stops its
+//! work when the caller drops it.
 
 use std::{
     pin::pin,
@@ -16,11 +16,10 @@ use tower_chat_testkit::{ScriptedModel, Step};
 use crate::common::*;
 
 const CALLS: usize = 10_000;
-/// The minimum number of times that a request with the messages of [`many_calls`] yields.
+/// The minimum number of times that such a request yields.
 const YIELDS: usize = 5;
 
-/// Returns a conversation with an answer that contains many calls, followed by their results in
-/// reverse order.
+/// Returns an answer with many calls, and their results in reverse order.
 fn many_calls() -> [Message; 4] {
     let call = |index| ToolCall::new(format!("c{index}"), "look", labelled(&format!("{index}")));
     let result = |index| ToolResult::new(format!("c{index}"), format!("found {index}"));

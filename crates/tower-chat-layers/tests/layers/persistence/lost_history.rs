@@ -134,8 +134,8 @@ async fn a_lost_history_is_an_error_if_only_the_request_names_the_service_id() {
     .await;
 }
 
-/// Returns a stack without `PerRunPersistence`: the persister for a tool loop of an application, or
-/// the tool loop of this crate over the persister.
+/// Returns a stack without `PerRunPersistence`: `PerServiceCallPersistence`, with or without the
+/// tool loop of this crate above it.
 fn alone(
     has_loop: bool,
     model: &ScriptedModel,
@@ -151,8 +151,8 @@ fn alone(
     }
 }
 
-/// Returns a request with these messages as a tool loop of an application sends it, without the id
-/// of the run.
+/// Returns a request with these messages but without a run id, as the tool loop of an application
+/// sends it.
 fn sent_by_loop(streamed: bool, messages: &[Message]) -> ChatRequest {
     let request = ChatRequest::new(messages.to_vec()).in_conversation(key());
     if streamed { request.streamed() } else { request }

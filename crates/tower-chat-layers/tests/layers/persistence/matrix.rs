@@ -41,7 +41,6 @@ impl<S> Model for S where
 {
 }
 
-/// Returns a client with its own stack: a tool loop over `PerServiceCallPersistence`.
 fn own_stack(model: &ScriptedModel, store: &Store, tool_log: &ToolLog) -> Client {
     let below = PerServiceCallPersistence::new(store.clone()).layer(model.clone());
     boxed(ToolLoopLayer::new(tools(tool_log)).layer(below))
@@ -212,8 +211,8 @@ async fn the_mode_of_one_request_is_chosen_by_an_extension() {
             let appends = match case.mode {
                 PerRun => 1,
                 PerServiceCall => 2,
-                // Journaled mode makes four writes, which contain the input, the answer with its
-                // calls, the outcome of the call, and the final answer with the commit.
+                // The four writes contain the input, the answer with its calls, the outcome of the
+                // call, and the final answer with the commit.
                 _ => 4,
             };
             assert_eq!(store.appends(), appends, "built {built:?}");
@@ -295,7 +294,7 @@ fn build_fails_if_a_mode_or_a_policy_is_set_without_a_store() {
     assert_eq!(error, BuildError::NoStore);
 }
 
-/// The position of a persister in a client to which the pipeline adds the same persister again.
+/// The position of a persistence layer in a client to which the pipeline adds the same layer again.
 #[derive(Debug, Clone, Copy)]
 enum Twice {
     AboveRuns,
@@ -319,7 +318,6 @@ impl Twice {
         }
     }
 
-    /// Returns whether the error describes the fault of the stack.
     fn explains(self, error: &BoxError) -> bool {
         let layer = error.downcast_ref::<PersistenceError>();
         let is_twice = matches!(layer, Some(PersistenceError::LayerTwice { .. }));

@@ -1,4 +1,4 @@
-//! Tests calls in messages of users and in system messages, which no provider accepts.
+//! Tests calls in user and system messages, which no provider accepts.
 
 use tower_chat::{
     HistoryStore, Message, Part, Role, ToolCall, ToolResult,
@@ -15,7 +15,7 @@ fn with_call(role: Role, text: &str, id: &str) -> Message {
     Message::new(role, vec![Part::text(text), ToolCall::new(id, "look", "{}").into()])
 }
 
-/// Returns a store with messages from another program, such as an import.
+/// Returns a store that another program, such as an import, has filled.
 async fn store_of_another_writer() -> Store {
     let store = store();
     let messages = [
@@ -59,8 +59,7 @@ async fn calls_of_users_and_systems_are_stored_and_shown_to_no_model() {
         assert_eq!(sent_texts(&model, 2), [&shown[..], &["developer third words"]].concat());
         assert_eq!(tool_log.names(), ["look"], "the calls of users run no tool");
 
-        // The stored messages contain the calls, so that the layers recognise the request when it
-        // is sent again.
+        // The calls are stored, so that the layers recognise the request when it is sent again.
         assert!(stored(&store).await.contains(&"user second words look#c1".to_owned()));
         let run = second.extensions.get::<Conversation>().unwrap().run;
         let rows = store.inner().load(&key()).await.unwrap().messages;

@@ -1,6 +1,5 @@
 //! Tests the guarantees of the persistence layers, with whole and streamed answers: which layer
-//! stores which messages at which time, and which messages the store contains after a run stops at
-//! any point.
+//! stores which messages at which time, and what is stored if a run stops at any point.
 
 mod answer_end;
 mod approval_claims;

@@ -1,5 +1,5 @@
-//! Tests requests with messages that have ids. Messages with the ids of earlier runs of the
-//! conversation are already stored, and all other messages are new.
+//! Tests requests whose messages have ids. A message with the id of an earlier run of the
+//! conversation is already stored. Every other message is new.
 
 use std::sync::Arc;
 
@@ -12,7 +12,6 @@ use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
 
-/// Returns the stored messages of a conversation, with their ids.
 async fn numbered(store: &Store, key: &ConversationKey) -> Vec<Arc<Message>> {
     store.inner().flush().await.unwrap();
     store.inner().load(key).await.unwrap().messages.iter().cloned().collect()
@@ -74,7 +73,6 @@ async fn a_run_continues_whose_request_repeats_messages_of_the_history() {
         .await;
 }
 
-/// Adds the stored messages of earlier runs and a new message to a request.
 fn after(mut request: ChatRequest, stored: &[Arc<Message>], text: &str) -> ChatRequest {
     let mut messages = Messages::new();
     messages.extend(stored.iter().cloned());

@@ -1,6 +1,6 @@
 //! Tests tool loops of an application whose message types have no ids. If such a loop sends a
-//! message twice, the persister stores the message once. The tests cover every mode, restarts of
-//! the process, and every combination of fields that the message types lose.
+//! message twice, the persister (`PerServiceCallPersistence`) stores it once, in every mode, after
+//! restarts, and whatever fields the message types lose.
 
 use std::{collections::HashSet, sync::Arc};
 
@@ -20,7 +20,7 @@ use tower_chat_testkit::{ScriptedModel, Step, cases};
 
 use crate::common::*;
 
-/// The messages that the loop sends in a service call.
+/// Which messages the loop sends in a service call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Sends {
     /// All messages of the conversation.
@@ -35,17 +35,16 @@ enum Sends {
 
 const SENDS: [Sends; 4] = [Sends::All, Sends::Run, Sends::New, Sends::Trimmed];
 
-/// The way in which the loop identifies the run of a request.
+/// How the loop identifies the run of a request.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Runs {
-    /// The types of the loop contain the run id.
+    /// The types of the loop have the run id.
     Carried,
     /// Each request has a new run id.
     Lost,
 }
 
-/// Returns a message without the id, the reasoning, the metadata and the provider items, which the
-/// message types of the loop do not have.
+/// Returns a message without the fields that the message types of the loop do not have.
 fn plain(message: &Message) -> Message {
     let mut plain = Message::new(message.role, Vec::new());
     let text = message.text();
@@ -60,7 +59,6 @@ fn plain(message: &Message) -> Message {
     plain
 }
 
-/// Returns one tool message for each call in a message, with the result of the call.
 fn results(asking: &Message) -> Vec<Message> {
     let result = |call: &tower_chat::ToolCall| {
         let text = format!("{}ed {}", call.name, label(&call.arguments).unwrap_or_default());
@@ -71,7 +69,6 @@ fn results(asking: &Message) -> Vec<Message> {
     asking.calls().map(result).collect()
 }
 
-/// A tool loop of an application, with a list of messages.
 #[derive(Debug, Clone)]
 struct OwnLoop {
     sends: Sends,
@@ -85,7 +82,6 @@ impl OwnLoop {
         Self { sends, runs, system: None, list: Vec::new() }
     }
 
-    /// Returns the messages of the next service call.
     fn outgoing(&self) -> Vec<Message> {
         let is_user = |message: &Message| message.role == Role::User;
         let turn = self.list.iter().rposition(is_user).unwrap_or_default();
@@ -146,8 +142,7 @@ fn last_word(shown: &str) -> &str {
     word.rsplit('=').next().unwrap_or_default()
 }
 
-/// Returns three answers: an answer with reasoning and two calls, an answer with another call, and
-/// a final answer.
+/// Returns an answer with reasoning and two calls, an answer with another call, and a final answer.
 fn two_rounds(case: Case) -> [Step; 3] {
     let mut first = case.call_message([("look", "c1"), ("look", "c2")]);
     first.parts.insert(0, Reasoning::new("hm").into());
@@ -186,8 +181,8 @@ async fn a_lone_persister_stores_what_a_loop_of_other_types_adds_once() {
             assert_eq!(ends, ["where?", "look#c2", "c1", "c2", "look#c3", "c3", "there"], "{what}");
             assert_eq!(found[..7], found[7..], "{what}");
             assert_eq!(runs(&store).await, 2, "{what}");
-            // The request of each service call contains the first `stored` messages of the history.
-            // One message of a request may contain several results.
+            // Each service call sends the first `stored` messages of the history. One message of a
+            // request may contain several results.
             for (call, stored) in [1, 4, 6, 8, 11, 13].into_iter().enumerate() {
                 let words = |shown: &[String]| shown.join(" ").replace(" tool ", " ");
                 assert_eq!(
@@ -250,7 +245,6 @@ async fn a_request_with_an_edited_message_is_refused_and_the_error_names_the_mes
     }
 }
 
-/// Returns the request of one service call of a run.
 fn call(run: RunId, messages: impl IntoIterator<Item = Message>, streamed: bool) -> ChatRequest {
     let request = ChatRequest::new(messages.into_iter().collect::<tower_chat::message::Messages>());
     let request = request.in_run(Conversation { key: key(), run });
@@ -268,13 +262,13 @@ async fn a_service_call_that_is_sent_again_alone_stores_its_input_once() {
         let ask = || [Message::user("where?")];
         send(&again(), call(run(), ask(), streamed)).await.unwrap();
         // The loop has lost the answer, and sends the same request again. The persister cannot know
-        // whether the tool of the answer has run.
+        // whether the tool has run.
         send(&again(), call(run(), ask(), streamed)).await.unwrap();
         let all = ["user where?", "assistant look#c1", "assistant there"];
         assert_eq!(stored(&store).await, all);
         assert_eq!(sent_texts(&model, 1).len(), 3, "{:?}", sent_texts(&model, 1));
         assert!(sent_texts(&model, 1)[2].contains(INTERRUPTED));
-        // The run is complete. If the request contains the run id, the stored answer is returned.
+        // The run is complete. Its stored answer is returned for its run id.
         if runs_of == Runs::Carried {
             let answer = send(&again(), call(run(), ask(), streamed)).await.unwrap();
             assert_eq!((answer.text().as_str(), answer.tool_calls().count()), ("there", 0));
@@ -297,8 +291,7 @@ async fn a_complete_run_that_is_sent_again_alone_runs_no_tool_again() {
         send(&client, call(run(), all[..1].to_vec(), streamed)).await.unwrap();
         send(&client, call(run(), all.clone(), streamed)).await.unwrap();
         if sent == 1 && runs_of == Runs::Lost {
-            // Without the run id, the persister cannot distinguish the request from a new message
-            // with the same text.
+            // Without the run id, the request looks like a new message with the same text.
             continue;
         }
         let answer = send(&client, call(run(), all[..sent].to_vec(), streamed)).await.unwrap();
@@ -328,15 +321,13 @@ async fn a_loop_that_does_not_remember_its_rounds_is_recognised_by_policy() {
     }
 }
 
-/// Returns a client with its own tool loop, over a persister or over the model client. The client
-/// returns only the last answer of a run.
+/// Returns a client with its own tool loop. It returns only the last answer of a run.
 fn own_client(below: Client, sends: Sends) -> Client {
     boxed(service_fn(move |request: ChatRequest| {
         let below = below.clone();
         async move {
             let mut own = OwnLoop::new(sends, Runs::Carried);
             own.list = request.messages().iter().map(|it| plain(it)).collect();
-            // `None` if the request only resumes a run.
             let asked = own.list.pop().map(|asked| asked.text());
             let text = own.turn(|| below.clone(), asked.as_deref(), &request).await?;
             let answer = Answer::new(vec![Message::assistant(text).into()], Finish::stop());
@@ -472,8 +463,7 @@ async fn a_persister_that_our_loop_could_not_find_gets_the_history_once() {
     }
 }
 
-/// Returns a service that builds each answer again from its messages, and loses all other fields of
-/// the answer.
+/// Returns a service that keeps only the messages of each answer, and loses all other fields.
 fn rebuilding(below: Client) -> Client {
     boxed(service_fn(move |request: ChatRequest| {
         let below = below.clone();
@@ -496,8 +486,8 @@ async fn a_loop_stores_messages_once_although_a_layer_drops_the_history_owner() 
                     ToolLoopLayer::new(tools(&ToolLog::default())).assume_persister_below(true);
                 boxed(own.layer(rebuilt))
             }
-            // This loop sends all messages again, unless the answer reports that a layer below is
-            // the history owner.
+            // This loop sends all messages again, unless the answer reports that a layer below
+            // stores the history.
             false => boxed(service_fn(move |request: ChatRequest| {
                 let below = rebuilt.clone();
                 async move {
@@ -552,7 +542,6 @@ async fn a_run_behind_an_own_loop_that_failed_has_no_empty_message_when_it_is_re
                 let answer = send(&client, request.clone()).await;
                 let stored = stored(&store).await;
                 match case.mode {
-                    // The first attempt has stored nothing.
                     PerRun => assert_eq!(stored, ["user where?", "assistant there"]),
                     _ => {
                         let last = stored.last().unwrap();
@@ -561,7 +550,6 @@ async fn a_run_behind_an_own_loop_that_failed_has_no_empty_message_when_it_is_re
                     }
                 }
                 assert_eq!(answer.unwrap().text().matches("there").count(), 1);
-                // The stored run is complete, so the stored answer is returned.
                 let again = send(&client, request).await.unwrap();
                 assert!(again.text().contains("there"));
                 assert_eq!(model.requests().len(), 3);

@@ -37,7 +37,6 @@ fn client(
     stack(model.clone(), store, mode, policy, tools(&ToolLog::default()))
 }
 
-/// Returns the stored messages that are marked as interrupted.
 async fn marked(store: &Store) -> Vec<String> {
     store.inner().flush().await.unwrap();
     let history = store.inner().load(&key()).await.unwrap().messages;
@@ -72,7 +71,7 @@ async fn a_stream_dropped_after_any_update_keeps_the_text_that_was_shown() {
                 continue;
             }
             let keeps = keep && mode == PerServiceCall;
-            // The layers may have received one update that the caller has not received.
+            // The layers may have received one more update than the caller.
             if !keeps || (text.is_empty() && marked.is_empty()) {
                 assert_eq!(marked, [""; 0], "{mode:?}, after {taken}");
                 assert!(left.len() < 4, "{left:?}");

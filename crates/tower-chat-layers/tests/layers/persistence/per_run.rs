@@ -1,5 +1,4 @@
-//! Tests per-run mode: a run loads the history once and stores its messages at its end. The next
-//! run loads these messages.
+//! Tests per-run mode: a run loads the history once, and stores its messages at its end.
 
 use std::{
     collections::HashMap,
@@ -56,8 +55,7 @@ async fn a_run_is_loaded_once_and_appended_once_at_its_end() {
         .await;
 }
 
-/// Whether `PerServiceCallPersistence` is below the tool loop, and whether the tool loop can detect
-/// this layer.
+/// Whether `PerServiceCallPersistence` is below the tool loop, and whether the loop can detect it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Below {
     Nothing,
@@ -65,8 +63,8 @@ enum Below {
     Hidden,
 }
 
-/// Wraps a client in a buffer. The layers above the buffer cannot detect the layers below the
-/// buffer, because the buffer polls the readiness of `below` in a separate task.
+/// Wraps a client in a buffer, which hides the client from the layers above: it polls the readiness
+/// of `below` in a separate task.
 fn hidden(below: Client) -> Client {
     boxed(BufferLayer::<ChatRequest>::new(4).layer(below))
 }
@@ -108,8 +106,8 @@ async fn a_run_is_the_same_wherever_its_persister_is_and_whether_it_is_found() {
     Cases::all()
         .modes([PerRun], "the other modes need a persister that is found or declared")
         .check(async |case| {
-            // The messages of the first service call for each length of the input. Every stack must
-            // send the same messages.
+            // The messages of the first service call, by the length of the input. They must be the
+            // same in every stack.
             let mut expected = HashMap::new();
             let answered =
                 [Message::tool_results([ToolResult::new("c1", "blue")]), Message::user("where?")];
@@ -283,8 +281,8 @@ async fn trailing_results_are_trimmed_and_earlier_rounds_kept() {
                 "tool c2=stopped c2",
             ];
             assert_eq!(shorts(&answer.messages), all[1..], "the caller receives the results");
-            // Per-service-call mode has stored the results in the record before the end of the run
-            // is known.
+            // In per-service-call mode, the results are already stored with their calls when the
+            // run ends.
             let kept = if keep && !case.is(PerServiceCall) { 5 } else { 4 };
             assert_eq!(stored(&store).await, all[..kept]);
             assert_eq!(answer.finish.saved.unwrap().messages, kept);

@@ -127,7 +127,6 @@ async fn messages_queued_during_the_run_are_stored_with_the_call_that_carries_th
     .await;
 }
 
-/// Records the history owner of each request and of each answer.
 #[derive(Clone, Default)]
 struct Ids(Arc<Mutex<Vec<Option<HistoryOwner>>>>);
 
@@ -383,7 +382,6 @@ async fn results_of_tools_that_ran_survive_a_failing_call_by_policy() {
                 let mut expected: Vec<_> = start.to_vec();
                 let interrupted = format!("tool c1!{INTERRUPTED}");
                 if !keep {
-                    // The result is not stored, so the outcome of the call is unknown.
                     expected[3] = &interrupted;
                 }
                 expected.push("user well?");
@@ -490,7 +488,6 @@ async fn a_crash_between_calls_leaves_a_history_that_replays() {
                 async move { send(&client, case.ask("where?")).await }
             });
             gate.reached(1).await;
-            // The messages that the store contains if the process is killed at this point.
             let left = stored(&store).await;
             assert_eq!(left, ["user where?", "assistant look#c1 wait#c2"]);
             call.abort();

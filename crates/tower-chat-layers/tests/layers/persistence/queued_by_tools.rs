@@ -1,5 +1,5 @@
-//! Tests that a message which a tool queues is stored together with the outcome of the call. The
-//! tool does not run again if the run is resumed.
+//! Tests that a message which a tool queues is stored together with the outcome of the call. If the
+//! run is resumed, the tool does not run again.
 
 use std::sync::{Arc, Mutex};
 
@@ -15,8 +15,8 @@ use tower_chat_testkit::{ScriptedModel, Step};
 
 use crate::common::*;
 
-/// Returns the tools `note` and `pay`. Each tool queues two messages, one through its context and
-/// one through the run handle of the context. `pay` needs approval.
+/// Returns the tools `note` and `pay`, which needs approval. Each queues two messages: through its
+/// context, and through the run handle of the context.
 fn tools_that_queue(tool_log: &ToolLog) -> Tools {
     let run = |name: &'static str| {
         let tool_log = tool_log.clone();
@@ -53,7 +53,7 @@ async fn messages_queued_by_tools_are_kept_after_a_failed_service_call() {
             send(&stack(&store), request.clone()).await.unwrap_err();
             let store = if is_elsewhere { store.in_another_process() } else { store };
             if case.is(PerRun) {
-                // The run has stored nothing, so the tool runs again in the next attempt.
+                // The run has stored nothing. The tool runs again in the next attempt.
                 assert_eq!(durable(&store).await, [""; 0]);
                 return;
             }
@@ -191,8 +191,8 @@ async fn messages_queued_by_tools_are_stored_if_the_run_is_stopped_before_the_ne
     .await;
 }
 
-/// The run has ended, although it contains no answer of the model. If the request is sent again,
-/// the model is not called.
+/// The run contains no answer of the model, but has ended: the model is not called for the same
+/// request.
 #[tokio::test]
 async fn a_stopped_run_of_approved_calls_has_ended_although_its_last_message_was_queued() {
     every_case(async |case| {

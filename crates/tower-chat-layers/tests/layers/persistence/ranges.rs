@@ -1,5 +1,5 @@
-//! Tests that a run loads only the messages that the model may receive, and all messages if an
-//! earlier message matters.
+//! Tests that a run loads only the messages that the model may receive, unless an earlier message
+//! matters.
 
 use std::sync::{Arc, Mutex};
 
@@ -24,7 +24,7 @@ use crate::common::*;
 struct Counting {
     inner: Store,
     loaded: Arc<Mutex<Vec<usize>>>,
-    /// The id of a summary that another process removes directly after the next load of a range.
+    /// The id of a summary that another process removes after the next load of a range.
     removed: Arc<Mutex<Option<u64>>>,
 }
 
@@ -77,7 +77,6 @@ impl store::author::StoreWrapper for Counting {
     }
 }
 
-/// A conversation whose loads are counted, and a model that answers `a1`, `a2` and so on.
 struct Counted {
     case: Case,
     store: Store,
@@ -115,13 +114,11 @@ impl Counted {
         sent_texts(&self.model, self.model.requests().len() - 1).join(", ")
     }
 
-    /// Returns the numbers of loaded messages since the last call.
     fn take_loaded(&self) -> Vec<usize> {
         std::mem::take(&mut self.loaded.lock().unwrap())
     }
 }
 
-/// Returns a policy with which the model receives one or two turns.
 fn two_turns() -> PersistencePolicy {
     let window = Window::turns(2).with_low_water(1);
     policy().with_replay(ReplayPolicy::default().with_window(window))
@@ -142,7 +139,6 @@ async fn a_run_loads_the_messages_inside_the_window() {
         assert_eq!(run.last_sent(), "user q9, assistant a9, user q10");
         assert_eq!(run.take_loaded(), [6]);
 
-        // A larger window needs earlier messages.
         let window = Window::turns(20);
         let larger = policy().with_replay(ReplayPolicy::default().with_window(window));
         run.ask(&run.client(larger), 11..=11).await;
@@ -180,7 +176,7 @@ async fn a_run_loads_the_messages_after_the_summary() {
         let last = store.load(&key()).await.unwrap().message(8).unwrap().id.unwrap();
         let summary = HistorySummary::new(8, last, "four turns");
         store.add_summary(&key(), &summary, 0).await.unwrap();
-        // The first run after the summary loads all messages, and determines the range.
+        // The first run after the summary loads all messages. The next runs load fewer.
         run.ask(&client, 7..=7).await;
         run.take_loaded();
         run.ask(&run.client(policy()), 8..=8).await;
@@ -371,7 +367,7 @@ async fn results_of_the_same_run_leave_the_range() {
         run.ask(&client, 1..=7).await;
         run.take_loaded();
         run.ask(&run.client(two_turns()), 8..=8).await;
-        // Each of at most three turns has four messages.
+        // The model receives at most three turns of four messages.
         let loaded = run.take_loaded();
         assert!(loaded.iter().all(|count| *count <= 12), "{loaded:?}");
     })

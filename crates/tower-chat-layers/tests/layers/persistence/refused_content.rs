@@ -1,5 +1,4 @@
-//! Tests that a conversation remains usable after the service has permanently refused content of a
-//! message.
+//! Tests that a conversation remains usable after the service has refused content of a message.
 
 use tower_chat::{
     ChatRequest, ConversationKey, HistoryStore, Message, Part, PersistenceError, Role, Tools,
@@ -20,8 +19,8 @@ const ISSUER: &str = "openai";
 #[error("status 400")]
 struct Refused(#[source] ContentRefused);
 
-/// Returns a step that refuses the request with the status 400. The error names this kind of
-/// content, if it is not `None`.
+/// Returns a step that refuses the request with the status 400, and names the kind of the content
+/// if it is given.
 fn refusal(named: Option<ContentKind>) -> Step {
     let refused = ContentRefused::by(ISSUER);
     Step::error(Refused(match named {
@@ -30,7 +29,6 @@ fn refusal(named: Option<ContentKind>) -> Step {
     }))
 }
 
-/// Returns a step that refuses the request because its model is unknown.
 fn wrong_model() -> Step {
     #[derive(Debug, thiserror::Error)]
     #[error("model_not_found")]
@@ -42,7 +40,6 @@ fn image() -> Part {
     Part::Media(Media::new("image/png", MediaSource::Base64("AAAA".to_owned())))
 }
 
-/// Returns the tools of these tests, and a tool `draw` that returns an image.
 fn drawing() -> Tools {
     tools(&ToolLog::default())
         .with(tool_fn(definition("draw"), |_| async { Ok(ToolOutput::new(vec![image()])) }))
@@ -57,8 +54,8 @@ fn policy_of(refused: RefusedContent) -> tower_chat::PersistencePolicy {
     policy().on_refused_content(refused)
 }
 
-/// Returns for each [`RefusalMark`] of a request the short form of the marked message and the kind
-/// of the refused content.
+/// Returns the short form of each marked message of a request, with the kind of the refused
+/// content.
 fn left_out(request: &ChatRequest) -> Vec<(String, ContentKind)> {
     let Some(marks) = request.extensions.get::<RefusalMarks>() else { return Vec::new() };
     let marks: Vec<&RefusalMark> = marks.of_issuer(ISSUER).collect();
@@ -100,7 +97,7 @@ async fn a_result_that_is_refused_is_left_out_of_later_requests_and_the_run_cont
                 "the model client replaces the content"
             );
 
-            // A new stack loads the marks from the store, as another process does.
+            // A new stack loads the marks from the store.
             let agent = client(case, &model, &store, RefusedContent::default());
             send(&agent, case.ask("sure?")).await.unwrap();
             assert_eq!(left_out(&model.requests()[3]), marked);

@@ -68,8 +68,8 @@ async fn a_stored_run_is_found_after_runs_of_a_clock_that_went_back() {
         let texts = ["one", "two", "three", "four"];
         let model = ScriptedModel::new(texts.map(Step::text));
         let client = case.agent(&model, &store);
-        // The hours at which the runs were created. The clocks of the processes differ, so the
-        // hours are not in the order of the runs.
+        // The hours at which the runs were created. They are not in order, because the clocks of
+        // the processes differ.
         let requests: Vec<_> = [9_u8, 3, 6, 1]
             .into_iter()
             .map(|hour| {
@@ -91,8 +91,8 @@ async fn a_stored_run_is_found_after_runs_of_a_clock_that_went_back() {
     .await;
 }
 
-/// Returns requests that the service answers in the background. The runs of the requests were
-/// created at these hours by the clocks of different processes.
+/// Returns requests that the service answers in the background. Processes with different clocks
+/// created their runs at these hours.
 fn in_the_background(hours: [u8; 3], streamed: bool) -> [ChatRequest; 3] {
     hours.map(|hour| {
         let conversation = Conversation { key: key(), run: made_at_hour(hour) };
@@ -375,8 +375,8 @@ impl Policy<ChatRequest, ChatResponse, BoxError> for Again {
     }
 }
 
-/// Returns a stack with a retry layer between the tool loop and the persister, and a timeout
-/// between the retry layer and the persister.
+/// Returns a stack with a retry layer above a timeout, both between the tool loop and the persister
+/// (`PerServiceCallPersistence`).
 fn retrying(
     case: Case,
     model: &ScriptedModel,
@@ -454,8 +454,8 @@ async fn results_that_a_failed_call_has_left_in_the_outbox_wait_there_once() {
             let client = retrying(case, &model, &store, policy(), tools(&tool_log));
             store.fail_every_append(disk_full);
             let answer = send(&client, case.ask("where?")).await.unwrap();
-            // The retry submits the unconfirmed writes again, together with the write of its
-            // answer. The outbox contains each of these writes once.
+            // The retry submits the unconfirmed writes again, with the write of its answer. Each
+            // waits once.
             let waiting = store.handle().unsaved(&key());
             let waiting: Vec<_> = waiting.iter().map(|write| shorts(write.messages())).collect();
             let expected = [&WHOLE_RUN[..2], &WHOLE_RUN[2..3], &WHOLE_RUN[3..]];
@@ -514,7 +514,7 @@ async fn an_answer_whose_write_is_slow_is_not_paid_for_again() {
         .await;
 }
 
-/// Returns a client that calls the service below, and returns an error instead of the first answer.
+/// Returns a client that loses the first answer and returns an error instead.
 fn losing_first(below: Client) -> Client {
     let is_lost = Arc::new(AtomicBool::new(false));
     boxed(below.map_future(move |response| {
@@ -629,7 +629,7 @@ async fn a_service_that_keeps_the_history_is_sent_the_inputs_again_by_a_retry() 
 }
 
 /// Returns a client that makes every service call twice at the same time, like a hedge layer, and
-/// drops the slower call.
+/// drops the slower one.
 fn hedged(below: Client) -> Client {
     boxed(tower::service_fn(move |mut request: ChatRequest| {
         request.extensions.insert(ServiceCall { ordinal: 0 });
@@ -680,7 +680,6 @@ async fn a_retry_above_the_run_is_the_same_run() {
                 .begin_with_log([
                     case.calls([("look", "c1")]),
                     Step::error("overloaded"),
-                    // Per-run mode has stored nothing, so the model is called again.
                     Step::respond(move |request| match request.messages().len() {
                         1 => case.calls([("look", "c1")]),
                         _ => Step::text("there"),

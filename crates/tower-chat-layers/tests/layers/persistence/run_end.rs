@@ -1,6 +1,5 @@
-//! Tests requests that are sent again, for every mode of the first attempt and every mode of the
-//! second. If the stored run is complete, its stored answer is returned. If the stored run was
-//! interrupted, it continues after its stored messages.
+//! Tests requests that are sent again, for every mode of the first and the second attempt. A
+//! complete run returns its stored answer. An interrupted run continues after its stored messages.
 
 use std::sync::{
     Arc,
@@ -30,14 +29,12 @@ const ALL_MODES: [PersistenceMode; 3] = [PerRun, PerServiceCall, JOURNALED];
 const WHOLE_RUN: [&str; 4] =
     ["user where?", "assistant look#c1", "tool c1=looked c1", "assistant there"];
 
-/// Returns every combination of the mode of a first attempt, the mode of a second attempt, and
-/// whole or streamed answers.
+/// Returns every combination of the modes of two attempts, whole and streamed.
 fn pairs() -> impl Iterator<Item = (PersistenceMode, PersistenceMode, bool)> + Clone {
     let modes = ALL_MODES.into_iter().flat_map(|first| ALL_MODES.map(|second| (first, second)));
     modes.flat_map(|(first, second)| BOTH_WAYS.map(|streamed| (first, second, streamed)))
 }
 
-/// Returns a step that answers if the request contains a result, and calls `look` otherwise.
 fn looking() -> Step {
     Step::respond(|request| {
         validate_request(request).unwrap();
@@ -99,9 +96,8 @@ async fn a_dangling_call_is_no_answer_in_any_mode() {
     {
         let (store, tool_log, gate) = (store(), ToolLog::default(), Gate::closed());
         let model = looking_with(0, calls([("wait", "c1")]));
-        // If `is_committed` is set, the first run is journaled, and is then committed without being
-        // resumed. The commit stores an error result for the interrupted call, so the call is not
-        // dangling.
+        // If `is_committed` is set, the first run is journaled and is committed without being
+        // resumed. The commit stores an error result for the interrupted call.
         let first = if is_committed { JOURNALED } else { PerServiceCall };
         let client =
             stack(model.clone(), &store, first, policy(), tools_with_gate(&tool_log, &gate));
@@ -154,7 +150,7 @@ async fn a_text_that_was_cut_off_is_no_answer_in_any_mode() {
     }
 }
 
-/// The ways in which a run ends intentionally.
+/// How a run ends intentionally.
 #[derive(Debug, Clone, Copy)]
 enum End {
     Tool,
@@ -227,8 +223,8 @@ async fn a_run_that_ended_on_purpose_gives_its_answer_in_every_mode() {
             let client = end.stack(&model, &store, second, &tool_log);
             let again = send(&client, request.clone()).await.expect(&about);
             assert_eq!(shorts(&again.messages), shorts(&answer.messages), "{about}");
-            // The times of the messages are not compared, because the times of results are not
-            // stored if only the record contains the results.
+            // The times of the messages are not compared, because the time of a result is lost if
+            // the result is stored only with its call.
             let content = |answer: &Answer| {
                 let messages = answer.messages.iter();
                 let of = |message: &Arc<Message>| {
@@ -511,10 +507,8 @@ async fn a_run_that_failed_with_recorded_results_is_shown_them_and_continues_wit
     }
 }
 
-/// The next step after an answer is decided when the answer is stored. The message is queued later,
-/// but before the tool loop receives the end of the answer. The message remains queued for the next
-/// run. In per-run mode, no answer was stored before, so the same run sends the message to the
-/// model.
+/// The next step after an answer is decided when the answer is stored. This message is queued
+/// later, and therefore remains for the next run.
 #[tokio::test]
 async fn a_message_queued_after_the_last_answer_was_stored_is_left_for_the_next_run() {
     every_case(async |case| {

@@ -1,5 +1,5 @@
-//! Tests that a run id is an idempotency key. A request with the id of a stored run and a different
-//! input fails. A request with the same id and the same input is a repetition.
+//! Tests that a run id is an idempotency key. A request with the id of a stored run is a repetition
+//! if it has the same input, and fails otherwise.
 
 use std::{
     sync::{
@@ -37,7 +37,6 @@ fn image(address: &str) -> Message {
     Message::new(Role::User, vec![Part::text("what is this?"), Part::Media(media)])
 }
 
-/// Returns pairs of messages that are different inputs.
 fn pairs() -> [(Message, Message); 3] {
     [
         (Message::user("pay 5"), Message::user("pay 500")),
@@ -69,7 +68,6 @@ async fn the_id_of_a_complete_run_is_not_used_again_with_another_input() {
                 let again = send(&client, in_run(case, [first.clone()])).await.unwrap();
                 assert_eq!(shorts(&again.messages), shorts(&answer.messages));
             }
-            // A request with another run id is accepted.
             model.push(Step::text("other"));
             send(&client, case.request_with([other.clone()])).await.unwrap();
         })
@@ -188,7 +186,6 @@ async fn the_id_of_a_run_of_a_persister_alone_is_compared_too() {
     }
 }
 
-/// A clock that a test sets.
 #[derive(Clone)]
 struct Watch(Arc<AtomicU64>);
 

@@ -1,5 +1,5 @@
-//! Tests that invalid stacks fail with an error, and that the persister stores no message twice
-//! below a tool loop of an application.
+//! Tests that invalid stacks fail with an error, and that no message is stored twice below the tool
+//! loop of an application.
 
 use std::sync::Arc;
 
@@ -130,11 +130,10 @@ async fn the_sentinel_at_a_model_is_an_error() {
     assert!(error.downcast_ref::<SentinelAtClient>().is_some());
 }
 
-/// A function that returns the second request of a tool loop of an application. The arguments are
-/// the first request and its answer.
+/// Returns the second request of an application's tool loop, for the first request and its answer.
 type Resend = fn(&ChatRequest, &Answer) -> ChatRequest;
 
-/// Executes one round of a tool loop of an application, whose messages have no ids.
+/// Executes one round of an application's tool loop.
 async fn foreign_loop(
     client: &Client,
     request: ChatRequest,

@@ -19,7 +19,6 @@ use crate::common::*;
 
 const STOPPED: &str = "The call was not run: the run was stopped before the call started.";
 
-/// Returns the tools of these tests, and a tool `halt` that stops the run.
 fn tools_that_halt(tool_log: &ToolLog, handle: &RunHandle) -> Tools {
     let handle = handle.clone();
     tools(tool_log).with(tool_fn(definition("halt"), move |context: ToolContext| {
@@ -90,7 +89,7 @@ async fn no_approved_call_starts_after_the_one_that_stops_the_run() {
         assert_eq!(tool_log.names(), [""; 0]);
         let stopped = (ToolStatus::Stopped, false);
         assert_eq!(statuses(&store).await, [(ToolStatus::Ok, true), stopped]);
-        // The stopped call has a result, so that a later approval of the call is refused.
+        // The stopped call has a result. A later approval is therefore refused.
         let again = case.request_with([Message::new(Role::User, yes)]);
         send(&asked, again).await.unwrap_err();
         assert_eq!(tool_log.names(), [""; 0]);
@@ -114,7 +113,7 @@ async fn no_tool_starts_where_another_task_stops_the_run_just_before_the_one_bef
                 assert!(poll!(run.as_mut()).is_pending());
                 tokio::task::yield_now().await;
             }
-            // The run is stopped and the gate is open before the run is polled again.
+            // The run is not polled between these two events.
             handle.stop();
             gate.open();
             run.await.unwrap()

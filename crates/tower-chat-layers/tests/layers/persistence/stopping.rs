@@ -1,5 +1,5 @@
-//! Tests that a run which the caller stops stores the messages that it had received before the
-//! stop, in every mode, and that the next run continues with a valid history.
+//! Tests that a stopped run stores the messages that it has received, in every mode, and that the
+//! next run continues with a valid history.
 
 use std::pin::pin;
 
@@ -21,7 +21,7 @@ use crate::common::*;
 
 const STOPPED: &str = "The call was not run: the run was stopped before the call started.";
 
-/// Returns the id and the status of each call in the record.
+/// Returns the id and the status of each stored tool call.
 async fn statuses(store: &Store) -> Vec<(String, ToolStatus)> {
     store.inner().flush().await.unwrap();
     let found = store.inner().invocations(&InvocationQuery::of(&key())).await.unwrap().found;
@@ -39,7 +39,6 @@ async fn assert_can_continue(case: Case, store: &Store, shown: &[&str]) {
     assert_eq!(sent[shown.len()..], ["user and now?"]);
 }
 
-/// Polls a run until `there` completes, stops the run, and returns its answer.
 async fn stopped_at(
     client: &Client,
     mut request: ChatRequest,
@@ -68,7 +67,6 @@ async fn stopped_at(
     answer
 }
 
-/// Waits until the model client has received this many calls.
 async fn called(model: &ScriptedModel, count: usize) {
     while model.requests().len() < count {
         tokio::task::yield_now().await;
@@ -86,8 +84,8 @@ async fn a_run_that_is_stopped_while_it_waits_for_the_model_keeps_its_messages()
         let all = ["user where?", "assistant look#c1", "tool c1=looked c1"];
         let mut in_store = all.to_vec();
         if case.is(PerServiceCall) {
-            // The dropped service call has already stored the results. The end of the run is
-            // therefore marked by an empty message after the results.
+            // The dropped service call has already stored the results. An empty message after them
+            // therefore marks the end of the run.
             in_store.push("assistant");
         }
         assert_eq!(stored(&store).await, in_store);
@@ -188,7 +186,6 @@ async fn a_run_that_is_stopped_before_it_begins_keeps_its_input_and_pays_nothing
         assert_eq!(answer.finish.ended_by, Some(EndedBy::Stop));
         assert_eq!(shorts(&answer.messages), [""; 0]);
         assert_eq!(stored(&store).await, ["user where?", "assistant"]);
-        // The same request receives the same answer, and no service call is made.
         let again = send(&case.agent(&model, &store), sent_again).await.unwrap();
         assert_eq!(again.finish.ended_by, Some(EndedBy::Stop));
         assert_eq!(shorts(&again.messages), [""; 0]);
@@ -227,7 +224,8 @@ async fn an_interrupted_run_that_is_stopped_before_it_continues_has_results_for_
                 send(&client, request).await.unwrap()
             };
             assert_eq!(answer.finish.ended_by, Some(EndedBy::Stop));
-            // In per-service-call mode, the first attempt has stored the result of its finished tool.
+            // In per-service-call mode, the first attempt has stored the result of the finished
+            // tool.
             let (calls, unknown) = ("assistant look#c1 wait#c2", format!("c2!{INTERRUPTED}"));
             let results = match case.mode {
                 Journaled => vec![format!("tool c1=looked c1 {unknown}")],
@@ -258,8 +256,8 @@ async fn a_run_that_is_stopped_before_it_continues_has_the_results_that_only_the
     Cases::all()
         .modes([PerServiceCall], reason)
         .check(async |case| {
-            // The second answer reports that the service stores the history. This answer is refused,
-            // and the result that its service call has sent is stored only in the record.
+            // The second answer is refused, because it reports that the service stores the history.
+            // The result of `look` is stored only with its call.
             let steps = [case.calls([("look", "c1")]), kept("there", "resp_1")];
             let (store, tool_log, model, client) = case.begin_with_log(steps).await;
             let mut request = case.ask("where?");
@@ -400,9 +398,8 @@ async fn messages_queued_for_the_service_call_in_progress_are_stored_if_the_run_
         let answered = ["assistant look#c1", "tool c1=looked c1", "user quick"];
         assert_eq!(shorts(&answer.messages), answered);
         let all = ["user where?", answered[0], answered[1], answered[2]];
-        // The last message of the run is a queued message of the user, which cannot contain the
-        // mark of the end of a run. An empty message of the model after the queued message
-        // therefore contains this mark.
+        // The end of a run is marked on its last message, but not on a queued message of the user.
+        // An empty message of the model is therefore added.
         assert_eq!(stored(&store).await, [&all[..], &["assistant"]].concat());
         let again = send(&client, request).await.unwrap();
         assert_eq!(shorts(&again.messages), answered, "the same request returns the same answer");
@@ -461,8 +458,8 @@ async fn an_answer_on_its_way_to_the_store_is_not_stopped_any_more() {
         .await;
 }
 
-/// The inputs of the service call are submitted when the stop drops the call. No later write of the
-/// run reports whether these inputs were stored.
+/// The stop drops the service call, whose inputs are submitted then. No later write of the run
+/// reports whether they were stored.
 #[tokio::test]
 async fn a_stop_whose_question_is_not_stored_fails_or_reports_it() {
     for on_failure in [StoreFailure::FailCall, StoreFailure::Continue] {

@@ -112,8 +112,8 @@ async fn a_full_outbox_fails_the_call_with_the_answer_and_keeps_what_it_holds() 
         .await;
 }
 
-/// Fills the outbox with messages of another conversation. Afterwards, the outbox has capacity for
-/// `room` more messages.
+/// Fills the outbox (the writes that failed and are submitted again) with messages of another
+/// conversation, except for `room` messages.
 fn fill_outbox(store: &Store, room: usize) {
     let id = MessageId { run: RunId::new(), index: 0 };
     let messages = (room..10_000).map(|_| Message::user("x").into());
@@ -158,8 +158,8 @@ async fn queued_messages_of_a_call_that_the_store_refused_are_queued_again() {
         store.fail_next_append(disk_full());
         refused(send(&client, request.clone()).await);
         send(&client, request).await.unwrap();
-        // Journaled mode writes the input before the model is called. The first attempt therefore
-        // fails without a service call.
+        // In journaled mode, the input is written before the model is called. The first attempt
+        // therefore fails without a service call.
         let answer = if case.is(Journaled) { "assistant hello" } else { "assistant there" };
         assert_eq!(stored(&store).await, ["user hi", "user quick", answer]);
     })
@@ -337,7 +337,6 @@ fn a_runtime_that_shuts_down_during_a_write_leaves_what_is_open_in_the_outbox() 
     }
 }
 
-/// Yields until the ready tasks have run.
 async fn settle() {
     for _ in 0..20 {
         tokio::task::yield_now().await;

@@ -1,5 +1,5 @@
-//! Tests which summaries runs make, which messages the model receives instead, and that a summary
-//! that cannot be made changes nothing.
+//! Tests when runs make summaries, and which messages the model then receives. A summary that
+//! cannot be made changes nothing.
 
 use tower::{Layer, Service, limit::ConcurrencyLimitLayer, timeout::TimeoutLayer};
 use tower_chat::{
@@ -17,7 +17,6 @@ use tower_chat_testkit::{
 
 use crate::common::*;
 
-/// The beginning of the message with a summary.
 const HEADING: &str =
     "user [Summary of the earlier conversation, whose messages are not sent again:]\n\n";
 
@@ -38,18 +37,15 @@ fn summarize(tokens: usize, writer: &ScriptedModel) -> Summarize {
         .with_prompt("Summarise.")
 }
 
-/// Returns a model that writes the summaries `S1`, `S2` and so on.
 fn writer() -> ScriptedModel {
     ScriptedModel::new((1..=9).map(|number| Step::text(format!("S{number}"))))
 }
 
-/// Returns a model that answers `a1`, `a2` and so on.
 fn answering() -> ScriptedModel {
     ScriptedModel::new((1..=30).map(|number| Step::text(format!("a{number}"))))
 }
 
-/// Returns the short texts of the messages of a request. A message with a summary begins with
-/// `summary`.
+/// Returns the short forms of the messages of a request. A summary begins with `summary`.
 fn texts(request: &ChatRequest) -> Vec<String> {
     let texts = shorts(request.messages().iter()).into_iter();
     texts
@@ -64,14 +60,13 @@ fn sent(model: &ScriptedModel, call: usize) -> String {
     texts(&model.requests()[call]).join(", ")
 }
 
-/// Asks the questions with these numbers, one after the other.
 async fn ask_all(case: Case, client: &Client, numbers: std::ops::RangeInclusive<usize>) {
     for number in numbers {
         send(client, case.ask(&format!("q{number}"))).await.unwrap();
     }
 }
 
-/// Returns the number of covered messages and the text of each summary.
+/// Returns each summary: the number of its last covered message, and its text.
 async fn summaries(store: &Store) -> Vec<(u64, String)> {
     let rows = store.inner().history_summaries(&key()).await.unwrap();
     rows.into_iter().map(|row| (row.covers_to, row.text.to_string())).collect()
@@ -98,7 +93,6 @@ async fn a_run_over_the_limit_is_summarised_once_and_later_runs_use_the_summary(
             assert!(writer.requests()[0].conversation().is_none());
             assert_eq!(summaries(&store).await, [row(4, "S1")]);
 
-            // Another process uses the summary, and makes none.
             let elsewhere = store.in_another_process();
             let other = case.stack(model.clone(), &elsewhere, policy(), Tools::new());
             ask_all(case, &other, 5..=5).await;
@@ -114,7 +108,6 @@ async fn a_run_over_the_limit_is_summarised_once_and_later_runs_use_the_summary(
             assert_eq!(summaries(&store).await, [row(4, "S1"), row(8, "S2")]);
             assert_eq!(stored(&store).await.len(), 12, "all messages are stored");
 
-            // The summary before the removed one is in force again.
             let last = store.inner().head(&key()).await.unwrap().summary.unwrap();
             assert!(store.inner().remove_summary(&key(), last.id).await.unwrap());
             ask_all(case, &other, 7..=7).await;
@@ -168,7 +161,6 @@ async fn a_summary_that_cannot_be_made_changes_nothing() {
                 assert_eq!(sent(&model, 2), expected, "{failure}");
                 assert_eq!(summaries(&store).await, [], "{failure}");
                 assert_eq!(logged.lines("no summary of the conversation could be made"), 1);
-                // The next run tries again.
                 ask_all(case, &client, 4..=4).await;
                 assert_eq!(sent(&model, 3), "summary S1, user q3, assistant a3, user q4");
             })
@@ -365,7 +357,7 @@ async fn a_resumed_run_makes_no_summary_after_its_first_answer() {
             assert_eq!(sent(&model, 2), expected);
             let expected = format!("{expected}, assistant look#c1, tool c1=looked c1");
             assert_eq!(sent(&model, 3), expected);
-            // Its conversation has more tokens than the limit.
+            // The conversation has more tokens than the limit, but a resumed run makes no summary.
             let elsewhere = store.in_another_process();
             let other = case.stack(model.clone(), &elsewhere, policy(), tools(&tool_log));
             assert_eq!(send(&other, request).await.unwrap().text(), "a3");
@@ -457,7 +449,7 @@ async fn the_tokens_that_the_provider_has_counted_decide() {
     Cases::all()
         .check(async |case| {
             let (store, writer) = (case.store().await, writer());
-            // The messages have 50 tokens by the counter, and the provider counts more and fewer.
+            // Each message has 50 tokens by the counter. The provider reports more or fewer.
             let model = ScriptedModel::new([
                 costly("a1", 10, 10),
                 costly("a2", 700, 100),
@@ -538,7 +530,7 @@ async fn a_stop_during_a_summary_ends_the_run_without_a_further_service_call() {
     Cases::all()
         .check(async |case| {
             let (store, model, gate) = (case.store().await, answering(), Gate::closed());
-            // The history is so large that several summaries would be made.
+            // The history needs several summaries.
             let client = case.stack(model.clone(), &store, policy(), Tools::new());
             ask_all(case, &client, 1..=4).await;
             let writer = ScriptedModel::new([Step::text("S1"), Step::text("S2").waits(&gate)]);
@@ -646,13 +638,12 @@ async fn a_size_that_the_provider_counted_before_a_prune_or_a_rewrite_does_not_d
             rewrite.messages = vec![(1, redacted)];
             store.inner().rewrite(rewrite).await.unwrap();
         }
-        // The provider has counted 700 tokens before. The counter counts at most 70 tokens now.
+        // The provider has reported 700 tokens before. The counter now counts at most 70 tokens.
         send(&client, ask("q4", false)).await.unwrap();
         assert_eq!(writer.requests().len(), 0, "after a prune: {is_pruned}");
     }
 }
 
-/// Returns a stack without a layer above the tool loop.
 fn lone<S>(model: S, store: &Store, policy: PersistencePolicy, tools: Tools) -> Client
 where
     S: Service<ChatRequest, Response = ChatResponse, Error = BoxError>

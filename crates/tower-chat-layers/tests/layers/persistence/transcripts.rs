@@ -1,5 +1,5 @@
-//! Tests clients that store the transcript of the conversation, and send the whole transcript in
-//! each request, without message ids.
+//! Tests clients that send the whole transcript of the conversation in each request, without
+//! message ids.
 
 use std::sync::Arc;
 
@@ -23,7 +23,6 @@ const MODES: [PersistenceMode; 3] = [PerRun, PerServiceCall, PersistenceMode::Jo
 const IDS: [[Option<&str>; 2]; 4] =
     [[Some("a"), Some("b")], [Some("c"), Some("c")], [None, None], [Some(""), Some("")]];
 
-/// Returns a step with two calls of `look`, which have different arguments.
 fn two_calls(ids: [Option<&str>; 2]) -> Step {
     let calls = [1, 2].into_iter().zip(ids).map(|(at, id)| {
         let mut call = ToolCall::new("", "look", format!("{{\"at\":{at}}}"));
@@ -40,7 +39,6 @@ struct Talk {
     mode: PersistenceMode,
     choice: RepeatedTranscript,
     streamed: bool,
-    /// The transcript of the client, which contains texts, calls and results without message ids.
     transcript: Vec<Message>,
 }
 
@@ -70,14 +68,12 @@ impl Talk {
         self.transcript.extend(answer.messages.iter().map(|message| without_id(message)));
     }
 
-    /// Sends only a new message, and adds this message and the answer to the transcript.
     async fn say(&mut self, text: &str) {
         let answer = send(&self.client(), ask(text, self.streamed)).await.unwrap();
         self.transcript.push(Message::user(text));
         self.keep(&answer);
     }
 
-    /// Returns the messages of the transcript, followed by further messages.
     fn whole(&self, more: impl IntoIterator<Item = Message>) -> Vec<Message> {
         self.transcript.iter().cloned().chain(more).collect()
     }
@@ -134,7 +130,6 @@ async fn a_transcript_is_recognised_and_only_what_is_new_is_taken() {
             let answer = send(&talk.client(), request.clone()).await.unwrap();
             let calls = talk.model.requests().len();
             assert_eq!(calls, n + 1, "{what}");
-            // The same request continues the same run.
             let again = send(&talk.client(), request).await.unwrap();
             assert_eq!(shorts(&again.messages), shorts(&answer.messages), "{what}");
             assert_eq!(talk.model.requests().len(), calls, "{what}");
@@ -309,7 +304,7 @@ async fn a_repeated_question_text_and_the_callers_own_examples_are_new_messages(
     }
 }
 
-/// The messages of two turns. The second turn contains a call of `look`.
+/// Two turns. The second one contains a call of `look`.
 const TWO_TURNS: [&str; 6] = [
     "user first",
     "assistant one",
@@ -344,8 +339,8 @@ async fn a_lone_persister_compares_the_first_service_call_of_a_run() {
     }
 }
 
-/// This stack contains no layer above the tool loop, so the layer that compares the transcript
-/// receives each service call.
+/// Without a layer above the tool loop, the layer that compares the transcript receives each
+/// service call.
 #[tokio::test]
 async fn the_results_of_a_later_service_call_are_not_taken_for_a_transcript() {
     for streamed in BOTH_WAYS {

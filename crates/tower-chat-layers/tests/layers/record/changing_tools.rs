@@ -1,5 +1,5 @@
-//! Tests tool sets that change while a call is in progress. The result of the call is passed to the
-//! hook of the tool that executes the call.
+//! Tests tool sets that change while a call is in progress. The hook of the tool that executes the
+//! call still decides what is stored.
 
 use std::sync::Mutex;
 
@@ -16,23 +16,18 @@ use tower_chat_testkit::{Step, cases};
 use super::*;
 use crate::case::labelled;
 
-/// The change of the tool while its call is in progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Change {
     Unregistered,
-    /// Another tool with another hook replaces the tool.
     Replaced,
-    /// Another tool without a hook replaces the tool.
     ReplacedByPlain,
-    /// A declaration replaces the tool, so that only the caller can run the tool.
     Declared,
 }
 
 const CHANGES: [Change; 4] =
     [Change::Unregistered, Change::Replaced, Change::ReplacedByPlain, Change::Declared];
 
-/// Returns a tool that changes the tool set while the tool runs, and whose results and errors
-/// contain a secret.
+/// Returns a tool that changes the tool set while it runs. Its results and errors contain a secret.
 fn pay(shared: &SharedTools, change: Option<Change>, fails: bool, asks: bool) -> impl Tool + use<> {
     let shared = shared.clone();
     let definition = definition("pay");
@@ -78,7 +73,7 @@ fn others() -> Tools {
         .declare(definition("ask"))
 }
 
-/// Returns a call of `pay` that contains a secret in its arguments and in its provider item.
+/// Returns a call of `pay` whose arguments and provider item contain a secret.
 fn paying(id: &str) -> ToolCall {
     let mut call = ToolCall::new(id, "pay", r#"{"card": "xqz"}"#);
     let item = RawJson::from_value(&serde_json::json!({"type": "call", "card": "xqz"})).unwrap();
@@ -86,7 +81,6 @@ fn paying(id: &str) -> ToolCall {
     call
 }
 
-/// Returns all stored messages and rows of the conversation as text.
 async fn everything(agent: &Agent) -> String {
     let mut all: String =
         agent.stored().await.iter().map(|message| format::encode(message)).collect();
@@ -98,7 +92,6 @@ async fn everything(agent: &Agent) -> String {
     all
 }
 
-/// Returns the id, the status, the result and the error of every call.
 fn rows(record: &[ToolInvocation]) -> Vec<(&str, ToolStatus, String, Option<&str>)> {
     let mut rows = Vec::new();
     for call in record {
@@ -236,8 +229,7 @@ async fn a_late_result_is_withheld_by_the_hook_of_its_own_message_alone() {
         let shared = SharedTools::default();
         shared.set(others().with(pay(&shared, None, false, false)));
         let ask = |id: &str| ToolCall::new(id, "ask", labelled(id));
-        // The answer also calls a tool that only the caller can run, so all calls of the answer are
-        // returned to the caller.
+        // The call of `ask` makes the loop return all calls to the caller.
         let hooked = Step::message(Message::tool_calls([paying("p1"), ask("a1")]));
         let plain = Step::message(Message::tool_calls([ask("a2")]));
         let steps = if hooked_first { [hooked, plain] } else { [plain, hooked] };

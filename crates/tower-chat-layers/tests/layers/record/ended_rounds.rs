@@ -1,5 +1,5 @@
-//! Tests rounds in which a tool ends the run. In every mode, the record contains the correct status
-//! of each call.
+//! Tests rounds in which a tool ends the run. In every mode, each call is stored with the correct
+//! status.
 
 use tower::Layer;
 use tower_chat::{
@@ -22,7 +22,6 @@ struct City {
     city: String,
 }
 
-/// Returns tools whose results contain the id of the call.
 fn tools() -> Tools {
     Tools::new()
         .with(tool_fn(definition("look"), |context: ToolContext| async move {
@@ -37,7 +36,6 @@ fn tools() -> Tools {
         }))
 }
 
-/// Returns every sequence of one to three calls.
 fn rounds() -> Vec<Vec<&'static str>> {
     let mut rounds = Vec::new();
     let mut longest = vec![Vec::new()];
@@ -50,8 +48,8 @@ fn rounds() -> Vec<Vec<&'static str>> {
     rounds
 }
 
-/// Returns the expected rows of a round. A row contains the call id, the status, whether the tool
-/// was started, and whether the call has a result.
+/// Returns the expected rows of a round: the call id, the status, whether the tool was started, and
+/// whether the call has a result.
 fn expected(
     round: &[&str],
     concurrent: bool,
@@ -134,8 +132,7 @@ async fn a_call_after_the_call_that_ended_the_run_is_pending_if_trailing_results
         .await;
 }
 
-/// Returns every combination of decisions about calls of `stop`, `pay` and `look` that wait for
-/// approval.
+/// Returns every combination of decisions about three calls that wait for approval.
 fn approvals() -> impl Iterator<Item = [bool; 3]> {
     (0..8).map(|bits| [bits & 1 != 0, bits & 2 != 0, bits & 4 != 0])
 }

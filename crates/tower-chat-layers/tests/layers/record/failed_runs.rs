@@ -1,5 +1,4 @@
-//! Tests tools that fail the run. In every mode, the calls before the failed call have run, and the
-//! calls after the failed call have not run.
+//! Tests tools that fail the run. In every mode, only the calls before the failed call have run.
 
 use tower_chat::store::Journal;
 use tower_chat::{
@@ -67,7 +66,7 @@ async fn the_conversation_continues_after_a_run_that_a_tool_has_failed() {
         let agent = Agent::of(case, ToolLoopLayer::new(tools()), script()).await;
         agent.ask("send the first parcel").await.unwrap_err();
         let answer = agent.ask("where is it now").await.unwrap();
-        // A journaled run is open, is resumed first, and receives the first answer.
+        // An open journaled run is resumed first, and receives the first answer.
         let is_resumed = case.mode == PersistenceMode::Journaled;
         let expected = if is_resumed { "and later" } else { "what became of it" };
         assert_eq!(answer.text(), expected, "{case:?}");

@@ -1,4 +1,4 @@
-//! Tests which content of a call is stored if the tool of the call has a `persist` hook.
+//! Tests which content of a call is stored if its tool has a `persist` hook.
 
 use tower_chat::{
     ChatRequest, ToolResult, Tools,
@@ -20,7 +20,6 @@ async fn agent(case: Case, hook: Hook) -> Agent {
     Agent::of(case, ToolLoopLayer::new(tools), script).await
 }
 
-/// Returns all stored messages and rows of the conversation as text.
 async fn everything(agent: &Agent) -> String {
     let mut all: String =
         agent.stored().await.iter().map(|message| format::encode(message)).collect();
@@ -165,8 +164,7 @@ async fn a_late_outcome_that_is_forgotten_answers_its_stored_call_without_its_te
             Ok(if call.result().is_some() { Retention::Forget } else { Retention::Keep })
         });
         let tools = Tools::new().with(pay).declare(definition("ask"));
-        // The answer also calls a tool that only the caller can run, so both calls are returned to
-        // the caller.
+        // The call of `ask` makes the loop return both calls to the caller.
         let script =
             vec![calls([("pay", "p1"), ("ask", "a1")]), Step::text("done"), Step::text("again")];
         let agent = Agent::of(case, ToolLoopLayer::new(tools), script).await;

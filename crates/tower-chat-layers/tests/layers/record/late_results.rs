@@ -1,5 +1,5 @@
-//! Tests runs whose input contains the result of an earlier run's call. The messages of such a run
-//! have the same ids in the answer and in the store, and the record contains all calls of the run.
+//! Tests runs whose input contains the result of an earlier run's call. The messages have the same
+//! ids in the answer and in the store, and all calls of the run are stored.
 
 use tower_chat::{
     ChatRequest, Message, Role, ToolContext, ToolResult, Tools,
@@ -13,7 +13,6 @@ use tower_chat_testkit::{Step, cases};
 
 use super::*;
 
-/// Ids of four calls: the call of the earlier run, and the three calls of the later run.
 const IDS: [[Option<&str>; 4]; 4] = [
     [Some("c1"), Some("c2"), Some("c3"), Some("c4")],
     [Some("c1"), Some("c1"), Some("c1"), Some("c1")],
@@ -21,7 +20,6 @@ const IDS: [[Option<&str>; 4]; 4] = [
     [Some(""), Some(""), Some("c9"), Some("")],
 ];
 
-/// The texts before and after the late result in the input of the run.
 const INPUTS: [(&[&str], &[&str]); 4] =
     [(&[], &[]), (&[], &["and go on"]), (&["first this"], &[]), (&["first this"], &["then that"])];
 
@@ -42,7 +40,6 @@ fn tools() -> Tools {
         }))
 }
 
-/// Returns for each call in a request its name, its id, and the text of its result.
 fn pairs(request: &ChatRequest) -> Vec<(String, String, String)> {
     let mut open: Vec<(String, String)> = Vec::new();
     let mut pairs = Vec::new();
@@ -60,8 +57,8 @@ fn pairs(request: &ChatRequest) -> Vec<(String, String, String)> {
     pairs
 }
 
-/// Returns the id, the role and the content of each message, without the fields that differ between
-/// an answer and the store.
+/// Returns the id, the role and the content of each message. The other fields differ between the
+/// answer and the store.
 fn numbered(messages: &[Arc<Message>]) -> Vec<(MessageId, Role, String)> {
     let row = |message: &Arc<Message>| {
         let calls: Vec<_> = message.calls().map(|call| call.name.clone()).collect();

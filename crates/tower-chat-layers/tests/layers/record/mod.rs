@@ -1,5 +1,5 @@
-//! Tests the rows that runs add to the record of tool calls, and the content that the hooks of
-//! tools allow in these rows.
+//! Tests the record of tool calls: the rows that runs add to it, and what the hooks of tools change
+//! in them.
 
 mod changing_tools;
 mod ended_rounds;
@@ -34,8 +34,7 @@ use crate::case::{Case, Cases, every_case};
 
 const MODES: [PersistenceMode; 3] =
     [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
-/// The two values of a parameter `streamed`: `false` for a whole response, and `true` for a
-/// streamed response.
+/// The two values of a parameter `streamed`.
 const BOTH_WAYS: [bool; 2] = [false, true];
 
 fn key() -> ConversationKey {
@@ -46,14 +45,12 @@ fn definition(name: &str) -> ToolDefinition {
     ToolDefinition::new(name, name, serde_json::json!({"type": "object"}))
 }
 
-/// Returns a step that calls tools, each given as `(name, id)`.
 fn calls<const N: usize>(calls: [(&str, &str); N]) -> Step {
     Step::message(Message::tool_calls(
         calls.map(|(name, id)| ToolCall::new(id, name, r#"{"secret": 7}"#)),
     ))
 }
 
-/// Returns a clock that advances by one second at each reading.
 fn ticking() -> Clock {
     let seconds = Arc::new(AtomicU64::new(0));
     Clock::new(move || at(seconds.fetch_add(1, Ordering::Relaxed)))
@@ -63,7 +60,6 @@ fn at(second: u64) -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(second)
 }
 
-/// A retry policy that retries a request until it succeeds.
 #[derive(Clone)]
 struct Again;
 
@@ -79,7 +75,6 @@ impl<Res, E> tower::retry::Policy<ChatRequest, Res, E> for Again {
     }
 }
 
-/// Returns a memory store that only one process can open.
 fn memory() -> crate::common::Store {
     FaultyStore::new(crate::common::memory())
 }
@@ -92,13 +87,12 @@ struct Agent {
 }
 
 impl Agent {
-    /// Creates an agent for a case of the matrix.
     async fn of(case: Case, tool_loop: ToolLoopLayer, script: Vec<Step>) -> Self {
         let agent = Self::in_store(case.store().await, case.mode, tool_loop, script);
         Self { streamed: case.streamed, ..agent }
     }
 
-    /// Creates an agent over a memory store. By default, the agent's requests are not streamed.
+    /// Creates an agent over a memory store, with requests that are not streamed.
     fn new(mode: PersistenceMode, tool_loop: ToolLoopLayer, script: Vec<Step>) -> Self {
         Self::in_store(memory(), mode, tool_loop, script)
     }
@@ -123,7 +117,6 @@ impl Agent {
         }
     }
 
-    /// Creates an agent without a layer above the tool loop.
     fn without_per_run(tool_loop: ToolLoopLayer, script: Vec<Step>) -> Self {
         let store = memory();
         let model = ScriptedModel::new(script);
@@ -139,8 +132,8 @@ impl Agent {
         }
     }
 
-    /// Creates an agent with a retry layer between the tool loop and the persister. `above` is
-    /// whether the stack contains `PerRunPersistence`.
+    /// Creates an agent with a retry layer between the tool loop and `PerServiceCallPersistence`.
+    /// `above` adds `PerRunPersistence`.
     fn retrying(above: bool, tool_loop: ToolLoopLayer, script: Vec<Step>) -> Self {
         let store = memory();
         let model = ScriptedModel::new(script);
@@ -170,12 +163,11 @@ impl Agent {
         self.send_as(self.streamed, ChatRequest::user(text)).await
     }
 
-    /// Sends a request, whole or streamed.
     async fn send_as(&self, streamed: bool, request: ChatRequest) -> Result<Answer, BoxError> {
         self.send(if streamed { request.streamed() } else { request }).await
     }
 
-    /// Sends a copy of a request that contains its conversation and run.
+    /// Sends a request that already has its conversation and run.
     async fn send_again(&self, streamed: bool, request: &ChatRequest) -> Result<Answer, BoxError> {
         let request = request.clone();
         let request = if streamed { request.streamed() } else { request };
@@ -197,7 +189,6 @@ async fn record(store: &impl HistoryStore) -> Vec<ToolInvocation> {
     invocations.found.into_iter().map(|(_, invocation)| invocation).collect()
 }
 
-/// Returns the name, the status and the result of every call.
 fn short(record: &[ToolInvocation]) -> Vec<String> {
     let row = |call: &ToolInvocation| {
         let result = call.result.as_ref().map_or("-".to_owned(), |result| result.text());
@@ -206,7 +197,6 @@ fn short(record: &[ToolInvocation]) -> Vec<String> {
     record.iter().map(row).collect()
 }
 
-/// Returns every mode, whole and streamed.
 fn every_way() -> impl Iterator<Item = (PersistenceMode, bool)> + Clone {
     MODES.into_iter().flat_map(|mode| BOTH_WAYS.map(|streamed| (mode, streamed)))
 }

@@ -17,7 +17,6 @@ use tower_chat_testkit::Step;
 
 use super::*;
 
-/// A pipeline whose clock is set by the test.
 struct Shop {
     case: Case,
     store: crate::common::Store,
@@ -62,7 +61,6 @@ impl Shop {
         self.seconds.fetch_add(seconds, Ordering::Relaxed);
     }
 
-    /// Returns the texts of the results in the last request to the model.
     fn shown(&self) -> Vec<String> {
         let request = self.model.requests().pop().unwrap();
         request.messages().iter().flat_map(|m| m.results()).map(|result| result.text()).collect()
@@ -157,7 +155,6 @@ async fn an_imported_result_is_as_old_as_it_says_or_as_its_run() {
         for (added_at, expected) in [(None, 0), (Some(at(900)), 1), (Some(at(600)), 0)] {
             let policy = replaying(ReplayPolicy::default().with_freshness(Freshness::default()));
             let shop = shop(case, policy, vec![Step::text("hello")], "looked").await;
-            // The run was created at the start of 1970.
             let mut run = [0; 16];
             (run[6], run[8]) = (0x70, 0x80);
             let mut imported = [
@@ -308,7 +305,7 @@ async fn citations_at_save_are_refused_where_results_are_stored_before_the_answe
                 builder.history(MemoryStore::new()).persistence(case.mode).policy(compacting()).build();
             assert!(matches!(built, Err(BuildError::CitationsAtSave { mode: it }) if it == case.mode));
 
-            // The builder cannot check the mode of a request, so the request fails.
+            // The builder does not know the mode of a request. The request therefore fails.
             let shop = shop(Case { mode: PersistenceMode::PerRun, ..case }, compacting(), vec![Step::text("hello")], "").await;
             let request = ChatRequest::user("hi").in_conversation(key()).with_extension(case.mode);
             let request = case.way(request);

@@ -1,4 +1,4 @@
-//! Tests that the record contains one row for each call, and that the row is the same in each mode.
+//! Tests that each call has one row in the record, which is the same in each mode.
 
 use tower_chat::{
     ChatRequest, Message, Part, PersistencePolicy, Role, ToolContext, ToolResult, Tools,

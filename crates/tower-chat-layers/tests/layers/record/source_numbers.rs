@@ -8,7 +8,7 @@ use super::*;
 const ALL_MODES: [PersistenceMode; 3] =
     [PersistenceMode::PerRun, PersistenceMode::PerServiceCall, PersistenceMode::Journaled];
 
-/// Returns a tool that finds two sources, whose contents contain the id of the call.
+/// Returns a tool that finds two sources. Their contents contain the id of the call.
 fn search() -> impl tower_chat::Tool {
     tool_fn(definition("search"), |context: ToolContext| async move {
         let found = ["a", "b"].map(|source| format!("{} {source}", context.call_id()));
@@ -19,7 +19,6 @@ fn search() -> impl tower_chat::Tool {
     })
 }
 
-/// Returns the source numbers in each result of an answer, with the call of the result.
 fn numbers(answer: &Answer) -> Vec<(String, Vec<u64>)> {
     let results = answer.messages.iter().flat_map(|message| message.results());
     let numbers_of = |text: String| {

@@ -1,6 +1,5 @@
-//! Tests a tool loop over `PerServiceCallPersistence`, without `PerRunPersistence` above the tool
-//! loop. The record and the stored messages are the same as in a complete stack, and the hooks of
-//! the tools are called.
+//! Tests a tool loop over `PerServiceCallPersistence`, without `PerRunPersistence` above it. What
+//! is stored is the same as in a complete stack, and the hooks of the tools are called.
 
 use std::pin::pin;
 
@@ -16,7 +15,6 @@ use tower_chat_testkit::{FaultyStore, Step, cases};
 
 use super::*;
 
-/// Whether the stack contains `PerRunPersistence` above the tool loop.
 const ABOVE: [bool; 2] = [true, false];
 
 fn agent(above: bool, tool_loop: &ToolLoopLayer, script: Vec<Step>) -> Agent {
@@ -85,7 +83,6 @@ async fn rows(agent: &Agent) -> Vec<Row> {
     agent.record().await.into_iter().map(row).collect()
 }
 
-/// Returns the index, the role and the content of each stored message, without the id of the run.
 async fn stored(agent: &Agent) -> Vec<(Option<u32>, Role, String)> {
     let row = |message: &Arc<Message>| {
         let index = message.id.map(|id| id.index);
@@ -290,9 +287,8 @@ async fn a_run_that_is_sent_again_continues_after_what_is_stored() {
     }
 }
 
-/// When the request of a run that has ended is sent again, the tool loop does not execute calls
-/// without a result. The run has such calls if another tool of their round ended the run, or if the
-/// calls were returned to the caller.
+/// The request of an ended run is sent again. The run has calls without a result, because another
+/// tool of their round ended the run, or because they were returned to the caller.
 #[tokio::test]
 async fn a_run_that_ended_on_purpose_runs_no_tool_and_calls_no_service_when_it_is_sent_again() {
     let forgotten = || {
@@ -324,8 +320,8 @@ async fn a_run_that_ended_on_purpose_runs_no_tool_and_calls_no_service_when_it_i
     }
 }
 
-/// No single answer of the model exceeds the limit. The stored answer of the run contains the calls
-/// of all answers, which together exceed the limit.
+/// The stored answer of the run contains the calls of all answers. Only their sum exceeds the
+/// limit.
 #[tokio::test]
 async fn the_call_limit_per_answer_does_not_apply_to_a_stored_answer_of_several_rounds() {
     for (above, streamed) in ABOVE.into_iter().flat_map(|above| BOTH_WAYS.map(|it| (above, it))) {
@@ -346,7 +342,6 @@ async fn the_call_limit_per_answer_does_not_apply_to_a_stored_answer_of_several_
     }
 }
 
-/// The tool loop of the application sends no run id, and sends all messages again.
 #[tokio::test]
 async fn under_a_foreign_tool_loop_the_hooks_of_the_named_tools_are_asked() {
     for (streamed, forgets) in BOTH_WAYS.into_iter().flat_map(|way| BOTH_WAYS.map(|it| (way, it))) {

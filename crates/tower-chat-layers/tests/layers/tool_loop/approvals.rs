@@ -12,8 +12,8 @@ use tower_chat::{
 
 use super::script::*;
 
-/// Returns a tool loop with three tools. The first needs approval, the second does not, and the
-/// third needs approval and ends the run. The first two tools log their calls.
+/// Returns a tool loop with three tools. `pay` needs approval, `look` does not, and `stop` needs
+/// approval and ends the run. `pay` and `look` log their calls.
 fn tools(log: &Log) -> ToolLoopLayer {
     let stop = tool_fn(definition("stop").needs_approval(), |_| async {
         Ok(ToolOutput::from("stopped").terminate())
@@ -26,8 +26,7 @@ fn tools(log: &Log) -> ToolLoopLayer {
     )
 }
 
-/// Executes a run that ends with approval requests. Returns the messages of the conversation and
-/// the approval requests.
+/// Executes a run that ends with approval requests. Returns the conversation and the requests.
 async fn asked(call: Message) -> (Vec<Arc<Message>>, Vec<ApprovalRequest>) {
     let script = Script::new([call]);
     let answer = ask(&tools(&Log::default()), &script, ChatRequest::user("hi")).await.unwrap();
@@ -41,7 +40,6 @@ fn responses(responses: impl IntoIterator<Item = ApprovalResponse>) -> Message {
     Message::new(Role::User, responses.into_iter().map(Part::ApprovalResponse).collect())
 }
 
-/// Sends the messages of the conversation, with a new message of the user.
 async fn next_request(
     log: &Log,
     script: &Script,
@@ -210,14 +208,14 @@ async fn an_answer_to_a_call_that_has_its_result_is_refused() {
         let (mut messages, requests) = asked(calls([("pay", "1")])).await;
         messages.push(Arc::new(responses([requests[0].approve()])));
         messages.push(Arc::new(Message::tool_results([ToolResult::new("c0", "paid")])));
-        // The model has not answered since the approved call, so the run is incomplete, and the
+        // The run is incomplete, because the model has not answered since the approved call. The
         // repeated approval continues it.
         let (log, script) = (Log::default(), Script::new(["again"]));
         let own = responses([requests[0].approve()]);
         next_request(&log, &script, messages.clone(), own.clone(), streamed).await.unwrap();
         assert_eq!(script.texts(0), ["hi", "pay(1)", "=paid"]);
         messages.push(Arc::new(Message::assistant("done")));
-        // A request with the whole transcript contains decisions that an earlier run has applied.
+        // The whole transcript also contains decisions that an earlier run has applied.
         let script = Script::new(["again"]);
         next_request(&log, &script, messages.clone(), Message::user("and?"), streamed)
             .await
@@ -273,8 +271,7 @@ async fn an_approved_tool_may_end_the_run_before_any_service_call() {
 
 #[tokio::test]
 async fn a_change_of_the_call_in_an_approval_request_has_no_effect() {
-    // An approval response contains only the id of the request. A change of the call in a copy of
-    // the request therefore has no effect.
+    // An approval response contains only the id of the request, and not the call.
     let (messages, requests) = asked(calls([("pay", "1")])).await;
     let mut changed = requests[0].clone();
     changed.call.arguments = "1000000".to_owned();

@@ -10,8 +10,8 @@ use tower_chat::{ChatRequest, Message, Tool, ToolContext, tool_fn};
 
 use super::script::*;
 
-/// Returns a tool that never completes. The future of a call owns a clone of `held`, by whose
-/// reference count the test detects whether the future still exists.
+/// Returns a tool that never completes. While the future of a call exists, it owns a clone of
+/// `held`.
 fn hanging(held: Arc<()>) -> impl Tool {
     tool_fn(definition("hang"), move |_: ToolContext| {
         let held = held.clone();

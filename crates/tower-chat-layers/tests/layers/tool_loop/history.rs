@@ -30,9 +30,8 @@ async fn without_a_history_owner_every_service_call_contains_all_messages() {
     }
 }
 
-/// A result in the request of the caller may answer a call that a layer below has stored, so the
-/// tool loop sends the result. A result in an answer of the model can answer only a call of the
-/// same answer.
+/// A result of the caller may answer a call that a layer below has stored, and is therefore sent. A
+/// result in an answer of the model can answer only a call of the same answer.
 #[tokio::test]
 async fn a_result_that_answers_no_call_is_sent_if_it_is_the_callers_and_not_if_it_is_the_models() {
     let lost = |text: &str| Message::tool_results([ToolResult::new("kept below", text)]);

@@ -63,7 +63,6 @@ async fn stored(store: &MemoryStore) -> Vec<String> {
     texts(store.load(&key()).await.unwrap().messages.iter())
 }
 
-/// Returns a tool whose calls never complete.
 fn hanging() -> impl Tool {
     tool_fn(definition("hang"), |_| async {
         std::future::pending::<()>().await;
@@ -300,8 +299,8 @@ async fn the_result_of_an_approved_call_is_stored_although_the_run_is_dropped_af
     assert_eq!(next.texts(0), ["hi", "pay(1)", "=ran 1", "go", "and?"]);
 }
 
-/// Returns a request for the remaining part of an answer that the service generates in the
-/// background. This part may contain tool calls.
+/// Returns a request for the rest of an answer that the service generates in the background. The
+/// rest may contain tool calls.
 fn continued() -> ChatRequest {
     let mut options = ChatOptions::default();
     options.continuation = Some("token".to_owned());

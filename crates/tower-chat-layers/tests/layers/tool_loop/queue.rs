@@ -42,8 +42,7 @@ async fn a_message_queued_during_the_final_answer_makes_the_loop_call_once_more(
         let script = Script::new(["first", "second"]);
         let model = script.clone();
         let queueing = handle.clone();
-        // The message is queued after the first request was sent, and before the answer to this
-        // request.
+        // The message is queued between the first request and its answer.
         let service = tower::service_fn(move |request: ChatRequest| {
             if model.calls() == 0 {
                 queueing.queue(Message::user("wait"));

@@ -1,5 +1,5 @@
-//! Tests that the tool loop waits for the readiness of the inner service before each call, and
-//! holds no permit of a concurrency limit while its tools run.
+//! Tests that the tool loop waits for the readiness of the inner service before each service call,
+//! and holds no permit of a concurrency limit while its tools run.
 
 use std::{sync::Arc, time::Duration};
 

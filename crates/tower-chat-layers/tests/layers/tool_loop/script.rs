@@ -101,7 +101,6 @@ impl Script {
         self.shared.lock().unwrap().requests.clone()
     }
 
-    /// Returns the texts of the messages of one service call.
     pub(crate) fn texts(&self, call: usize) -> Vec<String> {
         texts(self.requests()[call].messages().iter())
     }
@@ -187,7 +186,6 @@ pub(crate) async fn respond(
     service.ready().await?.call(request).await
 }
 
-/// Returns the request twice: for a whole and for a streamed response.
 pub(crate) fn both(request: &ChatRequest) -> [ChatRequest; 2] {
     [request.clone(), request.clone().streamed()]
 }
@@ -196,12 +194,10 @@ pub(crate) fn definition(name: &str) -> ToolDefinition {
     ToolDefinition::new(name, "", json!({"type": "object"}))
 }
 
-/// Returns a tool that returns its arguments.
 pub(crate) fn echo() -> impl Tool {
     tool_fn(definition("echo"), |context| async move { Ok(context.arguments().to_owned()) })
 }
 
-/// Returns a tool that always returns the same output.
 pub(crate) fn constant(name: &str, output: ToolOutput) -> impl Tool + use<> {
     tool_fn(definition(name), move |_| {
         let output = output.clone();
@@ -209,14 +205,14 @@ pub(crate) fn constant(name: &str, output: ToolOutput) -> impl Tool + use<> {
     })
 }
 
-/// Returns a tool that always fails. The text of the error is not intended for the model.
+/// Returns a tool that always fails. The model must not receive the text of the error.
 pub(crate) fn failing(name: &str) -> impl Tool + use<> {
     tool_fn(definition(name), |context: ToolContext| async move {
         Err::<ToolOutput, BoxError>(format!("secret of {}", context.call_id()).into())
     })
 }
 
-/// A log of the calls that were executed, and tools that write to the log.
+/// A log of executed calls, and tools that write to it.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Log(Arc<Mutex<Vec<String>>>);
 
@@ -251,13 +247,12 @@ pub(crate) fn calls<const N: usize>(calls: [(&str, &str); N]) -> Message {
     )
 }
 
-/// Returns a tool loop with one tool.
 pub(crate) fn over(tool: impl Tool) -> ToolLoopLayer {
     ToolLoopLayer::new(Tools::new().with(tool))
 }
 
-/// Returns one string for each message. The string contains texts unchanged, calls as
-/// `name(arguments)`, results as `=result`, and error results as `!result`.
+/// Returns one string for each message: texts unchanged, calls as `name(arguments)`, results as
+/// `=result`, and error results as `!result`.
 pub(crate) fn texts<'a>(messages: impl IntoIterator<Item = &'a Arc<Message>>) -> Vec<String> {
     messages.into_iter().map(|message| summary(message)).collect()
 }
@@ -275,7 +270,6 @@ fn summary(message: &Message) -> String {
     message.parts.iter().map(part).collect::<Vec<_>>().join(" ")
 }
 
-/// Returns all results of all messages.
 pub(crate) fn results(answer: &Answer) -> Vec<ToolResult> {
     answer.messages.iter().flat_map(|message| message.results()).cloned().collect()
 }

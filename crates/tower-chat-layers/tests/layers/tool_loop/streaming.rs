@@ -15,8 +15,7 @@ use super::script::*;
 
 type Update = Result<ChatUpdate, BoxError>;
 
-/// Returns the response of a tool loop over a model client that returns one stream, and the sender
-/// of this stream.
+/// Returns the response of a tool loop, and the sender of the stream that its model client returns.
 async fn fed(tool_loop: ToolLoopLayer) -> (mpsc::UnboundedSender<Update>, ChatResponse) {
     let (sender, receiver) = mpsc::unbounded_channel();
     let receiver = std::sync::Arc::new(std::sync::Mutex::new(Some(receiver)));
@@ -26,7 +25,6 @@ async fn fed(tool_loop: ToolLoopLayer) -> (mpsc::UnboundedSender<Update>, ChatRe
         std::future::ready(Ok::<_, BoxError>(ChatResponse::stream(updates)))
     });
     let request = ChatRequest::user("hi").streamed();
-    // The call returns a response before the stream contains an update.
     let response = tool_loop.layer(model).oneshot(request).await.unwrap();
     (sender, response)
 }
@@ -127,10 +125,8 @@ async fn a_stream_ends_after_an_error() {
     let tools = Tools::new().with(echo()).with(failing("bad")).with(Log::default().tool(waiting));
     let tool_loop = ToolLoopLayer::new(tools).max_failing_rounds(0);
     for broken in [
-        // The stream fails after the call. The call is not forwarded, because another call of the
-        // answer could need approval.
+        // The call is not forwarded, because another call of the answer could need approval.
         Reply::from(calls([("echo", "1")])).failing_with("down"),
-        // The calls have results, but a failed call ends the run.
         Reply::from(calls([("bad", "1"), ("echo", "2")])),
     ] {
         let script = Script::new([broken]);

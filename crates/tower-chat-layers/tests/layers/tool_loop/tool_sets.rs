@@ -47,7 +47,7 @@ async fn the_tool_set_may_change_between_rounds() {
         })));
         let script = Script::new([
             // The first call changes the set. The second call still runs with the set that the
-            // request declared to the model.
+            // request declared.
             calls([("learn", ""), ("learn", "")]),
             calls([("learned", "1"), ("learn", "")]),
             Message::assistant("done"),
