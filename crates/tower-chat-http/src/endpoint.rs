@@ -177,7 +177,6 @@ impl ChatEndpoint {
     ///   All messages of such a request are treated as new.
     /// - Each branch is a copy of the common turns. The application should therefore limit the
     ///   number of requests of a client.
-    ///
     /// - Branches are not deleted with the original conversation. To delete the branches too, first
     ///   delete the conversations that
     ///   [`branches_of`](tower_chat_layers::store::ConversationQuery::branches_of) finds, and then

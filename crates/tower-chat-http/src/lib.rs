@@ -129,16 +129,20 @@
 //! request, as for a completion. A client can therefore only access runs of its own scope.
 //!
 //! - `GET /v1/conversations/{conversation}/runs/{run}/events` streams the run from its beginning,
-//!   as server-sent events. The event `text` contains the next piece of the current message's text
-//!   (`{"text": ...}`). The event `message` contains the complete text of a message (`{"index":
-//!   ..., "text": ...}`), which may be empty. The client then deletes the pieces of the current
-//!   message and all messages with the same or a greater index, and adds this message. After the
-//!   event `restarted`, the client deletes the pieces of the current message. The last event is
-//!   `end` (`{"end": "completed" | "failed" | "interrupted" | "truncated"}`). If a run is
-//!   `truncated`, its last events are missing, and the client loads the conversation instead. Every
-//!   event except `end` has an id. To receive only the events after a known event, a client sends
-//!   the id of that event in the header `Last-Event-ID`, as a browser's `EventSource` does when it
-//!   reconnects, or in the query parameter `after`.
+//!   as server-sent events:
+//!   - `text` (`{"text": ...}`) has the next piece of the text of the current message.
+//!   - `message` (`{"index": ..., "text": ...}`) has the complete text of a message, which may be
+//!     empty. The client then deletes the pieces of the current message and all messages with the
+//!     same or a greater index, and adds this message.
+//!   - `restarted` (`{"attempt": ...}`) reports that the run was interrupted and that another attempt
+//!     continues it. The client deletes the pieces of the current message.
+//!   - `end` (`{"end": "completed" | "failed" | "interrupted" | "truncated"}`) is the last event. If
+//!     a run is `truncated`, its last events are missing, and the client loads the conversation
+//!     instead.
+//!
+//!   Every event except `end` has an id. To receive only the events after a known event, a client
+//!   sends the id of that event in the header `Last-Event-ID`, as a browser's `EventSource` does
+//!   when it reconnects, or in the query parameter `after`.
 //! - `POST /v1/conversations/{conversation}/runs/{run}/stop` stops the run. The part of the answer
 //!   that was generated before the stop is stored.
 //! - `GET /v1/conversations/{conversation}/runs/{run}` returns the `state` of the run:
