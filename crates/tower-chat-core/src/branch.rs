@@ -11,8 +11,8 @@ use crate::{
 };
 
 /// The error of [`ChatRequest::edit`] and [`ChatRequest::regenerate`]. After an error, the branch
-/// does not exist: it was either not created, or deleted again. Only after a
-/// [`Store`](Self::Store) error, the branch may exist, for example because the
+/// does not exist: it was either not created, or deleted again. The exception is
+/// [`Store`](Self::Store): the branch may exist, for example because the
 /// store failed to delete it.
 #[derive(Debug, Clone, thiserror::Error)]
 #[non_exhaustive]

@@ -16,8 +16,8 @@ pub(super) struct Index<K> {
     /// The first call at each position.
     by_position: HashMap<CallPosition, usize>,
     by_id: HashMap<K, OfId>,
-    /// The calls in order. This part of the index is built when the first result arrives whose id
-    /// no call has.
+    /// The calls in order. This part of the index is built when the first result arrives that
+    /// neither a position nor an id matches.
     in_order: Option<InOrder<K>>,
 }
 
@@ -29,7 +29,7 @@ struct OfId {
     unanswered: BTreeSet<usize>,
 }
 
-/// The calls without a result. A result whose id no call has may answer one of these calls.
+/// The calls without a result.
 #[derive(Debug, Clone)]
 struct InOrder<K> {
     all: ByTool<K>,
@@ -146,9 +146,9 @@ impl<K: Borrow<str> + Clone + Eq + Hash> InOrder<K> {
         }
     }
 
-    /// Returns the first call that a result may answer although no call has the id of the result.
-    /// For this, the call or the result must have no id, and the names of their tools must agree,
-    /// if both are known.
+    /// Returns the call that a result answers by order, because no call has the id of the result.
+    /// The call or the result must have no id. If the result names a tool, the call must be of this
+    /// tool.
     fn first(&self, target: Target<'_>, ids: Ids) -> Option<usize> {
         let may_have_id = target.id.is_none() && ids == Ids::MayBeMissing;
         let calls = if may_have_id { &self.all } else { &self.without_id };

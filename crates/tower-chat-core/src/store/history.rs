@@ -36,9 +36,8 @@ pub struct Head {
     /// [`Summaries`](super::Summaries).
     pub summary: Option<SummaryInForce>,
     /// The number of [rewrites](super::Maintenance::rewrite) that changed messages of the
-    /// conversation. If this number has changed, a new summary of the old messages, or an old
-    /// [`load_from`](Self::load_from), no longer applies. A store that stores neither need not
-    /// count.
+    /// conversation. A summary or a [`load_from`](Self::load_from) that was computed before the
+    /// last of these rewrites does not apply any more. A store that stores neither need not count.
     pub rewrites: u64,
     /// The part of the conversation that the next run needs to load; `None` if it needs all
     /// messages, or if the store does not keep this value.
@@ -117,7 +116,7 @@ impl Head {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct History {
-    /// The revision, the service id and the open run.
+    /// The state of the conversation.
     pub head: Head,
     /// The visible messages after the [skipped](Self::skipped) ones. Every message has an
     /// [`id`](crate::Message::id).
