@@ -182,8 +182,9 @@ pub struct ToolDefinition {
     /// Whether calls of the tool wait for approval.
     #[serde(default)]
     pub needs_approval: bool,
-    /// The provider's own JSON for the tool, without the fields above. `None` unless this JSON has
-    /// other fields too, such as a grammar or a cache mark.
+    /// The fields of the provider's own JSON for the tool that have no field here, such as a
+    /// grammar or a cache mark, or the whole JSON if `parameters` is `null`; `None` if there are no
+    /// such fields.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
     /// Whether a call may run again if it is unknown whether the call has run. Set this for a tool

@@ -31,7 +31,7 @@ pub struct Answer {
     /// The messages that the answer adds to the conversation: the messages of the model, and, if a
     /// tool loop ran, the tool results and the queued messages.
     pub messages: Vec<Arc<Message>>,
-    /// The end of the answer: its reason, its cost, and the number of stored messages.
+    /// The end of the answer: its reason, its tokens, and the number of stored messages.
     pub finish: Box<Finish>,
 }
 

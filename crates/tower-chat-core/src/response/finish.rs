@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::{Answer, Change};
 use crate::{ConversationKey, ExactNumbers, HistoryOwner, RunId};
 
-/// The end of an answer: its reason, its cost, and the number of stored messages.
+/// The end of an answer: its reason, its tokens, and the number of stored messages.
 ///
 /// The example reads the end of an answer:
 ///
