@@ -11,7 +11,6 @@ use crate::{
     store::StoreLocation,
 };
 
-/// The arguments of `backup`.
 #[derive(Debug, Args)]
 pub(crate) struct BackupArguments {
     /// The store: sqlite:PATH

@@ -7,7 +7,6 @@ use clap_complete::{Shell, generate};
 
 use crate::{arguments::Arguments, error::CliError, output::Lines};
 
-/// The arguments of `completions`.
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArguments {
     /// The shell

@@ -14,7 +14,6 @@ use crate::{
     transfer::{Report, ReportOptions, SelectionOptions},
 };
 
-/// The arguments of `copy`.
 #[derive(Debug, Args)]
 pub(crate) struct CopyArguments {
     /// The store to copy from

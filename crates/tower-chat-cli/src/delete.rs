@@ -28,7 +28,6 @@ use crate::{
 /// The maximum number of conversations that one query to the store returns.
 const PAGE: usize = 500;
 
-/// The arguments of `delete`.
 #[derive(Debug, Args)]
 pub(crate) struct DeleteArguments {
     /// The scope of the conversation
@@ -107,8 +106,7 @@ pub(crate) async fn delete(arguments: DeleteArguments) -> Result<ExitCode, CliEr
         None => Ok(report.interrupted("the same command continues")),
         Some(receipt) => {
             let (receipt, erased) = receipt?;
-            // If only updates were erased, an earlier command has deleted the conversation and
-            // failed to erase its updates.
+            // An earlier command has deleted the conversation, and failed to erase its updates.
             let is_absent = receipt.scopes.is_empty() && erased == 0;
             if let (Some(key), true) = (one, is_absent) {
                 return Err(CliError::NoConversation { key });

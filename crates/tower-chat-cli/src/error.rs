@@ -211,8 +211,7 @@ pub(crate) enum CliError {
     Output(#[source] io::Error),
 }
 
-/// The advice in some errors of the library is for programmers. This conversion replaces such
-/// errors by errors whose advice names options of the command.
+/// Replaces the advice for programmers in errors of the library by options of the command.
 impl From<OpenError> for CliError {
     fn from(error: OpenError) -> Self {
         match error {

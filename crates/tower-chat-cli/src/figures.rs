@@ -80,7 +80,6 @@ pub(crate) fn in_words(sum: &UsageSum) -> String {
     )
 }
 
-/// Serializes a value as one line of JSON.
 pub(crate) fn json_line(value: &impl Serialize) -> String {
     #[allow(clippy::expect_used, reason = "the values contain only texts, numbers and JSON values")]
     serde_json::to_string(value).expect("it has a JSON form")

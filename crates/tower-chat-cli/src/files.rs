@@ -72,8 +72,7 @@ pub(crate) fn check_written(
 struct FileIdentity {
     /// The absolute path without symbolic links.
     path: PathBuf,
-    /// The device number and the inode number, if the file exists. With these numbers, hard links
-    /// to the same file are recognised.
+    /// The device number and the inode number, which hard links to one file share.
     file: Option<(u64, u64)>,
 }
 
@@ -154,9 +153,8 @@ impl FileMode {
     /// Only the owner may read and write the file.
     const PRIVATE: Self = Self(0o600);
 
-    /// Returns the permissions for a file that contains data of a store. The file gets the
-    /// permissions of the store's own file. For a store without a file, only the owner may read and
-    /// write.
+    /// Returns the permissions for a file with data of a store: those of the store's file, or those
+    /// of a private file if the store has no file.
     pub(crate) fn of(store: &StoreLocation) -> Self {
         #[cfg(unix)]
         if let StoreLocation::Sqlite(path) = store
@@ -169,11 +167,7 @@ impl FileMode {
         Self::PRIVATE
     }
 
-    /// Creates a file with these permissions.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the file exists or cannot be created.
+    /// Creates a file with these permissions. Fails if the file exists.
     pub(crate) fn create_new(self, path: &Path) -> io::Result<File> {
         let mut options = OpenOptions::new();
         options.read(true).write(true).create_new(true);
@@ -190,10 +184,6 @@ impl FileMode {
     }
 
     /// Creates an empty file with these permissions, unless the file exists.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the file cannot be created.
     pub(crate) fn create_missing(self, path: &Path) -> io::Result<()> {
         match self.create_new(&without_links(path)) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),

@@ -17,7 +17,6 @@ use crate::{
     store::StoreLocation,
 };
 
-/// The arguments of `fork`.
 #[derive(Debug, Args)]
 pub(crate) struct ForkArguments {
     /// The scope of the conversation

@@ -26,7 +26,6 @@ const FOR_PEOPLE: usize = 50;
 /// The maximum number of conversations that one query to the store returns.
 const PAGE: usize = 500;
 
-/// The arguments of `list`.
 #[derive(Debug, Args)]
 pub(crate) struct ListArguments {
     /// The store
@@ -151,8 +150,7 @@ fn query_of(arguments: &ListArguments) -> ConversationQuery {
     query
 }
 
-/// The output of the command. JSON is written line by line while conversations are read. A table is
-/// written at the end.
+/// The output: JSON line by line while conversations are read, or a table at the end.
 struct Output {
     lines: Lines,
     rows: Option<Vec<[String; 9]>>,

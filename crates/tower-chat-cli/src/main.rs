@@ -51,8 +51,7 @@ fn main() -> ExitCode {
     let arguments = match Arguments::try_parse() {
         Ok(arguments) => arguments,
         Err(error) if error.use_stderr() => {
-            // The message of clap may contain an argument that is an address with a password.
-            // `refuse_arguments` removes the password from the message.
+            // The message may contain an address with a password, which this function removes.
             output::refuse_arguments(&error.to_string());
             return ExitCode::from(2);
         }

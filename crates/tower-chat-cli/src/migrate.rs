@@ -15,7 +15,6 @@ use crate::{
     store::{StoreLocation, postgres_options},
 };
 
-/// The arguments of `migrate`.
 #[derive(Debug, Args)]
 pub(crate) struct MigrateArguments {
     /// The store
@@ -38,7 +37,6 @@ struct Migrated {
     done: bool,
 }
 
-/// The migration that a store needs.
 #[derive(Debug, PartialEq, Eq)]
 enum Migration {
     /// The store needs no migration, for this reason.
@@ -61,7 +59,6 @@ impl Migration {
     }
 }
 
-/// Migrates a store to the current version.
 pub(crate) async fn migrate(arguments: MigrateArguments) -> Result<ExitCode, CliError> {
     let migration = find(&arguments.store).await?;
     let is_needed = !matches!(migration, Migration::None(_));

@@ -31,8 +31,7 @@ pub(crate) fn escaped_text(text: &str) -> String {
 /// The control characters that are not escaped in a text of several lines.
 pub(crate) const KEPT_IN_TEXT: &[char] = &['\n', '\t'];
 
-/// Writes lines to standard output. After a write has failed, later lines are dropped, so that the
-/// command can finish its other work.
+/// Writes lines to standard output. After a failed write, later lines are dropped.
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     failed: Option<io::Error>,
@@ -44,9 +43,8 @@ impl Lines {
         self.write_exactly(&escaped(line));
     }
 
-    /// Writes a line of JSON. The line is not changed, because programs need the exact stored data.
-    /// If standard output is a terminal, invisible characters are replaced by JSON escape
-    /// sequences, as described for [`visible_json`].
+    /// Writes a line of JSON, which is unchanged for programs. On a terminal, invisible characters
+    /// become JSON escape sequences, as described for [`visible_json`].
     pub(crate) fn write_json(&mut self, line: &str) {
         match io::stdout().is_terminal() {
             true => self.write_exactly(&visible_json(line)),
@@ -54,8 +52,7 @@ impl Lines {
         }
     }
 
-    /// Writes a line without escaping it. The caller must have escaped all stored content in the
-    /// line.
+    /// Writes a line whose stored content the caller has escaped.
     pub(crate) fn write_exactly(&mut self, line: &str) {
         if self.failed.is_none() {
             let mut stdout = io::stdout().lock();
@@ -69,8 +66,7 @@ impl Lines {
         self.failed.is_none()
     }
 
-    /// Flushes the buffered lines. Returns an error if a write has failed, unless the reader has
-    /// closed the pipe.
+    /// Flushes the buffered lines. A pipe that its reader has closed is not an error.
     pub(crate) fn finish(self) -> io::Result<()> {
         let finished = self.failed.map_or_else(|| io::stdout().lock().flush(), Err);
         finished.or_else(|error| match error.kind() {
@@ -99,8 +95,7 @@ pub(crate) fn table<const COLUMNS: usize>(rows: &[[String; COLUMNS]]) -> Vec<Str
 
 /// Like [`table`], for rows whose number of columns is determined at run time.
 pub(crate) fn table_of(rows: &[impl AsRef<[String]>]) -> Vec<String> {
-    // The cells are escaped before their widths are measured, because an escape sequence is wider
-    // than the character.
+    // An escape sequence is wider than its character.
     let rows: Vec<Vec<String>> =
         rows.iter().map(|row| row.as_ref().iter().map(|cell| escaped(cell)).collect()).collect();
     let columns = columns_of(&rows);
@@ -131,8 +126,7 @@ pub(crate) fn table_within<const COLUMNS: usize>(
     table_of(&rows)
 }
 
-/// Returns a text whose width is at most `columns`. A text that was shortened ends with an
-/// ellipsis.
+/// Returns a text of at most `columns` columns, shortened with an ellipsis.
 pub(crate) fn within(text: &str, columns: usize) -> String {
     if text.width() <= columns {
         return text.to_owned();
@@ -149,8 +143,7 @@ pub(crate) fn within(text: &str, columns: usize) -> String {
     cut
 }
 
-/// Returns the width of the terminal. If the environment variable `COLUMNS` is set, returns its
-/// value. Returns `None` if standard output is not a terminal.
+/// Returns the value of `COLUMNS`, or the width of the terminal, if there is one.
 pub(crate) fn terminal_width() -> Option<usize> {
     let columns = std::env::var("COLUMNS").ok().and_then(|columns| columns.parse().ok());
     columns.filter(|columns| *columns > 0).or_else(|| {
@@ -183,8 +176,7 @@ fn aligned(row: &[String], columns: &[(usize, bool)]) -> String {
     cells.join("  ").trim_end().to_owned()
 }
 
-/// Writes an error with its sources to standard error. Removes users, passwords and queries from
-/// addresses in the text.
+/// Writes an error with its sources to standard error, without secrets in addresses.
 pub(crate) fn complain(error: &dyn Error) {
     let _ = writeln!(io::stderr().lock(), "error: {}", escaped(&without_secrets(&chain(error))));
 }
@@ -194,8 +186,7 @@ pub(crate) fn refuse_arguments(error: &str) {
     let _ = write!(io::stderr().lock(), "{}", escaped_text(&without_secrets(error)));
 }
 
-/// A writer for log events. Writes each event to standard error immediately, as one [escaped] line
-/// without secrets.
+/// Writes each log event to standard error, as one [escaped] line without secrets.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct EscapedStderr;
 

@@ -49,7 +49,6 @@ pub(crate) struct PruneArguments {
     pub(crate) json: bool,
 }
 
-/// Deletes the oldest runs of conversations.
 pub(crate) async fn prune(arguments: PruneArguments) -> Result<ExitCode, CliError> {
     let keep = match (arguments.keep_messages, arguments.older_than) {
         (Some(count), _) => Keep::Messages(count),
@@ -97,7 +96,6 @@ struct Summary {
     left_alone: usize,
 }
 
-/// The outcome for one conversation.
 #[derive(Serialize)]
 struct Outcome<'a> {
     kind: &'static str,
@@ -173,8 +171,7 @@ async fn planned(
     if let Some(open) = rows.head.open_run {
         return Err(StoreError::UnderWay { key: key.clone(), run: open.run });
     }
-    // `load` fails if a message is unreadable. The conversation is then skipped, because the run of
-    // this message is unknown.
+    // The run of an unreadable message is unknown, so that the conversation is skipped.
     let history = store.load(key).await?;
     let mut pruning = Pruning::new(key, &history.head, keep);
     for (sequence, message) in history.numbered() {

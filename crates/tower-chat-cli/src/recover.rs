@@ -24,7 +24,6 @@ use crate::{
     store::StoreLocation,
 };
 
-/// The arguments of `recover`.
 #[derive(Debug, Args)]
 pub(crate) struct RecoverArguments {
     /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
@@ -68,7 +67,6 @@ impl From<End> for RunEnd {
     }
 }
 
-/// Ends the open runs of a store.
 pub(crate) async fn recover(arguments: RecoverArguments) -> Result<ExitCode, CliError> {
     let store = arguments.store.open_to_change("recover").await?;
     let now = SystemTime::now();

@@ -12,7 +12,6 @@ use crate::{
     verify::{Kind, write},
 };
 
-/// Repairs the problems of a store.
 pub(crate) async fn repair(arguments: RepairArguments) -> Result<ExitCode, CliError> {
     let dry_run = arguments.dry_run;
     let store = match dry_run {

@@ -21,7 +21,6 @@ use crate::{
 /// The environment variable that contains the token for the pages.
 const TOKEN_VARIABLE: &str = "TOWER_CHAT_INSPECTOR_TOKEN";
 
-/// The arguments of `serve`.
 #[derive(Debug, Args)]
 pub(crate) struct ServeArguments {
     /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE
@@ -61,8 +60,7 @@ pub(crate) struct ServeArguments {
 /// The token that a reader needs.
 #[derive(Debug)]
 enum Token {
-    /// The token in the environment variable [`TOKEN_VARIABLE`], which the operator passes to the
-    /// readers.
+    /// The token in [`TOKEN_VARIABLE`], which the operator passes to the readers.
     Given(OsString),
     /// A token that was generated for this process. The command prints a link that contains it.
     Made(String),
@@ -89,8 +87,7 @@ impl Token {
     }
 }
 
-/// A replay policy and its name. The policy determines in which form a request to a model contains
-/// the stored messages.
+/// A replay policy (the form of stored messages in a request to a model) and its name.
 #[derive(Debug, Clone)]
 pub(crate) struct NamedPolicy {
     name: String,

@@ -59,8 +59,7 @@ pub(crate) fn seconds(duration: Duration) -> String {
     format!("{:.3} s", duration.as_secs_f64())
 }
 
-/// Returns the duration between two times, if both are known. The duration is zero if the second
-/// time is earlier because the clock was set back between the two times.
+/// Returns the duration between two known times, or zero if the clock was set back.
 pub(crate) fn between(from: Option<SystemTime>, to: Option<SystemTime>) -> Option<Duration> {
     Some(to?.duration_since(from?).unwrap_or_default())
 }

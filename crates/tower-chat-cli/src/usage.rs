@@ -15,7 +15,6 @@ use crate::{
     time::PointInTime,
 };
 
-/// The arguments of `usage`.
 #[derive(Debug, Args)]
 pub(crate) struct UsageArguments {
     /// The store
@@ -126,8 +125,7 @@ struct UsageLine {
     id: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
     run: Option<String>,
-    /// The model of the group. `None` if usage is not added up by model, and `Some(None)` for an
-    /// unknown model.
+    /// The model of the group: `None` without grouping by model, `Some(None)` if unknown.
     #[serde(skip_serializing_if = "Option::is_none")]
     model: Option<Option<String>>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -158,7 +156,6 @@ impl UsageLine {
         line
     }
 
-    /// Returns the cells that name the group.
     fn names(self, by: Grouping) -> Vec<String> {
         let model = self.model.flatten();
         let all = [self.scope, self.id, self.run, model, self.day];

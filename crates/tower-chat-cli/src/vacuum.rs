@@ -11,7 +11,6 @@ use crate::{
     store::StoreLocation,
 };
 
-/// The arguments of `vacuum`.
 #[derive(Debug, Args)]
 pub(crate) struct VacuumArguments {
     /// The store: sqlite:PATH

@@ -36,8 +36,7 @@ pub(super) struct Approver<'a> {
 }
 
 impl Approver<'_> {
-    /// Asks for decisions about the calls of one answer of the model. All of these calls wait until
-    /// the user has decided about each of them.
+    /// Asks for decisions about the calls of one answer of the model.
     pub(super) async fn decide(
         &mut self,
         waiting: &[ApprovalRequest],
@@ -73,8 +72,7 @@ impl Approver<'_> {
         request.reject(NOT_ALLOWED)
     }
 
-    /// Asks the user about one call. If the user does not decide, returns the outcome for all
-    /// calls.
+    /// Asks the user about one call, or returns the outcome for all calls.
     async fn ask(
         &mut self,
         request: &ApprovalRequest,

@@ -74,8 +74,7 @@ pub(crate) enum ChatError {
 }
 
 impl ChatError {
-    /// Creates the error for a run that failed, or for a model client that could not be created,
-    /// with advice for the user.
+    /// Creates the error for a failed run or model client, with advice for the user.
     pub(super) fn run(error: &BoxError, provider: ProviderName) -> Self {
         Self::Run { cause: without_secrets(&chain(&**error)), advice: advice(error, provider) }
     }
@@ -104,8 +103,7 @@ fn provider_error(error: &BoxError) -> Option<&ProviderError> {
     None
 }
 
-/// Returns advice about an error. The text is empty if the message of the error already contains
-/// the advice.
+/// Returns advice about an error, unless the message of the error contains the advice.
 fn advice(error: &BoxError, provider: ProviderName) -> String {
     let Some(error) = provider_error(error) else { return String::new() };
     let variables = provider.key_variables().join(" or ");

@@ -19,8 +19,7 @@ use tokio::sync::mpsc;
 
 pub(crate) use self::typed::TypedLine;
 
-/// The maximum number of lines that are read before the chat needs them. If a program writes more
-/// lines, its write blocks.
+/// The maximum number of lines that are read ahead. A program that writes more lines waits.
 const MAX_WAITING: usize = 64;
 
 /// The time for which a terminal must send no input before a question is printed. A terminal sends
@@ -45,10 +44,6 @@ pub(crate) struct Input {
 
 impl Input {
     /// Starts the thread that reads standard input.
-    ///
-    /// # Errors
-    ///
-    /// Fails if the thread that reads a terminal cannot be started.
     pub(crate) fn open() -> io::Result<Self> {
         let (sender, lines) = mpsc::channel(MAX_WAITING);
         let is_terminal = io::stdin().is_terminal();
@@ -77,8 +72,7 @@ impl Input {
         self.is_terminal
     }
 
-    /// Returns the next line, or `None` after the last line. This method is cancel safe: if the
-    /// future is dropped, no line is lost.
+    /// Returns the next line, or `None` after the last line. Cancel safe.
     pub(crate) async fn next(&mut self) -> Option<io::Result<TypedLine>> {
         self.lines.recv().await
     }
@@ -94,8 +88,7 @@ impl Input {
         self.settle(SILENCE_AFTER).await
     }
 
-    /// Drops lines until no line has arrived for the time `silence`. Returns whether any line was
-    /// dropped.
+    /// Drops lines until none has arrived for `silence`. Returns whether any was dropped.
     #[cfg(unix)]
     async fn settle(&mut self, silence: Duration) -> bool {
         let mut had_lines = false;

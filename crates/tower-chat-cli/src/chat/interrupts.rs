@@ -21,8 +21,7 @@ impl Interrupts {
         Ok(Self(signal?))
     }
 
-    /// Waits for the next interrupt signal. This method is cancel safe: if the future is dropped,
-    /// no signal is lost.
+    /// Waits for the next interrupt signal. Cancel safe.
     pub(crate) async fn next(&mut self) {
         if self.0.recv().await.is_none() {
             std::future::pending::<()>().await;

@@ -51,11 +51,9 @@ use crate::{
 /// expired.
 const LEASE: Duration = Duration::from_secs(5);
 
-/// The maximum time to wait for the end of another process's lease. It exceeds the default duration
-/// of a lease.
+/// The maximum wait for another process's lease, longer than the default duration of a lease.
 const LEASE_WAIT: Duration = Duration::from_secs(20);
 
-/// The arguments of `chat`.
 #[derive(Debug, Args)]
 pub(crate) struct ChatArguments {
     /// The name of the conversation, which is continued if it exists; by default the date and the
@@ -211,8 +209,7 @@ fn pipeline(
         .on_store_failure(StoreFailure::FailCall)
         .with_partial_text(true)
         .with_journal(journal)
-        // If another process has the lease of an open run, the chat waits for the end of the lease,
-        // because that process may have died.
+        // The chat waits for the lease of another process, which may have died.
         .with_concurrent_runs(ConcurrentRuns::Queue { max_waiting: 1 });
     ChatPipeline::builder(client)
         .tool_loop(ToolLoopLayer::new(tools).include_error_details(true))

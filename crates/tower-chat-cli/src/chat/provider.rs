@@ -47,8 +47,7 @@ pub(crate) enum ProviderName {
 }
 
 impl ProviderName {
-    /// Returns the names of the environment variables that may contain the key. The first variable
-    /// that is set is used. The list is empty if the provider needs no key.
+    /// Returns the environment variables that may contain the key. The first that is set is used.
     pub(crate) fn key_variables(self) -> &'static [&'static str] {
         match self {
             Self::Openai | Self::OpenaiResponses => &["OPENAI_API_KEY"],
@@ -119,8 +118,7 @@ impl ProviderName {
     }
 }
 
-/// The settings of a model client. `variables` are the names of the environment variables that may
-/// contain the key.
+/// The settings of a model client. One of the environment variables `variables` contains the key.
 struct ClientSettings<'a> {
     variables: &'static [&'static str],
     model: &'a str,
@@ -128,8 +126,7 @@ struct ClientSettings<'a> {
 }
 
 impl ClientSettings<'_> {
-    /// Returns the name of the first variable that is set. If none is set, returns the first name,
-    /// which the error then contains.
+    /// Returns the name of the first variable that is set, or the first name for the error.
     fn variable(&self) -> Option<&'static str> {
         let is_set = |name: &&&str| is_variable_set(name);
         self.variables.iter().find(is_set).or(self.variables.first()).copied()
@@ -179,8 +176,7 @@ impl ClientSettings<'_> {
     }
 }
 
-/// Returns a retry policy with few attempts and short waits, because the user waits for the answer
-/// and can send the message again.
+/// Returns a retry policy with short waits, because the user waits for the answer.
 fn retries() -> RetryPolicy {
     let longest = std::time::Duration::from_secs(15);
     RetryPolicy::new().with_max_attempts(3).with_max_retry_after(longest).with_deadline(longest)

@@ -30,8 +30,7 @@ impl Session {
         Ok(())
     }
 
-    /// Returns a text that says which messages of a failed run are stored, and what the user can
-    /// do.
+    /// Returns which messages of a failed run are stored, and what the user can do.
     pub(super) async fn report_of_failure(&mut self, run: RunId) -> Result<String, ChatError> {
         let stored = self.stored_of(run).await?;
         let is_open = self.head().await?.open_run.is_some_and(|open| open.run == run);
@@ -66,8 +65,7 @@ impl Session {
         Ok(stored_of_run(history.messages.iter(), run))
     }
 
-    /// Sets the title of the conversation to the beginning of the user's first message, unless the
-    /// conversation has a title.
+    /// Sets the title to the beginning of the user's first message, unless there is a title.
     pub(super) async fn set_title(&mut self) -> Result<(), ChatError> {
         if self.has_title {
             return Ok(());
@@ -106,7 +104,6 @@ impl Session {
     }
 }
 
-/// Returns the notes about the end of an answer, one line for each note.
 pub(super) fn notes_of(finish: &Finish, is_verbose: bool) -> Vec<String> {
     let mut notes = Vec::new();
     match &finish.reason {

@@ -29,8 +29,7 @@ pub(crate) struct ScreenOptions {
     pub(crate) has_prompt: bool,
 }
 
-/// Prints the output of a chat. After writing to standard output has failed, later parts of answers
-/// are not printed.
+/// Prints the output of a chat. After a failed write, later parts of answers are not printed.
 #[derive(Debug)]
 pub(crate) struct Screen {
     options: ScreenOptions,
@@ -112,7 +111,6 @@ impl Screen {
         self.write_note(&escaped(question));
     }
 
-    /// Prints the prompt for a message.
     pub(crate) fn prompt(&mut self) {
         if self.options.has_prompt {
             self.ask("> ");
@@ -124,8 +122,7 @@ impl Screen {
         self.failed.is_none()
     }
 
-    /// Flushes the output. Returns an error if a write has failed, unless the reader has closed the
-    /// pipe.
+    /// Flushes the output. A pipe that its reader has closed is not an error.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         self.end_line();
         match self.failed.take() {
@@ -147,7 +144,7 @@ impl Screen {
         self.write_note(&if is_coloured { format!("{DIM}{text}{PLAIN}") } else { text });
     }
 
-    /// Writes to standard error, which is not buffered. Errors are ignored.
+    /// Writes to standard error, which is not buffered.
     fn write_note(&mut self, text: &str) {
         let _ = io::stderr().lock().write_all(text.as_bytes());
     }

@@ -35,8 +35,7 @@ use crate::output::EscapedStderr;
 /// The time within which a server must begin a session.
 const SESSION_TIME: Duration = Duration::from_secs(30);
 
-/// The maximum number of bytes of a server's standard error that an error message contains. The
-/// first bytes are used.
+/// The maximum number of the first bytes of a server's standard error in an error message.
 const OUTPUT_LIMIT: usize = 4096;
 
 /// The tool calls that run without asking the user.
@@ -62,8 +61,7 @@ impl Approve {
         }
     }
 
-    /// Returns whether a call must be approved before it runs. `is_read_only` is the declaration of
-    /// the tool's server.
+    /// Returns whether a call of a tool must be approved before it runs.
     fn holds(self, is_read_only: bool) -> bool {
         match self {
             Self::Ask | Self::Never => !is_read_only,
@@ -81,7 +79,6 @@ pub(crate) struct ServerArguments<'a> {
     pub(crate) variables: &'a [String],
     pub(crate) urls: &'a [String],
     pub(crate) approve: Approve,
-    /// Whether the standard error of the servers is printed.
     pub(crate) verbose: bool,
 }
 
@@ -93,8 +90,7 @@ pub(crate) struct Servers {
 }
 
 impl Servers {
-    /// Connects to all servers and lists their tools. The tools send an event at the beginning and
-    /// at the end of each call.
+    /// Connects to all servers and lists their tools, which send events about their calls.
     pub(crate) async fn connect(
         arguments: &ServerArguments<'_>,
         events: &mpsc::UnboundedSender<ToolEvent>,

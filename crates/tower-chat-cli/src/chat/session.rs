@@ -30,7 +30,6 @@ const HELP: &str = "/exit ends the chat, /retry repeats a message that failed, a
                     lines are sent to the model. Ctrl-C interrupts an answer, or ends the chat at \
                     the prompt";
 
-/// The settings of a session.
 #[derive(Debug)]
 pub(super) struct SessionSettings {
     pub(super) key: ConversationKey,
@@ -42,7 +41,6 @@ pub(super) struct SessionSettings {
     pub(super) is_named: bool,
 }
 
-/// The resources that a session uses.
 pub(super) struct SessionParts {
     pub(super) store: Arc<dyn HistoryStore>,
     pub(super) agent: ChatPipeline,
@@ -97,7 +95,6 @@ impl Session {
         }
     }
 
-    /// Chats until the input ends, and returns the exit code.
     pub(super) async fn run(mut self) -> Result<ExitCode, ChatError> {
         let mut step = self.begin().await?;
         let code = loop {
@@ -241,8 +238,7 @@ impl Session {
         }
     }
 
-    /// Asks the user about calls that wait for approval. Returns the request that contains the
-    /// decisions.
+    /// Asks the user about waiting calls. Returns the request with the decisions.
     async fn decide(&mut self) -> Result<Step, ChatError> {
         let head = self.head().await?;
         let mut postponed = false;

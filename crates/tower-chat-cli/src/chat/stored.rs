@@ -7,7 +7,6 @@ use tower_chat::{Message, Part, Role, run::RunId};
 /// The number of characters of a text after which the printed line is cut off.
 const SHOWN_CHARACTERS: usize = 200;
 
-/// The maximum number of characters of a title.
 const TITLE_CHARACTERS: usize = 60;
 
 /// Returns the beginning of a text as a single line.
@@ -72,8 +71,7 @@ pub(super) fn call_line(tool: &str, arguments: &str) -> String {
 }
 
 /// Returns a description of the stored messages of a run, such as
-/// `your message, 2 tool calls, 2 results and 1 text of the model`. Returns `None` if no message of
-/// the run is stored.
+/// `your message, 2 tool calls, 2 results and 1 text of the model`.
 pub(super) fn stored_of_run<'m>(
     messages: impl Iterator<Item = &'m Arc<Message>>,
     run: RunId,

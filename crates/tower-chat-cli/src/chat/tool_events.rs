@@ -11,17 +11,13 @@ use tower_chat::{
 
 #[derive(Debug)]
 pub(crate) enum ToolEvent {
-    /// The tool was called.
     Began { call_id: String, tool: String, arguments: String },
-    /// The call has ended.
     Ended { tool: String, outcome: ToolOutcome, duration: Duration },
 }
 
 #[derive(Debug)]
 pub(crate) enum ToolOutcome {
-    /// The tool returned a result.
     Done(ToolOutput),
-    /// The tool returned this error.
     Failed(String),
     /// The run was interrupted before the tool returned.
     Interrupted,

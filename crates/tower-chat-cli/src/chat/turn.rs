@@ -19,11 +19,9 @@ use super::{
 /// How a run has ended.
 #[derive(Debug)]
 pub(super) enum TurnEnd {
-    /// The model has answered.
     Answered(Box<Finish>),
     /// The user has interrupted the run, which was then stopped or dropped.
     Interrupted,
-    /// The run has failed.
     Failed(BoxError),
 }
 
@@ -32,8 +30,7 @@ pub(super) enum TurnEnd {
 pub(super) struct Printer {
     pub(super) screen: Screen,
     pub(super) events: mpsc::UnboundedReceiver<ToolEvent>,
-    /// The ids of the calls whose beginning was printed, and whose results are not in the stream
-    /// yet.
+    /// The ids of the calls that were printed, and whose results are not in the stream yet.
     reported: Vec<String>,
     /// Whether deltas of the current message were printed.
     has_streamed: bool,
@@ -46,15 +43,13 @@ impl Printer {
         Self { screen, events, reported: Vec::new(), has_streamed: false, has_tools: true }
     }
 
-    /// Creates a printer for a run that another process executes. The printer prints calls and
-    /// results when the messages that contain them arrive.
+    /// Creates a printer for a run of another process, which prints calls with their messages.
     pub(super) fn of_other_process(screen: Screen) -> Self {
         let (_, events) = mpsc::unbounded_channel();
         Self { has_tools: false, ..Self::new(screen, events) }
     }
 
-    /// Ends the line of an unfinished message, because another attempt (execution of the run) will
-    /// generate the message again.
+    /// Ends the line of an unfinished message, which another attempt generates again.
     pub(super) fn restart(&mut self) {
         self.screen.end_line();
         self.has_streamed = false;

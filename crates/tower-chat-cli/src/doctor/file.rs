@@ -7,8 +7,7 @@ use tower_chat_sqlite::SqliteStore;
 use super::findings::{Findings, Level};
 use crate::error::CliError;
 
-/// The size, in bytes, above which a write-ahead log is reported. A log of this size shows that
-/// checkpoints do not reset the log.
+/// The size, in bytes, of a write-ahead log that checkpoints do not reset.
 const LONG_LOG: u64 = 256 << 20;
 
 /// Checks the file. Returns whether the file can be read.
@@ -90,8 +89,7 @@ fn check_folder(path: &Path, bytes: u64, findings: &mut Findings) {
 #[cfg(not(unix))]
 fn check_folder(_: &Path, _: u64, _: &mut Findings) {}
 
-/// Adds a problem if the folder is on a network file system, because the file locks of SQLite do
-/// not work between machines.
+/// Adds a problem for a network file system, on which the file locks of SQLite do not work.
 #[cfg(target_os = "linux")]
 fn check_file_system(folder: &Path, findings: &mut Findings) {
     // The magic numbers of network file systems, as defined in `linux/magic.h`.

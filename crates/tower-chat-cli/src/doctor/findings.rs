@@ -4,7 +4,6 @@ use serde::Serialize;
 
 use crate::output::Lines;
 
-/// The severity of a finding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Level {

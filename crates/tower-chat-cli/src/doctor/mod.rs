@@ -19,7 +19,6 @@ use crate::{
     store::{StoreLocation, postgres_options, redis_options},
 };
 
-/// The arguments of `doctor`.
 #[derive(Debug, Args)]
 pub(crate) struct DoctorArguments {
     /// The store

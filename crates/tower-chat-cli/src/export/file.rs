@@ -97,7 +97,7 @@ async fn write<W: AsyncWrite + Unpin + Send>(
 
 /// Creates a new file, or opens the file of an interrupted export and truncates it after the last
 /// complete conversation. Returns the file, whose position is at its end, and the contents that
-/// were read from it. The contents are `None` if the file is empty.
+/// were read from it.
 async fn open(
     path: &Path,
     resume: bool,

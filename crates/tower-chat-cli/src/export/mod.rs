@@ -25,7 +25,6 @@ use crate::{
     transfer::{ReportOptions, SelectionOptions},
 };
 
-/// The arguments of `export`.
 #[derive(Debug, Args)]
 pub(crate) struct ExportArguments {
     /// The store: sqlite:PATH, postgres://USER@HOST/DATABASE or redis://HOST/DATABASE

@@ -13,8 +13,7 @@ use tower_chat_wire::openai_chat::{Audience, WIRE, render_message};
 /// items in the formats of other providers.
 const PARTS: &str = "x_parts";
 
-/// Converts stored messages to the OpenAI chat format. The field `x_parts` of a message contains,
-/// in their stored form, the parts that this format cannot express.
+/// Converts stored messages to the OpenAI chat format, with the field `x_parts`.
 pub(super) fn messages(stored: &Messages) -> Vec<RawJson> {
     stored.iter().flat_map(|message| rendered(message)).collect()
 }
@@ -43,8 +42,7 @@ fn rendered(message: &Message) -> Vec<RawJson> {
     json
 }
 
-/// Divides a message into a message with the parts that the OpenAI chat format can express, and a
-/// list of the other parts.
+/// Divides a message into the parts that the OpenAI chat format can express, and the others.
 fn split(message: &Message) -> (Message, Vec<Part>) {
     let by_provider = |id: &Option<String>| {
         let calls = message.parts.iter().filter_map(Part::as_tool_call);

@@ -26,8 +26,7 @@ pub(super) enum Wire {
     Gemini,
 }
 
-/// A line of the export: the key of a conversation, and the fields of a request that contain its
-/// messages.
+/// A line: the key of a conversation, and the fields of a request with its messages.
 #[derive(Serialize)]
 pub(super) struct Line<'a> {
     scope: &'a str,
@@ -59,8 +58,7 @@ impl<'a> Line<'a> {
     }
 }
 
-/// Returns the fields with the messages that a model would receive. For [`Wire::OpenAiChatRecord`],
-/// the fields contain all stored messages.
+/// Returns the fields with the messages that a model would receive, or with all messages.
 fn fields(stored: &Messages, wire: Wire) -> Fields {
     let mut replay = Replay::new(DanglingCalls::Drop);
     replay.push_from(stored, 0);

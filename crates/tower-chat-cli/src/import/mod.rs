@@ -25,7 +25,6 @@ use crate::{
 /// The default scope of conversations from another system.
 const SCOPE: &str = "imported";
 
-/// The arguments of `import`.
 #[derive(Debug, Args)]
 pub(crate) struct ImportArguments {
     /// The files
@@ -81,8 +80,7 @@ enum Source {
 }
 
 impl Source {
-    /// Returns the format of the other system's files. Returns `None` for a file that `export` has
-    /// written.
+    /// Returns the format of the other system's files.
     fn foreign(self) -> Option<Format> {
         Some(match self {
             Self::TowerChat => return None,
@@ -99,7 +97,6 @@ impl Source {
     }
 }
 
-/// Imports the conversations of files.
 pub(crate) async fn import(arguments: ImportArguments) -> Result<ExitCode, CliError> {
     let Some(format) = arguments.from.foreign() else { return import_own(arguments).await };
     if arguments.report.receipt.is_some() || arguments.conversation.is_some() {
@@ -176,8 +173,7 @@ async fn read(format: Format, file: &Path) -> Result<Vec<ImportedConversation>, 
     read.map_err(CliError::ReadImport)
 }
 
-/// Opens the store. If the file of the store is missing, a dry run uses an empty store in memory
-/// instead of creating the file.
+/// Opens the store. A dry run without a file uses an empty store in memory.
 async fn open(
     arguments: &ImportArguments,
 ) -> Result<(Arc<dyn HistoryStore>, Option<OpenedStore>), CliError> {
@@ -195,8 +191,7 @@ async fn open(
     Ok((opened.history().clone(), Some(opened)))
 }
 
-/// Returns whether an error concerns only the current conversation, so that the import can continue
-/// with the next one.
+/// Returns whether the import can continue with the next conversation after an error.
 fn is_of_conversation(error: &StoreError) -> bool {
     match error {
         StoreError::Backend { retryable, .. } => !retryable,
@@ -209,7 +204,6 @@ fn is_of_conversation(error: &StoreError) -> bool {
     }
 }
 
-/// The outcome for a conversation.
 #[derive(Debug, Clone, Serialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
 enum Done {
@@ -263,10 +257,8 @@ impl<'a> From<&'a Loss> for LossLine<'a> {
 struct Report {
     lines: Lines,
     is_json: bool,
-    /// Whether the import is a dry run.
     is_dry: bool,
-    /// The numbers of conversations that were written, extended, unchanged, different and refused,
-    /// in this order.
+    /// The numbers of written, extended, unchanged, different and refused conversations.
     counts: [usize; 5],
     /// Whether all content of all conversations can be stored.
     is_whole: bool,

@@ -50,8 +50,7 @@ pub(super) async fn print(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns the rows of a table: a heading, and a row for each model of each run. The first row of a
-/// run also contains the data of the run.
+/// Returns a heading, and a row for each model of each run. The first row has the run's data.
 fn rows(runs: &[RunSummary]) -> Vec<Vec<String>> {
     let heading = ["run", "mode", "began", "seconds", "open", "model"];
     let mut rows =

@@ -70,8 +70,7 @@ pub(crate) async fn runs(arguments: RunsArguments) -> Result<ExitCode, CliError>
     Ok(ExitCode::from(u8::from(is_damaged)))
 }
 
-/// Returns the keys of the conversations with an open run, ordered by scope and then by id. `scope`
-/// and `conversation` restrict the list.
+/// Returns the keys of the conversations with an open run, ordered by scope and then by id.
 pub(crate) async fn open_runs(
     store: &OpenedStore,
     scope: Option<String>,
@@ -133,8 +132,7 @@ impl ListedRun {
         }
     }
 
-    /// Creates the entry for a run without its messages and calls, as for a run whose staged
-    /// messages are unreadable.
+    /// Creates the entry for a run whose staged messages are unreadable.
     fn without_content(key: &ConversationKey, open: &OpenRun, now: SystemTime) -> Self {
         Self {
             scope: key.scope().to_owned(),

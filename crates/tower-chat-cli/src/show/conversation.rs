@@ -29,8 +29,7 @@ use tower_chat_repair::extract;
 
 use crate::error::CliError;
 
-/// Selects the messages to print: the last `limit` messages of the conversation, or the last
-/// `limit` messages before the message with the number `before`.
+/// Selects the last `limit` messages of the conversation, or of the messages before `before`.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Page {
     pub(super) before: Option<u64>,
@@ -57,13 +56,10 @@ pub(super) struct StoredMessage {
     pub(super) number: u64,
     pub(super) message: Arc<Message>,
     pub(super) is_staged: bool,
-    /// The form in which the next request to the model would contain the message. `None` if the
-    /// form is unknown or the message is staged.
+    /// The form of the message in the next request to the model, if it is known.
     pub(super) explained: Option<Explained>,
-    /// The calls of the message, in their order.
     pub(super) calls: Vec<StoredCall>,
-    /// The indices, from 0, of those results in the message that are printed with their calls,
-    /// because the calls are on the same page.
+    /// The indices, from 0, of the results that are printed with their calls.
     pub(super) paired_results: HashSet<u32>,
 }
 
@@ -77,10 +73,8 @@ pub(super) struct StoredCall {
     pub(super) result: Option<StoredResult>,
 }
 
-/// The result of a call.
 pub(super) struct StoredResult {
-    /// The number of the message that contains the result. `None` if the result is only in the
-    /// record of tool calls.
+    /// The number of the message with the result, if it is not only in the record of tool calls.
     pub(super) number: Option<u64>,
     pub(super) result: ToolResult,
     /// The reasons why the next request to the model would change or omit the result.
@@ -262,8 +256,7 @@ async fn calls_of_page(
     calls.into_iter().filter(|call| numbers.contains(&call.call.sequence)).collect()
 }
 
-/// Returns the result with this index among the results of a message, and the index of its part
-/// among all parts.
+/// Returns a result of a message by its index, and the index of its part.
 fn result_at(message: &Message, index: u32) -> Option<(usize, &ToolResult)> {
     let parts = message.parts.iter().enumerate();
     let mut results = parts.filter_map(|(part, it)| Some((part, it.as_tool_result()?)));

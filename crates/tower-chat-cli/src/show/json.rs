@@ -29,8 +29,7 @@ pub(super) struct MessageLine<'a> {
     parts: &'a [Part],
     metadata: &'a serde_json::Map<String, Value>,
     calls: Vec<CallLine<'a>>,
-    /// The form in which the next request to the model would contain the message. `null` if the
-    /// form is unknown.
+    /// The form of the message in the next request to the model; `null` if unknown.
     sent: Option<&'static str>,
     reasons: Vec<ReasonLine>,
 }
@@ -45,8 +44,7 @@ struct CallLine<'a> {
     duration_ms: Option<u64>,
     /// The number of the message that contains the result.
     result_message: Option<u64>,
-    /// The result, if no message contains it. The result is then in the record of tool calls, which
-    /// has one row for each call.
+    /// The result, if it is in the record (the row of the call) and in no message.
     recorded_result: Option<&'a [Part]>,
 }
 

@@ -20,7 +20,6 @@ use crate::{
     store::StoreLocation,
 };
 
-/// The arguments of `show`.
 #[derive(Debug, Args)]
 pub(crate) struct ShowArguments {
     /// The scope of the conversation

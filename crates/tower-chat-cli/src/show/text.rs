@@ -7,8 +7,7 @@ use crate::output::{count_of, counted};
 const LINES: usize = 12;
 const CHARACTERS: usize = 800;
 
-/// The lines of a text that are printed. If the text is long, `lines` contains only its beginning,
-/// and `note` contains its size.
+/// The printed lines of a text. For a long text, the beginning, and a note with its size.
 pub(super) struct CutText<'a> {
     pub(super) lines: Vec<&'a str>,
     pub(super) note: Option<String>,

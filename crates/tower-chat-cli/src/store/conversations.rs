@@ -11,8 +11,7 @@ use crate::error::CliError;
 /// The maximum number of conversations that one query to the store returns.
 const PAGE: usize = 1000;
 
-/// Returns the scope `asked`. If `asked` is `None`, returns all scopes that have conversations, in
-/// byte order.
+/// Returns the scope `asked`, or all scopes with conversations, in byte order.
 pub(crate) async fn scopes(
     store: &OpenedStore,
     asked: Option<String>,
@@ -31,8 +30,7 @@ pub(crate) async fn scopes(
     }
 }
 
-/// Returns the keys of the conversations with messages that are part of the history, ordered by id
-/// and then by scope. `scope` and `id` restrict the list.
+/// Returns the keys of the conversations with visible messages, ordered by id and then by scope.
 pub(crate) async fn keys(
     store: &OpenedStore,
     scope: Option<String>,

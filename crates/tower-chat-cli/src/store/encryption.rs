@@ -28,8 +28,7 @@ pub(crate) fn keys() -> Result<Option<MasterKeys>, CliError> {
     keys_of(VARIABLE)
 }
 
-/// Returns the master keys for the target store of `copy`. The keys are those in
-/// [`TARGET_VARIABLE`], or those in [`VARIABLE`] if the first variable is not set.
+/// Returns the master keys for the target store of `copy`.
 pub(crate) fn target_keys() -> Result<Option<MasterKeys>, CliError> {
     keys_of(if env::var_os(TARGET_VARIABLE).is_some() { TARGET_VARIABLE } else { VARIABLE })
 }
@@ -44,8 +43,7 @@ fn keys_of(variable: &'static str) -> Result<Option<MasterKeys>, CliError> {
     keys.map_err(|source| CliError::Keys { variable, source })
 }
 
-/// Parses `NAME:KEY,NAME:KEY,...`. The first key is used for encryption. All keys are used for
-/// decryption.
+/// Parses `NAME:KEY,NAME:KEY,...`. The first key encrypts, and all keys decrypt.
 fn read(text: &str) -> Result<MasterKeys, KeysError> {
     let mut keys: Option<MasterKeys> = None;
     for (index, named) in text.split(',').enumerate() {

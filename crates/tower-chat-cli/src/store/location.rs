@@ -19,18 +19,14 @@ const PREPARED_STATEMENTS: &str = "prepared_statements";
 pub(crate) enum StoreLocation {
     /// A store in the memory of this process, whose data is lost when the process ends.
     Memory,
-    /// A SQLite file.
     Sqlite(PathBuf),
-    /// A PostgreSQL server.
     Postgres {
         address: String,
         /// The schema with the tables, if it is not the default.
         schema: Option<String>,
-        /// Whether connections use prepared statements, which some connection poolers do not
-        /// support.
+        /// Whether to use prepared statements, which some poolers do not support.
         prepared_statements: bool,
     },
-    /// A Redis server or cluster.
     Redis {
         address: String,
         /// The prefix of all keys, if it is not the default.
@@ -83,8 +79,7 @@ impl FromStr for StoreLocation {
     }
 }
 
-/// Removes a URL parameter that only this program interprets, because the server would refuse it.
-/// Returns the URL without the parameter, and the value of the parameter.
+/// Removes a URL parameter that the server would refuse. Returns the URL and the value.
 fn without_parameter(
     address: &str,
     name: &'static str,
@@ -118,8 +113,7 @@ impl ValueParserFactory for StoreLocation {
     }
 }
 
-/// Parses the address of a store from the command line or the environment. An error does not
-/// contain the text that was parsed, because an address may contain a password.
+/// Parses the address of a store. Errors do not contain the text, which may have a password.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoreLocationParser;
 
@@ -167,7 +161,6 @@ impl StoreLocation {
         format!("{scheme}//{rest}{}", parameter.unwrap_or_default())
     }
 
-    /// Returns the path of the store's file.
     pub(crate) fn file(&self, action: &'static str) -> Result<&Path, CliError> {
         match self {
             Self::Memory => Err(CliError::Memory { action }),

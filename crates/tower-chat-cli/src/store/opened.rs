@@ -12,7 +12,6 @@ use tower_chat_sqlite::{SqliteOptions, SqliteStore};
 use super::{StoreLocation, encryption};
 use crate::error::CliError;
 
-/// A store that the command has opened.
 #[derive(Clone)]
 pub(crate) struct OpenedStore {
     history: Arc<dyn HistoryStore>,
@@ -21,8 +20,7 @@ pub(crate) struct OpenedStore {
 }
 
 impl OpenedStore {
-    /// Returns the store. If keys are set in the environment, the store encrypts and decrypts
-    /// content.
+    /// Returns the store, which encrypts and decrypts content if keys are set.
     pub(crate) fn history(&self) -> &Arc<dyn HistoryStore> {
         &self.history
     }
@@ -32,8 +30,7 @@ impl OpenedStore {
         self.encrypted.is_some()
     }
 
-    /// Returns the target for `verify` and `repair`. The target of a SQLite store includes the file
-    /// of the store.
+    /// Returns the target for `verify` and `repair`, with the file of a SQLite store.
     pub(crate) fn target(&self) -> Target {
         let target = match &self.encrypted {
             Some(encrypted) => Target::encrypted(encrypted.clone()),
@@ -45,8 +42,7 @@ impl OpenedStore {
         }
     }
 
-    /// Returns the SQLite store without its encryption, for an action that needs a file. Fails for
-    /// any other kind of store.
+    /// Returns the SQLite store without its encryption. Fails for any other kind of store.
     pub(crate) fn sqlite(&self, action: &'static str) -> Result<&SqliteStore, CliError> {
         self.sqlite.as_ref().ok_or(CliError::NoFile { action })
     }
@@ -72,14 +68,12 @@ impl OpenedStore {
 }
 
 impl StoreLocation {
-    /// Opens the store for writing. Creates the file or the tables if they are missing, and
-    /// migrates a store of an older release.
+    /// Opens the store for writing. Creates a missing file or tables, and migrates an older store.
     pub(crate) async fn open(&self) -> Result<OpenedStore, CliError> {
         self.open_with(encryption::keys()?).await
     }
 
-    /// Opens the target store of `copy`. Behaves like [`open`](Self::open), but uses the keys for
-    /// the target store.
+    /// Opens the target store of `copy`, with the keys for the target store.
     pub(crate) async fn open_as_target(&self) -> Result<OpenedStore, CliError> {
         self.open_with(encryption::target_keys()?).await
     }

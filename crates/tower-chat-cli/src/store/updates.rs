@@ -16,8 +16,7 @@ use crate::error::CliError;
 
 impl StoreLocation {
     /// Returns the default location of the update log that belongs to a store: the server of the
-    /// store, or the file whose name is that of the store's file and `-updates`. An application may
-    /// have chosen another location.
+    /// store, or the file whose name is that of the store's file and `-updates`.
     pub(crate) fn updates(&self) -> Self {
         match self {
             Self::Sqlite(path) => {
@@ -44,8 +43,7 @@ impl StoreLocation {
         }
     }
 
-    /// Opens the update log at this location. Content is decrypted with the keys in the
-    /// environment. Does not create a log.
+    /// Opens an existing update log at this location, with the keys in the environment.
     pub(crate) async fn open_updates(&self) -> Result<Arc<dyn UpdateLog>, CliError> {
         let none = || CliError::NoUpdateLog { location: self.name() };
         let log: Arc<dyn UpdateLog> = match self {

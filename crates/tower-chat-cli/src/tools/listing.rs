@@ -56,8 +56,7 @@ impl Listing {
         });
     }
 
-    /// Returns a table with a line for each call, followed by an empty line. Returns no lines if there are
-    /// no calls.
+    /// Returns a table with a line for each call, and an empty line, unless there are no calls.
     pub(super) fn to_lines(&self) -> Vec<String> {
         if self.calls.is_empty() {
             return Vec::new();

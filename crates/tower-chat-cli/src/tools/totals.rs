@@ -21,8 +21,7 @@ impl Totals {
         totals.count(call.status, call.started_at, call.finished_at);
     }
 
-    /// Returns the totals as a JSON object in one line. If `listing` is set, the object also
-    /// contains each call.
+    /// Returns the totals, and the calls of `listing`, as a JSON object in one line.
     pub(super) fn to_json(&self, listing: Option<Listing>) -> String {
         let tools: Vec<ToolLine<'_>> = self.0.values().map(ToolLine::of).collect();
         let total = tools.iter().map(|tool| tool.calls).sum();

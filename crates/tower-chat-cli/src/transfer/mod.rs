@@ -28,13 +28,11 @@ use crate::{
     output::{Lines, counted, escaped},
 };
 
-/// Reports the progress of a transfer: shows a progress bar on a terminal, writes lines, and writes
-/// the receipt.
+/// Reports a transfer with a progress bar on a terminal, with lines, and in the receipt.
 pub(crate) struct Report {
     lines: Lines,
     json: bool,
-    /// Whether the lines are written to standard error, because the transferred data is written to
-    /// standard output.
+    /// Whether the lines are written to standard error, because standard output has the data.
     is_aside: bool,
     log: Option<(PathBuf, ReceiptLog)>,
     bar: ProgressBar,
@@ -74,8 +72,7 @@ impl Report {
         Ok(Self { lines: Lines::default(), json: options.json, is_aside: false, log, bar, done: 0 })
     }
 
-    /// Writes the lines to standard error, because the transferred data is written to standard
-    /// output.
+    /// Writes the lines to standard error, because the data is written to standard output.
     #[must_use]
     pub(crate) fn aside(mut self) -> Self {
         self.is_aside = true;
@@ -87,13 +84,11 @@ impl Report {
         self.log.as_mut().map(|(_, log)| log)
     }
 
-    /// Returns the last conversation that an earlier attempt has completed, according to the
-    /// receipt.
+    /// Returns the last conversation that is complete according to the receipt.
     pub(crate) fn last(&self) -> Option<ConversationKey> {
         self.log.as_ref().and_then(|(_, log)| log.last().cloned())
     }
 
-    /// Reports an event of the transfer.
     pub(crate) fn record(&mut self, event: &Event) -> Result<(), BoxError> {
         if let Some((_, log)) = &mut self.log {
             log.record(event)?;
@@ -138,8 +133,7 @@ impl Report {
         });
     }
 
-    /// Reports that the transfer was interrupted, and prints `advice`, which says how to continue
-    /// the transfer. Returns the exit code 130.
+    /// Reports an interruption, with `advice` how to continue. Returns the exit code 130.
     pub(crate) fn interrupted(self, advice: &str) -> ExitCode {
         self.bar.finish_and_clear();
         let done = self.done;
@@ -151,8 +145,7 @@ impl Report {
         ExitCode::from(130)
     }
 
-    /// Completes the receipt, and prints the sums. Returns the exit code 1 if a conversation was
-    /// refused, and 0 otherwise.
+    /// Completes the receipt, and prints the sums. Returns 1 if a conversation was refused.
     pub(crate) fn finish(mut self, receipt: Receipt) -> Result<ExitCode, CliError> {
         self.bar.finish_and_clear();
         let receipt = match self.log.take() {

@@ -15,7 +15,6 @@ use crate::{
     report::Report,
 };
 
-/// Checks everything in a store.
 pub(crate) async fn verify(arguments: VerifyArguments) -> Result<ExitCode, CliError> {
     let target = arguments.store.open_to_read("verify").await?.target();
     let mut output = Report::new(arguments.json);

@@ -16,8 +16,7 @@ use tower_chat_testkit::{server::RedisServer, skip};
 
 use crate::support::*;
 
-/// Returns the exit code, and the level, the check and the text of each finding. Asserts that each
-/// finding with another level than ok has advice.
+/// Returns the exit code and the findings. Findings other than ok must have advice.
 fn findings(store: &TestStore) -> (i32, Vec<(String, String, String)>) {
     findings_of(&store.run(&["doctor", "--json"]))
 }

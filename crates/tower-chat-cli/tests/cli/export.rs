@@ -178,8 +178,7 @@ fn an_interrupt_signal_ends_an_export_at_once() {
         all.iter().map(|id| ("play", id.as_str(), vec![Message::user(&*text)])).collect();
     fill(&store, &all);
     let before = std::fs::read(store.path()).unwrap();
-    // If a shell has started the test in the background, the test ignores the signal, and the
-    // command would inherit this setting.
+    // A shell may have made the test ignore the signal, which the command would inherit.
     let mut command = Command::new("env");
     command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_tower-chat")]);
     command.args(["export", "--store", &store.argument()]);

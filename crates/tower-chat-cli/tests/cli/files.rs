@@ -78,8 +78,7 @@ fn no_command_overwrites_a_file_that_it_uses() {
         refuse(&[&export, &[&new, "--receipt", &argument(receipt)]]);
     }
     refuse(&[&["import", &argument("own.jsonl"), "--receipt", &argument("own.jsonl")]]);
-    // The paths are those of the store, of a file that SQLite creates for the store, and of such a
-    // file for another database.
+    // The store, a file that SQLite creates for it, and such a file of another database.
     let of_a_store =
         ["link.db", "hard.db", "link.db-wal", "other.db-shm", "sub/up/other.db-journal"];
     let parts = ["", "-wal", "-shm", "-journal"].map(beside);

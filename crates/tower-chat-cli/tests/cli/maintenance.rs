@@ -14,8 +14,7 @@ use tower_chat_repair::{INTERRUPTED, extract};
 
 use crate::support::*;
 
-/// Stores conversations in the scope `play`, with the same record of tool calls that runs would
-/// write.
+/// Stores conversations in the scope `play`, with their record of tool calls.
 fn fill(store: &TestStore, conversations: Vec<(&str, Vec<Message>)>) {
     store.with(async |history| {
         for (id, messages) in conversations {
@@ -33,8 +32,7 @@ fn texts(word: &str) -> Vec<Message> {
     ["question", "answer", "thanks"].map(|what| Message::user(format!("{word}: {what}"))).to_vec()
 }
 
-/// Stores a call without a result, which `repair` can repair, and problems that `repair` cannot
-/// repair.
+/// Stores problems, of which `repair` can repair only the call without a result.
 fn fill_damaged(store: &TestStore) {
     let dangling = vec![
         Message::user("go"),
@@ -75,8 +73,7 @@ fn is_file(store: &TestStore) -> bool {
     matches!(store.kind, Kind::Sqlite | Kind::Encrypted)
 }
 
-/// Runs a command, and returns the exit code and the lines of the output. Asserts that standard
-/// error is empty.
+/// Runs a command, and returns the exit code and the lines of the output.
 fn run_on(store: &TestStore, arguments: &[&str]) -> (Option<i32>, Vec<String>) {
     let output = store.run(arguments);
     assert_eq!(stderr(&output), "", "{arguments:?}");

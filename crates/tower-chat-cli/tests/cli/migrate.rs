@@ -26,8 +26,7 @@ fn file_of(version: i64) -> (TestStore, Vec<u8>) {
     (store, bytes)
 }
 
-/// Creates the PostgreSQL tables of version 1 from an SQL file, either plain tables, or partitioned
-/// tables with row security policies.
+/// Creates the PostgreSQL tables of version 1 from an SQL file.
 fn tables_of_version_1(file: &str) -> TestStore {
     let store = TestStore::new(Kind::Postgres);
     let fixtures = Path::new(env!("CARGO_MANIFEST_DIR"))

@@ -19,7 +19,6 @@ fn open_runs(store: &Store) -> Vec<Value> {
     stdout(&output).lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Returns a store with open runs.
 fn with_open_runs() -> Store {
     let store = Store::new();
     fill_open_runs(&store, 3);
@@ -90,8 +89,7 @@ fn the_list_of_a_store_without_open_runs_says_that_there_are_none() {
     assert!(stderr(&memory).contains("has nothing to recover"), "{}", stderr(&memory));
 }
 
-/// Stores conversations, each of which has one visible message and an open run with one staged
-/// message.
+/// Stores conversations with one visible message, and an open run with one staged message.
 fn fill_open(store: &TestStore, ids: &[&str]) {
     store.with(async |history| {
         let append = async |write: Write| {

@@ -171,7 +171,6 @@ fn after_a_killed_repair_each_conversation_is_unchanged_or_completely_repaired()
     assert_eq!(command("verify", &store, &[]).0, 0);
 }
 
-/// Stores a conversation of two runs.
 fn fill_two_runs(store: &TestStore) {
     let key = ConversationKey::new("play", "talk");
     store.with(async |history| {
@@ -207,8 +206,7 @@ fn verify_finds_an_unreadable_description_and_repair_deletes_it() {
     }
 }
 
-/// SQL statements that change counts of the directory, each with a part of the problem that
-/// `verify` then reports.
+/// SQL statements that change counts, each with a part of the reported problem.
 const CHANGED_COUNTS: [(&str, &str); 4] = [
     ("UPDATE conversations SET runs = 0", "the number of its runs is 0 in the directory"),
     ("UPDATE conversations SET runs = 99", "the number of its runs is 99 in the directory"),
@@ -271,8 +269,7 @@ fn repair_corrects_the_directory_counts_in_a_store_of_any_kind() {
     });
 }
 
-/// `repair` does not correct the counts of a conversation with an open run, because the run still
-/// changes these counts.
+/// The run still changes these counts.
 #[test]
 fn counts_of_a_conversation_with_an_open_run_are_reported_and_not_corrected() {
     let store = TestStore::new(Kind::Sqlite);

@@ -25,8 +25,7 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Starts the server with `token` in the environment. If `token` is empty, the server generates
-    /// a token.
+    /// Starts the server with `token` in the environment, or with a generated token.
     pub(crate) fn start(store: &TestStore, arguments: &[&str], token: &str) -> Self {
         let all = [&["serve", "--listen", "127.0.0.1:0"], arguments].concat();
         let mut command = store.command(&all);
@@ -40,7 +39,6 @@ impl Served {
         Self { process, address: address.to_owned(), line }
     }
 
-    /// Returns the token in the printed link.
     fn token(&self) -> Option<&str> {
         Some(self.line.split_once("/?token=")?.1)
     }
@@ -66,8 +64,7 @@ impl Served {
         self.get_with(page, &token.unwrap_or_default())
     }
 
-    /// Sends the signal of Ctrl-C to the server, and returns its exit code. Returns `None` if the
-    /// server has not ended after a minute.
+    /// Sends the signal of Ctrl-C. Returns the exit code if the server ends within a minute.
     fn interrupt(&mut self) -> Option<i32> {
         let id = self.process.id().to_string();
         assert!(std::process::Command::new("kill").args(["-INT", &id]).status().unwrap().success());

@@ -16,8 +16,7 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-/// Runs a command, and returns its standard output and standard error. Asserts that the exit code
-/// is `code`.
+/// Runs a command, which must exit with `code`, and returns its output and its errors.
 fn printed(store: &TestStore, arguments: &[&str], code: i32) -> (String, String) {
     let output = store.run(arguments);
     assert_eq!(output.status.code(), Some(code), "{arguments:?}: {}", stderr(&output));

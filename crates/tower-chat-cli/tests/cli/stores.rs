@@ -14,8 +14,7 @@ use tower_chat_repair::extract;
 
 use crate::support::*;
 
-/// Returns a write of a turn with two calls and their record. Every text of the turn contains
-/// `word`.
+/// Returns a write of a turn with two calls, whose texts all contain `word`.
 fn turn(word: &str, key: &ConversationKey, expected: Revision) -> Write {
     let call = |id: &str| ToolCall::new(id, "look", json!({ "at": word, "call": id }).to_string());
     let messages = vec![
@@ -96,8 +95,8 @@ fn commands_read_and_change_conversations_in_a_store_of_any_kind() {
     });
 }
 
-/// The pooler has a single connection to the server. Each command therefore uses the connection of
-/// the previous command, on which the statements that the previous command prepared still exist.
+/// Each command uses the only connection of the pooler, on which the prepared statements of the
+/// previous command still exist.
 #[test]
 fn a_store_behind_a_transaction_pooler_is_used_without_prepared_statements() {
     if TestStore::is_missing(Kind::Postgres) {

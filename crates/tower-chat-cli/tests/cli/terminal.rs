@@ -24,8 +24,7 @@ const HOSTILE: &str = "id\u{1b}[2J\u{1b}]0;owned\u{7}\u{9b}31m\u{7f}\nall is wel
 const SCOPE: &str = "scope\u{1b}[8m";
 const TOOL: &str = "look\u{1b}]8;;http://evil\u{7}\nfree";
 
-/// Returns a store with a conversation whose id, tool names and calls contain [`HOSTILE`]. The last
-/// call has no result.
+/// Returns a store whose ids, names and calls contain [`HOSTILE`]. One call has no result.
 fn hostile_store() -> Store {
     let store = Store::new();
     let messages = vec![

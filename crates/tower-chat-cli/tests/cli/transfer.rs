@@ -324,12 +324,10 @@ fn length(path: &Path) -> u64 {
     fs::metadata(path).map_or(0, |file| file.len())
 }
 
-/// Runs a command, and interrupts it when `is_moment` returns `true`. Returns the standard error of
-/// the command.
+/// Runs a command, interrupts it when `is_moment` returns `true`, and returns its errors.
 #[cfg(target_os = "linux")]
 fn interrupt(store: &TestStore, arguments: &[&str], is_moment: impl Fn() -> bool) -> String {
-    // If a shell has started the test in the background, the test ignores the signal, and the
-    // command would inherit this setting.
+    // A shell may have made the test ignore the signal, which the command would inherit.
     let mut command = Command::new("env");
     command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_tower-chat")]);
     command.args(arguments).args(["--store", &store.url()]);

@@ -13,8 +13,7 @@ use crate::support::*;
 /// The id of the user `nobody`. If root runs the tests, the tests start the command as this user.
 const NOBODY: u32 = 65_534;
 
-/// A store in a folder without write permission, and a copy of the executable that every user can
-/// run.
+/// A store in a folder without write permission, and an executable for every user.
 struct Unwritable {
     store: Store,
     program: Store,
@@ -25,9 +24,8 @@ impl Unwritable {
         let unwritable = Self { store: Store::new(), program: Store::new() };
         fill(&unwritable.store);
         let program = unwritable.program();
-        // Another process copies the executable. If this process wrote it, a child process that
-        // starts at the same time would inherit the open file, and a file that is open for writing
-        // cannot be executed.
+        // A child process would inherit a file that this process writes, and a file that is open
+        // for writing cannot be executed.
         let copied =
             Command::new("cp").arg(env!("CARGO_BIN_EXE_tower-chat")).arg(&program).status();
         assert!(copied.unwrap().success());

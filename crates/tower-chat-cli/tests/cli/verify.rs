@@ -4,7 +4,6 @@ use std::{fs, io::Write as _};
 
 use crate::support::*;
 
-/// Runs `verify`, and returns the exit code and the lines of the output.
 fn verify(store: &Store) -> (i32, Vec<String>) {
     let output = run(&["verify", "--store", &store.argument()]);
     assert_eq!(stderr(&output), "");

@@ -32,8 +32,7 @@ const READING: [&str; 12] = [
     "serve",
 ];
 
-/// The arguments of the commands that write. The test replaces `TO` by a store, `OURS` by an
-/// export, and `THEIRS` by a file of another system.
+/// The commands that write. `TO` is a store, `OURS` an export, and `THEIRS` a foreign file.
 const WRITING: [&[&str]; 13] = [
     &[
         "chat",
@@ -156,8 +155,7 @@ fn assert_unchanged(store: &TestStore, before: &[String], command: &[&str], prin
     assert!(new.is_empty() && gone.is_empty(), "{command:?}: {printed} new {new:?} gone {gone:?}");
 }
 
-/// Runs each command that writes on an encrypted store without the keys, and asserts that the store
-/// does not change.
+/// Asserts that no command that writes changes an encrypted store without the keys.
 fn assert_no_command_changes(store: &TestStore) {
     let before = store.contents();
     for command in WRITING {

@@ -21,8 +21,7 @@ use super::typed::{TypedLine, TypedLines};
 #[derive(Debug)]
 pub(super) struct Control {
     requests: channel::Sender<Settle>,
-    /// One end of a socket pair, whose other end the thread polls. A byte that is written to this
-    /// end wakes the thread.
+    /// The end of a socket pair to which a byte is written to wake the thread.
     wakes: UnixStream,
 }
 
@@ -44,8 +43,7 @@ impl Control {
         Ok(Self { requests, wakes })
     }
 
-    /// Requests that the thread drops input until the terminal has sent none for the time
-    /// `silence`. Returns `None` if the thread has ended.
+    /// Requests to drop input until there was none for `silence`. `None` if the thread has ended.
     pub(super) fn settle(&mut self, silence: Duration) -> Option<oneshot::Receiver<bool>> {
         let (dropped, settled) = oneshot::channel();
         self.requests.send(Settle { silence, dropped }).ok()?;
@@ -68,8 +66,7 @@ enum Found {
 }
 
 impl Reader {
-    /// Reads lines and sends them to the chat, until the terminal is closed or the receiver is
-    /// dropped.
+    /// Sends lines to the chat until the terminal is closed or the receiver is dropped.
     fn run(mut self) {
         loop {
             match self.wait(None) {
@@ -106,8 +103,7 @@ impl Reader {
     }
 
     /// Handles all requests: drops the input that has arrived, and later input until the terminal
-    /// has sent none for the requested time. Returns `None` if the terminal is closed or the chat
-    /// has ended.
+    /// has sent none for the requested time.
     fn settle(&mut self) -> Option<()> {
         let mut wakes = [0; 16];
         while matches!(self.woken.read(&mut wakes), Ok(1..)) {}
@@ -134,9 +130,9 @@ impl Reader {
         }
     }
 
-    /// Waits until the terminal has input or the chat sends a request. If `time` is set, waits at
-    /// most for this time, and only for the terminal. Returns whether the terminal has input, and
-    /// whether the chat has sent a request.
+    /// Waits until the terminal has input or the chat sends a request. With `time`, waits at most
+    /// for this time, and only for the terminal. Returns whether there is input, and whether there
+    /// is a request.
     fn wait(&self, time: Option<Duration>) -> io::Result<(bool, bool)> {
         let stdin = io::stdin();
         let time = time.and_then(|time| Timespec::try_from(time).ok());
@@ -151,8 +147,7 @@ impl Reader {
         Ok((!terminal.revents().is_empty(), !wake.revents().is_empty()))
     }
 
-    /// Reads the terminal. An error is treated as the end of the input, because it means that the
-    /// terminal was closed.
+    /// Reads the terminal. An error means that the terminal was closed.
     fn read(&mut self) -> Found {
         let mut buffer = [0; 4096];
         match retry_on_intr(|| read(io::stdin(), &mut buffer)) {

@@ -10,8 +10,7 @@ const PASTE_ENDS: &[u8] = b"\x1b[201~";
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TypedLine {
     pub(crate) text: String,
-    /// Whether a part of the line was pasted. Such a line is not accepted as the answer to a
-    /// question.
+    /// Whether a part of the line was pasted. Such a line does not answer a question.
     pub(crate) is_pasted: bool,
 }
 
@@ -34,11 +33,8 @@ pub(super) struct TypedLines {
 }
 
 impl TypedLines {
-    /// Adds bytes, and returns the lines that are now complete.
-    ///
-    /// # Errors
-    ///
-    /// Instead of a line that is not UTF-8, the list contains an error.
+    /// Adds bytes. Returns the lines that are now complete, with an error for a line that is not
+    /// UTF-8.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Vec<io::Result<TypedLine>> {
         let mut lines = Vec::new();
         for byte in bytes {
@@ -79,8 +75,7 @@ impl TypedLines {
         Some(self.line())
     }
 
-    /// Moves the unread bytes to the text. Removes the markers of a paste, and marks the line as
-    /// pasted if there are any.
+    /// Moves the unread bytes to the text, without the markers of a paste.
     fn read_markers(&mut self) {
         let unread = std::mem::take(&mut self.unread);
         let mut rest = unread.as_slice();
@@ -115,8 +110,7 @@ impl TypedLines {
 mod tests {
     use super::*;
 
-    /// Returns the lines that result from reading these pieces of input. The flag of a line is set
-    /// if a part of the line was pasted.
+    /// Returns the lines in these pieces of input, and whether a part of each was pasted.
     fn lines(pieces: &[&str]) -> Vec<(String, bool)> {
         let mut typed = TypedLines::default();
         let mut lines: Vec<_> =

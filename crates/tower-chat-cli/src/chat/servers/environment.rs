@@ -37,17 +37,12 @@ const PASSED: &[&str] = &[
 /// The prefix of the variables of the locale.
 const LOCALE: &str = "LC_";
 
-/// Returns the names and values of the variables that servers receive: the variables in [`PASSED`],
-/// the variables of the locale, and the variables that the user has named.
-///
-/// # Errors
-///
-/// Fails with [`ChatError::ServerVariable`] if a variable that the user has named is not set.
+/// Returns the variables that servers receive: those in [`PASSED`], those of the locale, and those
+/// that the user has named.
 pub(super) fn of_servers(named: &[String]) -> Result<Vec<(OsString, OsString)>, ChatError> {
     let is_set = |name: &String| !name.contains('=') && env::var_os(name).is_some();
     if let Some(name) = named.iter().find(|name| !is_set(name)) {
-        // If the user has written `NAME=VALUE`, the error must not contain the value, which may be
-        // a secret.
+        // The value of `NAME=VALUE` may be a secret.
         let name = name.split('=').next().unwrap_or_default().to_owned();
         return Err(ChatError::ServerVariable { name });
     }

@@ -157,8 +157,7 @@ fn the_complete_arguments_are_shown_before_a_call_is_approved() {
 
 #[test]
 fn a_paste_that_continues_while_the_model_answers_approves_no_call() {
-    // The input has more lines than the chat reads before it needs them, and more bytes than the
-    // terminal buffers.
+    // There are more lines than the chat reads ahead, and more bytes than the terminal buffers.
     let long = "y".repeat(60);
     let lines =
         (0..200).map(|line| if line % 3 == 0 { "y\n".to_owned() } else { format!("{long}\n") });
@@ -184,8 +183,7 @@ fn a_paste_that_continues_while_the_model_answers_approves_no_call() {
 
 #[test]
 fn text_that_is_pasted_at_the_question_is_not_read_as_an_answer() {
-    // The inputs are a paste with the markers of bracketed paste mode, a paste without these
-    // markers, and a line of which a part was typed and a part was pasted.
+    // A paste with markers, a paste without markers, and a line that was partly pasted.
     for paste in [
         "\u{1b}[200~y\u{1b}[201~\n",
         "\u{1b}[200~one\ny\ny\u{1b}[201~\n",

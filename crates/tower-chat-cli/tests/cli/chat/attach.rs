@@ -23,8 +23,7 @@ use crate::serve::Served;
 
 type Part = Result<ChatUpdate, BoxError>;
 
-/// An application that executes one run. The test determines the parts that the model of the
-/// application sends.
+/// An application that executes one run. The test sends the parts of the model's answer.
 struct Application {
     runtime: Runtime,
     runs: DetachedRunsLayer,

@@ -83,8 +83,7 @@ fn a_killed_tool_of_a_journaled_run_does_not_run_again() {
         );
         assert!(asked[3].contains("may or may not have taken effect"), "{asked:?}");
         assert_eq!(asked.len(), 4);
-        // The kill of the chat closed the standard input of the MCP server. The server may have
-        // logged the cancellation of its call before it exited.
+        // The MCP server may have logged the cancellation of its call before it exited.
         let called: Vec<String> = log(store).into_iter().filter(|it| it != "cancelled").collect();
         assert_eq!(called, ["book_berth Leith", "hold nowhere"]);
         assert_intact(store);

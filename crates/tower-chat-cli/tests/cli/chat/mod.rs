@@ -43,8 +43,7 @@ const KEYS: [&str; 15] = [
     "XAI_API_KEY",
 ];
 
-/// Returns the command for a chat in the scope `harbour`, whose provider is the local server, as a
-/// service that is compatible with OpenAI.
+/// Returns the command for a chat whose provider is the local server.
 fn chat(store: &TestStore, server: &ModelServer, arguments: &[&str]) -> Command {
     let url = format!("{}/v1", server.url);
     let asks = ["--provider", "openai", "--base-url", &url];
@@ -61,8 +60,7 @@ fn chat_with(store: &TestStore, arguments: &[&str]) -> Command {
     command
 }
 
-/// Returns the value of `--mcp` that starts the test server. The server logs its calls to a file in
-/// the folder of the store.
+/// Returns the value of `--mcp` for the test server, which logs its calls to a file.
 fn harbour(store: &TestStore) -> String {
     format!("'{}' '{}'", built("mcp_harbour").display(), log_path(store).display())
 }
@@ -71,7 +69,6 @@ fn log_path(store: &TestStore) -> PathBuf {
     store.folder().join("harbour.log")
 }
 
-/// Returns the lines in the log of the test server.
 fn log(store: &TestStore) -> Vec<String> {
     let text = std::fs::read_to_string(log_path(store)).unwrap_or_default();
     text.lines().map(str::to_owned).collect()
@@ -87,17 +84,15 @@ fn wait_for_log(store: &TestStore, lines: usize) {
     }
 }
 
-/// Returns the path of the executable of an example. `cargo test` builds the examples of a package
-/// before it runs the tests.
+/// Returns the path of the executable of an example.
 fn built(name: &str) -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let folder = test.ancestors().nth(2).unwrap().join("examples");
     folder.join(format!("{name}{}", std::env::consts::EXE_SUFFIX))
 }
 
-/// Formats each visible message of a conversation as a line with the role and the parts. A call is
-/// formatted as `name(arguments)`, a result as `=text`, a request for approval as `?name`, and a
-/// decision as `!true`.
+/// Formats visible messages as role and parts: a call as `name(arguments)`, a result as `=text`, a
+/// request for approval as `?name`, and a decision as `!true`.
 fn stored(store: &TestStore, id: &str) -> Vec<String> {
     use tower_chat::Part;
     let key = tower_chat::ConversationKey::new("harbour", id);

@@ -72,8 +72,7 @@ const CASES: [Case; 11] = [
     Case { provider: "xai", folder: "xai", path: "/chat/completions", text: chat_text },
 ];
 
-/// Returns a recorded streamed answer of the provider that contains text and no calls, and the text
-/// of the answer.
+/// Returns a recorded streamed answer with text and no calls, and its text.
 fn recorded(case: &Case) -> (Exchange, String) {
     let data = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tower-chat-testkit/data");
     let cassettes = Recordings::at(data).cassettes().unwrap();

@@ -21,8 +21,7 @@ fn assert_no_secret(text: &str) {
     }
 }
 
-/// Runs a chat with these options, and returns the exit code, the errors, and the environment of
-/// the MCP server that the chat has started.
+/// Returns the exit code, the errors, and the environment of the chat's MCP server.
 #[cfg(unix)]
 fn environment_of_server(options: &[&str]) -> (Option<i32>, String, BTreeMap<String, String>) {
     let store = TestStore::new(Kind::Sqlite);
@@ -75,8 +74,7 @@ fn the_error_of_an_invalid_mcp_env_option_contains_no_value() {
     }
 }
 
-/// Starts an MCP server over HTTP with one tool, and returns its URL. The server closes its
-/// connections when the tool is called.
+/// Starts an MCP server over HTTP that closes its connections when its tool is called.
 fn leaving_server() -> String {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = listener.local_addr().unwrap();

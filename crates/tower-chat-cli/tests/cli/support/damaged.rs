@@ -16,8 +16,7 @@ pub(crate) fn call(id: &str) -> ToolCall {
     ToolCall::new(id, "look", "{}")
 }
 
-/// Stores a conversation in the scope `play`, with the same record of tool calls that runs would
-/// write.
+/// Stores a conversation in the scope `play`, with its record of tool calls.
 pub(crate) fn fill_play(store: &Store, id: &str, messages: Vec<Message>) {
     let records = extract(&messages.iter().cloned().collect(), 1, 0);
     fill_recorded(store, "play", id, messages, records);

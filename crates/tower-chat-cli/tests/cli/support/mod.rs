@@ -70,8 +70,7 @@ pub(crate) fn export_text(store: &str, more: &[&str]) -> String {
     stdout(&output)
 }
 
-/// Exports the conversations of a store, and returns them by id. Asserts that the ids are in order
-/// and all different.
+/// Returns the exported conversations of a store by id. The ids must be in order.
 pub(crate) fn export(store: &str, more: &[&str]) -> BTreeMap<String, Value> {
     conversations_in_order(&export_text(store, more))
 }
@@ -131,8 +130,7 @@ pub(crate) fn fill_recorded(
     fill_with(store, [(ConversationKey::new(scope, id), messages, tools)]);
 }
 
-/// Stores the same messages under each of these ids in the scope `play`, without a record of tool
-/// calls.
+/// Stores the same messages under each id in the scope `play`, without a record.
 pub(crate) fn fill_many(store: &Store, ids: &[String], messages: impl Fn() -> Vec<Message>) {
     let key = |id: &String| ConversationKey::new("play", id.as_str());
     fill_with(store, ids.iter().map(|id| (key(id), messages(), Vec::new())));

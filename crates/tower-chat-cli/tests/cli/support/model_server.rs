@@ -10,14 +10,12 @@ use std::{
 
 use serde_json::{Value, json};
 
-/// The reply to one request.
 #[derive(Debug, Clone)]
 pub(crate) struct Reply {
     status: u16,
     content_type: &'static str,
     body: Vec<u8>,
-    /// Whether the server keeps the connection open after the body until the client closes the
-    /// connection.
+    /// Whether the connection stays open after the body until the client closes it.
     hangs: bool,
 }
 
@@ -35,8 +33,7 @@ impl Reply {
         Self { hangs: true, ..Self::stream(body) }
     }
 
-    /// Creates an answer of Chat Completions with tool calls. Each call is a tuple of id, name and
-    /// arguments.
+    /// Creates an answer with tool calls, each as id, name and arguments.
     pub(crate) fn calls(calls: &[(&str, &str, &str)]) -> Self {
         let deltas = calls.iter().enumerate().map(|(index, (id, name, arguments))| {
             let function = json!({"name": name, "arguments": arguments});
@@ -100,7 +97,6 @@ fn chunk(delta: Value, reason: Option<&str>) -> Value {
     })
 }
 
-/// A request that the server has received.
 #[derive(Debug, Clone)]
 pub(crate) struct Received {
     /// The request line and the headers.
@@ -109,8 +105,7 @@ pub(crate) struct Received {
 }
 
 impl Received {
-    /// Formats the messages of a Chat Completions request, one line for each message: `role: text`,
-    /// or `role: name(arguments)` for a call.
+    /// Formats messages, one per line: `role: text`, or `role: name(arguments)` for a call.
     pub(crate) fn messages(&self) -> Vec<String> {
         let messages = self.body["messages"].as_array().expect("messages");
         messages.iter().map(line_of).collect()
@@ -156,8 +151,7 @@ impl ModelServer {
             {
                 let connection = connection.unwrap();
                 let seen = seen.clone();
-                // The reply is written on another thread, because a reply that hangs must not block
-                // the next request.
+                // The reply is written on another thread, because it may hang.
                 let request = read(&connection).unwrap();
                 seen.lock().unwrap().push(request);
                 // Writing fails if the client closes the connection early.

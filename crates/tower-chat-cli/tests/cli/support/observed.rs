@@ -57,8 +57,7 @@ impl Writes {
         Self { key, expected: Revision::ABSENT, writes: Vec::new() }
     }
 
-    /// Adds a write with messages of a run, which is stored at this time. `index` is the index of
-    /// the first message within the run.
+    /// Adds a write of a run at this time. `index` is the index of its first message.
     pub(crate) fn add(
         &mut self,
         run: RunId,
@@ -81,13 +80,11 @@ impl Writes {
         self.writes.last_mut().unwrap()
     }
 
-    /// Returns the sequence number of the next message.
     pub(crate) fn next(&self) -> u64 {
         self.expected.sequence + 1
     }
 }
 
-/// Returns the activity for a write of a run.
 pub(crate) fn activity(
     milliseconds: u64,
     mode: PersistenceMode,
@@ -104,8 +101,7 @@ fn used(calls: u64, tools: u64, tokens: [u64; 4], cost: Option<u64>) -> UsageSum
     UsageSum::of_calls(calls, tools).with_tokens(usage).with_cost_nanos(cost)
 }
 
-/// Returns the record of the calls in messages. `times` contains the start and the end of each
-/// call.
+/// Returns the record of the calls in messages, with the start and the end of each call.
 pub(crate) fn timed(messages: &[Message], first: u64, times: &[(u64, u64)]) -> Vec<ToolRecord> {
     let mut records = extract(&messages.iter().cloned().collect(), first, 0);
     for (record, (started, finished)) in records.iter_mut().zip(times) {
@@ -114,8 +110,7 @@ pub(crate) fn timed(messages: &[Message], first: u64, times: &[(u64, u64)]) -> V
     records
 }
 
-/// Returns Alice's conversation `wardrobe`, which has a run with two parallel tool calls, of which
-/// one fails, and a run with a call that waits for approval.
+/// Returns a conversation with two parallel calls, of which one fails, and a waiting call.
 pub(crate) fn wardrobe() -> Writes {
     let mut writes = Writes::of("alice", "wardrobe");
     let (first, second) = (run_id(0), run_id(60_000));
@@ -240,8 +235,7 @@ pub(crate) fn long(messages: u64) -> Writes {
     writes
 }
 
-/// Returns a conversation that contains parts of every kind, an open run, and messages that replay
-/// omits.
+/// Returns a conversation with parts of every kind, an open run, and omitted messages.
 pub(crate) fn odd() -> Writes {
     let mut writes = Writes::of("bob", "漢字 \u{1b}[2J");
     let run = run_id(3_600_000);
@@ -299,8 +293,7 @@ pub(crate) fn odd() -> Writes {
     writes
 }
 
-/// Stores these conversations. Sets the titles of two conversations, and the metadata of one of
-/// them.
+/// Stores these conversations, and sets two titles and the metadata of one conversation.
 pub(crate) fn fill_observed(store: &TestStore, conversations: Vec<Writes>) {
     store.with(async |history| {
         for of_one in conversations {

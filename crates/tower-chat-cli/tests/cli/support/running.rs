@@ -8,7 +8,6 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The maximum time that a test waits.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// The output that a process has written so far, which a thread reads.
@@ -168,8 +167,7 @@ impl OnTerminal {
         (&*self.terminal).write_all(keys.as_bytes()).unwrap();
     }
 
-    /// Waits until the process has printed this text after the text for which the test has last
-    /// waited.
+    /// Waits until the process has printed this text after the previous one.
     #[track_caller]
     pub(crate) fn shows(&mut self, text: &str) {
         self.seen = self.printed.wait_for(self.seen, text);

@@ -16,8 +16,7 @@ fn asks(id: &str) -> Step {
     Step::message(Message::tool_calls([ToolCall::new(id, "look", "{}")]))
 }
 
-/// Stores this number of conversations in the scope `play`. Each conversation has two runs, of
-/// which the first calls a tool.
+/// Stores conversations in the scope `play` with two runs, of which the first calls a tool.
 pub(crate) fn fill_runs(store: &Store, conversations: usize, mode: PersistenceMode) {
     for number in 0..conversations {
         let id = format!("conversation {number}");
@@ -27,8 +26,8 @@ pub(crate) fn fill_runs(store: &Store, conversations: usize, mode: PersistenceMo
     }
 }
 
-/// Stores this number of conversations in the scope `play`. Each conversation has a visible run,
-/// and an open run with two tool calls. The open run was interrupted by a failure of the model.
+/// Stores conversations in the scope `play` with a visible run, and an open run with two calls that
+/// a failure of the model has interrupted.
 pub(crate) fn fill_open_runs(store: &Store, conversations: usize) {
     for number in 0..conversations {
         let id = format!("conversation {number}");

@@ -31,7 +31,6 @@ static REDIS: LazyLock<Result<RedisServer, Missing>> = LazyLock::new(RedisServer
 /// The key of [`Kind::Encrypted`].
 const KEY: [u8; 32] = [0x1f; 32];
 
-/// The kind of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Sqlite,
@@ -44,8 +43,7 @@ pub(crate) enum Kind {
 /// A store that is empty at first and that no other test uses.
 pub(crate) struct TestStore {
     pub(crate) kind: Kind,
-    /// Whether the content of the store is encrypted. Every store of [`Kind::Encrypted`] is
-    /// encrypted.
+    /// Whether the content is encrypted, as in every store of [`Kind::Encrypted`].
     is_encrypted: bool,
     folder: tempfile::TempDir,
     /// The name of the schema in PostgreSQL, or the prefix of the keys in Redis.
@@ -65,8 +63,7 @@ pub(crate) fn each_store(test: impl Fn(&TestStore)) {
 }
 
 impl TestStore {
-    /// Returns whether this machine lacks the server for this kind of store. In this case, prints
-    /// that the test is skipped.
+    /// Returns whether the server for this kind of store is missing, and prints the skipped test.
     pub(crate) fn is_missing(kind: Kind) -> bool {
         let missing = match kind {
             Kind::Sqlite | Kind::Encrypted => None,
@@ -120,9 +117,8 @@ impl TestStore {
         });
     }
 
-    /// Starts a pooler in transaction mode with one connection to the PostgreSQL server. Returns
-    /// the pooler, and the address of this store through the pooler. If no pooler is installed,
-    /// prints that the test is skipped and returns `None`.
+    /// Starts a pooler in transaction mode with one connection. Returns the pooler and the address
+    /// of this store through it, or `None` if no pooler is installed.
     pub(crate) fn behind_a_pooler(&self) -> Option<(PgBouncer, String)> {
         match PgBouncer::start(POSTGRES.as_ref().unwrap(), PoolMode::Transaction, 1) {
             Ok(pooler) => {
@@ -140,8 +136,7 @@ impl TestStore {
         self.folder.path()
     }
 
-    /// Returns the command with these arguments, which uses this store and its keys. The first
-    /// argument is the name of the subcommand.
+    /// Returns the command with these arguments, which uses this store and its keys.
     pub(crate) fn command(&self, arguments: &[&str]) -> Command {
         let mut command = tower_chat(arguments);
         command.args(["--store", &self.url()]);
@@ -268,14 +263,12 @@ impl TestStore {
                 let pattern = format!("{}:*", self.name);
                 let mut keys: Vec<Vec<u8>> =
                     redis::cmd("KEYS").arg(pattern).query(&mut connection).unwrap();
-                // The store sets these keys while it creates a conversation. The keys expire and
-                // are therefore not compared.
+                // These keys expire after the creation of a conversation.
                 keys.retain(|key| !key.windows(6).any(|part| part == b":made:"));
                 keys.sort_unstable();
                 let mut entry = |key: &Vec<u8>| {
                     let name = String::from_utf8_lossy(key);
-                    // The server may return the fields of a hash in any order. The fields are
-                    // therefore sorted.
+                    // The server may return the fields of a hash in any order.
                     let mut fields: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
                     let mut value: Vec<u8> = Vec::new();
                     match name.ends_with(":head") || name.ends_with(":directory") {
@@ -323,14 +316,12 @@ impl TestStore {
         }
     }
 
-    /// Returns the keys of the store, if it is encrypted.
     pub(crate) fn keys(&self) -> Option<MasterKeys> {
         let keys = || MasterKeys::new("test", SecretKey::from_bytes(KEY)).unwrap();
         self.is_encrypted.then(keys)
     }
 
-    /// Opens the update log that belongs to the store by default, and creates the log if it is
-    /// missing.
+    /// Opens the default update log of the store, and creates the log if it is missing.
     pub(crate) async fn open_updates(&self) -> Arc<dyn UpdateLog> {
         let options = UpdateLogOptions::default();
         let log: Arc<dyn UpdateLog> = match self.kind {
