@@ -15,7 +15,7 @@ use tower_chat_core::{MessageId, RunId};
 
 use crate::digests::Digests;
 
-/// The digest of a message and of all messages before it. A digest is stored only inside encrypted
+/// The digest of a message and of all messages before it, which is stored only inside encrypted
 /// values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Digest([u8; 16]);
@@ -74,8 +74,8 @@ pub(crate) enum Kind {
     Visible,
     /// The message was staged, and becomes visible when its run is committed.
     Staged,
-    /// The message was written by the write that committed its run. Such a message shows that the
-    /// staged messages directly before it are committed.
+    /// The message was written by the commit of its run, which also commits the staged messages
+    /// directly before it.
     Committed,
 }
 
@@ -267,8 +267,7 @@ mod tests {
         assert_eq!((chain.check_end(None), chain.tip()), (Ok(()), Some(three.digest)));
         assert_eq!(chain.follow(4, id(1, 0), Some(two)), Err(BROKEN));
 
-        // Unless messages were pruned, the first message of a conversation must be the first
-        // message of a chain.
+        // The first message of a conversation without a prune must be the first message of a chain.
         assert_eq!(Chain::from(1, 0).follow(1, id(1, 0), Some(two)), Err(BROKEN));
         assert_eq!(Chain::from(2, 0).follow(2, id(1, 0), Some(two)), Ok(()));
         // A chain begins after messages of a former format.

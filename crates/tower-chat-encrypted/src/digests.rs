@@ -33,8 +33,8 @@ impl Digests {
         Self { ends: ends.into_iter().collect(), ..Self::default() }
     }
 
-    /// Adds the digest of a message. Removes the digests of this message and of later messages,
-    /// which belong to messages that were not stored.
+    /// Adds the digest of a message, and removes the digests of this and later messages, which were
+    /// not stored.
     pub(crate) fn push(&mut self, sequence: u64, digest: Digest) {
         self.truncate(sequence.saturating_sub(1));
         self.spaced.push((sequence, digest));

@@ -85,8 +85,8 @@ fn stretches<'m>(messages: impl Iterator<Item = &'m Arc<Message>>) -> Vec<Vec<Ar
     stretches
 }
 
-/// Returns the row of a copied call. `result` is the position of its result, if a message of the
-/// copy contains the result.
+/// Returns the row of a copied call. `result` is the position of the result, if it is in a message
+/// of the copy.
 fn row(
     call: SequencePosition,
     result: Option<SequencePosition>,

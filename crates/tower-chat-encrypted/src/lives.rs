@@ -89,8 +89,7 @@ impl SealedHead {
         self.content.is_change.then_some(change)
     }
 
-    /// Creates the sealed head of a conversation that has none yet. `head` was read from the inner
-    /// store.
+    /// Creates the first sealed head of a conversation. `head` was read from the inner store.
     pub(crate) fn begun(life: Life, head: &Head) -> Self {
         let content = HeadContent {
             former: head.revision.sequence,
@@ -152,8 +151,8 @@ struct Tip {
     is_stored: Arc<AtomicBool>,
 }
 
-/// The maximum number of digests per incarnation. More than one digest is needed, because a write
-/// that is submitted again may follow an earlier message than the newest one.
+/// The maximum number of digests per incarnation: a write that is submitted again may follow an
+/// earlier message than the newest one.
 const TIPS: usize = 16;
 
 /// The data that are needed to seal a write.
@@ -313,11 +312,9 @@ struct Generations {
 /// The known states of one conversation.
 #[derive(Debug, Default)]
 struct Conversation {
-    /// The state of each incarnation, with the number of the incarnation. The newest incarnation is
-    /// last.
+    /// The incarnations with their states. The newest incarnation is last.
     known: Vec<(u64, Known)>,
-    /// The number of writes of the conversation that are sealed and not yet submitted to the inner
-    /// store. A read does not return these writes.
+    /// The number of sealed writes that are not yet submitted to the inner store.
     sealed: usize,
     /// The number of the submission with the newest write of the conversation.
     submitted: u64,
@@ -328,8 +325,7 @@ struct Conversation {
 pub(crate) struct Moment(u64);
 
 impl Conversation {
-    /// Returns whether a read that began at this moment includes every write of this process to the
-    /// conversation.
+    /// Returns whether a read that began at this moment includes every write of this process.
     fn is_unchanged(&self, since: Moment) -> bool {
         self.sealed == 0 && self.submitted <= since.0
     }
@@ -391,8 +387,7 @@ impl Lives {
         }
     }
 
-    /// Records that the writes were submitted to the inner store. Reads that begin later include
-    /// these writes.
+    /// Records that the writes were submitted, so that later reads include them.
     pub(crate) fn submitted(&self, submission: &Submission) {
         let lives = &mut *self.lock();
         lives.submitted += 1;
@@ -409,8 +404,8 @@ impl Lives {
         Moment(self.lock().submitted)
     }
 
-    /// Removes the state of a conversation, because a read has found that the conversation does not
-    /// exist. Does nothing if this process has written to the conversation since the read began.
+    /// Removes the state of a conversation that a read has not found, unless this process has
+    /// written to the conversation since the read began.
     pub(crate) fn forget(&self, key: &ConversationKey, since: Moment) {
         let lives = &mut *self.lock();
         for known in [&mut lives.recent, &mut lives.earlier] {

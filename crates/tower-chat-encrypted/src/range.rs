@@ -32,8 +32,7 @@ pub(crate) struct SealedRange {
     pub(crate) ends: Option<Ends>,
 }
 
-/// The digests of the messages at both ends of the gap between the leading messages and the
-/// messages after them.
+/// The digests of the messages at both ends of the gap.
 #[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) struct Ends {
     /// The digest of the last leading message; `None` if there are no leading messages.

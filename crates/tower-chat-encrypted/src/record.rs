@@ -47,8 +47,8 @@ struct SealedRow {
 enum SealedResult {
     None,
     Apart,
-    /// The result is in a message: the sequence number of the message, and the index of the result
-    /// among the results of the message.
+    /// The sequence number of the message with the result, and the index of the result among its
+    /// results.
     InMessage(u64, u32),
 }
 
@@ -81,8 +81,8 @@ impl SealedRow {
 }
 
 impl Sealer {
-    /// Seals a write for the inner store. The sealed write contains `head`, if it is set, in place
-    /// of the service id. `known` is updated with the digests of the write's messages.
+    /// Seals a write for the inner store, with `head` in place of the service id. Adds the digests
+    /// of the write's messages to `known`.
     pub(crate) fn write(
         &self,
         write: &Write,
@@ -169,8 +169,7 @@ impl Sealer {
 }
 
 impl Opener<'_> {
-    /// Opens the next message of a chain, and checks that the message contains the digest of the
-    /// previous one.
+    /// Opens the next message of a chain, and checks its link to the previous one.
     pub(crate) async fn next_message(
         &mut self,
         chain: &mut Chain,
@@ -188,7 +187,7 @@ impl Opener<'_> {
     }
 
     /// Opens all messages after the sequence number `before`, and checks that a conversation may
-    /// end with the last of these messages.
+    /// end with them.
     pub(crate) async fn messages<'m>(
         &mut self,
         before: u64,

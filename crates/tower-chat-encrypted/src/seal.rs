@@ -186,8 +186,7 @@ impl<'a> Opener<'a> {
         self.expected = expected;
     }
 
-    /// Returns the digest of the final message of the newest run that was committed by a write
-    /// without messages, if this digest is known.
+    /// Returns the digest in [`ExpectedLife::committed`], if it is known.
     pub(crate) fn committed(&self) -> Option<Digest> {
         match self.expected {
             Expected::Life(expected) => expected.committed,
@@ -363,8 +362,8 @@ impl<'a> Sealed<'a> {
     }
 }
 
-/// Returns the data that are authenticated together with a value. Two values have the same data
-/// only if they have the same position, life, message id, conversation, key id, format and column.
+/// Returns the data that are authenticated together with a value, which differ for any two
+/// positions, lives, message ids, conversations, key ids, formats and columns.
 fn authenticated(
     conversation: &ConversationKey,
     id: &str,

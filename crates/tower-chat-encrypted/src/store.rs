@@ -406,8 +406,8 @@ impl<S: HistoryStore> StoreWrapper for EncryptedStore<S> {
         &self.inner
     }
 
-    /// Returns the head, and fetches the key for the next write. If the key is not available, the
-    /// run fails at this point, before it makes a paid service call.
+    /// Returns the head, and fetches the key for the next write, so that a run without a key fails
+    /// before it makes a paid service call.
     async fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
         let fetched: Result<_, KeyError> = self.keys.writing_key(key).await;
         fetched.map_err(EncryptionError::from).map_err(reported(SEAL))?;
@@ -705,8 +705,7 @@ impl<S: HistoryStore> Directory for EncryptedStore<S> {
         self.opened_summary(sealed).await.map(Some).map_err(unopened(key, OPEN))
     }
 
-    /// Returns the conversations that match a query. Reports conversations whose description does
-    /// not open as unreadable.
+    /// Reports conversations whose description does not open as unreadable.
     async fn conversations(
         &self,
         query: &ConversationQuery,

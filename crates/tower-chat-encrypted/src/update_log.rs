@@ -113,8 +113,8 @@ impl<L: UpdateLog> EncryptedUpdateLog<L> {
         Ok((updates, end))
     }
 
-    /// Returns the state of a run. Opens the error in the state of a failed run; a fixed text
-    /// replaces an error that does not open.
+    /// Returns the state of a run with its opened error. A fixed text replaces an error that does
+    /// not open.
     async fn opened_state(&self, run: &RunKey, state: RunState) -> RunState {
         let RunState::Closed { attempt, end: RunEnd::Failed { message } } = state else {
             return state;

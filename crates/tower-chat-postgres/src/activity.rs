@@ -18,12 +18,10 @@ pub(crate) struct Activity {
     /// The time of the write; `None` if the write has no activity. All times in this struct are in
     /// milliseconds since 1970.
     pub(crate) at: Option<i64>,
-    /// The start of the run. If the write creates the conversation, this is also the creation time
-    /// of the conversation.
+    /// The start of the run, and the creation time of a conversation that the write creates.
     pub(crate) began_at: i64,
     pub(crate) mode: Option<&'static str>,
-    /// The usage, with one row for each model. If the write has no usage, the list contains one row
-    /// without a model.
+    /// The usage, with one row for each model, or one row without a model if there is no usage.
     pub(crate) usage: Vec<UsageRow>,
 }
 
@@ -33,8 +31,7 @@ pub(crate) struct UsageRow {
     /// The model as the primary key contains it: empty if the model is unknown.
     pub(crate) model: Vec<u8>,
     pub(crate) long_model: Option<Vec<u8>>,
-    /// The numbers of service calls and tool calls, and the tokens: input, cached input, output and
-    /// reasoning.
+    /// Service calls, tool calls, and the tokens: input, cached input, output and reasoning.
     pub(crate) counts: [i64; 6],
     /// The cost in billionths of a currency unit; `None` if the cost is unknown.
     pub(crate) cost_nanos: Option<i64>,
@@ -112,14 +109,13 @@ pub(crate) fn counted(at: &str, run: &str, mode: &str) -> String {
     )
 }
 
-/// Returns the SQL expression for the number of runs after a write. The expression adds 1 if the
-/// write belongs to another run than the previous write.
+/// Returns the SQL expression for the number of runs after a write: 1 more if the write belongs to
+/// another run.
 pub(crate) fn runs(at: &str, run: &str) -> String {
     format!("c.runs + CASE WHEN {at} IS NULL OR c.last_run = {run} THEN 0 ELSE 1 END")
 }
 
-/// Returns the SQL expression for the last run after a write: the run of the write if the write has
-/// an activity.
+/// Returns the SQL expression for the last run after a write with or without an activity.
 pub(crate) fn last_run(at: &str, run: &str) -> String {
     format!("CASE WHEN {at} IS NULL THEN c.last_run ELSE {run} END")
 }

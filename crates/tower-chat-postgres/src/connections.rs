@@ -131,8 +131,7 @@ impl Connections {
         client
     }
 
-    /// Updates the gauge of open connections. Every request for a connection calls this function,
-    /// because the pool does not report when it closes a connection.
+    /// Updates the gauge of open connections. The pool does not report when it closes a connection.
     fn count(&self) {
         if is_recorded() {
             let open = self.pool.status().size;
@@ -141,8 +140,8 @@ impl Connections {
         }
     }
 
-    /// Executes several queries of one scope in one round trip. Returns the rows of each query. All
-    /// queries read the same snapshot.
+    /// Executes several queries of one scope in one round trip and one snapshot. Returns the rows
+    /// of each query.
     pub(crate) async fn read<const COUNT: usize>(
         &self,
         action: &'static str,
@@ -255,8 +254,8 @@ impl Connections {
         sql
     }
 
-    /// Returns the statement that sets the scope, which a writing transaction must execute first;
-    /// `None` if the tables have no policies.
+    /// Returns the statement that sets the scope at the beginning of a transaction; `None` if the
+    /// tables have no policies.
     pub(crate) fn begin_writing(&self, scope: &[u8]) -> Option<String> {
         self.names_scope.then(|| name_scope(scope))
     }

@@ -14,8 +14,8 @@ use tower_chat_core::{
 /// The index of the column `load_from` in the rows of the statement `conversation`.
 const LOAD_FROM: usize = 17;
 
-/// Reads the head of a conversation from the rows that the statement `conversation` has returned.
-/// If there are no rows, returns the head of a conversation that does not exist.
+/// Reads the head of a conversation from the rows of the statement `conversation`. Without rows,
+/// the conversation does not exist.
 pub(crate) fn head(key: &ConversationKey, rows: &[Row]) -> Result<Head, StoreError> {
     let Some(row) = rows.first() else { return Ok(Head::new(Revision::ABSENT)) };
     let head = read_head(row).and_then(|head| with_rest(row, head));
@@ -82,8 +82,7 @@ pub(crate) fn corrupt(reason: &str) -> StoreError {
     StoreError::Corrupt { reason: format!("{reason}: restore it from a backup") }
 }
 
-/// Reads text that is stored in a column of type `bytea`, because PostgreSQL's `text` cannot
-/// contain U+0000.
+/// Reads text from a column of type `bytea`; PostgreSQL's `text` cannot contain U+0000.
 pub(crate) fn text(row: &Row, index: usize) -> Result<Option<Arc<str>>, String> {
     let Some(bytes) = column::<Option<&[u8]>>(row, index)? else { return Ok(None) };
     let text = std::str::from_utf8(bytes).map_err(|error| error.to_string())?;

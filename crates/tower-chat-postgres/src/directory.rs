@@ -21,8 +21,7 @@ use crate::{
     stored_key::StoredKey,
 };
 
-/// The minimum number of conversations that one statement reads, if the store itself has to filter
-/// them.
+/// The minimum number of conversations of one statement, if the store has to filter them.
 const BATCH: usize = 256;
 
 /// Returns the directory's summary of a conversation.
@@ -80,8 +79,8 @@ pub(crate) async fn conversations(
     }
 }
 
-/// Returns up to `limit` conversations that may match the query, beginning after a position, in the
-/// order of the pages.
+/// Returns up to `limit` conversations after a position that may match the query, in the order of
+/// the pages.
 async fn batch_after(
     connections: &Connections,
     query: &ConversationQuery,
@@ -146,8 +145,7 @@ const PARENT: usize = VERSION + 1;
 const WAITS: usize = PARENT + 3;
 const COUNTS: usize = WAITS + 1;
 
-/// Returns the position of a row in the order of the list. Reads no other columns, because they may
-/// be damaged.
+/// Returns the position of a row in the order of the list. The other columns may be damaged.
 fn position(row: &Row) -> Result<DirectoryCursor, StoreError> {
     let damaged = |reason: String| corrupt(&reason);
     Ok(DirectoryCursor::new(column(row, LAST_ACTIVE).map_err(damaged)?, key(row)?))
@@ -166,16 +164,15 @@ pub(crate) fn text(row: &Row, index: usize, name: &str) -> Result<String, String
     Ok(text.to_owned())
 }
 
-/// Reads a row. The inner error describes a row that cannot be read; the caller adds this error to
-/// the page and continues with the next row.
+/// Reads a row. The inner error describes a row that cannot be read, and the caller continues with
+/// the next row.
 fn entry(row: &Row) -> Result<Result<ConversationSummary, UnreadableConversation>, StoreError> {
     let key = key(row)?;
     Ok(read_entry(row, &key).map_err(|reason| UnreadableConversation::new(key, reason)))
 }
 
 fn read_entry(row: &Row, key: &ConversationKey) -> Result<ConversationSummary, String> {
-    // If a number of the head is out of range, the conversation has the state `Damaged`, and the
-    // other columns are still read.
+    // If a number of the head is out of range, the conversation has the state `Damaged`.
     let head = conversation::read_head(row).ok();
     let is_damaged = head.is_none();
     let head = head.unwrap_or_else(|| Head::new(Revision::ABSENT));
@@ -221,8 +218,8 @@ pub(crate) fn mode(row: &Row, index: usize) -> Result<Option<PersistenceMode>, S
     Ok(column::<Option<&str>>(row, index)?.and_then(|mode| mode.parse().ok()))
 }
 
-/// Reads the counts of usage from a row. `first` is the index of their first column. A negative
-/// count, which only damage can cause, is read as 0.
+/// Reads the counts of usage, from the column `first` on. A negative count, which only damage can
+/// cause, is read as 0.
 pub(crate) fn counts(row: &Row, first: usize) -> Result<UsageSum, String> {
     let count = |index: usize| {
         column::<i64>(row, first + index).map(|count| u64::try_from(count).unwrap_or_default())
@@ -235,8 +232,7 @@ pub(crate) fn counts(row: &Row, first: usize) -> Result<UsageSum, String> {
     Ok(UsageSum::of_calls(count(0)?, count(1)?).with_tokens(tokens).with_cost_nanos(cost))
 }
 
-/// Returns the last `limit` visible messages before the sequence number `before`, or the newest
-/// ones if `before` is `None`.
+/// Returns the last `limit` visible messages before a sequence number, or the newest ones.
 pub(crate) async fn messages_before(
     connections: &Connections,
     key: &ConversationKey,

@@ -2,12 +2,12 @@
 
 use crate::schema::Layout;
 
-/// The SQL expression for the start of the current transaction, in milliseconds since 1970. In the
-/// default of a column, the current transaction is the transaction that inserts the row.
+/// The SQL expression for the start of the transaction (for a default, the one that inserts the
+/// row), in milliseconds since 1970.
 const NOW: &str = "floor(extract(epoch FROM now()) * 1000)::bigint";
 
-/// The SQL expression for the creation time of a run. The id of the run contains this time if the
-/// id is a UUID of version 7.
+/// The SQL expression for the creation time of a run, which its id contains if the id is a UUID of
+/// version 7.
 const MADE: &str = "CASE WHEN get_byte(m.run, 6) >> 4 = 7
         THEN (get_byte(m.run, 0)::bigint << 40) | (get_byte(m.run, 1)::bigint << 32)
             | (get_byte(m.run, 2)::bigint << 24) | (get_byte(m.run, 3)::bigint << 16)

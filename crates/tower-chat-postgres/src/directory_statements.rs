@@ -46,8 +46,7 @@ impl QueryExtent {
         }
     }
 
-    /// Returns the SQL condition that limits a table to the rows of the conversation with the alias
-    /// `c`.
+    /// Returns the SQL condition that limits a table to the rows of the conversation `c`.
     fn joined(self, table: &str) -> String {
         match self {
             Self::Conversation => self.of(table),
@@ -88,8 +87,8 @@ fn sums() -> String {
     )
 }
 
-/// The conditions, the order and the limit of a page. The parameters for upper bounds of times are
-/// null if there is no bound.
+/// The conditions, the order and the limit of a page. The parameter for an upper bound of times may
+/// be null.
 const PAGE: &str = "AND c.active_hour BETWEEN $4 AND $5
     AND c.last_active >= $6 AND (c.last_active < $7) IS NOT FALSE
     AND c.created >= $8 AND (c.created < $9) IS NOT FALSE

@@ -76,8 +76,7 @@ fn run(row: &Row, index: usize) -> Result<RunId, String> {
     Ok(RunId::from_bytes(run))
 }
 
-/// Reads the name of a model. Invalid bytes in a damaged name are replaced, so that the usage of
-/// the model is still returned.
+/// Reads the name of a model. Invalid bytes are replaced, so that the usage is still returned.
 fn model(row: &Row, index: usize) -> Result<Option<Arc<str>>, String> {
     let model = String::from_utf8_lossy(column(row, index)?);
     Ok((!model.is_empty()).then(|| model.into()))
@@ -102,8 +101,8 @@ pub(crate) async fn runs(
     Ok(runs)
 }
 
-/// Reads the usage of one model in one run. If the row belongs to the last run of the list, adds
-/// the usage to this run. Otherwise appends a new run to the list.
+/// Reads the usage of one model in one run, and adds it to the last run of the list, or to a new
+/// run.
 fn see(row: &Row, runs: &mut Vec<RunSummary>) -> Result<(), String> {
     let run = run(row, 0)?;
     let (began, last) = (time(row, 2)?, time(row, 3)?);

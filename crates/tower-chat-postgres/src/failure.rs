@@ -44,16 +44,14 @@ impl Failure {
     pub(crate) fn of_statement(error: tokio_postgres::Error) -> Self {
         let meaning = match error.code() {
             Some(code) => meaning(code),
-            // The server sends a code with every error. An error without a code was created by the
-            // client library.
+            // The client library created this error: the server sends a code with every error.
             None if error.is_closed() || is_io(&error) => Meaning::Unknown,
             None => Meaning::Permanent,
         };
         Self { meaning, source: error.into() }
     }
 
-    /// Converts the failure of a statement that precedes the change. Even if the statement was
-    /// executed, nothing was changed.
+    /// Converts the failure of a statement that precedes the change, so that nothing was changed.
     pub(crate) fn before_statement(mut self) -> Self {
         if self.meaning == Meaning::Unknown {
             self.meaning = Meaning::NotApplied;
@@ -82,8 +80,8 @@ impl Failure {
         }
     }
 
-    /// Creates the failure for a statement that has returned no row, although the statement always
-    /// returns a row.
+    /// Creates the failure for a statement that has returned no row, although it always returns
+    /// one.
     pub(crate) fn no_row() -> Self {
         Self { meaning: Meaning::Permanent, source: NoRow.into() }
     }
@@ -93,13 +91,13 @@ impl Failure {
         Self { meaning: Meaning::Unknown, source: NoAnswer.into() }
     }
 
-    /// Returns whether this connection and all idle ones should be closed, because the server does
-    /// not answer or has become read-only.
+    /// Returns whether the server does not answer or has become read-only, so that all idle
+    /// connections should be closed.
     pub(crate) fn spoils_connections(&self) -> bool {
         self.meaning == Meaning::ReadOnly || self.source.is::<NoAnswer>()
     }
 
-    /// Returns whether the store may repeat the request itself. `is_repeatable` means that a second
+    /// Returns whether the store may repeat the request. `is_repeatable` means that a second
     /// execution has no effect.
     pub(crate) fn may_repeat(&self, is_repeatable: bool) -> bool {
         match self.meaning {

@@ -92,8 +92,7 @@ pub(crate) async fn fork(
         messages: messages.iter().take(count).map(message).collect::<Result<_, _>>()?,
         tools,
     };
-    // If the acknowledgement of the copy was lost, the next attempt recognises the copy by its
-    // incarnation.
+    // After a lost acknowledgement, the next attempt recognises the copy by its incarnation.
     let is_made = connections.persist(ACTION, true, || copy.write(connections)).await?;
     if !is_made {
         return Err(StoreError::Exists { key: to.clone() });

@@ -3,8 +3,7 @@
 
 use crate::activity;
 
-/// The statement of a function that sets the scope for the policies of the tables. Functions
-/// contain this statement only if the tables have policies.
+/// The statement that sets the scope for the policies of the tables, if there are any.
 pub(crate) const NAME_SCOPE: &str =
     "PERFORM set_config('tower_chat.scope', '\\x' || encode(p_scope, 'hex'), true);";
 
@@ -279,8 +278,8 @@ END
 $delete$;
 ";
 
-/// Sets the description of a conversation, if the stored description has the expected version.
-/// Returns the version before the change, or null if the conversation does not exist.
+/// Sets the description of a conversation if the stored one has the expected version. Returns the
+/// version before the change, or null if the conversation does not exist.
 pub(crate) const DESCRIBE: &str = "
 CREATE OR REPLACE FUNCTION {schema}.describe(
     p_scope bytea, p_conversation bytea, p_title bytea, p_metadata text, p_expected bigint

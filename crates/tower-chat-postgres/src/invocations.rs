@@ -74,8 +74,7 @@ impl<'a> QueryParameters<'a> {
     }
 }
 
-/// Returns the calls that match a query. One statement reads the rows, and the messages to which
-/// they refer.
+/// Returns the calls that match a query.
 pub(crate) async fn invocations(
     connections: &Connections,
     query: &InvocationQuery,

@@ -23,14 +23,13 @@ pub(crate) async fn conversations(
     if start.len() <= stored_key::MAX_UNCHANGED_BYTES {
         let rows = page(connections, sql, scope, start, limit).await?;
         // The order by shortened ids may differ from the order by full ids, if two ids have the
-        // same beginning. Therefore the result is used only if it contains no shortened id.
+        // same beginning.
         let is_long = |row: &Row| column::<Option<&[u8]>>(row, 1) != Ok(None);
         if !rows.iter().any(is_long) {
             return keys(scope, &rows);
         }
     }
-    // This statement sorts all conversations of the scope by their full ids, which are not in an
-    // index.
+    // This statement sorts all conversations of the scope by their full ids.
     let sql = if after.is_some() { &statements.list_long_after } else { &statements.list_long };
     keys(scope, &page(connections, sql, scope, start, limit).await?)
 }

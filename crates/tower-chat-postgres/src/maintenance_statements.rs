@@ -108,8 +108,8 @@ impl MaintenanceStatements {
     }
 }
 
-/// Returns a recursive query of all scopes from `$1` on, in the order of the primary key. The query
-/// needs one search in the index for each scope.
+/// Returns a recursive query of all scopes from `$1` on, with one search in the index for each
+/// scope.
 fn each_scope() -> String {
     let next = |from: &str| {
         format!(

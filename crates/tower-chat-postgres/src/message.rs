@@ -7,8 +7,7 @@ use tower_chat_core::{
     store::StoreError,
 };
 
-/// Decodes a message from a row. The columns at `first` and after it are the run, the index in the
-/// run, and the body.
+/// Decodes a row. The columns from `first` on are the run, the index in the run, and the body.
 pub(crate) fn read(row: &Row, first: usize) -> Result<Message, FormatError> {
     let malformed = FormatError::malformed;
     let run: &[u8] =

@@ -121,8 +121,7 @@ impl OpenError {
     }
 }
 
-/// Returns the message for a failed connection. The message depends on whether the server has
-/// answered, and with which error.
+/// Returns the message for a failed connection, which depends on the answer of the server.
 fn not_connected(source: &Classified) -> &'static str {
     let mut cause = source.source();
     while let Some(error) = cause {

@@ -7,8 +7,8 @@ use tokio_postgres::types::{ToSql, Type};
 /// The parameters of a statement.
 pub(crate) type Values<'a> = &'a [&'a dyn Parameter];
 
-/// A parameter of a statement. If a statement is not prepared, the client sends the types of its
-/// parameters together with the text of the statement.
+/// A parameter of a statement. Without a prepared statement, the client sends the types of the
+/// parameters.
 pub(crate) trait Parameter: Debug + Sync {
     /// Returns the value for the client library.
     fn value(&self) -> &(dyn ToSql + Sync);

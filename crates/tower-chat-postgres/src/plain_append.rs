@@ -60,8 +60,7 @@ const RECORD: [(&str, &str); 12] = [
 /// The number of columns in [`RECORD`] that belong to the primary key.
 const POSITION_PARAMETERS: usize = 2;
 
-/// The statements, one for each combination of a number of messages and a number of rows of the
-/// record.
+/// The statements for the numbers of messages and rows.
 #[derive(Debug)]
 pub(crate) struct PlainAppends(Vec<PlainAppend>);
 

@@ -39,8 +39,8 @@ pub(crate) async fn head(
     Ok(conversation::head(key, &found)?.with_pending_approvals(pending_approvals(key, &waiting)?))
 }
 
-/// Reads the messages of a conversation that `from` selects, from one snapshot. If the conversation
-/// does not have this value, reads all visible messages.
+/// Reads the messages that `from` selects, from one snapshot, or all visible messages if the
+/// conversation does not have this value.
 pub(crate) async fn history_from(
     connections: &Connections,
     key: &ConversationKey,
@@ -115,8 +115,7 @@ fn loaded(key: &ConversationKey, rows: &[Row]) {
     }
 }
 
-/// Fails if the number of messages that were read differs from the number of visible messages after
-/// the first `before` messages.
+/// Fails if `messages` is not the number of visible messages after the first `before` ones.
 pub(crate) fn check_whole(
     key: &ConversationKey,
     before: u64,
@@ -130,8 +129,8 @@ pub(crate) fn check_whole(
     Ok(())
 }
 
-/// Returns a conversation's open run with its staged messages and rows, read from one snapshot;
-/// `None` if no run is open.
+/// Returns an open run with its staged messages and rows, from one snapshot; `None` if no run is
+/// open.
 pub(crate) async fn open_run(
     connections: &Connections,
     key: &ConversationKey,
@@ -150,8 +149,8 @@ pub(crate) async fn open_run(
     Ok(Some(OpenRunContent::new(head, open, messages, tools)))
 }
 
-/// Returns an iterator that decodes messages from rows. The iterator returns an error if the
-/// sequence numbers do not begin with `before + 1`, or have a gap.
+/// Returns an iterator that decodes messages, and returns an error if their sequence numbers do not
+/// begin with `before + 1`, or have a gap.
 pub(crate) fn messages(
     key: &ConversationKey,
     rows: &[Row],
@@ -184,8 +183,7 @@ pub(crate) fn sequence(row: &Row, index: usize) -> Result<u64, StoreError> {
     conversation::unsigned(row, index).map_err(|reason| corrupt(&reason))
 }
 
-/// Returns the pending approval requests of visible messages, grouped by the answer that contains
-/// the calls.
+/// Returns the pending approval requests, grouped by the answer that contains the calls.
 fn pending_approvals(
     key: &ConversationKey,
     rows: &[Row],

@@ -148,8 +148,8 @@ pub(crate) const HISTORY_SUMMARIES: (&str, &str) = (
     PRIMARY KEY (scope, conversation, covers_to)",
 );
 
-/// A partial index of the calls that wait for approval. With this index, the cost of finding these
-/// calls does not depend on the length of the record.
+/// A partial index, which makes the cost of finding pending approvals independent of the length of
+/// the record.
 const PENDING_APPROVALS: &str = "
     CREATE INDEX pending_approvals ON {schema}.tool_invocations (scope, conversation, sequence)
     WHERE status = 'pending_approval';";
@@ -169,8 +169,8 @@ fn first(layout: &Layout) -> String {
     layout.with_schema(&sql.replace("{name_scope}", name_scope))
 }
 
-/// Returns the migration that adds the number of pruned messages of a conversation, by which a
-/// reader distinguishes a pruned message from a missing one.
+/// Returns the migration that adds the number of pruned messages, by which a reader distinguishes a
+/// pruned message from a missing one.
 fn pruned(layout: &Layout) -> String {
     let column =
         "ALTER TABLE {schema}.conversations ADD COLUMN pruned bigint NOT NULL DEFAULT 0;\n";
@@ -180,8 +180,8 @@ fn pruned(layout: &Layout) -> String {
     )
 }
 
-/// Returns an empty migration. In an older release, this migration added the function
-/// `replace_staged`, which this release does not call.
+/// Returns an empty migration. In an older release, it added a function that this release does not
+/// call.
 fn unchanged(_: &Layout) -> String {
     String::new()
 }
@@ -376,15 +376,13 @@ pub(crate) async fn migrate(
 /// not exist. An advisory lock lets one process at a time change the tables. The statements of the
 /// transaction have no timeout, and neither has the wait for the lock.
 async fn locked<'a>(client: &'a mut Client, layout: &Layout) -> Result<Transaction<'a>, Error> {
-    // With READ COMMITTED, the statements after the lock see the commits of processes that had the
-    // lock before.
+    // With READ COMMITTED, later statements see the commits of processes that had the lock before.
     let builder = client.build_transaction().isolation_level(IsolationLevel::ReadCommitted);
     let transaction = builder.start().await?;
     transaction.batch_execute("SET LOCAL statement_timeout = 0").await?;
     let lock = [(&layout.lock() as _, Type::INT8)];
     transaction.query_typed("SELECT pg_advisory_xact_lock($1)", &lock).await?;
-    // The existence is checked first, because `CREATE SCHEMA IF NOT EXISTS` needs the right to
-    // create schemas even if the schema exists.
+    // `CREATE SCHEMA IF NOT EXISTS` needs the right to create schemas even if the schema exists.
     let sql = "SELECT to_regnamespace($1) IS NULL";
     if transaction.query_typed_one(sql, &[(&layout.quoted(), Type::TEXT)]).await?.try_get(0)? {
         transaction.batch_execute(&layout.with_schema("CREATE SCHEMA {schema}")).await?;
@@ -392,8 +390,8 @@ async fn locked<'a>(client: &'a mut Client, layout: &Layout) -> Result<Transacti
     Ok(transaction)
 }
 
-/// Executes `sql`, which creates tables, if `table` does not exist and `is_allowed` is true.
-/// Returns whether the table exists afterwards.
+/// Executes `sql` if `table` does not exist and `is_allowed` is true. Returns whether the table
+/// exists afterwards.
 #[cfg(feature = "delivery")]
 pub(crate) async fn create(
     client: &mut Client,

@@ -42,8 +42,8 @@ impl Over<'_> {
 }
 
 impl SentStatement<'_> {
-    /// Sends the statement and waits for its rows. The client sends several statements in the order
-    /// in which their futures are first polled.
+    /// Sends the statement and waits for its rows. Statements are sent in the order in which their
+    /// futures are first polled.
     pub(crate) async fn rows(&self, over: Over<'_>, values: Values<'_>) -> Result<Vec<Row>, Error> {
         match self {
             Self::Prepared(statement) => {
@@ -67,8 +67,7 @@ impl SentStatement<'_> {
 }
 
 impl Connections {
-    /// Returns a statement that can be sent, and prepares it first if necessary. An error means
-    /// that the statement was not executed.
+    /// Prepares a statement if necessary. An error means that the statement was not executed.
     pub(crate) async fn statement<'sql>(
         &self,
         over: Over<'_>,
@@ -81,8 +80,8 @@ impl Connections {
         }
     }
 
-    /// Executes a statement in a transaction that is not committed yet, and returns its rows. An
-    /// error means that nothing was committed.
+    /// Executes a statement in an uncommitted transaction, so that an error means that nothing was
+    /// committed.
     pub(crate) async fn rows_within(
         &self,
         transaction: &Transaction<'_>,
@@ -94,8 +93,8 @@ impl Connections {
         self.before(statement.rows(over, values)).await
     }
 
-    /// Executes a statement that returns no rows in a transaction that is not committed yet.
-    /// Returns the number of affected rows.
+    /// Executes a statement without rows in an uncommitted transaction. Returns the number of
+    /// affected rows.
     pub(crate) async fn execute_within(
         &self,
         transaction: &Transaction<'_>,

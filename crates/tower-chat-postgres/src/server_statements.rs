@@ -4,8 +4,8 @@
 /// The table whose permissions [`RIGHTS`] checks.
 pub(crate) const TABLE: &str = "{schema}.conversations";
 
-/// The settings of the server. A subquery of `pg_settings` returns null for a setting that an older
-/// server does not have.
+/// The settings of the server. A subquery of `pg_settings` returns null if the server is too old
+/// for a setting.
 pub(crate) const SETTINGS: &str = "
     SELECT current_setting('server_version'), current_setting('server_version_num')::int4,
         current_setting('server_encoding'),

@@ -10,8 +10,8 @@ use crate::{
     plain_append::PlainAppends, schema::Layout,
 };
 
-/// The columns of a row of the record, beginning with the index of the call, in the order in which
-/// [`tool_row`](crate::tool_row) reads them.
+/// The columns of a row of the record from the index of the call on, in the order of
+/// [`tool_row`](crate::tool_row).
 const TOOL: &str = "t.call_index, t.round_index, t.call_id, t.name, t.status, t.result_sequence, \
     t.result_index, t.result, t.error, t.started, t.finished";
 
@@ -285,16 +285,16 @@ impl Statements {
         self.layout.with_schema(&sql)
     }
 
-    /// Returns the statement that counts rows of the record per tool, day and duration. The
-    /// parameters are those of [`invocations`](Self::invocations), without the limit.
+    /// Returns the statement that counts rows of the record per tool, day and duration, with the
+    /// parameters of [`invocations`](Self::invocations) except for the limit.
     pub(crate) fn tool_totals(&self, extent: RecordExtent) -> String {
         let open: Vec<_> = ToolStatus::ALL
             .into_iter()
             .filter(|status| status.is_open())
             .map(|status| format!("'{status}'"))
             .collect();
-        // The statement rounds durations to two significant digits, as `CallTimes` does, so that
-        // the number of groups is bounded.
+        // Durations are rounded to two significant digits, as in `CallTimes`, to bound the number
+        // of groups.
         let steps: Vec<_> = (2..18)
             .map(|digits| format!("WHEN taken < 1e{digits} THEN 1e{}", digits - 2))
             .collect();
@@ -397,8 +397,8 @@ pub(crate) struct RecordExtent {
 }
 
 impl RecordExtent {
-    /// Returns the clauses `FROM` and `WHERE` that select the matching rows. The rows have the
-    /// alias `t`, and their conversations the alias `c`.
+    /// Returns the clauses `FROM` and `WHERE`, with the alias `t` for the rows, and `c` for their
+    /// conversations.
     fn clauses(self) -> String {
         let of_messages = if self.of_messages { "AND t.sequence = ANY($7)" } else { "" };
         format!(

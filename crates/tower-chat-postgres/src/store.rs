@@ -373,8 +373,8 @@ impl ToolCallQueries for PostgresStore {
     }
 }
 
-/// Deletes a conversation, and returns whether it existed. The request is not sent again if it may
-/// have been executed, because a second execution would report that the conversation did not exist.
+/// Deletes a conversation, and returns whether it existed. A request that may have been executed is
+/// not sent again: the second execution would report that the conversation did not exist.
 async fn delete(connections: &Connections, key: &StoredKey) -> Result<bool, StoreError> {
     let sql = &connections.statements.delete;
     let query = Query { sql, values: &[&key.scope, &key.conversation] };
@@ -383,8 +383,7 @@ async fn delete(connections: &Connections, key: &StoredKey) -> Result<bool, Stor
     row.try_get(0).map_err(|error| StoreError::backend(action, false, error))
 }
 
-/// Creates the connection pool of a store without opening a connection, and returns the layout of
-/// the tables.
+/// Creates the connection pool without opening a connection, and the layout of the tables.
 pub(crate) fn connections(
     address: &str,
     options: &PostgresOptions,
@@ -411,8 +410,7 @@ fn config(address: &str, options: &PostgresOptions) -> Result<Config, OpenError>
     if config.get_connect_timeout().is_none() {
         config.connect_timeout(CONNECT_TIMEOUT);
     }
-    // With READ COMMITTED, each statement sees all changes that were committed before the statement
-    // began.
+    // With READ COMMITTED, a statement sees all changes that were committed before it began.
     let settings = format!(
         "{} -c statement_timeout={} -c default_transaction_isolation=read\\ committed",
         config.get_options().unwrap_or_default(),
@@ -424,8 +422,8 @@ fn config(address: &str, options: &PostgresOptions) -> Result<Config, OpenError>
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// Checks the encoding of the database, and creates or migrates the tables. Returns whether the
-/// tables have policies for row-level security.
+/// Checks the encoding of the database, and creates or migrates the tables. Returns whether they
+/// have policies.
 async fn prepare(
     connections: &Connections,
     layout: &Layout,

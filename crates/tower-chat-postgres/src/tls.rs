@@ -13,8 +13,7 @@ use tower_chat_core::{BoxError, Classified};
 
 use crate::OpenError;
 
-/// Returns a TLS connector. The connector accepts servers whose certificate is signed by a root
-/// certificate in `pem`, or, if `pem` is `None`, by a root certificate of the operating system.
+/// Returns a TLS connector, with the root certificates in `pem` or those of the operating system.
 pub(crate) fn connect(config: &Config, pem: Option<&[u8]>) -> Result<MakeRustlsConnect, OpenError> {
     let failed = |cause: BoxError| OpenError::Certificates { source: Classified::permanent(cause) };
     let mut roots = RootCertStore::empty();

@@ -7,8 +7,8 @@ use tower_chat_core::store::author::{ToolColumns, ToolRecord};
 
 use crate::parameter::Parameter;
 
-/// The values of a row of the record of tool calls, as values of its columns. Most texts are stored
-/// as bytes, because PostgreSQL's `text` cannot contain U+0000.
+/// The columns of a row of the record of tool calls. PostgreSQL's `text` cannot contain U+0000, so
+/// that most texts are bytes.
 #[derive(Debug)]
 pub(crate) struct ToolRow {
     pub(crate) sequence: i64,
@@ -42,8 +42,8 @@ pub(crate) struct ToolRows {
     pub(crate) finished: Vec<Option<i64>>,
 }
 
-/// Returns the rows of a write. If a write contains several rows for one call, returns only the
-/// last of them, because an `INSERT ... ON CONFLICT` statement cannot change a row twice.
+/// Returns the rows of a write, only the last one for each call: an `INSERT ... ON CONFLICT`
+/// statement cannot change a row twice.
 pub(crate) fn rows(records: &[ToolRecord]) -> Vec<ToolRow> {
     let last: BTreeMap<_, _> = records.iter().map(|record| (record.call, record)).collect();
     last.into_values().map(ToolRow::new).collect()
@@ -173,8 +173,7 @@ fn small(row: &Row, index: usize) -> Result<u32, String> {
     u32::try_from(stored).map_err(|_| format!("its {} cannot be {stored}", name(row, index)))
 }
 
-/// Reads text that is stored in a column of type `bytea`, because PostgreSQL's `text` cannot
-/// contain U+0000.
+/// Reads text from a column of type `bytea`.
 fn text(row: &Row, index: usize) -> Result<Option<String>, String> {
     let Some(bytes) = column::<Option<Vec<u8>>>(row, index)? else { return Ok(None) };
     let text = String::from_utf8(bytes);

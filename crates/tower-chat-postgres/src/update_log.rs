@@ -53,8 +53,8 @@ const INSERT: &str = "WITH changed AS (
         INSERT INTO {schema}.run_log (scope, conversation, run, record, last_at)
         VALUES ($1, $2, $3, $4, $5) ON CONFLICT DO NOTHING RETURNING id)
     SELECT count(pg_notify($6, $7)) FROM changed";
-/// The statement that replaces the record of a run and adds updates. The statement changes nothing
-/// if another process has changed the record.
+/// The statement that replaces the record of a run and adds updates, unless another process has
+/// changed the record.
 const REPLACE: &str = "WITH changed AS (
         UPDATE {schema}.run_log SET record = $4, last_at = $5
         WHERE scope = $1 AND conversation = $2 AND run = $3 AND record = $8 RETURNING id

@@ -53,8 +53,7 @@ impl Answer {
         Ok(pairs)
     }
 
-    /// Reads a list in which each name is followed by its value, without converting names to text.
-    /// A name or a value that is null is read as empty.
+    /// Reads a list in which each name is followed by its value. A null is read as empty.
     pub(crate) fn byte_pairs(&mut self) -> Result<BytePairs, StoreError> {
         let mut items = self.list()?.into_iter();
         let mut pairs = Vec::with_capacity(items.len() / 2);

@@ -167,7 +167,7 @@ enum Outcome {
     /// The [deadline](crate::list::Listing::deadline) had passed, and the script has not created
     /// the conversation. The conversation must be added to the list again.
     Late,
-    /// The conversation has no directory entry. The entry must be created before the write can be
+    /// The conversation has no directory entry, which must be created before the write can be
     /// stored.
     Undescribed,
 }

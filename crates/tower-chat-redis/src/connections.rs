@@ -130,8 +130,7 @@ impl Connections {
         self.write_concern != WriteConcern::Server
     }
 
-    /// Calls a script, and returns the reply without waiting for a confirmation by replicas or
-    /// disks.
+    /// Calls a script, and does not wait for replicas or disks.
     pub(crate) async fn read(
         &self,
         action: &'static str,
@@ -149,8 +148,8 @@ impl Connections {
         self.persist(action, true, |index| self.once(index, command, false)).await
     }
 
-    /// Returns the servers that store conversations: all primaries of a cluster, or the only
-    /// server.
+    /// Returns the servers that store conversations: the only server, or all primaries of a
+    /// cluster.
     pub(crate) async fn primaries(&self) -> Result<Vec<Server>, StoreError> {
         match &self.target {
             Target::Server(_) => Ok(vec![Server::Only]),
@@ -253,8 +252,7 @@ impl Connections {
         outcome.map_err(|failure| failure.store_error(action, is_repeatable))
     }
 
-    /// Calls a script by its hash. If the server has not cached the script, sends the code of the
-    /// script.
+    /// Calls a script by its hash, or by its code if the server has not cached the script.
     async fn call(&self, index: usize, call: &Call, waits: bool) -> Result<Value, Failure> {
         match self.once(index, call.command(), waits).await {
             Err(failure) if failure.meaning == Meaning::UnknownScript => {

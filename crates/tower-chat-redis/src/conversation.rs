@@ -24,8 +24,7 @@ impl Fields {
         Self(pairs.into_iter().filter_map(|(name, value)| Some((name, value?))).collect())
     }
 
-    /// Returns the head of the conversation. If there are no fields, returns the head of a
-    /// conversation that does not exist.
+    /// Returns the head of the conversation. Without fields, the conversation does not exist.
     pub(crate) fn head(&self, key: &ConversationKey) -> Result<Head, StoreError> {
         let head = self.unchecked_head(key)?;
         head.check_range(key, LAST_SEQUENCE)?;

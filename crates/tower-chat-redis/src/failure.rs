@@ -47,8 +47,7 @@ impl Failure {
                 | ServerErrorKind::MasterDown
                 | ServerErrorKind::Moved
                 | ServerErrorKind::Ask => Meaning::NotApplied,
-                // The message of an error in a script begins with the code of the command that has
-                // failed.
+                // The error of a script begins with the code of the command that has failed.
                 _ => code_in(&error).map_or(Meaning::Permanent, meaning_of_code),
             },
             ErrorKind::Extension => error.code().map_or(Meaning::Permanent, meaning_of_code),
@@ -84,7 +83,7 @@ impl Failure {
         Self { meaning: Meaning::NotSafe, source: Arc::new(NotSafe { disks, replicas }) }
     }
 
-    /// Returns whether the store may repeat the request itself. `is_repeatable` means that a second
+    /// Returns whether the store may repeat the request. `is_repeatable` means that a second
     /// execution has no effect.
     pub(crate) fn may_repeat(&self, is_repeatable: bool) -> bool {
         match self.meaning {

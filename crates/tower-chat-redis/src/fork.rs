@@ -212,8 +212,8 @@ impl Copy<'_> {
         self.settings.connections.change(ACTION, true, &call).await.map(drop)
     }
 
-    /// Renames the temporary keys to the keys of the copy, unless a conversation with the key of
-    /// the copy exists.
+    /// Renames the temporary keys to the keys of the copy, unless a conversation with these keys
+    /// exists.
     async fn rename_to_copy(&self, original: &Original) -> Result<Revision, StoreError> {
         let names = self.settings.names.conversation(self.to);
         let [head, messages, tools, calls, pending, directory, _] = names.all();

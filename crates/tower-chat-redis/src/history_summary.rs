@@ -103,8 +103,8 @@ pub(crate) async fn add(
     }
 }
 
-/// Removes the summary in force if it has this id. The request is not sent again if it may have
-/// been executed, because the second execution would report that no summary was removed.
+/// Removes the summary in force if it has this id. A request that may have been executed is not
+/// sent again: the second execution would report that no summary was removed.
 pub(crate) async fn remove(
     settings: &Settings,
     key: &ConversationKey,

@@ -37,8 +37,7 @@ pub(crate) fn conversation(query: &InvocationQuery) -> Option<ConversationKey> {
     Some(ConversationKey::new(&*query.scope, id))
 }
 
-/// Returns the calls that match a query. The store sends one request for each conversation, or
-/// several if the reply is long.
+/// Returns the calls that match a query, with one request or more for each conversation.
 pub(crate) async fn invocations(
     settings: &Settings,
     query: &InvocationQuery,
@@ -121,8 +120,8 @@ async fn rows(
     Err(read::keeps_changing(ACTION))
 }
 
-/// Reads the rows in pages; usually one page is sufficient. Returns `None` if the life of the
-/// conversation has changed between two pages.
+/// Reads the rows in pages. Returns `None` if the life of the conversation changes between two
+/// pages.
 async fn pages(
     settings: &Settings,
     query: &InvocationQuery,
@@ -198,8 +197,7 @@ fn page(
 }
 
 impl Rows {
-    /// Returns an iterator over the records, in order. An unreadable record is returned as an error
-    /// with the reason.
+    /// Returns an iterator over the records, or the reasons why they are unreadable, in order.
     pub(crate) fn records(
         &self,
     ) -> impl Iterator<Item = (SequencePosition, Result<ToolRecord, String>)> + '_ {

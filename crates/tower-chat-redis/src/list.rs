@@ -39,7 +39,7 @@ const PAGE: usize = 256;
 #[derive(Debug)]
 pub(crate) struct Listing {
     /// The deadline for creating the conversation, in milliseconds since 1970, by the clock of the
-    /// list's server.
+    /// list.
     pub(crate) deadline: u64,
     /// The token of the process that added the id.
     pub(crate) token: String,
@@ -156,8 +156,8 @@ impl<'a> Listed<'a> {
         Self { settings, scope: scope.into(), from, is_at_end: false }
     }
 
-    /// Returns the next conversations: at most `page_size`, and at most [`PAGE`]. Returns `None` at
-    /// the end of the list.
+    /// Returns the next conversations, at most `page_size` and [`PAGE`]; `None` at the end of the
+    /// list.
     pub(crate) async fn next(
         &mut self,
         page_size: usize,

@@ -109,8 +109,7 @@ fn ordered(scored: Pairs) -> Result<Vec<(String, u64)>, StoreError> {
     Ok(calls)
 }
 
-/// Reads the values of the named fields from a hash of the conversation. Returns `None` if the
-/// conversation was written during the reading.
+/// Reads the named fields of a hash. Returns `None` if the conversation was written meanwhile.
 async fn values(
     settings: &Settings,
     key: &ConversationKey,
@@ -170,8 +169,7 @@ pub(crate) async fn rewrite(
     let Rewrite { key, expected, .. } = rewrite;
     let revision = expected.rewritten();
     if rewrite.counts.is_some() {
-        // The rewrite may change counts in the directory entry, which a conversation of an older
-        // release does not have yet.
+        // A conversation of an older release does not have the directory entry yet.
         directory::ensure_entry(settings, key).await?;
     }
     let counted = rewrite.counts.as_ref();

@@ -1,5 +1,4 @@
-//! The stored form of a message: the run as sixteen bytes, the index in the run as four bytes, and
-//! the JSON.
+//! The stored form of a message: the run (16 bytes), the index in the run (4 bytes), and the JSON.
 
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,

@@ -27,8 +27,7 @@ pub(crate) enum ListName {
     Shortened(String),
 }
 
-/// The names of the keys of one conversation. All keys of one conversation are on one server of a
-/// cluster.
+/// The names of the keys of one conversation, which are all on one server of a cluster.
 #[derive(Debug, Clone)]
 pub(crate) struct ConversationNames {
     base: String,
@@ -58,8 +57,8 @@ impl Names {
         format!("{}/{id}", half(scope))
     }
 
-    /// Returns the names of two keys: the record and the updates of a run. `logged` is the name of
-    /// the run in the index.
+    /// Returns the keys of the record and of the updates of a run. `logged` is its name in the
+    /// index.
     #[cfg(feature = "delivery")]
     pub(crate) fn run_log(&self, logged: &str) -> [String; 2] {
         let (conversation, run) = logged.rsplit_once('/').unwrap_or((logged, ""));
@@ -67,8 +66,7 @@ impl Names {
             .map(|part| format!("{}:{{{conversation}}}:run-{part}:{run}", self.prefix))
     }
 
-    /// Returns the names of the two keys of an update log's index: the runs by time, and the runs
-    /// by name.
+    /// Returns the keys of an update log's index: the runs by time, and the runs by name.
     #[cfg(feature = "delivery")]
     pub(crate) fn logged_runs_index(&self) -> [String; 2] {
         ["times", "names"].map(|part| format!("{}:{{runs}}:{part}", self.prefix))
@@ -103,8 +101,7 @@ impl Names {
         format!("{pattern}:{{*/\\*}}:list")
     }
 
-    /// Returns the scope of a list with the given name; `None` if the name is not the name of a
-    /// list.
+    /// Returns the scope of a list; `None` if the name is not that of a list.
     pub(crate) fn read_list(&self, name: &str) -> Option<ListName> {
         let half = name.strip_prefix(&self.prefix)?.strip_prefix(":{")?.strip_suffix("/*}:list")?;
         if half.contains('~') {
@@ -123,8 +120,8 @@ impl Names {
         half(scope) == as_half
     }
 
-    /// Returns the name of the key with the tokens of processes that will create a conversation.
-    /// The key is on the server of the scope's list.
+    /// Returns the key with the tokens of processes that will create a conversation, on the server
+    /// of the scope's list.
     pub(crate) fn creation_tokens(&self, key: &ConversationKey) -> String {
         format!("{}:{{{}/*}}:made:{}", self.prefix, half(key.scope()), half(key.id()))
     }
@@ -144,14 +141,13 @@ impl ConversationNames {
         self.part("tools")
     }
 
-    /// Returns the name of the sorted set of calls, whose scores are the sequence numbers of the
-    /// calls' messages.
+    /// Returns the name of the sorted set of calls, with the sequence numbers of their messages as
+    /// scores.
     pub(crate) fn calls(&self) -> String {
         self.part("calls")
     }
 
-    /// Returns the name of the sorted set of calls that wait for approval. The scores are those of
-    /// [`calls`](Self::calls).
+    /// Returns the name of the sorted set of calls that wait for approval, with the same scores.
     pub(crate) fn pending(&self) -> String {
         self.part("pending")
     }
@@ -179,8 +175,8 @@ impl ConversationNames {
         ]
     }
 
-    /// Returns the names of the temporary keys of a copy: one for each key of a conversation,
-    /// except the head, the directory entry and the summaries.
+    /// Returns the names of the temporary keys of a copy, which has no temporary head, directory
+    /// entry or summaries.
     pub(crate) fn copy(&self, copy: &str) -> [String; 4] {
         ["messages", "tools", "calls", "pending"]
             .map(|part| self.part(&format!("copy:{copy}:{part}")))

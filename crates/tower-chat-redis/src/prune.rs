@@ -69,8 +69,7 @@ struct Planned {
     writes: String,
 }
 
-/// Reads a conversation and plans its prune. Returns `None` if the conversation was written during
-/// the reading.
+/// Plans the prune of a conversation. Returns `None` if the conversation was written meanwhile.
 async fn plan(
     settings: &Settings,
     key: &ConversationKey,

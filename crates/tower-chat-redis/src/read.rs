@@ -22,8 +22,7 @@ use crate::{
     tool_row,
 };
 
-/// The number of bytes of messages after which a script ends a page. The server handles no other
-/// request while the script collects the messages.
+/// The number of bytes of messages after which a script ends a page, because it blocks the server.
 pub(crate) const PAGE_BYTES: usize = 1024 * 1024;
 
 const BACKWARDS: &str = "read messages from the end backwards";
@@ -65,8 +64,8 @@ pub(crate) async fn head(settings: &Settings, key: &ConversationKey) -> Result<H
     Ok(head.with_pending_approvals(batches.finish()))
 }
 
-/// Returns a conversation with its visible messages, read from one snapshot. If the conversation
-/// has the value `from`, reads only the messages that the value selects.
+/// Returns a conversation with its visible messages, or with those that `from` selects if the
+/// conversation has this value, from one snapshot.
 pub(crate) async fn history(
     settings: &Settings,
     key: &ConversationKey,
@@ -83,8 +82,8 @@ pub(crate) async fn history(
     Ok(history.with_skipped(part.after, leading))
 }
 
-/// The messages that a load reads: the messages up to the sequence number `leading`, and the
-/// messages after the sequence number `after`.
+/// The messages that a load reads: up to the sequence number `leading`, and after the sequence
+/// number `after`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Part {
     leading: u64,
@@ -98,7 +97,7 @@ impl Part {
     }
 
     /// Returns the first and the last sequence number that remain to be read after `count`
-    /// messages; `None` if all messages were read.
+    /// messages.
     fn remaining(self, count: usize, pruned: u64, visible: u64) -> Option<(u64, u64)> {
         let leading = self.leading_count(pruned);
         let (before, read, last) = match count.checked_sub(leading) {
@@ -202,11 +201,9 @@ pub(crate) fn keeps_changing(action: &'static str) -> StoreError {
 enum Range<'a> {
     /// All visible messages, or, if the conversation has this value, those that the value selects.
     All(Option<&'a LoadFrom>),
-    /// The last messages before a sequence number. The second number is the maximum number of
-    /// messages.
+    /// The last messages before a sequence number, and their maximum number.
     Before(u64, u64),
-    /// The messages from one sequence number to another, both inclusive, if the conversation has
-    /// the given life.
+    /// The messages from one sequence number to another, if the conversation has the given life.
     Of(&'a str, u64, u64),
 }
 
@@ -265,8 +262,8 @@ async fn page(
     }
 }
 
-/// Returns a conversation's open run with its staged messages and rows, read from one snapshot;
-/// `None` if no run is open.
+/// Returns an open run with its staged messages and rows, from one snapshot; `None` if no run is
+/// open.
 pub(crate) async fn open_run(
     settings: &Settings,
     key: &ConversationKey,

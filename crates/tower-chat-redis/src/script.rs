@@ -50,14 +50,12 @@ impl Call {
         self.command.arg(value);
     }
 
-    /// Returns the command that calls the script by its hash, for a server that has cached the
-    /// script.
+    /// Returns the command that calls the script by its hash.
     pub(crate) fn command(&self) -> &Cmd {
         &self.command
     }
 
-    /// Returns the command that contains the code of the script, for a server that has not cached
-    /// the script.
+    /// Returns the command that contains the code of the script.
     pub(crate) fn with_code(&self) -> Cmd {
         let mut command = cmd("EVAL");
         command.arg(self.script.code);
@@ -95,8 +93,8 @@ macro_rules! counting {
 }
 
 pub(crate) static APPEND: Script = counting!("", "scripts/entry.lua", "scripts/append.lua");
-/// The script `APPEND` for a write that discards a run. The server executes this script even if the
-/// memory is full, because a discard frees memory.
+/// The script `APPEND` for a discard, which frees memory, and is therefore executed even if the
+/// memory is full.
 pub(crate) static DISCARD: Script =
     counting!(" flags=allow-oom", "scripts/entry.lua", "scripts/append.lua");
 pub(crate) static HEAD: Script = counting!(" flags=no-writes", "scripts/head.lua");
@@ -114,8 +112,7 @@ pub(crate) static REMOVE_SUMMARY: Script =
 pub(crate) static PRUNE: Script = counting!(" flags=allow-oom", "scripts/prune.lua");
 pub(crate) static SUMMARY: Script = counting!(" flags=no-writes", "scripts/summary.lua");
 pub(crate) static DESCRIBE: Script = counting!("", "scripts/describe.lua");
-/// The server executes this script even if the memory is full, because a discard and a prune need a
-/// directory entry.
+/// Executed even if the memory is full, because a discard and a prune need a directory entry.
 pub(crate) static ADOPT: Script = counting!(" flags=allow-oom", "scripts/adopt.lua");
 pub(crate) static ROWS: Script = counting!(" flags=no-writes", "scripts/rows.lua");
 pub(crate) static ROW_VALUES: Script = counting!(" flags=no-writes", "scripts/row_values.lua");

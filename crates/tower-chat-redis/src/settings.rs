@@ -51,8 +51,8 @@ impl Settings {
         self.seal_mark.admit(change, read, set).await
     }
 
-    /// Searches the store for sealed data, which an older release may have stored without a mark.
-    /// Stores the result as the mark, unless another process has stored a mark meanwhile.
+    /// Searches the store for sealed data, which an older release may have stored without a mark,
+    /// and stores the result as the mark.
     async fn search(&self) -> Result<bool, StoreError> {
         let is_found = has_sealed_data(self).await?;
         let mut set = cmd("SET");
@@ -62,8 +62,7 @@ impl Settings {
         Ok(is_found)
     }
 
-    /// Returns the time to live as the scripts expect it: in milliseconds, or empty if there is
-    /// none.
+    /// Returns the time to live as the scripts expect it: in milliseconds, or empty.
     pub(crate) fn lifetime(&self) -> String {
         self.time_to_live.map(|time| time.as_millis().to_string()).unwrap_or_default()
     }

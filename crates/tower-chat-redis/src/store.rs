@@ -443,8 +443,8 @@ async fn admit(
     settings.admit(SealedChange::other(is_sealed)).await
 }
 
-/// Deletes a conversation, and returns whether it existed. The request is not sent again if it may
-/// have been executed, because a second execution would report that the conversation did not exist.
+/// Deletes a conversation, and returns whether it existed. A request that may have been executed is
+/// not sent again: the second execution would report that the conversation did not exist.
 async fn delete(settings: &Settings, key: &ConversationKey) -> Result<bool, StoreError> {
     let call = DELETE.on(settings.names.conversation(key).all());
     let answer = settings.connections.change("delete a conversation", false, &call).await?;

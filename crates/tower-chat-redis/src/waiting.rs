@@ -77,8 +77,8 @@ impl Replies {
 }
 
 impl WriteConcern {
-    /// Returns the command that waits until replicas or disks have confirmed the earlier writes of
-    /// the connection, at most for the time `longest`.
+    /// Returns the command that waits, at most for the time `longest`, until replicas or disks have
+    /// confirmed the earlier writes of the connection.
     pub(crate) fn wait(self, longest: Duration) -> Cmd {
         let milliseconds = u64::try_from(longest.as_millis()).unwrap_or(u64::MAX);
         match self {

@@ -157,8 +157,7 @@ impl EncodedWrite {
         Ok(revision)
     }
 
-    /// If the write discards the open run, checks that the discard deletes only messages of that
-    /// run.
+    /// Checks that a discard of the open run deletes only messages of that run.
     fn check_discard(
         &self,
         connection: &Connection,
@@ -324,8 +323,8 @@ pub(crate) fn delete(connection: &Connection, key: &ConversationKey) -> Result<b
     Ok(true)
 }
 
-/// Inserts the row of a conversation that was created at `created`, in milliseconds since 1970, and
-/// returns the number of the conversation.
+/// Inserts the row of a conversation, and returns its number. `created` is in milliseconds since
+/// 1970.
 pub(crate) fn insert_conversation(
     connection: &Connection,
     key: &ConversationKey,

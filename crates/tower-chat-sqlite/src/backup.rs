@@ -145,8 +145,8 @@ fn copy(
     };
     file.check_path().map_err(|failure| BackupError::Store(failure.store_error(COPY)))?;
     let source = file.reader().map_err(unreadable)?;
-    // A read transaction gives all steps of the copy the same snapshot. Without the read
-    // transaction, SQLite would restart the copy after each write of another process.
+    // Without a read transaction, SQLite would restart the copy after each write of another
+    // process.
     let snapshot = source.unchecked_transaction().map_err(unreadable)?;
     snapshot.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(())).map_err(unreadable)?;
     let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
@@ -200,8 +200,8 @@ impl Target {
         Ok(target)
     }
 
-    /// Refuses a path at which a folder exists, or a file that must not be replaced. Also refuses a
-    /// path next to which the log or journal of another database exists.
+    /// Refuses a path at which a folder or a file that must not be replaced exists, or next to
+    /// which a log or journal exists.
     fn check(&self) -> Result<(), BackupError> {
         match fs::symlink_metadata(&self.path) {
             Ok(_) if !self.replacing => {
@@ -248,8 +248,7 @@ impl Target {
     fn remove_empty_log(&self) {
         if fs::metadata(self.beside("-wal")).is_ok_and(|log| log.len() == 0) {
             let flags = OpenFlags::SQLITE_OPEN_READ_WRITE | OpenFlags::SQLITE_OPEN_NO_MUTEX;
-            // Errors are ignored: if the database cannot be opened, its log remains, and the caller
-            // refuses the path.
+            // If the database cannot be opened, its log remains, and the caller refuses the path.
             let _ = Connection::open_with_flags(&self.path, flags).and_then(|connection| {
                 connection.query_row("SELECT count(*) FROM sqlite_schema", [], |_| Ok(()))
             });
@@ -262,8 +261,8 @@ impl Target {
         self.folder.join(name)
     }
 
-    /// Checks the path again, renames the complete copy to its final name, and syncs the folder, so
-    /// that the name survives a power loss.
+    /// Renames the complete copy to its final name, and syncs the folder, so that the name survives
+    /// a power loss.
     fn publish(&self, part: &Part) -> Result<(), BackupError> {
         self.check()?;
         let published = self.name(part).and_then(|()| sync_folder(&self.folder));
@@ -278,8 +277,7 @@ impl Target {
         if self.replacing {
             return rename();
         }
-        // Unlike a rename, creating a hard link never replaces a file. Some file systems have no
-        // hard links.
+        // Unlike a rename, creating a hard link never replaces a file.
         match fs::hard_link(&part.path, &self.path) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Err(error),
             Err(_) => rename(),
@@ -360,8 +358,8 @@ impl Drop for Part {
     }
 }
 
-/// Syncs a folder, so that the names of its files survive a power loss. On Windows, the sync of a
-/// file includes its name.
+/// Syncs a folder, so that the names of its files survive a power loss. Windows syncs the names
+/// with the files.
 fn sync_folder(folder: &Path) -> io::Result<()> {
     if cfg!(unix) { fs::File::open(folder)?.sync_all() } else { Ok(()) }
 }

@@ -8,8 +8,8 @@ use std::sync::{
 
 use tokio::sync::Notify;
 
-/// Counts the bytes of unfinished submissions. While the count is at or above the limit,
-/// `SqliteStore::reserve` waits.
+/// Counts the bytes of unfinished submissions. `SqliteStore::reserve` waits while the count is at
+/// the limit or above it.
 #[derive(Debug)]
 pub(crate) struct ByteBudget {
     /// The number of bytes at which callers begin to wait.

@@ -34,8 +34,7 @@ pub(crate) fn may_block() -> bool {
 /// tokio does not allow blocking, for example inside a `LocalSet`. Only an attempt to block detects
 /// a `LocalSet`.
 pub(crate) fn block<T>(body: impl FnOnce() -> T) -> Option<T> {
-    // Outside of a task (in `Runtime::block_on`), the thread may block directly, because it
-    // executes no other tasks.
+    // Outside of a task (in `Runtime::block_on`), the thread executes no other tasks.
     if task::try_id().is_none() {
         return Some(body());
     }

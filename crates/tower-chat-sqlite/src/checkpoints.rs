@@ -32,8 +32,8 @@ const STEP: u32 = 400;
 /// The number of pages in the log at which the writer copies the remaining pages.
 const LIMIT: u32 = 1000;
 
-/// The maximum number of remaining pages that the writer copies itself. If more pages remain, for
-/// example after a long read, the writer wakes the checkpoint thread instead.
+/// The maximum number of remaining pages that the writer copies itself. The checkpoint thread
+/// copies more pages, for example after a long read.
 const MAX_COPIED_PAGES: u32 = 2 * LIMIT;
 
 /// The number of pages in the log at which the writer waits for readers that prevent a complete
@@ -58,8 +58,8 @@ const PASSES: usize = 8;
 #[derive(Debug)]
 pub(crate) struct Checkpoints {
     file: StoreFile,
-    /// The number of pages at which the first checkpoint begins, after SQLite has started to
-    /// overwrite the log from its beginning.
+    /// The number of pages at which the first checkpoint begins after a return to the beginning of
+    /// the log.
     first_due: u32,
     state: Mutex<State>,
     /// Signals changes of the state to the checkpoint thread, and to threads that wait for the end
@@ -71,13 +71,11 @@ pub(crate) struct Checkpoints {
 struct State {
     /// The number of pages in the log after the latest commit.
     log: u32,
-    /// The number of pages in the log after the latest commit; 0 if there was no commit since the
-    /// previous call of `take_written`.
+    /// The number of pages in the log after the latest commit; 0 after a call of `take_written`.
     written: u32,
     /// The number of pages at which the next checkpoint begins.
     due: u32,
-    /// The number of pages of the log that were copied into the file, as the latest checkpoint
-    /// reported.
+    /// The number of copied pages, as the latest checkpoint has reported it.
     copied: u32,
     /// Whether the checkpoint thread should run a checkpoint.
     is_wanted: bool,
@@ -108,8 +106,8 @@ impl Checkpoints {
         Self { file, first_due, state, changed: Condvar::new() }
     }
 
-    /// Registers a hook that records the number of pages in the log after each commit of a
-    /// connection. The hook replaces SQLite's automatic checkpoints.
+    /// Registers a hook that records the number of pages in the log after each commit, instead of
+    /// SQLite's automatic checkpoints.
     pub(crate) fn follow(self: &Arc<Self>, connection: &mut Connection) -> rusqlite::Result<()> {
         let this = self.clone();
         connection.wal_hook(Some(move |_: &mut Wal, pages| {
@@ -133,8 +131,8 @@ impl Checkpoints {
             state.is_wanted = true;
             return self.changed.notify_all();
         }
-        // `begin` waits for a checkpoint that the thread is running. This wait is short, because
-        // the thread copies at most as many pages as the writer itself would copy.
+        // `begin` waits for a checkpoint of the thread. The wait is short, because the thread
+        // leaves at most as many pages as the writer would copy.
         let _under_way = self.begin(state);
         let reached = if log < PAGES_BEFORE_WAIT {
             run_checkpoint(connection, "PRAGMA wal_checkpoint(PASSIVE)")
@@ -143,8 +141,7 @@ impl Checkpoints {
             let waits = connection.busy_timeout(wait.min(MAX_WAIT_FOR_READERS));
             waits.and_then(|()| run_checkpoint(connection, "PRAGMA wal_checkpoint(RESTART)"))
         };
-        // An error is ignored, because the commit is durable in the log. The next commit repeats
-        // the checkpoint.
+        // The commit is durable in the log, and the next commit repeats the checkpoint.
         if let Ok(reached) = reached {
             let mut state = self.state();
             state.copied = reached.copied;
@@ -152,8 +149,8 @@ impl Checkpoints {
         }
     }
 
-    /// Copies the whole log, so that the next commit overwrites the log from its beginning. If a
-    /// reader or an error prevents the checkpoint, the next commit extends the log.
+    /// Copies the whole log, so that the next commit overwrites it, unless a reader or an error
+    /// prevents this.
     pub(crate) fn begin_log_anew(&self, connection: &Connection) {
         let _under_way = self.begin(self.state());
         let waits = connection.busy_timeout(WAIT_FOR_READERS);
@@ -177,8 +174,8 @@ impl Checkpoints {
             }
             state.is_wanted = false;
             let _under_way = self.begin(state);
-            // After an error the pages are still in the log. `is_behind` makes the writer run the
-            // next checkpoint on its own connection.
+            // The pages are still in the log, and the writer runs the next checkpoint on its own
+            // connection.
             if self.catch_up(&mut connection).is_err() {
                 connection = None;
                 self.state().is_behind = true;
@@ -192,7 +189,7 @@ impl Checkpoints {
         let deadline = Instant::now() + LOCK_TIMEOUT;
         {
             // This checkpoint copies most pages while other threads can write. The attempts below
-            // block writes, but have few pages to copy.
+            // block writes.
             let _under_way = self.begin(self.state());
             self.catch_up(&mut None)?;
         }
@@ -210,8 +207,8 @@ impl Checkpoints {
         }
     }
 
-    /// Tries to truncate the log, and returns whether it succeeded. SQLite first acquires the write
-    /// lock and holds the lock while it waits for readers.
+    /// Tries to truncate the log, and returns whether it succeeded. SQLite holds the write lock
+    /// while it waits for readers.
     fn try_to_empty(&self) -> Result<bool, NotRead> {
         let _under_way = self.begin(self.state());
         self.check_path()?;
@@ -327,8 +324,7 @@ impl Drop for UnderWay<'_> {
 
 /// Executes a statement that runs a checkpoint.
 fn run_checkpoint(connection: &Connection, sql: &str) -> rusqlite::Result<Reached> {
-    // SQLite returns -1 for a number that it does not know, for example while another process runs
-    // a checkpoint. This function returns 0 instead.
+    // SQLite returns -1 for an unknown number, for example while another process runs a checkpoint.
     let pages = |pages: i64| u32::try_from(pages).unwrap_or(0);
     connection.query_row(sql, [], |row| {
         Ok(Reached { log: pages(row.get(1)?), copied: pages(row.get(2)?) })

@@ -28,8 +28,7 @@ pub(crate) struct Conversation {
     pub(crate) revision: Revision,
     /// The sequence number of the last pruned message; 0 if none was pruned.
     pub(crate) pruned: u64,
-    /// The committed service id: the id under which the model's service has the history. If an open
-    /// run changes this id, the row of the open run contains the new id.
+    /// The committed service id: the id under which the model's service has the history.
     pub(crate) service_id: Option<Arc<str>>,
     pub(crate) open: Option<OpenRun>,
     /// The summary that the model receives in place of the first messages.
@@ -102,8 +101,8 @@ fn checked(number: i64, key: &ConversationKey) -> Result<i64, NotRead> {
     Err(NotRead::Damaged(StoreError::Corrupt { reason }))
 }
 
-/// Reads a conversation, inside a transaction that the caller has begun. Returns `None` if the
-/// conversation does not exist. Fails if a number in the row is out of range.
+/// Reads a conversation, inside a transaction that the caller has begun. Fails if a number in the
+/// row is out of range.
 pub(crate) fn find(
     connection: &Connection,
     key: &ConversationKey,
@@ -134,8 +133,7 @@ pub(crate) fn find(
         .optional()?;
     let Some((mut found, is_its_own)) = found else { return Ok(None) };
     check_own(is_its_own, key)?;
-    // The open run and the summary are read with further statements. SQLite would prepare one
-    // statement that joins the tables again at every use.
+    // SQLite would prepare one statement that joins these tables again at every use.
     checked(found.number, key)?;
     found.open = open_run::find(connection, found.number)?;
     found.summary = history_summary::in_force(connection, found.number)?;

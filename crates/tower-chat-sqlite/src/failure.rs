@@ -137,8 +137,7 @@ impl Failure {
     }
 }
 
-/// Returns whether an error means that a column contains a value that no release writes, such as a
-/// number that is out of range.
+/// Returns whether an error means that a column contains a value that no release writes.
 fn is_no_value_of_ours(error: &rusqlite::Error) -> bool {
     matches!(
         error,

@@ -37,8 +37,8 @@ const STATEMENTS: usize = 64;
 #[derive(Debug, Clone)]
 pub(crate) struct StoreFile {
     path: Arc<Path>,
-    /// The path of the write-ahead log, in the folder of the database file. If the path of the
-    /// store is a symbolic link, the log is in the folder of the link's target.
+    /// The path of the write-ahead log. If the path of the store is a symbolic link, it is next to
+    /// the link's target.
     log: Arc<Path>,
     index: Arc<Path>,
     durability: Durability,
@@ -46,8 +46,7 @@ pub(crate) struct StoreFile {
     identity: Option<Identity>,
     /// The log and index that the writer has open; `None` while the writer has no connection.
     in_use: Arc<Mutex<Option<LogInUse>>>,
-    /// The state of the file when it was opened. Set only if the store reads the file without a
-    /// log, because the process cannot create a log in the file's folder.
+    /// The state of the file when it was opened, if the store reads it without a log.
     unwritten: Option<Unwritten>,
 }
 
@@ -66,8 +65,8 @@ pub(crate) struct Sizes {
 }
 
 impl StoreFile {
-    /// Opens the store at a path, and creates or migrates the store if the options allow this.
-    /// Returns the first connection, which can write unless the options are read-only.
+    /// Opens the store at a path, and creates or migrates it if the options allow this. Returns the
+    /// first connection.
     pub(crate) fn open(
         path: &Path,
         options: &SqliteOptions,
@@ -76,13 +75,12 @@ impl StoreFile {
             path: path.to_path_buf(),
             source: Classified::permanent(source),
         };
-        // The path is made absolute, because SQLite interprets some relative names in its own way,
-        // and readers are opened later, when the working directory may have changed.
+        // SQLite interprets some relative names in its own way, and the working directory may
+        // change before readers are opened.
         let path: Arc<Path> = std::path::absolute(path).map_err(io)?.into();
         let mut file = Self::at(path, options.durability);
         match file.size_on_disk()? {
-            // A file shorter than a database is refused here, because SQLite treats a file of one
-            // byte as an empty database.
+            // SQLite treats a file of one byte as an empty database.
             Some(1..SMALLEST) => return Err(OpenError::NotADatabase { path: file.path_buf() }),
             Some(SMALLEST..) => file.check_before_use(options)?,
             found @ (Some(0) | None) => {
@@ -117,8 +115,8 @@ impl StoreFile {
         file
     }
 
-    /// Sets the paths of the log and its index. If the path of the store is a symbolic link, SQLite
-    /// creates both files in the folder of the link's target.
+    /// Sets the paths of the log and its index. SQLite creates both next to the target of a
+    /// symbolic link.
     fn name_log(&mut self) {
         let file = fs::canonicalize(&self.path).unwrap_or_else(|_| self.path_buf());
         let beside = |ending| {
@@ -129,8 +127,7 @@ impl StoreFile {
         (self.log, self.index) = (beside("-wal"), beside("-shm"));
     }
 
-    /// Checks that a file is a store of this or an older version, and returns the file for reading
-    /// without a migration.
+    /// Checks that a file is a store of this or an older version, and returns the file for reading.
     pub(crate) fn of_any_version(path: &Path) -> Result<Self, OpenError> {
         let options = SqliteOptions::new().with_read_only(true);
         match Self::open(path, &options) {
@@ -221,8 +218,8 @@ impl StoreFile {
         // Closing the database file would release all locks of this process on that file.
         let synced = OpenOptions::new().write(true).open(&self.log).and_then(|log| log.sync_all());
         match synced {
-            // If the log does not exist, the process that closed the last connection has copied it
-            // into the file and synced both.
+            // The process that closed the last connection has copied the log into the file and
+            // synced both.
             Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
             synced => synced.map_err(NotSynced),
         }
@@ -233,8 +230,7 @@ impl StoreFile {
         fs::metadata(&self.path).ok().map(|found| found.permissions())
     }
 
-    /// Returns whether a path refers to this file, after symbolic links in both paths were
-    /// resolved.
+    /// Returns whether a path refers to this file, also through symbolic links.
     pub(crate) fn is_at(&self, path: &Path) -> bool {
         match (fs::canonicalize(&self.path), fs::canonicalize(path)) {
             (Ok(own), Ok(other)) => own == other,
@@ -283,8 +279,7 @@ impl StoreFile {
             .and_then(without_trust)
     }
 
-    /// Opens a connection that creates a missing database file with the permissions of the `model`
-    /// file.
+    /// Opens a connection that creates a missing database file with the permissions of `model`.
     fn connect_as(&self, model: &PrivateFile, flags: OpenFlags) -> rusqlite::Result<Connection> {
         let mut address = address_of(&self.path);
         address.push_str("?modeof=");
@@ -319,8 +314,7 @@ impl StoreFile {
         connection.query_row("PRAGMA secure_delete = ON", [], |_| Ok(()))?;
         let limit = format!("PRAGMA journal_size_limit = {LARGEST_IDLE_LOG}");
         connection.query_row(&limit, [], |_| Ok(()))?;
-        // The cache has space for all statements of the writer: preparing a statement takes about
-        // as long as an append.
+        // Preparing a statement takes about as long as an append.
         connection.set_prepared_statement_cache_capacity(STATEMENTS);
         Ok(connection)
     }

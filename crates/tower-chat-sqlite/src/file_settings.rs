@@ -89,8 +89,8 @@ fn ask(reader: &Connection, (file_bytes, log_bytes): (u64, u64)) -> rusqlite::Re
     })
 }
 
-/// Returns the errors of a quick check. If damage makes the check itself fail, returns that error
-/// as the only one.
+/// Returns the errors of a quick check. If damage makes the check itself fail, returns only that
+/// error.
 fn damage(reader: &Connection) -> rusqlite::Result<Vec<String>> {
     let check = || {
         let mut check = reader.prepare("PRAGMA quick_check")?;

@@ -138,8 +138,8 @@ fn copy_description(connection: &Connection, from: i64, to: i64) -> Result<(), N
     Ok(())
 }
 
-/// Checks that no visible message of a conversation is missing. Must be called before the first
-/// change, because the error states that nothing was copied.
+/// Checks that no visible message is missing. Must be called before the first change, because the
+/// error states that nothing was copied.
 fn check_whole(
     connection: &Connection,
     key: &ConversationKey,

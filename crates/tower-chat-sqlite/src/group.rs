@@ -6,8 +6,8 @@ use std::{collections::VecDeque, fmt};
 
 use crate::submission::Submission;
 
-/// The maximum number of bytes of a group of several submissions. A larger group would save few
-/// additional syncs, and all of its callers would wait longer.
+/// The maximum number of bytes of a group of several submissions. In a larger group, all callers
+/// would wait longer.
 const GROUP_BYTES: usize = 1 << 20;
 /// The maximum number of submissions in one group.
 const GROUP_SUBMISSIONS: usize = 256;
@@ -29,7 +29,7 @@ pub(crate) enum Due {
 }
 
 /// Removes the next work from the queue: one piece of exclusive work, or as many consecutive
-/// submissions as one group may contain. Returns `None` if the queue is empty.
+/// submissions as fit.
 pub(crate) fn first(waiting: &mut VecDeque<Waiting>) -> Option<Due> {
     let mut group = Vec::new();
     let mut bytes = 0;

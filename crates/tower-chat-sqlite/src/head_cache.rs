@@ -17,18 +17,17 @@ use crate::{
 /// The maximum number of cached conversations. A full cache is cleared.
 const LIMIT: usize = 512;
 
-/// The heads of conversations that this connection has written. The heads are valid until another
-/// connection commits, in this process or in another process.
+/// The heads of conversations that this connection has written, which are valid until another
+/// connection commits.
 #[derive(Debug, Default)]
 pub(crate) struct HeadCache {
     /// The data version after the latest commit on this connection; `None` after the cache was
     /// cleared.
     version: Option<u32>,
-    /// The cached heads. A fast hash function with a random seed suffices against keys that are
-    /// chosen to collide, because the map contains at most [`LIMIT`] entries.
+    /// The cached heads. A fast hash function suffices, because the map contains at most [`LIMIT`]
+    /// entries.
     known: HashMap<ConversationKey, Conversation, RandomState>,
-    /// Whether the file contains sealed (encrypted) data; `None` if the file's mark of such data
-    /// was not read yet.
+    /// Whether the file contains sealed (encrypted) data; `None` if this is not known yet.
     holds_sealed: Option<bool>,
     /// Set by tests: the writer panics when it reads this conversation.
     #[cfg(test)]
@@ -36,8 +35,8 @@ pub(crate) struct HeadCache {
 }
 
 impl HeadCache {
-    /// Clears the cache if another connection has committed. The writer calls this function with
-    /// the current data version at the beginning of each transaction.
+    /// Clears the cache if another connection has committed. Must be called at the beginning of
+    /// each transaction.
     pub(crate) fn begin(&mut self, version: u32) {
         if self.version != Some(version) {
             self.known.clear();
@@ -45,8 +44,8 @@ impl HeadCache {
         }
     }
 
-    /// Stores the data version after a commit, or clears the cache if the data version could not be
-    /// read. The writer calls this function after every commit.
+    /// Stores the data version after a commit, or clears the cache if it is unknown. Must be called
+    /// after every commit.
     pub(crate) fn committed(&mut self, version: Option<u32>) {
         self.version = version;
         if version.is_none() {

@@ -169,8 +169,7 @@ pub(crate) fn remove(
     Ok(true)
 }
 
-/// Deletes the summaries that end at the sequence number `last` or before it, except for the
-/// summary in force.
+/// Deletes the summaries up to the sequence number `last`, except for the summary in force.
 pub(crate) fn prune(
     connection: &Connection,
     number: i64,
@@ -181,8 +180,7 @@ pub(crate) fn prune(
     delete(connection, row_key::range_to(number, last.min(in_force.covers_to.saturating_sub(1))))
 }
 
-/// Deletes the summaries that cover the message with the sequence number `first`, and increments
-/// the number of rewrites of the conversation.
+/// Deletes the summaries that cover the message `first`, and counts the rewrite.
 pub(crate) fn rewrite(connection: &Connection, number: i64, first: u64) -> rusqlite::Result<()> {
     delete(connection, row_key::range_after(number, first.saturating_sub(1)))?;
     connection

@@ -35,8 +35,8 @@ pub(crate) struct Filter {
 impl Filter {
     pub(crate) fn new(query: &InvocationQuery) -> Self {
         let mut filter = Self { sql: String::new(), values: Vec::new() };
-        // `CROSS JOIN` makes SQLite read the conversations first, and then find the rows of each
-        // conversation by their row keys.
+        // `CROSS JOIN` makes SQLite read the conversations first, and find their rows by the row
+        // keys.
         match &query.sequences {
             None => filter.add(
                 &format!(

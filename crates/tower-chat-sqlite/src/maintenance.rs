@@ -84,8 +84,7 @@ pub(crate) fn stray(connection: &Connection) -> Result<StrayRows, NotRead> {
     Ok(StrayRows { messages: count("messages")?, tools: count("tool_invocations")? })
 }
 
-/// Deletes the rows of tool calls that belong to no conversation, and returns the number of deleted
-/// rows.
+/// Deletes the rows of tool calls that belong to no conversation, and returns their number.
 pub(crate) fn remove_stray_tools(connection: &Connection) -> Result<u64, NotRead> {
     let removed = connection.execute(
         "DELETE FROM tool_invocations WHERE place >> 32 NOT IN (SELECT id FROM conversations)",
@@ -94,8 +93,7 @@ pub(crate) fn remove_stray_tools(connection: &Connection) -> Result<u64, NotRead
     Ok(removed as u64)
 }
 
-/// Executes a rewrite, inside a transaction that the caller has begun. A refused rewrite changes
-/// nothing.
+/// Executes a rewrite, inside a transaction that the caller has begun.
 pub(crate) fn rewrite(connection: &Connection, rewrite: &Rewrite) -> Result<Revision, NotStored> {
     let Some(found) = conversation::find(connection, &rewrite.key)? else {
         return Err(NotStored::Refused(rewrite.conflict(Revision::ABSENT, None)));

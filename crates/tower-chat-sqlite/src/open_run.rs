@@ -29,8 +29,7 @@ pub(crate) fn find(
         .optional()
 }
 
-/// Reads an open run from a row. `first` is the index of the first column of the table `open_runs`
-/// in this row.
+/// Reads an open run from a row whose column `first` is the first one of the table `open_runs`.
 fn read(row: &Row<'_>, first: usize) -> rusqlite::Result<OpenRun> {
     let lease = Lease {
         attempt: row.get(first + 2)?,
@@ -57,8 +56,8 @@ fn time(row: &Row<'_>, index: usize) -> rusqlite::Result<SystemTime> {
     milliseconds::time(stored).ok_or(rusqlite::Error::IntegralValueOutOfRange(index, stored))
 }
 
-/// Replaces the row of a conversation's open run if the run has changed. Returns the run with its
-/// times as they are stored.
+/// Replaces the row of an open run if the run has changed. Returns the run with its times as
+/// stored.
 pub(crate) fn put(
     connection: &Connection,
     conversation: i64,
@@ -111,8 +110,8 @@ pub(crate) fn close(connection: &Connection, conversation: i64) -> rusqlite::Res
     Ok(())
 }
 
-/// Returns whether all messages after the last visible message belong to the run. If not, the
-/// number of visible messages in the row is damaged.
+/// Returns whether all messages after the last visible one belong to the run. If not, the row is
+/// damaged.
 pub(crate) fn owns_the_rest(
     connection: &Connection,
     conversation: i64,
@@ -144,8 +143,8 @@ pub(crate) fn discard(
     close(connection, conversation)
 }
 
-/// Returns a conversation's open run with its staged messages and rows, read from one snapshot;
-/// `None` if no run is open.
+/// Returns an open run with its staged messages and rows, from one snapshot; `None` if no run is
+/// open.
 pub(crate) fn content(
     connection: &Connection,
     key: &ConversationKey,

@@ -42,8 +42,7 @@ pub(crate) fn prune(
     Ok(cut.pruned)
 }
 
-/// Passes the sequence number and the run of every message to `pruning`, without reading the bodies
-/// of the messages.
+/// Passes the sequence number and the run of every message to `pruning`.
 fn see_messages(
     connection: &Connection,
     conversation: i64,

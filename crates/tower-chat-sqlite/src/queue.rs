@@ -57,8 +57,7 @@ pub(crate) struct WriteQueue {
 
 #[derive(Debug, Default)]
 struct State {
-    /// The submissions and the exclusive work that wait for the writer thread, in the order of
-    /// their submission.
+    /// The submissions and the exclusive work that wait for the writer thread, in order.
     waiting: VecDeque<Waiting>,
     /// Whether a leader is active.
     led: bool,
@@ -118,8 +117,7 @@ impl WriteQueue {
         ticket
     }
 
-    /// Puts a submission into the queue for the writer thread. If the queue is closed, the outcome
-    /// of the submission is [`StoreError::Closed`].
+    /// Queues a submission for the writer thread, or sets [`StoreError::Closed`] as its outcome.
     pub(crate) fn submit(&self, mut submission: Submission) {
         let mut state = self.state();
         if state.closed {
@@ -184,8 +182,7 @@ impl WriteQueue {
         self.state().closed = true;
     }
 
-    /// Closes the queue, and ends the writer thread as soon as the queue is empty and no leader is
-    /// active.
+    /// Closes the queue, and ends the writer thread as soon as its work is done.
     pub(crate) fn retire(&self) {
         let mut state = self.state();
         state.closed = true;
@@ -193,8 +190,8 @@ impl WriteQueue {
         self.wake.notify_one();
     }
 
-    /// Executes the work of the writer thread until [`retire`](Self::retire) ends it. Returns an
-    /// error if the committed data could not be synced to the disk.
+    /// Executes the work of the writer thread until [`retire`](Self::retire) ends it, and then
+    /// syncs the data.
     pub(crate) fn serve(&self) -> Result<(), NotSynced> {
         let _end = ThreadEnd(self);
         if self.has_deleted_rows {
@@ -208,8 +205,7 @@ impl WriteQueue {
                 },
                 Due::Exclusive(Exclusive(work)) => {
                     let _writer = self.writer();
-                    // A panic drops the sender of the outcome. The caller's receiver then resolves
-                    // to an error.
+                    // A panic makes the caller's receiver resolve to an error.
                     drop(catch(work));
                     drop(lead);
                 }
@@ -275,8 +271,7 @@ impl WriteQueue {
         let done = caller::block(|| self.write(&mut group, Duration::ZERO).is_ok());
         let [append] = group;
         if done == Some(true) {
-            // The append releases its entry in the queue and sets its outcome before the lead ends.
-            // A barrier that waits for the append is therefore resolved only afterwards.
+            // The append sets its outcome before the lead ends and resolves barriers.
             let ticket = append.done();
             drop(lead);
             return ticket;
@@ -326,8 +321,8 @@ struct Lead<'a> {
 impl Lead<'_> {
     /// Resolves the tickets of the group, and ends the lead.
     fn finish(self, group: impl IntoIterator<Item = Submission>) {
-        // Dropping the guard resolves barriers. The tickets are resolved first, so that the tickets
-        // of all submissions before a barrier have their outcomes when the barrier is resolved.
+        // A barrier must not be resolved before the tickets of the earlier submissions have their
+        // outcomes.
         for submission in group {
             submission.resolve();
         }

@@ -62,7 +62,7 @@ pub(crate) fn history(
         let (_, end) = row_key::range_to(found.number, to);
         let begin = match after == found.pruned {
             // A row before the first message that a prune (a deletion of old runs) has retained is
-            // damage. Therefore the read begins with the first possible row key.
+            // damage. The read includes the first possible row key, to find that row.
             true => row_key::range(found.number).0,
             false => row_key::range_after(found.number, after).0,
         };
@@ -196,8 +196,7 @@ pub(crate) fn scopes(
     Ok(found)
 }
 
-/// Returns whether the empty scope contains a conversation whose deletion has not begun. A deletion
-/// moves its conversation to the empty scope.
+/// Returns whether the empty scope contains a conversation whose deletion has not begun.
 fn has_scope_without_name(connection: &Connection) -> Result<bool, NotRead> {
     let mut statement = connection.prepare_cached(&format!(
         "SELECT 1 FROM conversations c WHERE scope = '' AND {NOT_DELETED} LIMIT 1"
@@ -205,8 +204,7 @@ fn has_scope_without_name(connection: &Connection) -> Result<bool, NotRead> {
     Ok(statement.exists([])?)
 }
 
-/// Decodes a message from a row, which has the columns row key, run, index in the run, body and
-/// checksum.
+/// Decodes a row with the columns row key, run, index in the run, body and checksum.
 pub(crate) fn message(row: &Row<'_>) -> rusqlite::Result<Result<Message, FormatError>> {
     let not_ours = |what| Ok(Err(FormatError::malformed(what)));
     let ValueRef::Blob(run) = row.get_ref(1)? else {

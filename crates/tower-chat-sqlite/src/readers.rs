@@ -8,8 +8,7 @@ use tower_chat_core::{BoxError, store::StoreError};
 
 use crate::{SqliteOptions, caller, file::StoreFile, read::NotRead};
 
-/// A pool with a bounded number of connections for reading. A read opens a new connection if no
-/// connection is idle.
+/// A pool with a bounded number of connections for reading.
 #[derive(Debug)]
 pub(crate) struct Readers {
     file: StoreFile,
@@ -27,8 +26,7 @@ impl Readers {
         Self { file, permits, idle, work_on_caller: options.work_on_caller }
     }
 
-    /// Reads a few rows, on the calling thread if it may block and a permit is free, and otherwise
-    /// on a thread of the blocking pool.
+    /// Reads a few rows, on the calling thread if it may block and a permit is free.
     pub(crate) async fn read_few<T: Send + 'static>(
         self: &Arc<Self>,
         action: &'static str,
@@ -55,8 +53,7 @@ impl Readers {
         let runtime = Handle::try_current().map_err(|error| failed(error.into()))?;
         let readers = self.clone();
         let reading = runtime.spawn_blocking(move || {
-            // The task owns the permit until its connection is idle again, even if the future of
-            // this function was dropped.
+            // The task owns the permit even if the future of this function was dropped.
             let _permit = permit;
             readers.read_here(action, read)
         });

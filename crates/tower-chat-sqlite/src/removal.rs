@@ -17,12 +17,11 @@ pub(crate) const STEP: u64 = 1 << 20;
 /// The maximum number of rows that one step deletes.
 const ROWS: usize = 1000;
 
-/// The SQL condition that excludes conversations whose deletion has begun. Their incarnation, the
-/// random number of a conversation, is 0. The table `conversations` has the alias `c`.
+/// The SQL condition that excludes conversations whose deletion has begun, which have the
+/// incarnation (random number) 0. The table `conversations` has the alias `c`.
 pub(crate) const NOT_DELETED: &str = "c.incarnation <> 0";
 
-/// Returns whether a conversation is small enough to be deleted in one transaction, with one step
-/// for its messages and one for the rows of its tool calls.
+/// Returns whether a conversation is small enough to be deleted in one transaction.
 pub(crate) fn is_one_step(connection: &Connection, number: i64) -> rusqlite::Result<bool> {
     let (_, last) = row_key::range(number);
     let first_of = |table| end_of_step(connection, table, number, STEP);
@@ -45,8 +44,7 @@ pub(crate) fn begin(connection: &Connection, number: i64) -> rusqlite::Result<()
     Ok(())
 }
 
-/// Returns the number of any conversation whose deletion has begun; `None` if there is no such
-/// conversation.
+/// Returns the number of any conversation whose deletion has begun.
 pub(crate) fn find(connection: &Connection) -> rusqlite::Result<Option<i64>> {
     connection
         .prepare_cached(
@@ -57,8 +55,8 @@ pub(crate) fn find(connection: &Connection) -> rusqlite::Result<Option<i64>> {
         .optional()
 }
 
-/// Deletes about `bytes` bytes of rows of a conversation from one table. If no rows remain in any
-/// table, deletes the row of the conversation itself and returns true.
+/// Deletes about `bytes` bytes of rows of a conversation from one table. If no rows remain, deletes
+/// the row of the conversation itself and returns true.
 pub(crate) fn step(connection: &Connection, number: i64, bytes: u64) -> rusqlite::Result<bool> {
     let (first, _) = row_key::range(number);
     for table in [Table::Messages, Table::Tools] {

@@ -27,15 +27,13 @@ pub(crate) fn range(conversation: i64) -> (i64, i64) {
     (first, first | i64::from(u32::MAX))
 }
 
-/// Returns the first and the last row key of a conversation's messages up to and including a
-/// sequence number.
+/// Returns the first and the last row key of a conversation's messages up to a sequence number.
 pub(crate) fn range_to(conversation: i64, sequence: u64) -> (i64, i64) {
     let (first, _) = range(conversation);
     (first, first + sequence.min(LAST_SEQUENCE).cast_signed())
 }
 
-/// Returns the first and the last row key that a conversation's messages after a sequence number
-/// can have.
+/// Returns the first and the last row key of a conversation's messages after a sequence number.
 pub(crate) fn range_after(conversation: i64, sequence: u64) -> (i64, i64) {
     let (_, last) = range(conversation);
     (range_to(conversation, sequence).1 + 1, last)

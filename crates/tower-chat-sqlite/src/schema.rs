@@ -97,8 +97,8 @@ const OPEN_RUNS: &str = "
     WHERE status = 'pending_approval';
 ";
 
-/// The number of pruned messages, which were deleted with the oldest runs of a conversation. By
-/// this number a reader distinguishes a pruned message from a missing one.
+/// The number of pruned messages, by which a reader distinguishes a pruned message from a missing
+/// one.
 const PRUNED: &str = "
     ALTER TABLE conversations ADD COLUMN pruned INTEGER NOT NULL DEFAULT 0;
 ";
@@ -195,8 +195,8 @@ const DIRECTORY_VERSION: usize = 5;
 /// The first version whose files record whether they contain sealed data.
 const MARKS_VERSION: usize = 7;
 
-/// The maximum number of virtual machine instructions, in thousands, that SQLite executes to check
-/// a file. Checking the schema of a store needs a few hundred instructions.
+/// The maximum number of virtual machine instructions of a check, in thousands. The check of a
+/// store needs a few hundred instructions.
 const MAX_STEPS: u32 = 1_000;
 
 /// The statements that create the tables of `ANALYZE`.
@@ -316,8 +316,7 @@ pub(crate) fn migrate(connection: &mut Connection) -> Result<Content> {
     Ok(Content::Store { version: VERSION })
 }
 
-/// The objects of a schema. A key is the type and the name of an object; a value is its table and
-/// its `CREATE` statement.
+/// The objects of a schema, by type and name, with their tables and `CREATE` statements.
 type Objects = BTreeMap<(String, String), (String, String)>;
 
 /// Returns the first difference between the schema of a file and the schema that the migrations
@@ -338,8 +337,8 @@ fn difference(connection: &Connection, version: i64) -> Result<Option<Difference
     Ok(missing.map(|(kind, name)| Difference::Missing(format!("the {kind} `{name}`"))))
 }
 
-/// Returns the schemas of all versions; the index is the version. Returns `None` if this process
-/// cannot create a database in memory.
+/// Returns the schemas of all versions by version; `None` if this process cannot create a database
+/// in memory.
 fn known() -> Option<&'static Vec<Objects>> {
     static KNOWN: OnceLock<Option<Vec<Objects>>> = OnceLock::new();
     KNOWN.get_or_init(|| made_by_migrations().ok()).as_ref()

@@ -29,8 +29,8 @@ use crate::{
     telemetry::TELEMETRY,
 };
 
-/// A unit of work with its reserved slot. The work `W` is an [`Append`], which the caller may
-/// execute, or a [`Queued`] entry of the queue.
+/// A unit of work with its slot: an [`Append`], which the caller may execute, or a [`Queued`] entry
+/// of the queue.
 #[derive(Debug)]
 pub(crate) struct Submission<W = Queued> {
     slot: Slot,
@@ -51,8 +51,8 @@ pub(crate) trait Work {
     /// Resets the submission to its first write, after a rollback.
     fn start_over(&mut self);
 
-    /// Sets a failure as the outcome of the submission. `completed` is the number of its writes
-    /// that are durable.
+    /// Sets a failure as the outcome. `completed` is the number of writes of the submission that
+    /// are durable.
     fn fail(&mut self, completed: usize, failure: &Failure);
 
     /// Returns the number of stored writes.
@@ -99,8 +99,7 @@ pub(crate) enum Next {
 }
 
 impl<W> Submission<W> {
-    /// Returns the number of bytes of the messages and results in an append, and 0 for any other
-    /// work.
+    /// Returns the number of bytes of an append, and 0 for any other work.
     pub(crate) fn bytes(&self) -> usize {
         self.budget.as_ref().map_or(0, BudgetGuard::bytes)
     }
@@ -112,8 +111,7 @@ impl<W> Submission<W> {
 }
 
 impl Submission<Append> {
-    /// Creates an append, and counts its bytes in the queue's byte budget until the append has its
-    /// outcome.
+    /// Creates an append, whose bytes count in the byte budget until it has an outcome.
     pub(crate) fn append(slot: Slot, writes: Vec<Write>, budget: &Arc<ByteBudget>) -> Self {
         let writes: Vec<_> = writes.into_iter().map(EncodedWrite::new).collect();
         let budget = Some(budget.take(writes.iter().map(EncodedWrite::bytes).sum()));
@@ -139,8 +137,8 @@ impl Submission<Append> {
         (Submission { slot, budget, queued, work: Queued::Append(work, reply) }, ticket)
     }
 
-    /// Releases the slot of an append that the caller has executed itself, and returns a ticket
-    /// that contains the outcome.
+    /// Releases the slot of an append that the caller has executed, and returns a ticket with the
+    /// outcome.
     pub(crate) fn done(self) -> Ticket {
         self.work.record_refusal();
         self.queued.end();
@@ -272,8 +270,7 @@ impl Work for Queued {
                 )?;
                 Ok(Next::Done)
             }
-            // A cached head (the row of a conversation) remains valid, because it does not contain
-            // the description.
+            // A cached head (the row of a conversation) does not contain the description.
             Self::Describe(Describe { key, description, expected_version, outcome, .. }) => {
                 let described = heads.admit(connection, description.is_sealed()).and_then(|()| {
                     directory::describe(connection, key, description, *expected_version)

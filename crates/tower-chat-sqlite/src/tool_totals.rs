@@ -33,8 +33,8 @@ pub(crate) fn tool_totals(
          {sql} GROUP BY t.name, day, taken ORDER BY t.name",
         error = ToolStatus::Error,
         open = open.join(", "),
-        // While a claimed call runs, the column `finished` contains the time until which no other process
-        // may start the call.
+        // While a claimed call runs, `finished` contains the time until which no other process may
+        // start it.
         finished = format_args!(
             "CASE WHEN t.status = '{}' AND coalesce(t.result_sequence, t.result) IS NULL THEN NULL \
              ELSE t.finished END",

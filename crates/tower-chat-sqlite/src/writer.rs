@@ -161,8 +161,7 @@ impl Writer {
             Err(Stopped::BeforeBegin(failure)) if failure.is_busy() && lock_timeout.is_zero() => {
                 return Err(Busy);
             }
-            // One write of the group failed. If every write has its own transaction, the other
-            // writes can succeed.
+            // With its own transaction for every write, the other writes can succeed.
             Err(Stopped::AtStatement(_)) if !is_single(group) => {
                 for submission in &mut *group {
                     submission.start_over();
@@ -212,8 +211,7 @@ impl Writer {
                 Err(stopped) if stopped.is_full() && size > SMALLEST_STEP => size /= 2,
                 Err(stopped) => return Err(stopped),
             }
-            // A checkpoint lets the next step overwrite the pages that this step has written to the
-            // log.
+            // A checkpoint lets the next step overwrite the log.
             if let Some(connection) = &self.connection {
                 self.checkpoints.begin_log_anew(connection);
             }
@@ -268,8 +266,7 @@ impl Writer {
         let connection = match &mut self.connection {
             Some(connection) => connection,
             gone => {
-                // If another file has replaced the store's file at the path, opening the path would
-                // open that other file.
+                // Another file may have replaced the store's file at this path.
                 self.file.check_path().map_err(Stopped::BeforeBegin)?;
                 let opened = self.file.writer().map_err(failure).and_then(|mut connection| {
                     let version = prepare(&self.file, &self.checkpoints, &mut connection)?;

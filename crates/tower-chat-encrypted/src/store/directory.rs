@@ -18,8 +18,7 @@ use crate::{
     seal::{Expected, Found, Position},
 };
 
-/// The inner store receives a description whose metadata have only this field. The field contains
-/// the whole sealed description.
+/// The only field in the metadata of a sealed description. It contains the whole description.
 const SEALED: &str = "sealed";
 const COLUMN: &str = "description";
 

@@ -72,8 +72,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(ConversationRows::new(head, messages, tools))
     }
 
-    /// Seals a rewrite and executes it. Messages are sealed for the ids that they have in the inner
-    /// store.
+    /// Seals a rewrite and executes it.
     pub(super) async fn rewrite_sealed(&self, rewrite: Rewrite) -> Result<Revision, StoreError> {
         let key = &rewrite.key;
         let Some(rows) = self.inner_store().rows(key).await? else {
@@ -141,7 +140,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         let first = changed.keys().min().copied().unwrap_or(u64::MAX);
         let mut sealed = Vec::with_capacity(changed.len());
         // The digest of the previous message, if it is known, and whether the rewrite has changed
-        // this digest.
+        // it.
         let (mut tip, mut is_other) = (None, false);
         let near = |sequence: u64| sequence.saturating_add(1) >= first;
         for (sequence, envelope) in rows.messages.iter().filter(|(sequence, _)| near(*sequence)) {
@@ -184,8 +183,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok(sealed)
     }
 
-    /// Returns the sealed head. If the conversation has no head of the current format, stores such
-    /// a head first.
+    /// Returns the sealed head, and first stores one if there is none of the current format.
     async fn sealed_head(
         &self,
         key: &ConversationKey,

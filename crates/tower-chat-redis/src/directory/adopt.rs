@@ -1,5 +1,5 @@
-//! Derives directory entries from messages, for conversations without an entry. Such conversations
-//! were created by an older release, which had no directory.
+//! Derives directory entries from messages, for conversations that an older release, without a
+//! directory, has created.
 
 use std::{collections::BTreeSet, time::SystemTime};
 
@@ -68,7 +68,7 @@ pub(super) async fn store(
 }
 
 /// Derives an entry from the messages of a conversation. Returns `None` if the conversation does
-/// not exist, or was deleted or written during the reading.
+/// not exist, or was deleted or written meanwhile.
 pub(super) async fn derive(
     settings: &Settings,
     key: &ConversationKey,

@@ -17,8 +17,8 @@ use crate::{
 
 const ACTION: &str = "describe a conversation";
 
-/// Sets the description of a conversation, if the stored description has the expected version, and
-/// returns the new version.
+/// Sets the description of a conversation if the stored one has the expected version, and returns
+/// the new version.
 pub(crate) async fn set_description(
     settings: &Settings,
     key: &ConversationKey,

@@ -121,8 +121,7 @@ impl Entry {
         summary
     }
 
-    /// Returns the number of runs of a conversation, and the id of the last run. If `is_open` is
-    /// true, the open run is not included.
+    /// Returns the number of runs and the id of the last run, without the open run if `is_open`.
     pub(crate) fn visible_runs(&self, is_open: bool) -> (u64, &[u8]) {
         match &self.without_open_run {
             Some((runs, last)) if is_open => (*runs, last),

@@ -59,8 +59,7 @@ const PAGE: usize = 256;
 /// The directory data of a conversation.
 struct Conversation {
     head: Fields,
-    /// Whether the numbers of the conversation are in range and match the number of stored
-    /// messages.
+    /// Whether the numbers of the conversation are in range and match its messages.
     is_whole: bool,
     /// Whether a call waits for approval.
     waits: bool,
@@ -184,8 +183,7 @@ pub(crate) async fn runs(
     Ok(run_summaries(&rows, after, limit, open))
 }
 
-/// Returns the id of a conversation's open run, if any, and the rows of all runs, ordered by run
-/// and model.
+/// Returns the id of the open run, if any, and the rows of all runs, ordered by run and model.
 async fn run_rows(
     settings: &Settings,
     key: &ConversationKey,

@@ -1,5 +1,5 @@
-//! The usage of one model in one run, which is stored as a field of a hash. The name of the field
-//! consists of the run and the model.
+//! The usage of one model in one run, in a field of a hash whose name consists of the run and the
+//! model.
 
 use std::sync::Arc;
 
@@ -63,7 +63,7 @@ pub(super) fn unknown_run(run: RunId, at: i64) -> (Vec<u8>, Vec<u8>) {
 }
 
 /// Combines the rows of each run. Returns up to `limit` runs, in the descending byte order of their
-/// ids, beginning with the first id less than `after`. `open` is the id of the open run, if any.
+/// ids, beginning with the first id less than `after`.
 pub(super) fn run_summaries(
     rows: &[RunRow],
     after: Option<RunId>,

@@ -16,8 +16,7 @@ use crate::{
 /// The number of keys that a server scans in one step.
 const STEP: usize = 1000;
 
-/// Lists scopes that contain conversations, in byte order. Checks only as many lists as the page
-/// needs.
+/// Lists scopes that contain conversations, in byte order.
 pub(crate) async fn scopes_after(
     settings: &Settings,
     after: Option<&str>,

@@ -8,8 +8,8 @@ use tower_chat_core::{
 
 use crate::{append::NotStored, conversation};
 
-/// Sets the description of a conversation, if the stored description has the version `expected`,
-/// and returns the new version. An empty metadata object is stored as NULL.
+/// Sets the description of a conversation if the stored one has the version `expected`, and returns
+/// the new version.
 pub(crate) fn describe(
     connection: &Connection,
     key: &ConversationKey,

@@ -35,8 +35,7 @@ pub(crate) fn fill(connection: &Connection) -> rusqlite::Result<()> {
     if let Some(done) = found {
         done.store(connection)?;
     }
-    // A conversation without messages, for example with only the id under which the model's service
-    // has the history, gets the current time.
+    // A conversation without messages gets the current time.
     connection.execute(
         "UPDATE conversations SET created = ?1, last_active = ?1, active_hour = ?2
          WHERE created IS NULL",
@@ -49,8 +48,7 @@ pub(crate) fn fill(connection: &Connection) -> rusqlite::Result<()> {
 struct Found {
     /// The number of the conversation.
     number: i64,
-    /// The sequence number up to which messages are visible: the largest possible number if no run
-    /// is open.
+    /// The sequence number up to which messages are visible.
     visible: i64,
     created: Option<i64>,
     last_active: i64,

@@ -56,8 +56,8 @@ pub(crate) fn conversations(
     let (sql, values) = statement(query);
     let mut statement = snapshot.prepare_cached(&sql)?;
     let mut rows = statement.query(rusqlite::params_from_iter(values))?;
-    // The state of a conversation (for example, whether it waits for approval) is compared last,
-    // because reading the state needs queries of other tables.
+    // The state of a conversation is compared last, because reading it needs queries of other
+    // tables.
     let mut of_any_state = query.clone();
     of_any_state.state = None;
     let mut page = ConversationPage::default();
@@ -129,8 +129,7 @@ struct Entry {
 }
 
 impl Entry {
-    /// Reads a row. The inner error describes a row that cannot be decoded; the caller adds this
-    /// error to the page.
+    /// Reads a row. The inner error describes a row that cannot be decoded.
     fn read(row: &Row<'_>) -> rusqlite::Result<Result<Self, UnreadableConversation>> {
         let key = ConversationKey::new(row.get::<_, Arc<str>>(1)?, row.get::<_, Arc<str>>(2)?);
         let unreadable = |reason: String| Ok(Err(UnreadableConversation::new(key.clone(), reason)));
@@ -166,15 +165,13 @@ impl Entry {
         Ok(Ok(Self { number: row.get(0)?, summary }))
     }
 
-    /// Adds the fields that are read from other tables: the usage, the number of messages and the
-    /// state.
+    /// Adds the usage, the number of messages and the state, which are read from other tables.
     fn completed(self, connection: &Connection) -> Result<ConversationSummary, NotRead> {
         let Self { number, mut summary } = self;
         summary.usage = total(connection, number)?;
         let found = match conversation::find(connection, &summary.key) {
             Ok(Some(found)) => found,
-            // The row of the conversation cannot be read, because a number is out of range or an
-            // index is damaged.
+            // A number in the row is out of range, or an index is damaged.
             Ok(None) | Err(NotRead::Damaged(_)) => {
                 summary.state = ConversationState::Damaged;
                 return Ok(summary);
@@ -214,8 +211,8 @@ pub(super) fn time(stored: i64) -> Option<SystemTime> {
     milliseconds::time(stored)
 }
 
-/// Returns the last `limit` visible messages before the sequence number `before`, or before the end
-/// of the conversation, from one snapshot.
+/// Returns the last `limit` visible messages before a sequence number, or before the end, from one
+/// snapshot.
 pub(crate) fn messages_before(
     connection: &Connection,
     key: &ConversationKey,

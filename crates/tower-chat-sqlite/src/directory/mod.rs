@@ -34,22 +34,22 @@ pub(crate) use self::{
 /// The number of milliseconds in an hour, the unit of the index of conversations.
 const HOUR: i64 = 3_600_000;
 
-/// The SQL expression for the exact last activity of a conversation, from the table `conversations`
-/// with the alias `c`.
+/// The SQL expression for the exact last activity of a conversation. The table `conversations` has
+/// the alias `c`.
 pub(crate) const LAST_ACTIVE: &str = "max(c.last_active, ifnull((
     SELECT max(last) FROM run_usage WHERE number = c.id AND run = c.last_run), c.last_active))";
 
 /// The activity of a conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Activity {
-    /// The exact time of the last activity in milliseconds since 1970. The column of this name may
-    /// contain an earlier time of the same hour.
+    /// The exact time of the last activity in milliseconds since 1970, unlike the column of this
+    /// name.
     pub(crate) last_active: i64,
     pub(crate) runs: RunCount,
     /// The persistence mode of the last write that names a mode.
     pub(crate) mode: Option<PersistenceMode>,
     /// The value of `runs` before the open run (the run that is not yet committed) began. A discard
-    /// of the open run restores this value. While no run is open, this value is not used.
+    /// restores it.
     pub(crate) without_open_run: RunCount,
 }
 
@@ -68,8 +68,8 @@ impl Activity {
         Self { last_active: milliseconds::of(at), runs, mode: None, without_open_run }
     }
 
-    /// Returns the activity after a write. `was_open` is true if a run was open before the write:
-    /// its messages were stored, but not yet committed to the history.
+    /// Returns the activity after a write. `was_open` is true if a run was open (not yet committed)
+    /// before the write.
     #[must_use]
     pub(crate) fn after(mut self, write: &Write, was_open: bool) -> Self {
         if write.as_staged().is_some() && !was_open {
@@ -131,7 +131,7 @@ impl Activity {
 }
 
 /// Sets the hour with a separate statement, because SQLite writes to an index whenever a statement
-/// sets the indexed column, even to the same value.
+/// sets its column.
 fn set_hour(connection: &Connection, number: i64, hour: i64) -> rusqlite::Result<()> {
     connection
         .prepare_cached("UPDATE conversations SET active_hour = ?2 WHERE id = ?1")?

@@ -17,8 +17,8 @@ use crate::{conversation, open_run, read::NotRead, removal::NOT_DELETED};
 const COUNTS: &str = "service_calls, tool_calls, input_tokens, cached_input_tokens, output_tokens,
     reasoning_tokens, cost_nanos";
 
-/// Reads the counts of a row. `first` is the index of the first column of [`COUNTS`]. A negative
-/// count, which only damage can cause, is read as 0.
+/// Reads the counts of a row, from the column `first` on. A negative count, which only damage can
+/// cause, is read as 0.
 fn counts(row: &Row<'_>, first: usize) -> rusqlite::Result<UsageSum> {
     let count = |column: usize| {
         row.get::<_, i64>(first + column).map(|count| u64::try_from(count).unwrap_or_default())

@@ -50,13 +50,13 @@ impl StoreFile {
             // The write-ahead log may contain newer pages, so the file is read again with its log.
             Ok(Content::Empty | Content::Altered(_)) => look()?,
             Ok(content) => content,
-            // A power loss interrupted the creation of the store. SQLite restores the file from the
-            // journal when a connection opens the file for writing.
+            // A power loss interrupted the creation of the store. Opening it for writing restores
+            // the file from the journal.
             Err(error) if is_half_written(&error) && !options.read_only && self.has_journal() => {
                 return Ok(());
             }
-            // The file may only appear damaged, because another process is writing to it. Therefore
-            // the file is read again, with locks.
+            // The file may only appear damaged, because another process is writing to it. It is
+            // read again, with locks.
             Err(error) if error.sqlite_error_code() == Some(ErrorCode::DatabaseCorrupt) => look()?,
             Err(error) => return Err(failed(error)),
         };
@@ -119,8 +119,7 @@ impl StoreFile {
     pub(super) fn open_current_writer(&self, create: bool) -> Result<Connection, OpenError> {
         let mut flags = OpenFlags::SQLITE_OPEN_READ_WRITE;
         flags.set(OpenFlags::SQLITE_OPEN_CREATE, create);
-        // The whole function is repeated, because SQLite does not always wait for other connections
-        // when it switches the file to WAL mode.
+        // SQLite does not always wait for other connections when it switches the file to WAL mode.
         while_locked(LOCK_TIMEOUT, || self.try_open_current_writer(flags))
     }
 
@@ -184,8 +183,7 @@ impl StoreFile {
         }
     }
 
-    /// Reads the largest key of the tables of conversations, messages and tool calls, so that
-    /// opening the store reports some damage of these tables.
+    /// Reads the largest key of three tables, so that opening the store reports some damage.
     fn check_tables(&self, connection: &Connection) -> Result<(), OpenError> {
         let sql = "SELECT (SELECT max(id) FROM conversations), (SELECT max(place) FROM messages),
             (SELECT max(place) FROM tool_invocations)";
@@ -216,8 +214,7 @@ fn is_half_written(error: &rusqlite::Error) -> bool {
     matches!(code, Some(ErrorCode::NotADatabase | ErrorCode::DatabaseCorrupt))
 }
 
-/// Calls a function, and repeats the call while another process has a lock on the file, up to a
-/// time limit.
+/// Calls a function, and repeats the call while another process has a lock on the file.
 pub(crate) fn while_locked<T>(
     lock_timeout: Duration,
     mut attempt: impl FnMut() -> Result<T, OpenError>,

@@ -32,8 +32,8 @@ impl Unwritten {
 }
 
 impl StoreFile {
-    /// Determines whether readers open the file with its log. If SQLite cannot create the log, and
-    /// no log with content exists, readers open the file without a log.
+    /// Makes readers open the file without a log, if SQLite cannot create the log and no log with
+    /// content exists.
     pub(super) fn select_reader(&mut self) -> Result<(), OpenError> {
         let Err(error) = self.reader().and_then(|mut reader| schema::content(&mut reader)) else {
             return Ok(());
@@ -63,8 +63,7 @@ impl StoreFile {
         }
     }
 
-    /// Returns the path of the write-ahead log, or of the journal of an incomplete transaction, if
-    /// it has content.
+    /// Returns the path of the write-ahead log, or of a journal, if it has content.
     pub(super) fn log_with_content(&self) -> Option<PathBuf> {
         let mut journal = self.path.as_os_str().to_owned();
         journal.push("-journal");

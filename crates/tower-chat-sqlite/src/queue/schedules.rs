@@ -60,7 +60,7 @@ impl Fixture {
     }
 
     /// Starts a thread that submits consecutive writes to its own conversation, without waiting for
-    /// their outcomes. The queue must store the writes in this order, or refuse them.
+    /// their outcomes.
     fn submit(&self) -> thread::JoinHandle<Vec<Ticket>> {
         let (queue, budget) = (self.queue.clone(), self.budget.clone());
         thread::spawn(move || {
@@ -77,8 +77,8 @@ impl Fixture {
             let append =
                 |write| queue.append(Submission::append(Slot::unbounded(), vec![write], &budget));
             let mut tickets: Vec<Ticket> = writes.map(append).collect();
-            // A barrier is a caller that waits for earlier submissions. When the barrier is
-            // resolved, the tickets (futures) of these submissions must have their outcomes.
+            // When a barrier is resolved, the tickets of all earlier submissions must have their
+            // outcomes.
             let passed = queue.barrier(Some(&key)).map(|barrier| future::block_on(barrier).is_ok());
             if passed == Some(true) {
                 tickets = tickets.into_iter().map(resolved).collect();

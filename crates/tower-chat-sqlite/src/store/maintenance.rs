@@ -50,8 +50,7 @@ impl SqliteStore {
         let vacuumed =
             self.run_exclusively("vacuum the file", |connection| maintenance::vacuum(connection));
         let vacuumed = vacuumed.await;
-        // The log is also emptied after a failure, because it then contains the pages that the
-        // vacuum has written.
+        // After a failure, the log contains the pages that the vacuum has written.
         let emptied = self.checkpoint().await;
         vacuumed.and(emptied)
     }

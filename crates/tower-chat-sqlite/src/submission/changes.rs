@@ -121,8 +121,8 @@ impl Submission {
         (Self::without_writes(slot, Queued::Rewrite(rewrite)), outcome)
     }
 
-    /// Creates the addition of a summary. The addition needs no slot (reserved entry of the queue),
-    /// because all slots may be reserved by runs that wait for this addition.
+    /// Creates the addition of a summary, without a slot (reserved entry of the queue), because
+    /// runs that wait for this addition may have reserved all slots.
     pub(crate) fn add_summary(
         key: ConversationKey,
         summary: HistorySummary,

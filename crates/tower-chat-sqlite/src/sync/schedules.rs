@@ -39,8 +39,7 @@ impl Condvar {
     }
 }
 
-/// tokio's oneshot channel, with a point after each message at which shuttle may run another
-/// thread.
+/// tokio's oneshot channel. After each message, shuttle may run another thread.
 pub(crate) mod oneshot {
     pub(crate) use tokio::sync::oneshot::Receiver;
 
@@ -65,14 +64,12 @@ pub(crate) mod oneshot {
     }
 }
 
-/// Runs a test under random schedules, and under schedules of the PCT algorithm, which preempts
-/// threads at up to three points.
+/// Runs a test under random schedules, and under schedules with up to three preemptions (PCT).
 pub(crate) fn try_schedules(test: impl Fn() + Clone + Send + Sync + 'static) {
     let count = std::env::var("TOWER_CHAT_SCHEDULES").ok();
     let count = count.map_or(SCHEDULES, |count| count.parse().unwrap());
     let mut config = Config::new();
-    // SQLite runs on the stacks of shuttle's threads. The default size of these stacks is too small
-    // for SQLite.
+    // The default size of shuttle's stacks is too small for SQLite.
     config.stack_size = 1 << 20;
     Runner::new(RandomScheduler::new_from_seed(1, count), config.clone()).run(test.clone());
     Runner::new(PctScheduler::new_from_seed(2, 3, count), config).run(test);

@@ -36,8 +36,7 @@ impl Fixture {
         fs::metadata(self.folder.path().join("chat.db-wal")).unwrap().len()
     }
 
-    /// Appends `times` messages to a conversation, and returns the largest size of the log in
-    /// bytes.
+    /// Appends `times` messages, and returns the largest size of the log in bytes.
     async fn append_often(&self, at: &mut Revision, times: usize) -> u64 {
         let text = "x".repeat(2000);
         let mut largest = 0;
@@ -86,8 +85,7 @@ async fn the_log_grows_while_a_reader_has_a_snapshot_and_shrinks_afterwards() {
         "the reader still has its snapshot"
     );
     reader.execute_batch("COMMIT").unwrap();
-    // After 400 new pages the writer wakes the checkpoint thread, which copies the accumulated
-    // pages.
+    // After 400 new pages the writer wakes the checkpoint thread.
     fixture.append_often(&mut at, 450).await;
     fixture.store.checkpoints().settle();
     fixture.append_often(&mut at, 450).await;

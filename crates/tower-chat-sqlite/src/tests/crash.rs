@@ -28,8 +28,8 @@ use crate::{
 const PATH: &str = "TOWER_CHAT_SQLITE_CRASH_PATH";
 const AT: &str = "TOWER_CHAT_SQLITE_CRASH_AT";
 
-/// Makes a connection abort the process at the moment `at`. The moments are the beginnings and the
-/// ends of the executed statements, numbered from 0.
+/// Makes a connection abort the process at the beginning or the end of a statement. `at` is the
+/// number of this moment, from 0.
 fn abort_at(connection: &mut Connection, at: usize) {
     let seen = AtomicUsize::new(0);
     let events = TraceEventCodes::SQLITE_TRACE_STMT | TraceEventCodes::SQLITE_TRACE_PROFILE;
@@ -57,14 +57,12 @@ fn child_survives(test: &str, path: &Path, at: usize) -> bool {
     status.success()
 }
 
-/// In the child process, returns the path of the store and the moment of the abort. Returns `None`
-/// if no other test has started this process.
+/// Returns the path of the store and the moment of the abort, in the child process only.
 fn child() -> Option<(PathBuf, usize)> {
     Some((std::env::var_os(PATH)?.into(), std::env::var(AT).ok()?.parse().unwrap()))
 }
 
-/// Returns the writes of one call of `append`: two writes to a conversation that has one message,
-/// and one write to a new conversation.
+/// Returns two writes to a conversation with one message, and one write to a new conversation.
 fn submission() -> Vec<Write> {
     let before = first("old", &["one"]).result();
     let two = write("old", run(2), before, &["two", "three"])
@@ -108,8 +106,7 @@ async fn crash_in_append(test: &str) {
     // inserts, an update and COMMIT.
     assert!(at >= 24, "only {at} moments were tried");
     assert!(left_nothing >= 23, "{left_nothing}");
-    // Two children store the whole submission: the child that is aborted after COMMIT, and the
-    // child that is not aborted.
+    // The child that is aborted after COMMIT, and the child that is not aborted.
     assert_eq!(left_everything, 2);
 }
 
@@ -128,8 +125,7 @@ async fn append_until_abort(slot: Slot) {
     let store = SqliteStore::open(path).await.unwrap();
     abort_at(store.queue().writer().connection_mut(), at);
     store.append(slot, submission()).await.unwrap();
-    // The process exits without closing the store, because closing executes statements that do not
-    // belong to the append.
+    // Closing the store would execute statements that do not belong to the append.
     std::process::exit(0);
 }
 

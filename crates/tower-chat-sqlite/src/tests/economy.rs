@@ -135,8 +135,7 @@ async fn one_reader_serves_many_loads_although_callers_drop_some_of_them() {
     fixture.submit(vec![first("c", &["one"])]).await.await.unwrap();
     let key_c = key("c");
     for _ in 0..10 {
-        // The future is dropped while it waits for the reader, or while the reader executes its
-        // query.
+        // The future is dropped while it waits for the reader, or during its query.
         drop(fixture.store.load(&key_c).now_or_never());
     }
     let loads = join_all((0..10).map(|_| fixture.store.load(&key_c))).await;

@@ -78,7 +78,7 @@ fn inside_a_local_set_the_writer_thread_executes_the_write() {
         let fixture = Fixture::new().await;
         tokio::task::spawn_local(async move {
             assert!(!is_done_by_caller(&fixture.store, Slot::unbounded()).await);
-            // The store does not call `block_in_place` again after it has panicked once on this
+            // The store does not repeat a call of `block_in_place` that has panicked on this
             // thread.
             assert!(!is_done_by_caller(&fixture.store, Slot::unbounded()).await);
         })

@@ -94,8 +94,7 @@ async fn a_staged_write_updates_the_row_of_its_run_only_if_the_row_changes() {
     assert_eq!(rows, 3, "a message, another run, and the service id");
 }
 
-/// The test deletes the conversation with the statements of an older release, which had the file
-/// open before the migration.
+/// An older release had the file open before the migration.
 #[tokio::test]
 async fn an_open_run_is_deleted_when_an_older_release_deletes_its_conversation() {
     let fixture = Fixture::new().await;

@@ -243,8 +243,7 @@ fn a_query_of_the_record_that_selects_nothing_returns_without_waiting_or_reading
     assert!(fixture.store.invocations(&query).now_or_never().is_none(), "another waits");
 }
 
-/// The test deletes the conversation with the statements of an older release, which had the file
-/// open before the migration.
+/// An older release had the file open before the migration.
 #[tokio::test]
 async fn rows_of_the_record_are_deleted_when_an_older_release_deletes_their_conversation() {
     let fixture = Fixture::new().await;

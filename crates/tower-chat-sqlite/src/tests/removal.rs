@@ -89,8 +89,7 @@ async fn rows_of_an_interrupted_deletion_are_hidden_and_removed_on_open() {
     assert!(!removal::step(&other, number, removal::STEP).unwrap());
     drop(other);
     assert_unseen(&fixture.store, "c").await;
-    // A new conversation may have the same key, but must not get the number of the deleted
-    // conversation.
+    // A new conversation with this key must not get the number of the deleted one.
     fixture.submit(vec![first("c", &["anew"])]).await.await.unwrap();
     assert_eq!(fixture.texts(&key("c")).await, ["anew"]);
     let left = count(&fixture.other(), "messages");
