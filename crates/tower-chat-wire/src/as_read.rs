@@ -76,8 +76,8 @@ fn is_same_part(read: &Part, part: &Part) -> bool {
     }
 }
 
-/// Returns whether two JSON texts have the same value. The order of fields is ignored, and numbers
-/// must have the same digits.
+/// Returns whether two JSON texts have the same value, in any order of fields. Numbers must have
+/// the same digits.
 pub(crate) fn same(one: &RawJson, other: &RawJson) -> bool {
     same_at(one, other, 0)
 }

@@ -7,13 +7,13 @@ use tower_chat_core::{
     pairing::{Answers, Candidate, Matcher, Target},
 };
 
-/// Assigns the call ids of one round. A round consists of the calls in consecutive assistant
-/// messages, and the results of these calls. The result of a call gets the same id as the call.
+/// Assigns the call ids of one round: the calls in consecutive assistant messages, and their
+/// results. The result of a call gets the same id as the call.
 ///
 /// No two calls of a round may have the same id, and Anthropic and Bedrock accept only ids of ASCII
-/// letters, digits, `_` and `-`. An id that satisfies these rules is written unchanged. Any other
-/// id is replaced by an id that depends only on the calls of the round: if earlier messages are
-/// removed or changed, the round is still written with the same ids.
+/// letters, digits, `_` and `-`. Any other id is replaced by an id that depends only on the calls
+/// of the round: if earlier messages are removed or changed, the round is still written with the
+/// same ids.
 #[derive(Debug, Default)]
 pub(crate) struct Round {
     calls: Matcher<String>,
@@ -21,8 +21,7 @@ pub(crate) struct Round {
     written: Vec<String>,
     /// The ids in `written`. No later call of the round may have one of these ids.
     taken: HashSet<String>,
-    /// For each id that several calls have: the number that is appended to the id of the next call
-    /// with this id.
+    /// For each id that several calls have: the number that the id of the next such call ends with.
     next_number: HashMap<String, usize>,
     /// Whether ids may contain any character.
     takes_any: bool,

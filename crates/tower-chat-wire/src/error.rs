@@ -61,9 +61,8 @@ impl fmt::Display for WireError {
 impl Error for WireError {
     fn source(&self) -> Option<&(dyn Error + 'static)> {
         match self {
-            // The parser's error is not the source of `Json`, because the text of `Json` already
-            // contains the parser's text. The returned source only reports that a retry cannot
-            // succeed.
+            // The text of `Json` already contains the parser's text, so that the source only
+            // reports that a retry cannot succeed.
             Self::Json { .. } | Self::Field { .. } | Self::UnknownRole { .. } => {
                 Some(Retryability::Permanent.as_source())
             }

@@ -72,8 +72,7 @@ fn may_cut_off(finish: &Finish) -> bool {
 }
 
 /// Marks a call at the end of an answer as cut off if the finish reason allows an incomplete call.
-///
-/// For wires that send arguments as a JSON object. There, the arguments do not show that a call is
+/// For wires that send arguments as a JSON object: the object does not show that a call is
 /// incomplete, because the service sends an empty object or adds the missing end
 /// (<https://docs.claude.com/en/docs/build-with-claude/handling-stop-reasons>).
 pub(crate) fn note_cut_off_call(message: &mut Message, finish: &Finish) {
@@ -85,10 +84,8 @@ pub(crate) fn note_cut_off_call(message: &mut Message, finish: &Finish) {
 }
 
 /// Marks a call without arguments at the end of an answer as cut off if the finish reason allows an
-/// incomplete call.
-///
-/// For wires that send each call as a whole. There, a service may send an empty object instead of
-/// the arguments of an incomplete call.
+/// incomplete call. For wires that send each call as a whole: a service may send an empty object
+/// instead of the arguments of an incomplete call.
 pub(crate) fn note_empty_call(message: &mut Message, finish: &Finish) {
     if may_cut_off(finish)
         && let Some(call) = last_call(message)

@@ -28,8 +28,7 @@ pub(crate) fn of_frame(frame: &Frame) -> Result<Object, AnswerError> {
 }
 
 /// Describes the beginning of a text that is not JSON, such as the page of a proxy. Returns an
-/// empty string for JSON, even if the JSON is cut off or damaged, because JSON may contain messages
-/// of the user.
+/// empty string for JSON, even damaged JSON, because it may contain messages of the user.
 fn beginning(text: &str) -> String {
     let text = text.trim_start_matches('\u{feff}').trim_start();
     if text.is_empty() || text.starts_with(['{', '[', '"']) {
@@ -72,8 +71,7 @@ pub(crate) fn take_text(object: &mut Object, name: &str) -> Option<String> {
     Some(text)
 }
 
-/// Parses a value for metadata. If the value is nested too deeply to be parsed, returns its JSON
-/// text as a string.
+/// Parses a value for metadata. A value that is nested too deeply becomes a string with its JSON.
 pub(crate) fn to_value(value: &RawJson) -> Value {
     value.parse().unwrap_or_else(|_| Value::String(value.get().to_owned()))
 }
@@ -93,8 +91,7 @@ pub(crate) fn metadata(fields: &Object) -> Map<String, Value> {
     set.map(|(name, value)| (name.clone(), to_value(value))).collect()
 }
 
-/// Adds the fields of `later` to `whole`. A `null` field of `later` does not replace a field of
-/// `whole`.
+/// Adds the fields of `later` to `whole`. A `null` does not replace a field of `whole`.
 pub(crate) fn overlay(whole: &mut Object, later: Object) {
     for (name, value) in later {
         if value.get() != "null" || !whole.contains_key(&name) {

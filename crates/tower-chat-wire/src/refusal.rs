@@ -50,8 +50,7 @@ fn has_failed_at_minimax(fields: &Object) -> bool {
     code.is_some_and(|code| code != "0")
 }
 
-/// Returns whether a JSON value reports nothing: `null`, `false`, or an empty string, list or
-/// object.
+/// Returns whether a JSON value is `null`, `false` or empty.
 fn is_empty(json: &str) -> bool {
     matches!(json, "null" | "\"\"" | "[]" | "{}" | "false")
 }
@@ -89,9 +88,8 @@ fn as_words(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Returns the HTTP status that the fields of an error contain, as a number or as a string of
-/// digits. If an error occurs after the HTTP status 200 was sent, services send the actual status
-/// in `code` (OpenRouter, Google), `status_code` (Groq) or `status`.
+/// Returns the HTTP status in the fields of an error. If an error occurs after the status 200 was
+/// sent, services send it in `code` (OpenRouter, Google), `status_code` (Groq) or `status`.
 fn named_status(error: &Value) -> Option<u16> {
     ["status_code", "code", "status", "http_status"].into_iter().find_map(|name| {
         let status = match error.get(name)? {
@@ -103,8 +101,7 @@ fn named_status(error: &Value) -> Option<u16> {
     })
 }
 
-/// Returns how long the client has to wait before a retry, from the `google.rpc.RetryInfo` that
-/// Google sends in an error, such as `"retryDelay": "34.5s"`.
+/// Returns the wait in Google's `google.rpc.RetryInfo`, such as `"retryDelay": "34.5s"`.
 fn retry_info(error: &Value) -> Option<Duration> {
     let details = error.get("details")?.as_array()?;
     let delay = details.iter().find_map(|detail| detail.get("retryDelay")?.as_str())?;

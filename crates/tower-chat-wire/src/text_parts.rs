@@ -47,8 +47,7 @@ pub(crate) fn object_of(arguments: &str) -> RawJson {
     }
 }
 
-/// The calls of a conversation that have no result yet, with their ids and the names of their
-/// tools.
+/// The calls of a conversation that have no result yet.
 #[derive(Debug, Default)]
 pub(crate) struct OpenCalls {
     /// The id and the tool name of each call, by the number of the call in the conversation.

@@ -65,9 +65,8 @@ impl ResponseAccumulator for AnthropicAccumulator {
                 self.has_stopped = true;
                 None
             }
-            // The events `ping` and `content_block_stop`, and unknown events, are ignored. Unknown
-            // events have no content, because the service's versioning policy adds new kinds of
-            // content only to the known events.
+            // The events `ping` and `content_block_stop`, and unknown events, have no content: the
+            // service's versioning policy adds new kinds of content only to the known events.
             _ => None,
         };
         Ok(updates.into_iter().collect())

@@ -28,8 +28,7 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     Ok(Answer::new(vec![message.into()], finish))
 }
 
-/// Reads the [`Finish`] of an answer (the finish reason, the usage and the metadata) from its
-/// fields.
+/// Reads the finish reason, the usage and the metadata of an answer.
 fn finish(mut fields: Object, has_calls: bool) -> Finish {
     let mut finish = Finish::default();
     let stop_reason = take_text(&mut fields, "stop_reason");

@@ -28,8 +28,7 @@ pub(super) enum Kind {
 pub(super) struct Block {
     kind: Kind,
     json: RawJson,
-    /// Whether `json` is a string. A string is written as the content of a message if it is the
-    /// only block, and as a text block otherwise.
+    /// Whether `json` is a string, which is written as a text block if there are other blocks.
     is_bare: bool,
 }
 
@@ -126,10 +125,9 @@ pub(super) fn content_of(blocks: Vec<Block>) -> Option<RawJson> {
     }
 }
 
-/// Returns the JSON of the messages in the form that the service requires: with sorted blocks,
-/// without thinking at the end of consecutive assistant messages, and without empty messages. Two
-/// messages of the same role that become adjacent in this way are joined, unless the second message
-/// has fields besides its role and content.
+/// Returns the JSON of the messages in the form that the service requires. Two messages of the same
+/// role between which messages were omitted are joined, unless the second has fields besides its
+/// role and content.
 pub(super) fn ordered_blocks(mut turns: Vec<Turn>) -> Vec<RawJson> {
     turns.iter_mut().for_each(Turn::sort);
     drop_last_thoughts(&mut turns);
@@ -151,8 +149,7 @@ pub(super) fn ordered_blocks(mut turns: Vec<Turn>) -> Vec<RawJson> {
     kept.into_iter().map(Turn::into_json).collect()
 }
 
-/// Removes thinking blocks at the end of each group of consecutive assistant messages. Messages
-/// without blocks do not end a group.
+/// Removes thinking blocks at the end of each group of consecutive assistant messages.
 fn drop_last_thoughts(turns: &mut [Turn]) {
     let mut may_end = true;
     for turn in turns.iter_mut().rev() {

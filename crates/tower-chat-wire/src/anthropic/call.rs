@@ -50,8 +50,7 @@ pub(super) fn render(call: &ToolCall, id: &str) -> RawJson {
     raw(&with_call(fields, call))
 }
 
-/// Writes the block of a provider-executed call. Returns `None` for a call that was read from
-/// another wire.
+/// Writes the block of a provider-executed call, if it was read from this wire.
 pub(super) fn render_of_provider(call: &ToolCall) -> Option<RawJson> {
     let mut fields = Fields::of_native(call.native.as_ref(), WIRE)?;
     if !is_of_provider(&fields.text("type")?) {
@@ -76,11 +75,9 @@ fn with_call(mut fields: Fields, call: &ToolCall) -> Fields {
     fields
 }
 
-/// Returns the arguments as the JSON object that the wire requires. Arguments that are an object
-/// already are not changed.
+/// Returns the arguments as the JSON object that the wire requires.
 fn input(arguments: &str) -> RawJson {
-    // Parsing as a `Value` also detects invalid strings, such as an unpaired surrogate. Parsing as
-    // `RawJson` does not.
+    // Parsing as a `Value` also detects invalid strings, such as an unpaired surrogate.
     match serde_json::from_str::<Value>(arguments) {
         Ok(Value::Object(object)) => arguments.parse().unwrap_or_else(|_| raw(&object)),
         Ok(Value::Null) => raw(&Map::new()),

@@ -20,8 +20,8 @@ pub(super) fn keep(message: &mut Message, container: Option<&Value>) {
     message.metadata.extend(named.map(|named| (CONTAINER.to_owned(), named.clone())));
 }
 
-/// Returns the id of the newest container in the messages. Returns `None` if this container has
-/// expired at the time `now`, or has no expiry time. Older containers are never used.
+/// Returns the id of the newest container in the messages, unless it has expired at the time `now`.
+/// Older containers are never used.
 pub(super) fn current<'m>(
     messages: impl DoubleEndedIterator<Item = &'m Message>,
     now: SystemTime,
@@ -58,8 +58,7 @@ fn time(text: &str) -> Option<SystemTime> {
 
 /// Returns the number of days from 1 January 1970 to a date of the Gregorian calendar.
 fn days(year: u64, month: u64, day: u64) -> u64 {
-    // The calculation uses years that begin in March, so that a leap day is the last day of its
-    // year.
+    // The calculation uses years that begin in March, so that a leap day is at the end of its year.
     let (year, month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
     let of_years = year * 365 + year / 4 - year / 100 + year / 400;
     of_years + (month * 153 + 2) / 5 + day - 1 - 719_468

@@ -24,8 +24,7 @@ pub(super) enum Item {
 }
 
 impl Item {
-    /// Returns the meaning of a native part. Returns `None` if the part is of another wire, or has
-    /// none of the fields `role`, `type` and `system`.
+    /// Returns the meaning of a native part of this wire.
     pub(super) fn of(native: &Native) -> Option<Self> {
         let mut fields = Fields::of_native(Some(native), WIRE)?;
         if fields.contains("role") {

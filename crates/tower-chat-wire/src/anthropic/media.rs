@@ -9,8 +9,7 @@ pub(super) const IMAGE: &str = "image";
 pub(super) const DOCUMENT: &str = "document";
 const PDF: &str = "application/pdf";
 
-/// Reads the media of a block. Returns `None` if the type of the block's source is not `base64`,
-/// `url` or `file`, or if a field of the source is missing.
+/// Reads the media of a block. Returns `None` if the block has another form.
 pub(super) fn parse(block: &Fields) -> Option<Media> {
     let mut rest = block.clone();
     let mut source: Fields = rest.get("source")?.parse().ok()?;
@@ -32,8 +31,7 @@ pub(super) fn parse(block: &Fields) -> Option<Media> {
     Some(media)
 }
 
-/// Writes the block of media. Returns `None` if Anthropic Messages has no block for this kind of
-/// media.
+/// Writes the block of media, if the wire has a block for this kind of media.
 pub(super) fn render(media: &Media) -> Option<Fields> {
     Fields::of_native(media.native.as_ref(), WIRE)
         .and_then(|native| render_as(native, media))
@@ -53,8 +51,8 @@ fn render_plain(media: &Media) -> Option<Fields> {
     Some(fields)
 }
 
-/// Writes the media into `fields`, the block from which they were read. Returns `None` if the block
-/// has no source, or if a block cannot contain the current source of the media.
+/// Writes the media into `fields`, the block from which they were read. Returns `None` if such a
+/// block cannot contain the current source of the media.
 fn render_as(mut fields: Fields, media: &Media) -> Option<Fields> {
     let rest: Fields = fields.get("source")?.parse().ok()?;
     let is_same_kind = match media.source {

@@ -39,9 +39,8 @@ pub fn render_body<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Body 
     writing.into_body()
 }
 
-/// Writes the conversation of a request. Omits each
-/// [provider-executed](tower_chat_core::ToolCall::provider_executed) call without a result that the
-/// service will not continue.
+/// Writes the conversation of a request, without the provider-executed calls that have no result
+/// and that the service will not continue.
 pub(super) fn render_conversation<'a>(messages: impl IntoIterator<Item = &'a Message>) -> Body {
     let messages: Vec<&Message> = messages.into_iter().collect();
     let mut writing = Writing { answered: answered_hosted_calls(&messages), ..Writing::default() };
@@ -64,10 +63,9 @@ fn answered_hosted_calls(messages: &[&Message]) -> HashSet<String> {
     ids.collect()
 }
 
-/// Returns whether the service continues provider-executed calls without results in a message.
-/// `later` are the messages after this message. The service continues such calls in a paused answer
-/// (stop reason `pause_turn`) at the end of the request, and in an answer before results of the
-/// client's tools. It refuses them in any other message.
+/// Returns whether the service continues provider-executed calls without results in a message. It
+/// does so in a paused answer (stop reason `pause_turn`) at the end of the request, and in an
+/// answer before results of the client's tools. `later` are the messages after this message.
 fn keeps_open_calls(later: &[&Message]) -> bool {
     let next = later.iter().find(|message| message.role != Role::Assistant);
     next.is_none_or(|next| next.results().next().is_some())
@@ -187,8 +185,7 @@ impl Writing {
         }
     }
 
-    /// Begins a message with the fields `rest`. An assistant message after a message of another
-    /// role begins a new round.
+    /// Begins a message. An assistant message after a message of another role begins a new round.
     fn begin(&mut self, speaker: Speaker, rest: Fields) {
         let is_same_turn = self.turns.last().is_some_and(|last| last.speaker == Speaker::Assistant);
         if speaker == Speaker::Assistant && !is_same_turn {

@@ -41,8 +41,8 @@ impl RequestForm<'_> {
 /// The version of the API in Vertex AI.
 const VERTEX_VERSION: &str = "vertex-2023-10-16";
 
-/// The token limit of a request if the caller sets no limit and the body does not name the model.
-/// The service requires a token limit, and every Claude model accepts this number.
+/// The token limit of a request if the caller sets none and the body does not name the model. Every
+/// Claude model accepts this number.
 const TOKENS: u64 = 4096;
 
 /// Returns the fields of a request body, with their values as JSON text.
@@ -86,8 +86,8 @@ pub(crate) fn render(request: &ChatRequest, form: Option<RequestForm<'_>>) -> Ob
         }
         let container =
             container::current(messages.iter().map(|message| &**message), SystemTime::now());
-        // The field `container` of the caller's `extra` options takes precedence. If its value is
-        // `null`, the request has no container.
+        // The field `container` of the caller's `extra` options takes precedence, even if it is
+        // `null`.
         let is_callers = options.extra.contains_key("container");
         if let (Some(container), false) = (container, is_callers)
             && form.is_claude()

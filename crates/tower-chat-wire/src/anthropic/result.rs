@@ -19,8 +19,7 @@ use crate::{
 pub(super) const RESULT: &str = "tool_result";
 const ERROR: &str = "is_error";
 
-/// Returns whether a block of this type is the result of a
-/// [provider-executed](tower_chat_core::ToolCall::provider_executed) call.
+/// Returns whether a block of this type is the result of a provider-executed call.
 pub(super) fn is_of_provider(kind: &str) -> bool {
     kind.ends_with("_tool_result")
 }
@@ -54,8 +53,7 @@ pub(super) fn render(result: &ToolResult, id: &str) -> Option<RawJson> {
     Some(raw(&with_result(fields, result)))
 }
 
-/// Writes the block of the result of a provider-executed call. Returns `None` for a result that was
-/// read from another wire.
+/// Writes the block of the result of a provider-executed call, if it was read from this wire.
 pub(super) fn render_of_provider(result: &ToolResult) -> Option<RawJson> {
     let mut fields = Fields::of_native(result.native.as_ref(), WIRE)?;
     if !is_of_provider(&fields.text("type")?) {

@@ -154,8 +154,8 @@ impl Block {
         update
     }
 
-    /// Adds a piece of a result: either a JSON object with fields of the result, or a list with
-    /// pieces of its content.
+    /// Adds a piece of a result: an object with fields of the result, or a list of pieces of its
+    /// content.
     fn push_result(&mut self, result: &RawJson) {
         let Ok(pieces) = result.parse::<Vec<RawJson>>() else {
             if let Ok(fields) = result.parse::<Object>() {

@@ -31,8 +31,7 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     Ok(Answer::new(vec![message.into()], finish))
 }
 
-/// Reads the [`Finish`] of an answer from its fields besides `output`. The finish names no model,
-/// because the answer does not contain the name of the model.
+/// Reads the finish reason, the usage and the metadata of an answer. The answer names no model.
 fn finish(mut fields: Object, has_calls: bool) -> Finish {
     let mut finish = Finish::default();
     let stop_reason = take_text(&mut fields, "stopReason");

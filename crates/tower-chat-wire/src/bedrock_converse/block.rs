@@ -37,8 +37,8 @@ fn parse_known(mut fields: Object) -> Option<Part> {
         return parse_reasoning(reasoning);
     }
     let media = parse_media(&fields)?;
-    // If the block has fields that `Media` does not have, such as the name of a document, the block
-    // becomes a native part.
+    // A block with fields that `Media` does not have, such as a document's name, becomes a native
+    // part.
     let written = render_media(&media)?;
     as_read::same(&written, &raw(&fields)).then_some(Part::Media(media))
 }

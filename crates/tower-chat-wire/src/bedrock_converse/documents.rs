@@ -29,8 +29,8 @@ impl DocumentNames {
         self.in_list(&message, "content").unwrap_or(message)
     }
 
-    /// Renames documents in the list of blocks that the field `name` contains. Returns `None` if no
-    /// document needs another name.
+    /// Renames documents in the list of blocks in the field `name`. Returns `None` if none was
+    /// renamed.
     fn in_list(&mut self, object: &RawJson, name: &str) -> Option<RawJson> {
         let mut fields: Object = object.parse().ok()?;
         let mut blocks: Vec<RawJson> = fields.get(name)?.parse().ok()?;

@@ -85,8 +85,7 @@ fn marked(mut message: Message, item: &RawJson) -> Message {
     message
 }
 
-/// Reads the system instructions. A block that is not a text, or whose text is blank, becomes a
-/// native part.
+/// Reads the system instructions. A block without a text becomes a native part.
 fn parse_system(blocks: Vec<RawJson>) -> Message {
     let parts = blocks.into_iter().map(|block| {
         let text = block.parse().ok().filter(|fields: &Object| fields.len() == 1);

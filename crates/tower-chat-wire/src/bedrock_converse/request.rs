@@ -99,8 +99,7 @@ pub(crate) fn render(request: &ChatRequest) -> Result<Object, BodyError> {
     Ok(body)
 }
 
-/// Adds `inner` to the body as the field `name`, together with the fields of the object `name` in
-/// `extra`, from which this object is removed.
+/// Adds `inner` to the body as the field `name`, together with the object `name` from `extra`.
 fn put(
     fields: &mut Map<String, Value>,
     extra: &mut Map<String, Value>,

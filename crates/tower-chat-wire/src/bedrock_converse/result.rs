@@ -21,8 +21,8 @@ const RESULT: &str = "toolResult";
 /// The name of the field that contains the value of a JSON block in a result.
 const JSON: &str = "json";
 
-/// Reads the result in a block. Returns `None` if the block does not have the form of a result, or
-/// is the result of a provider-executed call.
+/// Reads the result in a block. Returns `None` for the result of a provider-executed call, and for
+/// a block that is not a result.
 pub(super) fn parse(block: &RawJson) -> Option<ToolResult> {
     let mut fields: Object = block.parse().ok().filter(|fields: &Object| fields.len() == 1)?;
     let mut fields = take_object(&mut fields, RESULT)?;
@@ -41,8 +41,7 @@ pub(super) fn parse(block: &RawJson) -> Option<ToolResult> {
     Some(result)
 }
 
-/// Reads a block of a result. A JSON value becomes a text with a native item that marks the text as
-/// JSON.
+/// Reads a block of a result. A JSON value becomes a text whose native item marks it as JSON.
 fn parse_content(block: RawJson) -> Part {
     let fields: Option<Object> = block.parse().ok().filter(|fields: &Object| fields.len() == 1);
     match fields.and_then(|mut fields| fields.remove(JSON)) {

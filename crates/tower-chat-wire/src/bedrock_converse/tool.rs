@@ -14,7 +14,7 @@ const SPEC: &str = "toolSpec";
 const SCHEMA: &str = "inputSchema";
 
 /// Reads the definition of a tool. An entry in another form, such as a cache point, becomes a
-/// definition without parameters, whose native item contains the entry.
+/// native item.
 pub(super) fn parse(tool: Value) -> ToolDefinition {
     let known = tool.as_object().filter(|fields| fields.len() == 1);
     let spec = known.and_then(|fields| fields.get(SPEC)?.as_object().cloned());

@@ -56,10 +56,9 @@ struct UsualTurn {
 
 impl Conversation {
     /// Adds a message. If the previous turn has the same role, the message is joined with this
-    /// turn, which is then written in the usual form. Otherwise, the message begins a new turn.
-    ///
-    /// A new turn is written as it was read if the message has a [mark](as_read), has not been
-    /// changed since, and has no blank text.
+    /// turn, which is then written in the usual form. Otherwise, the message begins a new turn,
+    /// which is written as it was read if the message has a [mark](as_read), has not been changed
+    /// since, and has no blank text.
     pub(super) fn push(&mut self, message: &Message) {
         let is_assistant = message.role == Role::Assistant;
         let joins = self.turns.last().is_some_and(|turn| turn.is_assistant() == is_assistant);
@@ -110,8 +109,8 @@ impl Conversation {
         }
     }
 
-    /// Returns the JSON of the messages. In each message, results are before other blocks.
-    /// Documents with equal names are renamed.
+    /// Returns the JSON of the messages, with results before other blocks and unique document
+    /// names.
     pub(super) fn messages(self) -> Vec<RawJson> {
         let mut names = DocumentNames::default();
         self.turns.into_iter().map(|turn| names.in_message(turn.into_json())).collect()

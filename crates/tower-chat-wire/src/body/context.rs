@@ -74,9 +74,8 @@ impl AnswerContext {
         answer.finish.changes.clone_from(&self.changes);
     }
 
-    /// Wraps an accumulator, which builds an answer from the events of a stream. The wrapper joins
-    /// the halves of surrogate pairs before the accumulator receives an event, and calls
-    /// [`complete`](Self::complete) for the answer.
+    /// Wraps an accumulator. The wrapper also joins the halves of surrogate pairs in the events,
+    /// and calls [`complete`](Self::complete) for the answer.
     pub(super) fn around(
         self,
         accumulator: Box<dyn ResponseAccumulator>,

@@ -77,8 +77,7 @@ pub(crate) fn set(body: &mut Map<String, Value>, name: &str, value: Option<impl 
     }
 }
 
-/// Adds `fields` to a body. A field of the same name is replaced. If the new value is `null`, the
-/// field is removed from the body.
+/// Adds `fields` to a body. A `null` removes the field of the body with the same name.
 pub(crate) fn merge(body: &mut Map<String, Value>, fields: &Map<String, Value>) {
     for (name, value) in fields {
         if value.is_null() {

@@ -22,8 +22,8 @@ use crate::{
     object::{Object, raw, text},
 };
 
-/// The name of the field with the schema of a function in full JSON Schema. The other field,
-/// `parameters`, supports only a subset of JSON Schema.
+/// The field with the schema of a function in full JSON Schema. The field `parameters` supports
+/// only a subset.
 pub(crate) const JSON_SCHEMA: &str = "parametersJsonSchema";
 
 pub(crate) const FUNCTION: Form = Form {
@@ -34,8 +34,8 @@ pub(crate) const FUNCTION: Form = Form {
     plain: || json!({}),
 };
 
-/// The name of the field with the functions that the client runs. Each other field of an entry of
-/// `tools` is a tool that the service runs.
+/// The field of an entry of `tools` with the functions that the client runs. Each other field is a
+/// tool that the service runs.
 const FUNCTIONS: &str = "functionDeclarations";
 
 pub(super) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
@@ -116,8 +116,7 @@ fn parse_tool(tool: Value) -> Vec<ToolDefinition> {
 fn parse_function(function: Value) -> ToolDefinition {
     let schema = function.get(JSON_SCHEMA).cloned();
     let mut definition = FUNCTION.parse(function);
-    // The native item still contains the field `parametersJsonSchema`, so that the schema is
-    // written to this field again.
+    // The field remains in the native item, so that the schema is written to it again.
     if let Some(schema) = schema {
         definition.parameters = schema;
     }

@@ -65,8 +65,8 @@ pub(super) fn render_answer(message: &Message, finish: &Finish) -> RawJson {
     whole(&body, [("choices", Some(choices))])
 }
 
-/// Writes the message of an answer. Always writes the fields `content` and `refusal`, as `null` if
-/// the message has none, because clients expect them.
+/// Writes the message of an answer. Clients expect the fields `content` and `refusal`, even if they
+/// are `null`.
 fn answer_message(message: &Message) -> Object {
     let rendered = render_messages([message], Audience::Transcript);
     let rendered = rendered.iter().filter_map(|message| message.parse::<Object>().ok());
@@ -87,7 +87,6 @@ fn answer_message(message: &Message) -> Object {
 }
 
 /// Joins a list of text parts to one text, because clients do not expect a list in an answer.
-/// Returns `None` for any other content.
 fn as_one_text(content: &RawJson) -> Option<String> {
     let parts: Vec<Object> = content.parse().ok()?;
     parts.iter().map(|part| text(part, "text")).collect()

@@ -59,8 +59,7 @@ pub(super) fn render_answer(message: &Message, finish: &Finish) -> RawJson {
     };
     let mut body = finish.metadata.clone();
     set(&mut body, "model", finish.model.as_deref());
-    // A usage without `total_tokens` was received from an API with another format, and has other
-    // field names.
+    // A usage without `total_tokens` was received from an API with other field names.
     if body.get("usage").is_some_and(|usage| usage.get("total_tokens").is_none()) {
         body.remove("usage");
     }

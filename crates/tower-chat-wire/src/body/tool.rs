@@ -16,8 +16,8 @@ pub(crate) struct Form {
     pub(crate) wire: &'static str,
     /// The name of the field with the schema of the arguments.
     pub(crate) parameters: &'static str,
-    /// Whether the name, the description and the parameters are in an inner object. The field with
-    /// this object is named after the type of the tool, such as `function`.
+    /// Whether an inner object contains the name, the description and the parameters. Its field is
+    /// named after the type of the tool, such as `function`.
     pub(crate) is_nested: bool,
     /// Whether the definition has a field `strict` in the same object as the schema.
     pub(crate) has_strict: bool,
@@ -27,8 +27,7 @@ pub(crate) struct Form {
 }
 
 impl Form {
-    /// Reads the JSON object that defines a tool. If the tool has no name, its type is used as its
-    /// name.
+    /// Reads the JSON object that defines a tool. A tool without a name is named after its type.
     pub(crate) fn parse(&self, tool: Value) -> ToolDefinition {
         let kind = tool.get("type").and_then(Value::as_str).unwrap_or_default().to_owned();
         let mut rest = tool;
@@ -38,8 +37,8 @@ impl Form {
             None => rest.as_object_mut(),
         };
         let mut definition = ToolDefinition::new(kind.clone(), "", Value::Null);
-        // A definition without a description gets a native item, so that `render` does not write an
-        // empty description.
+        // A definition without a description gets a native item, so that `render` writes no
+        // description.
         let mut is_plain = false;
         if let Some(fields) = fields {
             if let Some(name) = take_text(fields, "name") {

@@ -241,8 +241,7 @@ impl Chunks {
         }
     }
 
-    /// Returns the fields of a message that no earlier chunk contains: all fields that are not
-    /// `null`, except the role, the content, and reasoning that was streamed.
+    /// Returns the fields of a message that no earlier chunk contains.
     fn extra_fields(&self, mut message: Map<String, Value>) -> Map<String, Value> {
         let is_known = |name: &str| match name {
             "role" | "content" => true,

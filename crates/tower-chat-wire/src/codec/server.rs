@@ -91,8 +91,7 @@ impl ServerCodec for JsonServer {
     }
 }
 
-/// Adds the id and the creation time that answers of the wire require, if the body does not have
-/// these fields.
+/// Adds the id and the creation time that answers of the wire require, if they are missing.
 pub(super) fn identify(wire: BodyWire, body: &mut Value) {
     let Some(fields) = body.as_object_mut() else { return };
     let (id, created, prefix) = match wire {

@@ -27,8 +27,7 @@ pub(crate) struct CohereAccumulator {
 #[derive(Debug, Default)]
 struct Block {
     fields: Object,
-    /// The name of the field of the block that arrives in deltas: `text` or `thinking`. Empty
-    /// before the first delta.
+    /// The field of the block that arrives in deltas: `text` or `thinking`. Empty before the first.
     name: &'static str,
     /// The accumulated text of this field.
     text: String,

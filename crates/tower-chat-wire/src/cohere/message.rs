@@ -157,8 +157,7 @@ fn render_message(message: &Message, round: &mut Round) -> Vec<RawJson> {
     vec![json]
 }
 
-/// Writes a message in the usual form: a message for each result, and then a message with the other
-/// parts.
+/// Writes a message in the usual form: first its results, and then its other parts.
 fn render_usual(message: &Message, round: &mut Round) -> Vec<RawJson> {
     round.follow(message.role, message.calls().next().is_some());
     let is_assistant = message.role == Role::Assistant;
@@ -225,8 +224,8 @@ fn content(blocks: Vec<RawJson>, is_text_usual: bool) -> Option<RawJson> {
     }
 }
 
-/// Returns whether a native item contains the fields of a message. Unlike a block, it has no field
-/// `type`.
+/// Returns whether a native item contains the fields of a message. Unlike a block, such an item has
+/// no field `type`.
 fn is_envelope(item: &Native) -> bool {
     let has_type = |fields: Object| fields.contains_key("type");
     fields_of(Some(item), WIRE).is_some_and(|fields| !has_type(fields))
@@ -245,8 +244,8 @@ fn typed_envelope(message: &Message) -> Option<&Native> {
         Part::Native(item) => Some(item),
         _ => None,
     });
-    // The first match is used, because the native item with the fields of the message is before the
-    // blocks, and a block may be equal to it.
+    // The native item with the fields of the message precedes the blocks, and a block may be equal
+    // to it.
     natives.find(|item| {
         let fields = fields_of(Some(item), WIRE).filter(|fields| fields.contains_key("type"));
         fields.is_some_and(|fields| fields.iter().all(is_in_original))
@@ -257,8 +256,7 @@ fn render_result(result: &ToolResult, id: &str) -> RawJson {
     let mut fields = fields_of(result.native.as_ref(), WIRE).unwrap_or_default();
     fields.insert("role".to_owned(), raw("tool"));
     fields.insert("tool_call_id".to_owned(), raw(id));
-    // The content is written as a string if it consists of texts without native items, and as a
-    // list otherwise.
+    // Texts without native items are written as a string.
     let is_text = |part: &Part| {
         !matches!(part, Part::Native(_) | Part::Text(_))
             || matches!(part, Part::Text(text) if text.native.is_none())

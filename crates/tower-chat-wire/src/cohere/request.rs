@@ -70,8 +70,7 @@ pub(crate) fn render(request: &ChatRequest, model: &str) -> Object {
     set(&mut fields, "temperature", asked.temperature);
     set(&mut fields, "p", asked.top_p);
     set(&mut fields, "max_tokens", asked.max_output_tokens);
-    // Cohere's API cannot choose a tool by name. Instead, the request contains only this tool and
-    // requires a call.
+    // Cohere's API cannot choose a tool by name: only this tool is sent, and a call is required.
     let (choice, only) = match &asked.tool_choice {
         Some(ToolChoice::None) => (Some("NONE"), None),
         Some(ToolChoice::Required) => (Some("REQUIRED"), None),

@@ -138,8 +138,7 @@ impl GeminiAccumulator {
         }
     }
 
-    /// Adds a part that is not a text. Returns an update if the part is a call or a piece of a
-    /// call.
+    /// Adds a part that is not a text.
     fn push_call(&mut self, part: RawJson, mut fields: Object) -> Option<ChatUpdate> {
         let call = fields.get("functionCall").and_then(|call| call.parse::<Object>().ok());
         let Some(piece) = call else {

@@ -54,8 +54,7 @@ pub(super) fn parse(body: &str) -> Result<Answer, AnswerError> {
     }
 }
 
-/// Returns the error that an answer or an event of a stream reports: an `error`, or a blocked
-/// prompt.
+/// Returns the error of an answer or an event: an `error`, or a blocked prompt.
 pub(super) fn error_in(fields: &Object, body: &str) -> Option<AnswerError> {
     if refusal::is_error(fields, "candidates") {
         return Some(refusal::parse(None, body, CodeFields::Others));
@@ -65,8 +64,7 @@ pub(super) fn error_in(fields: &Object, body: &str) -> Option<AnswerError> {
     Some(AnswerError::Refused {
         status: None,
         message: format!("the prompt was blocked: {feedback}"),
-        // The prefix makes the error not retryable, because the service would block the same prompt
-        // again.
+        // With this prefix, the error is not retryable: the service would block the prompt again.
         code: Some(format!("PROHIBITED_PROMPT_{code}")),
         retry_after: None,
         body: body.to_owned(),
@@ -109,8 +107,7 @@ fn reason(text: String) -> FinishReason {
     }
 }
 
-/// Returns the text for a finish reason. Gemini has no separate text for an answer that ends with
-/// calls.
+/// Returns the text for a finish reason. The text for a stop is also the text for calls.
 fn spell(reason: &FinishReason) -> &str {
     match reason {
         FinishReason::Length => "MAX_TOKENS",
@@ -120,8 +117,8 @@ fn spell(reason: &FinishReason) -> &str {
     }
 }
 
-/// Reads the usage. Adds the tokens of thoughts to the output tokens, and the input tokens of
-/// Gemini's own tools to the input tokens, because Gemini counts them separately.
+/// Reads the usage. Gemini counts the tokens of thoughts and the input of its own tools separately,
+/// so these are added.
 pub(crate) fn usage(json: &Value) -> Usage {
     let count = |name| json.get(name).and_then(Value::as_u64).unwrap_or_default();
     let thought = count("thoughtsTokenCount");

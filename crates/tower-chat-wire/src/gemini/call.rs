@@ -12,8 +12,7 @@ use super::{
 };
 use crate::fields::{Fields, raw};
 
-/// Reads the call in the field `key` of a part. Returns `None` if the value of the field is not an
-/// object with a name.
+/// Reads the call in the field `key` of a part, if the field contains an object with a name.
 pub(super) fn parse(mut fields: Fields, key: &str) -> Option<ToolCall> {
     let mut inner: Fields = fields.take(key)?.parse().ok()?;
     let mut call = ToolCall::without_id(inner.take_text("name")?, "");
@@ -50,8 +49,7 @@ pub(super) fn render(call: &ToolCall) -> Fields {
     fields
 }
 
-/// Removes and returns the id. An empty id, which means the same as no id, is returned but not
-/// removed, so that it is written again.
+/// Removes and returns the id. An empty id is not removed, so that it is written again.
 pub(super) fn take_id(inner: &mut Fields) -> Option<String> {
     let id = inner.text("id")?;
     if !id.is_empty() {

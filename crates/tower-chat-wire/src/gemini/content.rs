@@ -94,8 +94,8 @@ pub(super) fn render(mut envelope: Fields, parts: &[RawJson]) -> RawJson {
     raw(&envelope)
 }
 
-/// The form in which a content has its parts: as a list, or as a single part instead of a list.
-/// Gemini's own examples of the system instruction use a single part.
+/// The form of the parts of a content. Gemini's own examples of the system instruction use a single
+/// part instead of a list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Form {
     List,
@@ -118,8 +118,7 @@ fn speaker(fields: &Fields) -> Result<Speaker, WireError> {
     }
 }
 
-/// Removes and reads the parts of a content. Returns an empty list if the field is missing or
-/// `null`.
+/// Removes and reads the parts of a content.
 fn parse_parts(fields: &mut Fields, speaker: Speaker) -> Result<(Vec<Part>, Form), WireError> {
     let (items, form): (Vec<RawJson>, _) = match fields.take("parts") {
         None => (Vec::new(), Form::List),

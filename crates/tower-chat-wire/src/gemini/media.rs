@@ -12,8 +12,7 @@ const TYPE: Name = ["mimeType", "mime_type"];
 const ADDRESS: Name = ["fileUri", "file_uri"];
 const UNKNOWN: &str = "application/octet-stream";
 
-/// The beginning of the URLs of files that were uploaded to Gemini. No other provider can read
-/// these files.
+/// The beginning of the URLs of files at Gemini, which no other provider can read.
 const UPLOADED: &str = "https://generativelanguage.googleapis.com/";
 
 /// Reads the media of a part. Returns `None` if the part is not media, or has a form that
@@ -42,8 +41,7 @@ pub(super) fn parse(part: &Fields) -> Option<Media> {
     Some(media)
 }
 
-/// Writes the part of media. Returns `None` for a file that another provider stores, because its id
-/// is not a URL.
+/// Writes the part of media. Returns `None` for a file that another provider stores.
 pub(super) fn render(media: &Media) -> Option<Fields> {
     Fields::of_native(media.native.as_ref(), WIRE)
         .and_then(|native| render_as(native, media))

@@ -21,8 +21,7 @@ pub(super) const RESULT: Name = ["functionResponse", "function_response"];
 pub(super) const INLINE: Name = ["inlineData", "inline_data"];
 pub(super) const FILE: Name = ["fileData", "file_data"];
 
-/// The fields that determine the kind of a part. A part of a known kind has exactly one of these
-/// fields.
+/// The fields of which a part of a known kind has exactly one.
 const KINDS: [Name; 7] = [
     TEXT,
     CALL,
@@ -41,18 +40,13 @@ pub(super) enum Speaker {
     Model,
 }
 
-/// Returns the spelling in which the field is present and not `null`. Returns `None` if there is no
-/// such spelling.
+/// Returns the spelling in which the field is present and not `null`.
 pub(super) fn spelling(fields: &Fields, name: Name) -> Option<&'static str> {
     name.into_iter().find(|name| fields.contains(name) && !fields.is_null(name))
 }
 
 /// Reads a part. A part that is malformed, of an unknown kind, or of a kind that is not allowed for
-/// the speaker becomes a native part.
-///
-/// # Errors
-///
-/// Returns an error if the part itself has the form of a `Content`.
+/// the speaker becomes a native part. Returns an error if the part has the form of a `Content`.
 pub(super) fn parse(item: &RawJson, speaker: Speaker) -> Result<Part, WireError> {
     let native = Native::new(WIRE, item.clone());
     let Ok(fields) = Fields::parse(item.get(), "a part") else { return Ok(native.into()) };
@@ -69,8 +63,7 @@ pub(super) fn parse(item: &RawJson, speaker: Speaker) -> Result<Part, WireError>
     Ok(native.into())
 }
 
-/// Writes a part that is neither a call nor a result. Returns `None` if Gemini's format has no form
-/// for the part.
+/// Writes a part that is neither a call nor a result.
 pub(super) fn render(part: &Part) -> Option<RawJson> {
     let (mut fields, text) = match part {
         Part::Text(text) => {
@@ -112,8 +105,7 @@ fn parse_text(mut fields: Fields) -> Option<Part> {
     Some(text.into())
 }
 
-/// Returns the field that determines the kind of a part, and its spelling. Returns `None` if the
-/// part has no such field, or more than one.
+/// Returns the field that determines the kind of a part, and its spelling.
 fn only_kind(fields: &Fields) -> Option<(Name, &'static str)> {
     let mut found = KINDS.into_iter().filter_map(|name| Some((name, spelling(fields, name)?)));
     let first = found.next()?;

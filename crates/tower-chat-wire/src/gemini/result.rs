@@ -21,8 +21,7 @@ const ERROR: &str = "error";
 /// the first two names: <https://ai.google.dev/api/caching#FunctionResponse>.
 const KEYS: [&str; 5] = [OUTPUT, ERROR, "result", "return_value", "content"];
 
-/// Reads the result in the field `key` of a part. Returns `None` if the value of the field is not
-/// an object.
+/// Reads the result in the field `key` of a part, if the field contains an object.
 pub(super) fn parse(mut fields: Fields, key: &str) -> Option<ToolResult> {
     let mut inner: Fields = fields.take(key)?.parse().ok()?;
     let mut result = ToolResult::new("", "");
@@ -130,8 +129,8 @@ fn parse_parts(inner: &mut Fields, content: &mut Vec<Part>) {
     }
 }
 
-/// Reads an item as media or as a native part. Returns `None` for a text, because the writer would
-/// join it with the text of the response.
+/// Reads an item as media or as a native part. A text would be joined with the text of the
+/// response.
 fn parse_part(item: &RawJson) -> Option<Part> {
     match part::parse(item, Speaker::System).ok()? {
         part @ (Part::Media(_) | Part::Native(_)) => Some(part),

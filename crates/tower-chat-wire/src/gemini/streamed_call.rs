@@ -43,8 +43,7 @@ impl StreamedCall {
         self.is_open
     }
 
-    /// Adds a piece. `call` contains the fields of the piece, and `part` the other fields of the
-    /// part.
+    /// Adds a piece: the fields of the call, and the other fields of its part.
     pub(super) fn push(&mut self, part: Object, mut call: Object) {
         self.is_open = continues(&call);
         call.remove("willContinue");
@@ -152,8 +151,7 @@ fn quoted(text: &str, quote: char) -> Option<(Step, &str)> {
     None
 }
 
-/// The maximum length of a list. A value whose path has a larger index is ignored, because a very
-/// large index would allocate a very large list.
+/// The maximum length of a list, because a very large index would allocate a very large list.
 const MAX_ITEMS: usize = 100_000;
 
 /// Sets the value at a path. If both the old and the new value are strings, appends the new string.

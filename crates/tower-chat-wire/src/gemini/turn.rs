@@ -15,8 +15,8 @@ use crate::fields::{Fields, raw};
 pub(super) struct Content {
     envelope: Fields,
     is_user: bool,
-    /// Whether the content may be joined with an adjacent content that may also be joined. Contents
-    /// that were read from Gemini's JSON are not joined.
+    /// Whether the content may be joined with an adjacent content. Contents that were read from
+    /// Gemini's JSON may not.
     may_join: bool,
     results: Vec<RawJson>,
     others: Vec<RawJson>,
@@ -94,8 +94,7 @@ pub(super) fn put_results_first(contents: &mut [Content]) {
 /// may have the id of its call, the name of its tool, or both.
 #[derive(Debug, Default)]
 pub(super) struct OpenCalls<'a> {
-    /// All calls of these contents, with and without results. A position is an index into this
-    /// list.
+    /// All calls of these contents. A position is an index into this list.
     calls: Vec<&'a ToolCall>,
     /// The id and the position of each open call with an id.
     by_id: BTreeSet<(&'a str, usize)>,

@@ -51,8 +51,7 @@ fn reason(text: String) -> FinishReason {
     }
 }
 
-/// Returns the text for a finish reason. Ollama has no separate text for an answer that ends with
-/// calls.
+/// Returns the text for a finish reason. The text for a stop is also the text for calls.
 fn spell(reason: &FinishReason) -> &str {
     match reason {
         FinishReason::Length => "length",

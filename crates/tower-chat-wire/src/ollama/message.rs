@@ -174,8 +174,7 @@ struct Written {
     calls: Vec<RawJson>,
 }
 
-/// Writes a message in the usual form: a message for each result, and then a message with the other
-/// parts.
+/// Writes a message in the usual form: first its results, and then its other parts.
 fn render_usual(message: &Message, open: &mut OpenCalls) -> Vec<RawJson> {
     let at_provider = ids_of_assistants_provider_calls(message);
     let mut written = Vec::new();

@@ -21,8 +21,7 @@ pub(crate) const TOOL: Form = Form {
     plain: || json!({"type": "function", "function": {}}),
 };
 
-/// Reads the body of a request. If the field `stream` is missing, the request is for a streamed
-/// answer.
+/// Reads the body of a request. The answer is streamed if the field `stream` is missing.
 pub(crate) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     let expected = "a JSON list";
     let missing = BodyError::Field { field: "messages", expected };
@@ -108,8 +107,7 @@ pub(crate) fn render(request: &ChatRequest, model: &str) -> Result<Object, BodyE
     set(&mut fields, OPTIONS, has_options.then_some(options));
     merge(&mut fields, &extra);
     set(&mut fields, "model", Some(model));
-    // Ollama streams by default. If a request was read without the field `stream`, `extra` contains
-    // a `null` for this field.
+    // If a request was read without the field `stream`, `extra` contains a `null` for it.
     let is_unnamed = asked.stream && asked.extra.get("stream").is_some_and(Value::is_null);
     set(&mut fields, "stream", (!is_unnamed).then_some(asked.stream));
     let messages: Vec<_> = messages(request).collect();

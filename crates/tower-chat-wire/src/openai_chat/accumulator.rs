@@ -54,8 +54,7 @@ impl ResponseAccumulator for ChatAccumulator {
             self.has_reason |= reason.is_some_and(|reason| !reason.is_empty());
             self.choice.push(choice);
         }
-        // Chunks repeat these fields. Some values, such as token counts, increase, so the latest
-        // value replaces an earlier value.
+        // Chunks repeat these fields, and values such as token counts increase.
         let set = fields.into_iter().filter(|(_, value)| value.get() != "null");
         for (name, value) in set {
             if name != "model" || value.get() != r#""""# {

@@ -38,12 +38,8 @@ pub(crate) fn error_in(fields: &Object) -> Option<AnswerError> {
 /// The name of a field that every answer has.
 const CHOICES: &str = "choices";
 
-/// Returns the only choice in a list, or `None` if the list is empty.
-///
-/// # Errors
-///
-/// [`AnswerError::Malformed`], if there are several choices, because a conversation can continue
-/// with only one of them. [`AnswerError::Refused`], if the choice reports an error.
+/// Returns the only choice in a list, or `None` if the list is empty. Several choices are an error,
+/// because a conversation can continue with only one of them.
 pub(super) fn only_choice(choices: &RawJson) -> Result<Option<Object>, AnswerError> {
     let malformed = |what: &str| AnswerError::malformed(what, choices.get());
     let mut list: Vec<Object> =
@@ -66,8 +62,7 @@ pub(super) fn only_choice(choices: &RawJson) -> Result<Option<Object>, AnswerErr
 /// (<https://api-docs.deepseek.com/api/create-chat-completion>).
 const FAILED: [&str; 2] = ["error", "insufficient_system_resource"];
 
-/// Reads the message of an answer from its fields. A message without a role is read as an assistant
-/// message.
+/// Reads the message of an answer, in which the role may be missing.
 pub(super) fn message(mut fields: Object) -> Result<Message, AnswerError> {
     fields.entry("role".to_owned()).or_insert_with(|| raw("assistant"));
     let json = raw(&fields);

@@ -18,8 +18,7 @@ const LEGACY: &str = "function_call";
 /// A type of tool call on this wire.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Kind {
-    /// The name of the type, which is also the name of the field with the object that contains the
-    /// name and the arguments of a call.
+    /// The name of the type, and of the field with the name and the arguments of a call.
     pub(super) name: &'static str,
     /// The name of the field of this object that contains the arguments.
     pub(super) arguments: &'static str,
@@ -178,8 +177,7 @@ fn as_function(rest: Fields) -> Fields {
     fields
 }
 
-/// Returns the fields of a `function_call` in a native item. Returns `None` if the call was read
-/// from an item of `tool_calls`.
+/// Returns the fields of a `function_call` in a native item.
 fn legacy_rest(native: &Fields) -> Option<Fields> {
     if KINDS.iter().any(|kind| native.contains(kind.name)) {
         return None;

@@ -8,8 +8,7 @@ use crate::{
     fields::{Fields, as_text, raw},
 };
 
-/// Removes and reads the content in the fields of a message. If the content is `null` or an empty
-/// list, returns no parts and does not remove the field.
+/// Removes and reads the content of a message. A content that is `null` or an empty list remains.
 pub(super) fn parse(fields: &mut Fields) -> Result<Vec<Part>, WireError> {
     let Some(content) = fields.get("content") else { return Ok(Vec::new()) };
     if content.get() == "null" {
@@ -32,8 +31,7 @@ pub(super) fn parse(fields: &mut Fields) -> Result<Vec<Part>, WireError> {
     Ok(parts)
 }
 
-/// Writes the parts that belong to the content of a message. Returns `None` if there is no such
-/// part.
+/// Writes the parts that belong to the content of a message, if any.
 pub(super) fn render(parts: &[Part]) -> Option<RawJson> {
     let content: Vec<&Part> = parts.iter().filter(|part| is_content(part)).collect();
     match content.as_slice() {

@@ -38,15 +38,14 @@ pub(super) fn ended_for_length(choice: &Object) -> bool {
         .any(|text| is_length(&text))
 }
 
-/// Reads the [`Finish`] of an answer from its fields besides `choices`, and from the fields of its
-/// choice besides the message.
+/// Reads the finish reason, the usage and the metadata of an answer.
 pub(super) fn parse(mut fields: Object, mut choice: Object, has_calls: bool) -> Finish {
     let mut finish = Finish::default();
     let text = take_text(&mut choice, FINISH_REASON).filter(|text| !text.is_empty());
     let is_cut_off = object::text(&choice, NATIVE_REASON).is_some_and(|text| is_length(&text));
     match text {
-        // The reason from the service that runs the model is more precise than OpenRouter's reason.
-        // OpenRouter's reason is stored in the metadata.
+        // The reason from the service that runs the model is more precise than OpenRouter's reason,
+        // which is stored in the metadata.
         Some(text) if is_cut_off && reason(text.clone()) != FinishReason::Length => {
             finish.reason = Some(FinishReason::Length);
             choice.insert(FINISH_REASON.to_owned(), raw(&text));
@@ -101,9 +100,7 @@ fn spell(reason: &FinishReason) -> &str {
     }
 }
 
-/// Reads the usage. The cached tokens are read from OpenAI's or from DeepSeek's field
-/// (`prompt_cache_hit_tokens`), and the reasoning tokens from OpenAI's field or from the field of
-/// other services (`reasoning_tokens`).
+/// Reads the usage, from the fields of OpenAI, DeepSeek and other services.
 pub(crate) fn usage(json: &Value) -> Usage {
     let count = |pointer| json.pointer(pointer).and_then(Value::as_u64);
     let mut usage = Usage::new(
@@ -123,14 +120,13 @@ pub(crate) fn usage(json: &Value) -> Usage {
 /// the output tokens of [`Usage`] include them.
 ///
 /// A service counts reasoning tokens separately if `total`, the number of all tokens that it
-/// reports, exceeds the sum of input and output tokens. xAI also reports the number of reasoning
-/// tokens. One OpenAI-compatible service for Gemini models does not: the difference is this number.
+/// reports, exceeds the sum of input and output tokens. If the service does not report the number
+/// of reasoning tokens, this number is the difference.
 pub(crate) fn with_reasoning_beside(mut usage: Usage, total: Option<u64>) -> Usage {
     let beside = match (total, usage.reasoning_tokens) {
         (Some(total), 0) => total.saturating_sub(usage.total_tokens()),
         (Some(total), named) if total.saturating_sub(usage.total_tokens()) >= named => named,
-        // There are more reasoning tokens than output tokens, so the output tokens do not include
-        // them.
+        // The output tokens are too few to include the reasoning tokens.
         (None, named) if named > usage.output_tokens => named,
         (Some(_) | None, _) => 0,
     };

@@ -5,8 +5,7 @@ use tower_chat_core::{Media, MediaSource};
 use super::WIRE;
 use crate::fields::{Fields, raw};
 
-/// Reads the media of a content part. Returns `None` if the part is not media, or has a form that
-/// [`render`] could not write again.
+/// Reads the media of a content part, if [`render`] can write the part again.
 pub(super) fn parse(part: &Fields) -> Option<Media> {
     let kind = part.text("type")?;
     let mut rest = part.clone();
@@ -105,8 +104,7 @@ fn parse_file(inner: &mut Fields) -> Option<Media> {
     Some(from_url(&inner.take_text("file_data")?, unknown))
 }
 
-/// Reads media from a URL. From a `data:` URL (RFC 2397), reads the base64 data and the media type.
-/// Media at any other URL get the media type `unknown`.
+/// Reads media from a URL. From a `data:` URL (RFC 2397), reads the data and the media type.
 fn from_url(url: &str, unknown: &str) -> Media {
     let inline = url
         .strip_prefix("data:")
@@ -126,8 +124,7 @@ fn url_of(media: &Media) -> Option<String> {
     }
 }
 
-/// Returns OpenAI's name of a sound format, such as `mp3` for `audio/mpeg`. Returns `None` if the
-/// media are not a sound.
+/// Returns OpenAI's name of a sound format, such as `mp3` for `audio/mpeg`.
 fn format_of(media: &Media) -> Option<&str> {
     match media.media_type.strip_prefix("audio/")? {
         "mpeg" => Some("mp3"),

@@ -126,9 +126,8 @@ fn reasoning(field: &str, text: String) -> Part {
     Part::Reasoning(reasoning)
 }
 
-/// Writes the parts of a message besides its tool results. Returns `None` if there is nothing to
-/// write. For [`Audience::Model`], an assistant message without content and calls is not written
-/// either.
+/// Writes the parts of a message besides its tool results, if there is anything to write. For
+/// [`Audience::Model`], an assistant message without content and calls is not written.
 fn render_body(message: &Message, audience: Audience) -> Option<Fields> {
     if message.role == Role::Tool {
         return None;
@@ -168,8 +167,7 @@ fn is_nothing(value: &RawJson) -> bool {
     value.get() == "null" || value.parse().is_ok_and(|items: Vec<RawJson>| items.is_empty())
 }
 
-/// Writes reasoning into the field of Chat Completions from which the reasoning was read. Reasoning
-/// of other providers' formats is not written.
+/// Writes reasoning into the field of this wire from which it was read.
 fn render_reasoning(part: &Part, fields: &mut Fields) {
     let Part::Reasoning(reasoning) = part else { return };
     let Some(item) = Fields::of_native(reasoning.native.as_ref(), WIRE) else { return };
@@ -189,8 +187,7 @@ pub(super) fn is_envelope(native: &Native) -> bool {
     Fields::of_native(Some(native), WIRE).is_some_and(|fields| fields.contains("role"))
 }
 
-/// Returns the results in a message that answer calls of the client's tools. Chat Completions has
-/// no form for the results of provider-executed calls.
+/// Returns the results of the client's tools. The wire has no form for the results of other tools.
 fn pending_results(message: &Message) -> impl Iterator<Item = &ToolResult> {
     let by_provider = ids_of_provider_calls(message);
     message.results().filter(move |result| {

@@ -20,8 +20,7 @@ use crate::{
 /// fields, the update contains the text of the first field.
 const REASONING: [&str; 2] = ["reasoning_content", "reasoning"];
 
-/// The fields that a message of a whole answer may have, according to OpenAI's reference and to
-/// recorded answers of compatible services.
+/// The fields of messages in OpenAI's reference and in recorded answers of compatible services.
 const OF_MESSAGES: [&str; 15] = [
     "role",
     "content",
@@ -110,11 +109,9 @@ impl MessageAccumulator {
         Ok(updates)
     }
 
-    /// Returns the whole message. `is_cut_off` is whether the answer reached a token limit.
-    ///
-    /// Fields that describe the deltas of the stream are not part of a whole answer. These fields
-    /// are stored with the message, as JSON in a native part with the name
-    /// [`DELTA_WIRE`](super::DELTA_WIRE). No request contains this part.
+    /// Returns the whole message. `is_cut_off` is whether the answer reached a token limit. Fields
+    /// that describe the deltas of the stream are stored in a native part of the wire
+    /// [`DELTA_WIRE`](super::DELTA_WIRE), which no request contains.
     pub(super) fn into_message(self, is_cut_off: bool) -> Result<Message, AnswerError> {
         let fields = self.other_fields.into_object();
         let (of_pieces, mut fields): (Object, Object) =
@@ -145,9 +142,9 @@ impl MessageAccumulator {
     }
 }
 
-/// Returns whether a field describes the deltas of a stream, and not the message. An example is
-/// `channel`, which Groq sends for gpt-oss. The value of such a field is a string, a number or a
-/// boolean, and the field is not known from whole answers.
+/// Returns whether a field describes the deltas of a stream, and not the message, such as
+/// `channel`, which Groq sends for gpt-oss. Fields of messages have a known name, or are objects or
+/// lists.
 fn is_of_pieces(name: &str, value: &RawJson) -> bool {
     let is_scalar = !value.get().starts_with(['{', '[', 'n']);
     let is_known = OF_MESSAGES.contains(&name)
@@ -313,9 +310,9 @@ impl Call {
     /// Returns whether a delta with a name begins a new call, although it has the index of this
     /// call, and its id (if both have ids) is the id of this call.
     ///
-    /// A delta that repeats the name of this call continues this call, because some services repeat
-    /// the name in every delta. It begins a new call only if it has no id but arguments, and the
-    /// arguments of this call are already complete.
+    /// Some services repeat the name in every delta. A delta with the name of this call therefore
+    /// begins a new call only if it has no id, and has arguments although those of this call are
+    /// complete.
     ///
     /// A delta with another name begins a new call, unless this call has the same id and its
     /// arguments are not complete.
@@ -341,8 +338,8 @@ impl Call {
         function.insert("name".to_owned(), raw(&self.name.unwrap_or_default()));
         let arguments = match self.object {
             Some(object) if self.arguments.is_empty() => object,
-            // Services send `null` for the arguments of a function without parameters. OpenAI's
-            // clients send such a call back with an empty object.
+            // OpenAI's clients send a call with `null` instead of arguments back with an empty
+            // object.
             None if has_null && !is_cut_off => raw("{}"),
             _ => raw(&self.arguments),
         };
@@ -357,8 +354,8 @@ impl Call {
     }
 }
 
-/// Removes the object with the name and the arguments of a call, and returns the type of the call
-/// and the object. The object is empty if the delta does not have it.
+/// Removes the object with the name and the arguments of a call, and returns its type and the
+/// object.
 fn take_function(piece: &mut Object) -> Result<(Option<Kind>, Object), AnswerError> {
     let found = KINDS.into_iter().find_map(|kind| Some((kind, take(piece, kind.name)?)));
     let Some((kind, function)) = found else { return Ok((None, Object::new())) };

@@ -83,8 +83,7 @@ fn is_fit(id: &str) -> bool {
     id.len() == LENGTH && id.bytes().all(|byte| byte.is_ascii_alphanumeric())
 }
 
-/// Returns nine base-62 digits of a hash of the id: FNV-1a, mixed by SplitMix64. The digits differ
-/// for each `attempt`.
+/// Returns nine base-62 digits of a hash of the id and `attempt`: FNV-1a, mixed by SplitMix64.
 fn made_of(id: &str, attempt: u64) -> String {
     let start = 0xcbf2_9ce4_8422_2325 ^ attempt;
     let fnv = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);

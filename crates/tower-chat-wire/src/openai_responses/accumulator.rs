@@ -12,8 +12,7 @@ use crate::{
     stream::{DONE, Frame, ResponseAccumulator},
 };
 
-/// Accumulates the events of one response. The response is complete when the event with the whole
-/// response is received.
+/// Accumulates the events of one response, up to the event with the whole response.
 #[derive(Debug)]
 pub(crate) struct ResponsesAccumulator {
     context: AnswerContext,
@@ -49,14 +48,12 @@ impl ResponsesAccumulator {
                 let is_callers = !is_theirs && self.items.is_callers_call(index);
                 is_callers.then(|| ChatUpdate::ToolCallDelta(ToolCallDelta::new(index, more)))
             }
-            // Other deltas, such as those of tools that the provider runs, are ignored, because the
-            // event that ends an item contains the whole item.
+            // Other items are read from the events that end them.
             _ => None,
         }
     }
 
-    /// Handles an event without a type. Such an event is either an error, or the whole response of
-    /// a service that does not support streams.
+    /// Handles an event without a type: an error, or a whole response instead of a stream.
     fn push_untyped(&mut self, event: Object, frame: &Frame) -> Result<(), AnswerError> {
         if let Some(error) = error_in(&event) {
             return Err(error);

@@ -74,11 +74,9 @@ pub(super) fn read(
     Ok(Answer::new(messages.into_iter().map(Into::into).collect(), finish))
 }
 
-/// Returns whether the service that answers is xAI, which runs every custom tool (a tool whose
-/// input is free text) itself.
-///
-/// xAI's models call xAI's own search tools with items of the type `custom_tool_call`. The tools of
-/// clients are always functions at xAI (<https://docs.x.ai/developers/tools/overview>).
+/// Returns whether the service is xAI. Its calls of custom tools (whose input is free text) are
+/// calls of its own search tools, and the tools of clients are always functions
+/// (<https://docs.x.ai/developers/tools/overview>).
 pub(super) fn runs_custom_tools(context: &AnswerContext) -> bool {
     context.issuer.as_deref() == Some("xai")
 }
@@ -97,8 +95,7 @@ fn messages(output: &[RawJson]) -> Result<Vec<Message>, AnswerError> {
     parse_input(list.get()).map_err(|source| AnswerError::unreadable(source, list.get()))
 }
 
-/// Returns the answer for a response in progress. The answer has no messages, and its id is the
-/// continuation token.
+/// Returns the answer for a response in progress, without messages.
 fn pending(response: Object, context: &AnswerContext) -> Result<Answer, AnswerError> {
     let id = text(&response, "id").ok_or_else(|| {
         AnswerError::malformed(

@@ -73,8 +73,7 @@ pub(super) fn render(call: &ToolCall, id: Option<&str>) -> Option<RawJson> {
     Some(raw(&fields))
 }
 
-/// Returns the type of the item of a call: the type in its native item, or `function_call` if it
-/// has no native item.
+/// Returns the type of the item of a call, which is `function_call` unless it has a native item.
 pub(super) fn kind_of(call: &ToolCall) -> &'static CallKind {
     Fields::of_native(call.native.as_ref(), WIRE)
         .and_then(|native| native.text("type"))

@@ -6,8 +6,7 @@ use tower_chat_core::pairing::{Answers, Candidate, Ids, Matcher, Target};
 
 use super::kind::CallKind;
 
-/// The maximum number of characters of the `call_id` of an output: OpenAI API reference, Create a
-/// model response, input, Function tool call output.
+/// The maximum length of a `call_id` in characters (OpenAI API reference, Create a model response).
 const MAX_ID_LENGTH: usize = 64;
 
 /// Assigns the ids with which the calls of an input are written, and finds the call that each
@@ -45,8 +44,8 @@ pub(super) struct Call {
 }
 
 impl<'a> CallIds<'a> {
-    /// Returns the id to write for the next call. `own` is the original id of the call, and `index`
-    /// is the index of its item in the input.
+    /// Returns the id to write for the next call. `own` is its original id, and `index` is the
+    /// index of its item in the input.
     pub(super) fn call(
         &mut self,
         own: Option<&'a str>,
@@ -60,8 +59,7 @@ impl<'a> CallIds<'a> {
         id
     }
 
-    /// Returns the call that a result with this id answers: the oldest matching call without a
-    /// result.
+    /// Returns the oldest unanswered call that a result with this id answers.
     pub(super) fn result(&mut self, own: Option<&str>) -> Option<Call> {
         match self.matcher.answer(Target::id(own)) {
             Answers::Call(call) => self.calls.get(call).cloned(),

@@ -48,9 +48,7 @@ impl HistoryLocation {
         if id.starts_with("conv_") { Self::InConversation(id) } else { Self::AfterResponse(id) }
     }
 
-    /// Returns the service id of the history up to and including a response. Returns `None` if the
-    /// service has not stored the response, for example because the settings of the organisation
-    /// forbid it.
+    /// Returns the service id of the history up to and including a response, if it is stored.
     pub(super) fn after(&self, response: &Object) -> Option<HistoryOwner> {
         let id = match self {
             Self::Request => return None,
@@ -63,9 +61,8 @@ impl HistoryLocation {
     }
 
     /// Returns the service id while a response is in progress. If the request continued another
-    /// response, the service id is the id of that other response, because the next request cannot
-    /// continue a response in progress. In all other cases, returns the same service id as
-    /// [`after`](Self::after).
+    /// response, this is the id of that response, because the next request cannot continue a
+    /// response in progress. Otherwise, it is the same as in [`after`](Self::after).
     pub(super) fn before(&self, response: &Object) -> Option<HistoryOwner> {
         match self {
             Self::AfterResponse(id) => Some(HistoryOwner::Service(id.clone())),

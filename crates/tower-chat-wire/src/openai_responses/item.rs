@@ -25,8 +25,7 @@ pub(super) enum ItemKind {
 }
 
 impl ItemKind {
-    /// Returns whether the item is a message. A message is not allowed between a call and its
-    /// output.
+    /// Returns whether the item is a message, which must not separate a call from its output.
     pub(super) fn is_message(self) -> bool {
         matches!(self, Self::AssistantMessage | Self::OtherMessage)
     }

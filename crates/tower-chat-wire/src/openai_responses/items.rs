@@ -22,8 +22,7 @@ pub(super) struct Items {
 
 #[derive(Debug)]
 struct StreamedItem {
-    /// The fields of the item in the event that began the item. If this event was not received, the
-    /// fields of the whole item.
+    /// The fields of the item in the first event with the item.
     fields: Object,
     /// The whole item, from the event that ended the item.
     done: Option<RawJson>,
@@ -68,8 +67,7 @@ impl Items {
         }
     }
 
-    /// Appends a delta to its item, and returns the index of this item. If no item has the index or
-    /// the id in the event, appends the delta to the newest item.
+    /// Appends a delta to its item, or to the newest item, and returns the index of this item.
     pub(super) fn extend(&mut self, event: &Object, more: &str) -> usize {
         let index = self.index_of(event, event.get("item_id"));
         let index = index.unwrap_or_else(|| self.items.as_slice().len().saturating_sub(1));
@@ -79,8 +77,8 @@ impl Items {
         index
     }
 
-    /// Returns whether the item at an index is a call of a client's tool. Also returns `true` if
-    /// there is no such item.
+    /// Returns whether the item at an index is a call of a client's tool. Returns `true` if there
+    /// is no such item.
     pub(super) fn is_callers_call(&self, index: usize) -> bool {
         self.items.as_slice().get(index).is_none_or(|item| is_call(&item.fields))
     }
@@ -110,8 +108,7 @@ impl StreamedItem {
         let kind = fields.get("type").and_then(as_text).unwrap_or_default();
         match kind.as_str() {
             "reasoning" => return None,
-            // No deltas were received. The event that began the item may have contained the whole
-            // item.
+            // The event that began the item may have contained the whole item.
             _ if self.text.is_empty() => {}
             "function_call" => drop(fields.insert("arguments".to_owned(), raw(&self.text))),
             "custom_tool_call" => drop(fields.insert("input".to_owned(), raw(&self.text))),

@@ -9,8 +9,7 @@ use crate::fields::Fields;
 pub(super) struct CallKind {
     /// The `type` of the item.
     pub(super) item: &'static str,
-    /// The name of the tool, if all items of this type call the same tool. Otherwise the field
-    /// `name` of the item contains the name of the tool.
+    /// The name of the tool, if all items of this type call the same tool and have no `name`.
     pub(super) tool: Option<&'static str>,
     /// The name of the field with the arguments.
     pub(super) arguments: &'static str,
@@ -88,8 +87,7 @@ impl CallKind {
         KINDS.into_iter().find(|kind| kind.item == item)
     }
 
-    /// Returns whether the provider runs the call of an item. `fields` are all fields of the item,
-    /// including its ids and its name.
+    /// Returns whether the provider runs the call of an item. `fields` are all fields of the item.
     pub(super) fn runs_at_provider(&self, fields: &Fields) -> bool {
         match self.item {
             "tool_search_call" => runs_search(fields),
@@ -116,10 +114,7 @@ impl OutputKind {
     }
 }
 
-/// Returns whether the call of a custom tool (a tool whose input is free text) is a call of a tool
-/// that xAI runs to search X. Such a call is recognised by its `call_id`, its `id` or its `name`,
-/// and has no output item.
-///
+/// Returns whether xAI runs the call of a custom tool, to search X. The call has no output item.
 /// Source: recorded streams of `grok-4` with the tool `x_search`.
 fn is_search_of_xai(fields: &Fields) -> bool {
     let text = |name| fields.text(name).unwrap_or_default();

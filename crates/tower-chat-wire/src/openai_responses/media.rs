@@ -9,12 +9,10 @@ const IMAGE: &str = "input_image";
 const FILE: &str = "input_file";
 const AUDIO: &str = "input_audio";
 
-/// The names of the fields with the bytes of media, their URL or their file id. A content part of
-/// an image or a file has exactly one of these fields.
+/// The fields of which a content part of an image or a file has exactly one.
 const FIELDS: [&str; 4] = ["image_url", "file_data", "file_url", "file_id"];
 
-/// Reads the media of a content part. Returns `None` if the part is not media, or has a form that
-/// [`render`] could not write again.
+/// Reads the media of a content part, if [`render`] can write the part again.
 pub(super) fn parse(part: &Fields) -> Option<Media> {
     let kind = part.text("type")?;
     let mut rest = part.clone();
@@ -56,8 +54,7 @@ pub(super) fn render(media: &Media) -> Fields {
         .unwrap_or_else(|| render_plain(media))
 }
 
-/// Returns the URL of media, or a `data:` URL with their bytes. Returns `None` for a file that a
-/// service stores.
+/// Returns the URL of media, or a `data:` URL. Files that a service stores have no URL.
 pub(super) fn url_of(media: &Media) -> Option<String> {
     match &media.source {
         MediaSource::Url(url) => Some(url.clone()),
@@ -104,8 +101,7 @@ fn render_as(mut fields: Fields, media: &Media) -> Option<Fields> {
     Some(fields)
 }
 
-/// Returns the name of the field that contains the source of the media in a content part of this
-/// type.
+/// Returns the field of a content part of this type that contains the source of the media.
 fn field_of(kind: &str, media: &Media) -> &'static str {
     match &media.source {
         MediaSource::File(_) => "file_id",
@@ -115,8 +111,7 @@ fn field_of(kind: &str, media: &Media) -> &'static str {
     }
 }
 
-/// Reads media from a URL. From a `data:` URL (RFC 2397), reads the base64 data and the media type.
-/// Media at any other URL get the media type `unknown`.
+/// Reads media from a URL. From a `data:` URL (RFC 2397), reads the data and the media type.
 fn from_url(url: &str, unknown: &str) -> Media {
     let inline = url
         .strip_prefix("data:")
@@ -128,8 +123,7 @@ fn from_url(url: &str, unknown: &str) -> Media {
     }
 }
 
-/// Returns OpenAI's name of a sound format, such as `mp3` for `audio/mpeg`. Returns `None` if
-/// OpenAI does not support the type.
+/// Returns OpenAI's name of a sound format that it supports, such as `mp3` for `audio/mpeg`.
 fn format_of(media: &Media) -> Option<&'static str> {
     match media.media_type.as_str() {
         "audio/mpeg" => Some("mp3"),

@@ -21,8 +21,7 @@ pub(super) enum NativeForm {
 }
 
 impl NativeForm {
-    /// Returns the meaning of a native part. Returns `None` for a part of another wire, and for a
-    /// part that is none of these forms.
+    /// Returns the meaning of a native part of this wire.
     pub(super) fn of(native: &Native) -> Option<Self> {
         let fields = Fields::of_native(Some(native), WIRE)?;
         if fields.text("type").is_some_and(|kind| kind != "message") {

@@ -5,9 +5,7 @@ use tower_chat_core::RawJson;
 use super::item::{Item, ItemKind};
 use crate::fields::{Fields, raw};
 
-/// Puts the items into the order that services require: moves outputs to their calls, omits
-/// reasoning without a later item of the model, and removes ids of reasoning that OpenAI would
-/// refuse.
+/// Puts the items into the order that services require.
 pub(super) fn in_order(items: Vec<Item>) -> Vec<Item> {
     without_broken_links(without_lone_reasoning(with_outputs_at_calls(items)))
 }
@@ -74,8 +72,7 @@ fn with_outputs_at_calls(items: Vec<Item>) -> Vec<Item> {
     let target = |index: usize, kind: ItemKind| {
         let ItemKind::Output { call: Some(call) } = kind else { return None };
         let message = next_message.get(call).copied().flatten()?;
-        // The output is moved before the message and before the reasoning that directly precedes
-        // the message, but never before its call.
+        // The output must follow its call, and reasoning must precede its message.
         let reasoning = reasoning.get(message).copied().unwrap_or_default();
         (message < index).then(|| (message - reasoning).max(call + 1))
     };
@@ -84,8 +81,7 @@ fn with_outputs_at_calls(items: Vec<Item>) -> Vec<Item> {
     if targets.iter().all(Option::is_none) {
         return items;
     }
-    // The target of an output is the index of the item before which the output is moved. The sort
-    // is stable, so that the order of outputs with the same target does not change.
+    // The sort is stable, so that the order of outputs with the same target does not change.
     let mut placed: Vec<((usize, bool), Item)> = items
         .into_iter()
         .zip(targets)

@@ -133,8 +133,7 @@ fn parse_items(list: &RawJson, what: &'static str) -> Result<Vec<Message>, WireE
 #[derive(Debug, Default)]
 struct Reading {
     messages: Vec<Message>,
-    /// The ids of provider-executed calls. An output item with one of these call ids becomes a
-    /// native part.
+    /// The ids of provider-executed calls, whose output items become native parts.
     at_provider: HashSet<String>,
     /// For each call id: the type of the newest call of a client's tool with this id.
     called: HashMap<String, &'static CallKind>,
@@ -250,8 +249,7 @@ impl Reading {
     }
 }
 
-/// Returns whether the part is content or the beginning of a message item. A text after such a part
-/// is written into the same item.
+/// Returns whether a text after the part is written into the same message item.
 fn is_of_message_item(part: &Part) -> bool {
     content::is_content(part)
         || matches!(part, Part::Native(native)

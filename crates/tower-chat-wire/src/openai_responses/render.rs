@@ -96,8 +96,8 @@ impl<'a> Writing<'a> {
         }
     }
 
-    /// Writes a message item with these fields and this content. If `content` is `None`, writes an
-    /// item only if `fields` contains the empty content with which the item was read.
+    /// Writes a message item. Without `content`, writes only an item that was read with an empty
+    /// content.
     fn push_message(&mut self, role: Role, mut fields: Fields, content: Option<RawJson>) {
         if role == Role::Tool || content.is_none() && !fields.contains("content") {
             return;

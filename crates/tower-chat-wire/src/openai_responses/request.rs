@@ -17,8 +17,8 @@ use crate::{
 
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 
-/// The beginnings of the names of OpenAI's models without reasoning. OpenAI refuses a request for
-/// encrypted reasoning from these models: "Encrypted content is not supported with this model."
+/// The beginnings of the names of OpenAI's models without reasoning, for which OpenAI refuses the
+/// option: "Encrypted content is not supported with this model."
 const WITHOUT_REASONING: [&str; 4] = ["gpt-3.5", "gpt-4", "gpt-5-chat", "chatgpt-"];
 
 /// The form in which a service expects a request.
@@ -97,8 +97,7 @@ pub(crate) fn render(
     body
 }
 
-/// Adds the encrypted reasoning to the list `include`, unless the `extra` options set `include` to
-/// another value than a list, such as `null`.
+/// Adds the encrypted reasoning to `include`, unless the `extra` options set it to `null`.
 fn include_reasoning(body: &mut Map<String, Value>, options: &ChatOptions) {
     let mut include = match options.extra.get("include") {
         None => Vec::new(),
@@ -147,11 +146,8 @@ fn named(
     fields
 }
 
-/// Writes the definition of a tool, as it was read if it has a native item. Returns `None` for a
-/// tool that only another provider has.
-///
-/// Always writes the field `strict` in other definitions: without this field, the service changes
-/// the schema of the tool to a schema that `strict: true` allows.
+/// Writes the definition of a tool. Without the field `strict`, the service changes the schema of
+/// the tool to a schema that `strict: true` allows.
 fn tool(definition: &ToolDefinition) -> Option<Value> {
     if definition.native.is_some() {
         return BodyWire::OpenAiResponses.render_tool(definition);

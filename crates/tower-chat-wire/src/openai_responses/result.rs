@@ -51,8 +51,7 @@ pub(super) fn parse(
     Ok(result)
 }
 
-/// Writes the item of a result with this call id. `call` is the type of the call that the result
-/// answers, if the call is in the messages.
+/// Writes the item of a result. `call` is the type of the call that the result answers, if known.
 pub(super) fn render(result: &ToolResult, id: Option<&str>, call: Option<&CallKind>) -> RawJson {
     let native = Fields::of_native(result.native.as_ref(), WIRE);
     let was = native.as_ref().and_then(|native| OutputKind::of(&native.text("type")?));
@@ -76,8 +75,7 @@ pub(super) fn render(result: &ToolResult, id: Option<&str>, call: Option<&CallKi
     raw(&fields)
 }
 
-/// Returns the object that was read as the output, unless the application has changed the content
-/// of the result.
+/// Returns the object that was read as the output, unless the application has changed it.
 fn object(result: &ToolResult, kind: &OutputKind) -> Option<RawJson> {
     let [Part::Native(native)] = result.content.as_slice() else { return None };
     match NativeForm::of(native) {
@@ -100,8 +98,7 @@ fn tools_of(result: &ToolResult) -> Option<RawJson> {
     tools.filter(|tools| tools.get().starts_with('['))
 }
 
-/// Sets the fields that are required in outputs of the provider's own tools, and that a result from
-/// the application does not have.
+/// Sets the fields that outputs of the provider's own tools require.
 fn adapt(fields: &mut Fields, kind: &OutputKind, result: &ToolResult) {
     match kind.item {
         "apply_patch_call_output" => {

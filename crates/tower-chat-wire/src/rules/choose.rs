@@ -52,16 +52,14 @@ impl ServiceRules {
         let may_be_named = !GENERIC.contains(&provider) || is_local(name_of_host);
         let by_name = || KNOWN.iter().filter(of_wire).find(|known| known.name == provider);
         let known = by_host.or_else(|| by_name().filter(|_| may_be_named));
-        // The issuer of a local server is its host without the port, because the port may change
-        // whenever the server is started.
+        // The port of a local server may change whenever the server is started.
         let issuer = if is_local(name_of_host) { name_of_host } else { &host };
         let mut rules = known.map_or_else(|| Self::unknown(wire, issuer), KnownService::rules);
         rules.adapt(known.map_or("", |known| known.name), model.unwrap_or_default());
         rules
     }
 
-    /// Adapts the rules to the model. `name` is the name of the known service, or empty if the
-    /// service is unknown.
+    /// Adapts the rules to the model. `name` is the name of a known service, or empty.
     fn adapt(&mut self, name: &str, model: &str) {
         match (self.wire, name) {
             (BodyWire::Gemini, _) if requires_signatures(model) => {
@@ -94,8 +92,7 @@ impl ServiceRules {
                 }
                 Some(vendor) => self.issuer = format!("bedrock/{vendor}").into(),
                 // The name may be the ARN of an inference profile, which does not name the vendor.
-                // The rule has no effect on other models than Claude, because only Claude has the
-                // options that enable thinking.
+                // Only Claude has the options to which this rule applies.
                 None => self.thinking_first = true,
             },
             _ => {}
@@ -111,20 +108,17 @@ pub(crate) fn requires_signatures(model: &str) -> bool {
     major.is_empty() || major.parse::<u32>().is_ok_and(|major| major >= 3)
 }
 
-/// Returns whether a model of Anthropic is older than Claude 4. According to bug reports, older
-/// models refuse a conversation at Bedrock that begins with an assistant message. In a recording,
-/// Claude Sonnet 4.5 accepts such a conversation.
-///
-/// In the names of the older models, the version precedes the family or is missing:
-/// `claude-3-5-sonnet`, `claude-v2`, `claude-instant`.
+/// Returns whether a model of Anthropic is older than Claude 4. According to bug reports, these
+/// models refuse a conversation at Bedrock that begins with an assistant message. In their names,
+/// the version precedes the family or is missing: `claude-3-5-sonnet`, `claude-v2`,
+/// `claude-instant`.
 fn is_before_claude_4(model: &str) -> bool {
     let Some((_, version)) = model.split_once("claude-") else { return true };
     ["1", "2", "3", "v", "instant"].iter().any(|old| version.starts_with(old))
 }
 
-/// Returns the vendor in a Bedrock model name, such as `anthropic` in
-/// `us.anthropic.claude-sonnet-4-5-20250929-v1:0`. The name may also be an ARN whose last segment
-/// is such a name. Returns `None` if the name contains no vendor.
+/// Returns the vendor in a Bedrock model name or its ARN, such as `anthropic` in
+/// `us.anthropic.claude-sonnet-4-5-20250929-v1:0`.
 fn vendor_at_bedrock(model: &str) -> Option<&str> {
     const REGIONS: [&str; 10] =
         ["us", "eu", "apac", "ap", "jp", "au", "ca", "sa", "us-gov", "global"];

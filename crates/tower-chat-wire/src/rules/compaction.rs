@@ -98,8 +98,7 @@ fn summaries(messages: &Messages, rules: &ServiceRules) -> Vec<Position> {
     for (message, index) in messages.iter().zip(0..) {
         for (part, part_index) in message.parts.iter().zip(0..) {
             let Part::Native(native) = part else { continue };
-            // Searching the text first is faster than parsing every native item (a provider's own
-            // JSON in a message) of every request.
+            // Searching the text is faster than parsing every native item of every request.
             if native.item.get().contains("\"compaction\"") && is_summary(native, rules) {
                 found.push(Position { message: index, part: part_index });
             }
@@ -108,9 +107,9 @@ fn summaries(messages: &Messages, rules: &ServiceRules) -> Vec<Position> {
     found
 }
 
-/// Returns whether the item is a summary by this service. An item without an issuer is not, because
-/// another service may have created it. A block of Anthropic without `content` is not, because its
-/// compaction has failed.
+/// Returns whether the item is a summary by this service. Returns `false` for an item without an
+/// issuer, because another service may have created it, and for a block of Anthropic without
+/// `content`, because its compaction has failed.
 fn is_summary(native: &Native, rules: &ServiceRules) -> bool {
     let is_own = native.issuer.as_ref().is_some_and(|issuer| *issuer == rules.issuer);
     let content = match rules.wire {

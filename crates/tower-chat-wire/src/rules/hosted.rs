@@ -23,8 +23,7 @@ pub(super) fn unanswered(messages: &Messages, wire: BodyWire) -> HashSet<String>
     if !matches!(wire, BodyWire::BedrockConverse | BodyWire::OpenAiResponses) {
         return calls;
     }
-    // The nearest later message that is not an assistant message. The loop runs from the last
-    // message to the first.
+    // The nearest later message that is not an assistant message. The loop runs backwards.
     let mut next: Option<&Message> = None;
     for message in messages.iter().rev() {
         if message.role != Role::Assistant {
@@ -42,8 +41,7 @@ pub(super) fn unanswered(messages: &Messages, wire: BodyWire) -> HashSet<String>
     calls
 }
 
-/// Returns the id of a provider-executed call. Returns `None` for any other part, and for a call
-/// whose item also contains the result.
+/// Returns the id of a provider-executed call whose item does not contain the result.
 pub(super) fn call_of(part: &Part, wire: BodyWire) -> Option<String> {
     match part {
         Part::ToolCall(call) if call.provider_executed && wire == BodyWire::OpenAiResponses => {

@@ -25,11 +25,9 @@ pub(super) struct CallIds {
     /// The sent ids of the current round or, depending on the rule, of the whole conversation. No
     /// later call may have one of them.
     taken: HashSet<String>,
-    /// For each id that several calls have: the number that is appended to the id of the next call
-    /// with this id.
+    /// For each id that several calls have: the number that the id of the next such call ends with.
     next_number: HashMap<String, usize>,
-    /// The number of calls in the current round or in the whole conversation, depending on the
-    /// rule.
+    /// The number of calls in the current round or, depending on the rule, in the conversation.
     count: usize,
     /// Whether a message of another role follows the assistant messages of the round.
     is_answered: bool,

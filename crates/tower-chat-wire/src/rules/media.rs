@@ -30,8 +30,8 @@ pub(super) struct Count {
 }
 
 impl Count {
-    /// Returns whether the message may contain these media in addition to the media that were
-    /// counted before. If so, counts these media.
+    /// Counts these media, unless the message would then contain too many. Returns whether the
+    /// media were counted.
     pub(super) fn admit(&mut self, media: &Media, rule: &MediaRule) -> bool {
         let (count, max) = if is_image(media) {
             (&mut self.images, rule.max_images)

@@ -39,8 +39,7 @@ impl NameMap {
         sent.map(|(sent, _)| &**sent)
     }
 
-    /// Returns the name to send for a tool, and stores it together with the original name. Returns
-    /// `None` if the service accepts the tool's own name.
+    /// Returns the name to send for a tool, or `None` if the service accepts the tool's own name.
     pub(super) fn sent(&mut self, name: &str, rule: &NameRule) -> Option<String> {
         if rule.accepts(name) {
             return None;
@@ -69,8 +68,7 @@ fn mapped(name: &str, rule: &NameRule) -> String {
     format!("{}_{:010x}", sent.trim_end_matches('_'), digest(name) & 0xff_ffff_ffff)
 }
 
-/// Returns the name to send for the author of a message. Returns `None` if the author's name
-/// contains neither an ASCII letter nor a digit.
+/// Returns the name to send for the author of a message, if any of its characters are accepted.
 pub(super) fn author(author: &str, rule: &NameRule) -> Option<String> {
     let characters = author.chars().map(|it| if is_word(it) { it } else { '_' });
     let sent: String = characters.take(rule.max_length).collect();

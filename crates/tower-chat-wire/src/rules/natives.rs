@@ -35,8 +35,7 @@ pub(super) fn is_foreign(native: Option<&Native>, rules: &ServiceRules) -> bool 
     })
 }
 
-/// Returns whether the reasoning has a native item of the wire, and the service accepts reasoning
-/// in none of the item's fields.
+/// Returns whether the service refuses the fields in which this reasoning was received.
 pub(super) fn is_in_refused_field(reasoning: &Reasoning, rules: &ServiceRules) -> bool {
     let Some(accepted) = rules.reasoning_fields else { return false };
     let fields = Fields::of_native(reasoning.native.as_ref(), wire_name(rules.wire));

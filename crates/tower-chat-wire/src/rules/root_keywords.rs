@@ -80,8 +80,7 @@ impl MergedSchema {
         object
     }
 
-    /// Merges a schema that a call must also satisfy: a subschema of `allOf`, or the target of a
-    /// reference.
+    /// Merges a subschema of `allOf` or the target of a reference, which a call must also satisfy.
     fn add(&mut self, other: Self) {
         self.add_properties(other.properties);
         for name in other.required {
@@ -90,9 +89,7 @@ impl MergedSchema {
         self.sentences.extend(other.sentences);
     }
 
-    /// Merges the subschemas of an `anyOf` or `oneOf`. Adds the properties of all subschemas, and
-    /// requires the properties that every subschema requires. If each subschema requires other
-    /// properties too, adds a sentence about them.
+    /// Merges the subschemas of an `anyOf` or `oneOf`, of which a call must satisfy one.
     fn add_any_of(&mut self, schemas: Vec<Self>) {
         let Some((first, others)) = schemas.split_first() else { return };
         let is_common = |name: &&String| others.iter().all(|other| other.required.contains(name));
@@ -159,8 +156,7 @@ fn subschemas<'s>(
     fields.get(keyword).and_then(Value::as_array).into_iter().flatten()
 }
 
-/// Returns the target of the schema's `$ref`. Returns `None` if there is no `$ref`, or if its
-/// target does not exist in `root`.
+/// Returns the target of the schema's `$ref` in `root`.
 fn referenced<'s>(fields: &Map<String, Value>, root: &'s Value) -> Option<&'s Value> {
     root.pointer(fields.get("$ref")?.as_str()?.strip_prefix('#')?)
 }

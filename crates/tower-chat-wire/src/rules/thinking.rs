@@ -40,8 +40,7 @@ fn enables(option: Option<&Value>) -> bool {
     kind.is_some_and(|kind| kind == "enabled")
 }
 
-/// Removes the options that enable manual thinking, and the entry of `context_management.edits`
-/// that requires them.
+/// Removes the options that enable manual thinking, and the edit that requires them.
 pub(super) fn disable(extra: &mut Map<String, Value>, wire: BodyWire) {
     if wire == BodyWire::BedrockConverse {
         if let Some(Value::Object(fields)) = extra.get_mut(bedrock_converse::MODEL_FIELDS) {
@@ -75,11 +74,11 @@ pub(super) fn continues_without(messages: &[Arc<Message>], wire: BodyWire) -> bo
     let mut begins_with_thinking = None;
     for message in messages.iter().rev() {
         match message.role {
-            // The loop runs backwards, so the first answer of the turn is the last to set this
-            // variable.
+            // The loop runs backwards, so that the first answer of the turn sets this variable
+            // last.
             Role::Assistant => begins_with_thinking = Some(begins(message, wire)),
-            // Instructions do not end a turn, because Anthropic Messages and Bedrock Converse send
-            // instructions separately from the messages.
+            // Instructions do not end a turn, because the wires send them separately from the
+            // messages.
             Role::System | Role::Developer => {}
             _ if begins_with_thinking.is_none() => {
                 has_results |= message.results().next().is_some();

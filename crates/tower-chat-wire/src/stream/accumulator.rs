@@ -105,8 +105,7 @@ impl Accumulator {
     fn push_field(&mut self, name: String, json: RawJson) {
         let kind = json.get().as_bytes().first().copied();
         let Some(value) = self.fields.get_mut(&name) else {
-            // The first value of a field is stored even if it is `null`. Any later value replaces
-            // this `null`.
+            // A first `null` is stored, and replaced by any later value.
             let value = Value::new(&self.within, &name, json, self.depth);
             self.fields.insert(name, value);
             return;

@@ -1,7 +1,7 @@
 //! A frame of a streamed answer.
 
-/// The data of the event that ends a stream of Chat Completions. Some services also send this event
-/// in streams of other APIs, where the event is ignored.
+/// The data of the event that ends a stream of Chat Completions. Some services also send it in
+/// streams of other APIs, which ignore it.
 pub(crate) const DONE: &str = "[DONE]";
 
 /// One event of a stream, before it is parsed.

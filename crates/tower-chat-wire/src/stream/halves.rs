@@ -146,8 +146,7 @@ fn is_second(unit: u16) -> bool {
     (0xdc00..=0xdfff).contains(&unit)
 }
 
-/// Returns whether the last backslash of a string begins an escape sequence, because it is not
-/// itself escaped.
+/// Returns whether the last backslash of a string is not itself escaped.
 fn is_escape(content: &str) -> bool {
     let before = content.rfind('\\').and_then(|at| content.get(..at)).unwrap_or_default();
     let backslashes = before.bytes().rev().take_while(|byte| *byte == b'\\').count();

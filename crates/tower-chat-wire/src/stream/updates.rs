@@ -72,8 +72,7 @@ where
     S: Stream<Item = Result<Frame, E>>,
     E: Into<AnswerError>,
 {
-    /// Passes the next frame to the accumulator, and adds the resulting updates to `ready`. `None`
-    /// is the end of the frames.
+    /// Passes the next frame, or `None` at the end, to the accumulator, and stores the updates.
     fn accept(&mut self, frame: Option<Result<Frame, E>>) -> Result<(), AnswerError> {
         let Some(Reading { accumulator, .. }) = &mut self.reading else { return Ok(()) };
         match frame {

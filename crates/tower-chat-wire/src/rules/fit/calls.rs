@@ -20,8 +20,7 @@ use crate::{
 };
 
 impl Fitting<'_> {
-    /// Returns the call to send: with a native item, an id, a name and arguments that the service
-    /// accepts.
+    /// Returns the call to send.
     pub(super) fn call(
         &mut self,
         message: &Message,
@@ -58,7 +57,6 @@ impl Fitting<'_> {
     }
 
     /// Returns the name to send for a tool, or `None` if the service accepts the tool's own name.
-    /// Adds a change to the list of changes when a name is replaced for the first time.
     pub(super) fn name(&mut self, name: &str) -> Option<String> {
         let count = self.names.len();
         let sent = self.names.sent(name, &self.rules.tool_names)?;
@@ -69,8 +67,7 @@ impl Fitting<'_> {
         Some(sent)
     }
 
-    /// Adds the reasoning or the signature that the service requires in an answer with calls. An
-    /// answer that has it already is not changed.
+    /// Adds the reasoning or the signature that the service requires in an answer with calls.
     pub(super) fn complete_calls(&mut self, message: &Message, fitted_parts: &mut FittedParts) {
         if !fitted_parts.has_call {
             return;
@@ -89,8 +86,7 @@ impl Fitting<'_> {
                     self.change(message, ChangeKind::Reasoning, what);
                 }
             }
-            // On the wire Gemini, the writer of the body adds the value that replaces a missing
-            // signature.
+            // On the wire Gemini, the writer of the body adds this value.
             ForeignRule::Signature(signature) if self.rules.wire == BodyWire::OpenAiChat => {
                 if sign_first_call(fitted_parts, signature) {
                     let what = "a placeholder is added to a call without a signature";
@@ -102,9 +98,8 @@ impl Fitting<'_> {
     }
 }
 
-/// Returns whether the arguments of the call must be JSON. The arguments of custom tools are free
-/// text. On Responses, calls of other types than `function_call` also have arguments in other
-/// formats.
+/// Returns whether the arguments of the call must be JSON. Custom tools have free text, and on
+/// Responses, calls of other types than `function_call` have other formats.
 fn has_json_arguments(call: &ToolCall, wire: BodyWire) -> bool {
     let Some(fields) = Fields::of_native(call.native.as_ref(), wire_name(wire)) else {
         return true;
@@ -126,8 +121,7 @@ fn has_text_arguments(wire: BodyWire) -> bool {
     matches!(wire, BodyWire::OpenAiChat | BodyWire::OpenAiResponses | BodyWire::Cohere)
 }
 
-/// Returns whether the part is reasoning of this wire that is written to the field `field` of the
-/// message, or in a block of the type `field`.
+/// Returns whether the part is reasoning in the field `field`, or in a block of this type.
 fn is_reasoning_in(part: &Part, field: &str, wire: BodyWire) -> bool {
     let native = match part {
         Part::Reasoning(reasoning) => reasoning.native.as_ref(),
@@ -149,8 +143,7 @@ fn text_of(part: &Part) -> &str {
     }
 }
 
-/// Creates reasoning with this text. On the wire Anthropic, the reasoning is written as a block of
-/// the type `field`, and on other wires to the field `field` of the message.
+/// Creates reasoning in the field `field`, or, on the wire Anthropic, in a block of this type.
 fn placeholder(field: &str, text: &str, wire: BodyWire) -> Part {
     let mut fields = Fields::default();
     if wire == BodyWire::Anthropic {

@@ -140,8 +140,7 @@ pub(crate) fn foreign_rule(request: &ChatRequest) -> Option<ForeignRule> {
 /// The text of the assistant message that is added between the results of tools and a user message.
 const BRIDGE: &str = "Ok.";
 
-/// The text of a user message that is added at the beginning of a conversation, before an assistant
-/// message.
+/// The text of a user message that is added if a conversation begins with an assistant message.
 const BEGINNING: &str = "[The conversation begins with the assistant.]";
 
 /// The text at the beginning of the user message that contains the media of results.
@@ -310,8 +309,7 @@ impl<'r> Fitting<'r> {
         }
         let is_user = |role: Role| !matches!(role, Role::Assistant | Role::Tool);
         let is_instruction = |role: Role| matches!(role, Role::System | Role::Developer);
-        // The writer of the body omits a message if all its texts are blank and the message has no
-        // other content.
+        // The writer of the body omits a message that has only blank texts.
         let is_sent = |part: &Part| match part {
             Part::Media(_) | Part::ToolResult(_) => true,
             other => is_written(other, self.rules),
@@ -378,8 +376,7 @@ impl<'r> Fitting<'r> {
     }
 }
 
-/// Returns whether all parts of the message are texts without native items. Every service accepts
-/// such texts.
+/// Returns whether the message has only texts without native items, which every service accepts.
 fn is_plain(message: &Message) -> bool {
     message.parts.iter().all(|part| matches!(part, Part::Text(text) if text.native.is_none()))
 }

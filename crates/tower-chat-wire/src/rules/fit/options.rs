@@ -54,8 +54,7 @@ impl Fitting<'_> {
         has_changed.then_some(sent)
     }
 
-    /// Changes the schema of a tool so that the service accepts it. Returns whether the schema was
-    /// changed.
+    /// Changes the schema of a tool so that the service accepts it. Returns whether it was changed.
     fn fit_schema(&mut self, tool: &mut ToolDefinition) -> bool {
         let is_of_wire =
             tool.native.as_ref().is_some_and(|native| &*native.wire == wire_name(self.rules.wire));
@@ -118,9 +117,8 @@ impl Fitting<'_> {
         true
     }
 
-    /// Removes the tools and the tool choice if the choice is [`ToolChoice::None`] and the wire is
-    /// Bedrock Converse, which cannot express this choice. Returns whether the options were
-    /// changed.
+    /// Removes the tools if the tool choice is [`ToolChoice::None`], which Bedrock Converse cannot
+    /// express. Returns whether the options were changed.
     fn leave_out_tools(&mut self, options: &mut ChatOptions) -> bool {
         let may_call_none = options.tool_choice == Some(ToolChoice::None);
         if self.rules.wire != BodyWire::BedrockConverse || !may_call_none {

@@ -38,8 +38,7 @@ impl Fitting<'_> {
         match part {
             Part::Text(text) => {
                 let mut native = self.native(message, text.native.as_ref(), fitted_parts);
-                // The native item is removed, because it may contain a citation of a result that
-                // was omitted.
+                // The native item may contain a citation of a result that was omitted.
                 if !fitted_parts.left_out.is_empty() && native.take().is_some() {
                     fitted_parts.has_changed = true;
                 }
@@ -111,8 +110,7 @@ impl Fitting<'_> {
                 .is_some_and(|id| self.unanswered.contains(&id))
     }
 
-    /// Returns the native item of a part. If another service has issued the item, returns `None`
-    /// and adds a change to the list of changes.
+    /// Returns the native item of a part, unless another service has issued it.
     pub(super) fn native(
         &mut self,
         message: &Message,
@@ -146,8 +144,7 @@ impl Fitting<'_> {
         is_foreign || is_refused
     }
 
-    /// Returns the part to send for media that are not in a result. If the service does not accept
-    /// the media, the part is a sentence that describes the media.
+    /// Returns the part to send for media outside of results: the media, or a sentence.
     fn media(&mut self, message: &Message, media: &Media, fitted_parts: &mut FittedParts) -> Part {
         let native = self.native(message, media.native.as_ref(), fitted_parts);
         let mut sent = media.clone();
@@ -180,8 +177,7 @@ pub(super) fn with_native<P>(
     part
 }
 
-/// Adds a text to a message that contains a document and no text, for a service that accepts
-/// documents only together with a text.
+/// Adds a text to a message that contains a document and no text, because the service requires one.
 pub(super) fn add_text_beside(fitted_parts: &mut FittedParts) {
     let is_document = |part: &Part| matches!(part, Part::Media(media) if !media::is_image(media));
     let has_text = fitted_parts

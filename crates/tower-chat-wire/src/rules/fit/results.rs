@@ -13,8 +13,7 @@ use crate::rules::{
 };
 
 impl Fitting<'_> {
-    /// Returns the result to send. Moves media that must be sent after the results to
-    /// `fitted_parts`.
+    /// Returns the result to send. Media for a message after the results move to `fitted_parts`.
     pub(super) fn result(
         &mut self,
         message: &Message,

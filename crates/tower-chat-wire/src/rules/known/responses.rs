@@ -49,8 +49,7 @@ fn openai_responses(rules: &mut ServiceRules) {
     rules.user_media = MediaRule::of(OPENAI_MEDIA);
 }
 
-/// Sets the rules for results of xAI and DeepSeek: these services accept only text in the results
-/// of tools.
+/// Sets the rules of xAI and DeepSeek, which accept only text in the results of tools.
 fn text_results(rules: &mut ServiceRules) {
     unique_ids(rules);
     rules.tool_media = ATTACHMENTS_AFTER_RESULTS;
