@@ -36,15 +36,14 @@ pub fn without_secrets(text: &str) -> String {
     safe
 }
 
-/// Returns an address without its user, password, query and fragment. `address` is the text after
-/// `://`.
+/// Returns the text after `://` of an address, without its user, password, query and fragment.
 fn host_and_path(address: &str) -> String {
     let authority = address.split(['/', '?', '#']).next().unwrap_or_default();
     let shown = match authority.rsplit_once('@') {
         Some(_) => address.get(authority.rfind('@').map_or(0, |at| at.saturating_add(1))..),
         None if has_port_only(authority) => Some(address),
-        // The user or the password contains a character that ends an authority. The host therefore
-        // begins after the last `@`.
+        // The user or the password contains a character that ends an authority. The host begins
+        // after the last `@`.
         None => address.rsplit_once('@').map(|(_, shown)| shown),
     };
     let shown = shown.unwrap_or_default();

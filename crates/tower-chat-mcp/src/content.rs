@@ -4,7 +4,7 @@ use rmcp::model::{Annotations, CallToolResult, ContentBlock, ResourceContents, R
 use serde_json::Value;
 use tower_chat_layers::{Media, MediaSource, Part, ToolOutput};
 
-/// Returns the output that the model receives. The output is never empty, because some providers refuse
+/// Returns the output that the model receives. It is never empty, because some providers refuse
 /// empty results.
 ///
 /// Omits content whose audience is only the user (MCP specification 2025-11-25, `Annotations`:
@@ -52,8 +52,7 @@ fn part(block: ContentBlock) -> Part {
         ContentBlock::Image(image) => media(image.mime_type, image.data),
         ContentBlock::Audio(audio) => media(audio.mime_type, audio.data),
         ContentBlock::Resource(resource) => match resource.resource {
-            // The text begins with the address of the resource, because the model may need this
-            // address in a later call.
+            // The model may need the address of the resource in a later call.
             ResourceContents::TextResourceContents { uri, text, .. } if !uri.is_empty() => {
                 Part::text(format!("{uri}:\n{text}"))
             }

@@ -133,8 +133,8 @@ impl Error for McpError {
             Self::ListTimedOut { .. } | Self::TimedOut { .. } => {
                 Some(Retryability::Retryable.as_source())
             }
-            // The texts of these errors are complete without a source. The returned source has no
-            // text of its own: it only reports that a retry cannot succeed.
+            // These errors have no cause: the returned source only reports that a retry cannot
+            // succeed.
             Self::OverLimit(_)
             | Self::Duplicate(_)
             | Self::EndlessList { .. }

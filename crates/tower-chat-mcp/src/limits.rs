@@ -73,8 +73,7 @@ impl McpLimits {
     }
 }
 
-/// A counter with an upper limit. `name` is the name of the counted items, and `setting` is the
-/// method that sets the limit.
+/// A counter of items called `name`, with a limit that the method `setting` sets.
 pub(crate) struct Counted {
     limit: usize,
     /// The amount that can be added before the limit is exceeded.
@@ -88,11 +87,7 @@ impl Counted {
         Self { limit, left: limit, name, setting }
     }
 
-    /// Adds `count` to the counter.
-    ///
-    /// # Errors
-    ///
-    /// [`OverLimit`], if the sum exceeds the limit.
+    /// Adds `count` to the counter. Fails if the sum exceeds the limit.
     pub(crate) fn add(&mut self, count: usize) -> Result<(), OverLimit> {
         let Self { limit, name, setting, .. } = *self;
         let left = self.left.checked_sub(count);
@@ -100,11 +95,8 @@ impl Counted {
         Ok(())
     }
 
-    /// Adds the number of bytes of a value's JSON. Serialization stops at the limit.
-    ///
-    /// # Errors
-    ///
-    /// [`OverLimit`], if the sum exceeds the limit.
+    /// Adds the number of bytes of a value's JSON. Serialization stops at the limit, and the
+    /// function fails.
     pub(crate) fn add_json(&mut self, value: &impl Serialize) -> Result<(), OverLimit> {
         let mut bytes = ByteCount { bytes: 0, max: self.left };
         match serde_json::to_writer(&mut bytes, value) {

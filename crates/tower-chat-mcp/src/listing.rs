@@ -157,8 +157,7 @@ impl McpTools {
         tools
     }
 
-    /// Creates an [`McpTool`] for a tool that the server has listed, and applies the settings to
-    /// it.
+    /// Creates an [`McpTool`] with these settings for a tool that the server has listed.
     fn take(&self, tool: rmcp::model::Tool) -> McpTool {
         let mut tool = McpTool::new(self.server.clone(), tool, &self.prefix);
         tool.bound(self.time_limit, self.limits);

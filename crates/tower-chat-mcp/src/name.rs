@@ -19,9 +19,8 @@ pub(crate) fn for_model(prefix: &str, name: &str) -> String {
     lead.chars().chain(allowed).take(MAX_NAME_LENGTH).collect()
 }
 
-/// Returns the names that the model receives for the tools of one server, in the order of the
-/// tools: the names of [`for_model`], and those of [`with_digest`] for tools that would have the
-/// same name.
+/// Returns the names that the model receives for the tools of one server: the names of
+/// [`for_model`], and those of [`with_digest`] for tools that would have the same name.
 ///
 /// The name of a tool must not change between releases, because stored approvals refer to the tool
 /// by this name.

@@ -150,8 +150,8 @@ impl ServerCodec for ChatTypes {
             let message = as_one_message(&answer);
             let mut body = BodyWire::OpenAiChat.render_answer(&message, &answer.finish);
             if let Some(fields) = body.as_object_mut() {
-                // async-openai's type requires these fields, so they are added if the model client
-                // has not set them.
+                // async-openai's type requires these fields, which the model client may not have
+                // set.
                 let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
                 let id = || json!(format!("chatcmpl-{}", RunId::new()));
                 fields.entry("id").or_insert_with(id);
@@ -191,9 +191,9 @@ impl ClientCodec for ChatStream {
         &self,
         events: ChatCompletionResponseStream,
     ) -> BoxFuture<'static, Result<ChatResponse, BoxError>> {
-        // async-openai's stream does not yield the `[DONE]` event. If a choice had a
-        // `finish_reason`, this codec appends `[DONE]` at the end of the stream. Without `[DONE]`,
-        // `updates` reports that the answer is truncated.
+        // async-openai's stream does not yield `[DONE]`, without which `updates` reports a
+        // truncated answer. If a choice had a `finish_reason`, this codec appends `[DONE]` at the
+        // end.
         let state = Some((events, false));
         let frames = stream::unfold(state, |state| async move {
             let (mut events, has_ended) = state?;
@@ -223,8 +223,7 @@ impl ServerCodec for ChatStream {
         let mut request = self.types.request(&request)?;
         let options = Arc::make_mut(&mut request.options);
         options.stream = true;
-        // This option is for the stream that the caller receives. The model client sets its own
-        // `stream_options`.
+        // This option is for the caller's stream. The model client sets its own.
         options.extra.remove("stream_options");
         Ok(request)
     }
@@ -245,8 +244,7 @@ impl ServerCodec for ChatStream {
     }
 }
 
-/// Converts an `AnswerError` to the error of a response: to its source, if that is a
-/// `ProviderError` already.
+/// Converts an `AnswerError` to the error of a response.
 fn ours(error: AnswerError) -> BoxError {
     match error {
         AnswerError::Truncated { source: Some(source), .. } if source.is::<ProviderError>() => {
@@ -283,8 +281,8 @@ pub struct UnknownFields {
     pub fields: Vec<String>,
 }
 
-/// Converts a request to async-openai's type. Fails with [`UnknownFields`] if the request has
-/// top-level fields that this type does not have.
+/// Converts a request to async-openai's type. Fails if the request has top-level fields that this
+/// type does not have.
 fn encode(request: &ChatRequest, model: &str) -> Result<CreateChatCompletionRequest, BoxError> {
     let mut body = BodyWire::OpenAiChat.render_request(request)?;
     if let Some(fields) = body.as_object_mut() {

@@ -42,8 +42,8 @@ const LINES: [&str; 6] = ["data:", "event:", "id:", "retry:", ":", "error:"];
 /// The length of the longest text in [`LINES`], in bytes.
 const MAX_PREFIX_BYTES: usize = 6;
 
-/// Reads pieces of a body until they determine its kind, or until the body ends or fails. Returns
-/// the bytes that were read, and a body that yields the same pieces, or the same error, again.
+/// Reads pieces of a body until they determine its kind. Returns their bytes, and a body that
+/// yields the same pieces again.
 pub(crate) async fn peek<B>(body: B) -> (Vec<u8>, PeekedBody)
 where
     B: Body<Data = Bytes> + Send + 'static,
@@ -103,9 +103,8 @@ impl BodyKind {
         }
     }
 
-    /// Returns the format that divides the body into frames, or `None` if the body is read as a
-    /// whole. `expected` is the format of the stream that the client has requested, or `None` if
-    /// the client has requested a whole answer.
+    /// Returns the format that divides the body into frames, or `None` for a whole body. `expected`
+    /// is the format that the client has requested, or `None` if it has requested a whole answer.
     pub(crate) fn framing(self, expected: Option<StreamFraming>) -> Option<StreamFraming> {
         match (self, expected) {
             (_, None) | (Self::Text, Some(_)) => None,

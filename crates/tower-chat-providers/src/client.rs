@@ -64,11 +64,8 @@ impl<P: Provider, T> ProviderClient<P, T> {
         self
     }
 
-    /// Checks a URL, and sets it as the base URL of the service.
-    ///
-    /// # Errors
-    ///
-    /// If the URL does not begin with `http://` or `https://` and a host.
+    /// Sets the base URL of the service. Fails if the URL does not begin with `http://` or
+    /// `https://` and a host.
     #[cfg(feature = "reqwest")]
     pub(crate) fn with_checked_base_url(self, url: &str) -> Result<Self, ProviderError> {
         let uri = url.parse::<http::Uri>().ok();

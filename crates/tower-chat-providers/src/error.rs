@@ -123,8 +123,7 @@ impl ProviderError {
         Self { provider, request_id, history_lost, content_refused, kind }
     }
 
-    /// Returns the same error with another provider name. A client sets its own name in the errors
-    /// of the layers below it.
+    /// Sets the provider of an error from a layer below the client.
     pub(crate) fn of_provider(self, provider: &'static str) -> Self {
         Self { provider, ..self }
     }

@@ -99,8 +99,7 @@ fn fitted(
 #[derive(Debug, Clone)]
 pub(crate) struct Expected {
     pub(crate) wire: BodyWire,
-    /// The format that divides a streamed answer into frames. `None` if the request is for a whole
-    /// answer.
+    /// The format that divides a streamed answer into frames. `None` for a whole answer.
     pub(crate) framing: Option<StreamFraming>,
     pub(crate) context: AnswerContext,
 }
@@ -118,9 +117,8 @@ where
     let read = async {
         let body = accepted(response, &context, wire).await?;
         let (beginning, body) = body_kind::peek(body).await;
-        // The first bytes of the body determine its format, and not the content type. Services that
-        // do not support streams send a whole answer, and some services send a stream with the
-        // content type of JSON.
+        // The first bytes of the body decide, because some services send a whole answer instead of
+        // a stream, or a stream with the content type of JSON.
         let frames = match BodyKind::of(&beginning).framing(framing) {
             Some(framing) => framing.frames(body, context.limits),
             None => {
@@ -143,8 +141,7 @@ where
     }
 }
 
-/// Data of a request and its response, which are added to every error that occurs while the
-/// response is read.
+/// Data of a request and its response that are added to every error in reading the response.
 #[derive(Debug)]
 pub(crate) struct ResponseContext {
     pub(crate) errors: Errors,
@@ -272,8 +269,7 @@ where
     Ok(text)
 }
 
-/// Reads a body as text, up to the limit of the reader. If the text is not the whole body, the
-/// second value is the reason.
+/// Reads a body as text. The second value is the reason why the text is not the whole body, if any.
 async fn read<B>(body: B, mut reader: BodyReader, errors: Errors) -> (String, Option<ProviderError>)
 where
     B: Body<Data = Bytes>,

@@ -105,8 +105,7 @@ impl Provider for OllamaApi {
     }
 }
 
-/// Converts a value of `OLLAMA_HOST` to a URL. If the value has no scheme, the scheme is `http`,
-/// the default host is `localhost`, and the default port is 11434.
+/// Converts a value of `OLLAMA_HOST` to a URL.
 #[cfg(feature = "reqwest")]
 fn address(host: &str) -> String {
     let host = host.trim();

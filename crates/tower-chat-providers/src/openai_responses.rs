@@ -241,8 +241,7 @@ impl Provider for OpenAiResponsesApi {
 }
 
 impl OpenAiResponsesApi {
-    /// Returns where the history of a request is stored. `service_id` is the id in the request
-    /// under which the service stores the history.
+    /// Returns where the history of a request with this service id is stored.
     fn history(&self, service_id: Option<&Arc<str>>) -> HistoryLocation {
         match (service_id, self.storage) {
             (Some(id), _) => HistoryLocation::of_service_id(id.clone()),

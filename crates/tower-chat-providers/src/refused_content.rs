@@ -64,8 +64,7 @@ const FILTERED: [&str; 6] = [
     "responsibleaipolicyviolation",
 ];
 
-/// The names of the fields of a request that contain messages. If an error of OpenAI names a
-/// parameter that does not begin with one of these names, the cause is not the messages.
+/// The beginnings of the parameter names in OpenAI's errors about messages.
 const MESSAGES: [&str; 4] = ["messages", "input", "contents", "prompt"];
 
 /// Returns a [`ContentRefused`] if the content of the messages may be the cause of a refusal, with
@@ -88,8 +87,8 @@ pub(crate) fn content_refused(refusal: &Refusal, issuer: &Arc<str>) -> Option<Co
     })
 }
 
-/// Returns whether a refusal names another cause than the messages. `text` is the code and the
-/// message of the refusal in lower case. `body` is the error as the service sent it.
+/// Returns whether a refusal names another cause than the messages. `text` is its code and its
+/// message in lower case, and `body` the error as the service sent it.
 fn blames_something_else(text: &str, body: &str) -> bool {
     let has_one_of = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
     let is_of_messages = |param: &str| MESSAGES.iter().any(|start| param.starts_with(start));
@@ -99,7 +98,6 @@ fn blames_something_else(text: &str, body: &str) -> bool {
 }
 
 /// Returns the parameter that an error of OpenAI or of a compatible service names in `param`.
-/// Returns `None` if the error names no parameter, or if `body` is not JSON.
 fn parameter(body: &str) -> Option<String> {
     let body: Value = serde_json::from_str(body).ok()?;
     let param = body.get("error").unwrap_or(&body).get("param")?.as_str()?;

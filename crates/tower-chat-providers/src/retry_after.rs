@@ -15,8 +15,7 @@ pub(crate) fn retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Durati
     explicit_retry_after(headers, now).or_else(|| reset_after(headers, now))
 }
 
-/// Returns the wait from `retry-after-ms`, or from `retry-after` if there is no `retry-after-ms`.
-/// Does not read the headers of rate limits.
+/// Returns the wait from `retry-after-ms`, or else from `retry-after`.
 pub(crate) fn explicit_retry_after(headers: &HeaderMap, now: SystemTime) -> Option<Duration> {
     let millis = text(headers, "retry-after-ms").and_then(|text| seconds(text, 1_000.0));
     millis.or_else(|| {
@@ -96,8 +95,7 @@ fn seconds(text: &str, per_second: f64) -> Option<Duration> {
     Duration::try_from_secs_f64(text.parse::<f64>().ok()? / per_second).ok()
 }
 
-/// Returns the value of a header without leading and trailing white space. Returns `None` if there
-/// is no such header, or if its value is not visible ASCII.
+/// Returns the value of a header without surrounding white space, if it is visible ASCII.
 pub(crate) fn text<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name)?.to_str().ok().map(str::trim)
 }

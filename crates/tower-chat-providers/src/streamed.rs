@@ -28,11 +28,9 @@ pub(crate) enum Begun {
     Stream(BegunStream),
 }
 
-/// A streamed answer whose first frame has been read. If this frame contains a refusal, the call
-/// fails instead of returning a stream.
+/// A streamed answer whose first frame has been read. If this frame is a refusal, the call fails.
 pub(crate) struct BegunStream {
-    /// The first update, or the error, from the first frame. `None` if the first frame contains
-    /// neither, or if there is no frame.
+    /// The first update or the error in the first frame, if any.
     first: Option<Result<ChatUpdate, AnswerError>>,
     remaining_updates: Updates,
 }
@@ -48,8 +46,7 @@ pub(crate) async fn begin(
     let frames = stream::iter(first).chain(frames);
     let frames = frames.map(|frame| frame.map_err(answer_error));
     let mut remaining_updates: Updates = Box::pin(updates(frames, accumulator));
-    // Polls only once: the first frame has already been received, and waiting for the next frame
-    // could take a long time.
+    // Polls only once, because waiting for the next frame could take a long time.
     let first = match futures_util::poll!(remaining_updates.next()) {
         Poll::Ready(first) => first,
         Poll::Pending => None,

@@ -72,8 +72,8 @@ impl ReqwestTransport {
     fn build(
         configure: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> Result<Self, ProviderError> {
-        // Disables decompression explicitly. If another crate of the program enables reqwest's
-        // features for decompression, reqwest enables it for every client.
+        // If another crate of the program enables reqwest's features for decompression, reqwest
+        // decompresses in every client by default.
         let builder = reqwest::Client::builder().no_gzip().no_brotli().no_deflate().no_zstd();
         let client = configure(builder.redirect(redirect::Policy::custom(redirect))).build();
         let client = client.map_err(|error| {
@@ -104,8 +104,7 @@ impl ReqwestTransport {
     fn send(&self, request: Request<Body>) -> Answer {
         let client = self.client.clone();
         Box::pin(async move {
-            // The URL is removed from errors, because it may contain a password and errors are
-            // printed.
+            // Errors are printed, and the URL may contain a password.
             let request = request.try_into().map_err(reqwest::Error::without_url)?;
             let response = client.execute(request).await;
             response.map(Into::into).map_err(reqwest::Error::without_url)

@@ -56,8 +56,8 @@ pub(super) struct Cache<V> {
     fetch: Box<Fetch<V>>,
     /// The number of completed fetches.
     fetches: AtomicU64,
-    /// The newest value or error. A request holds the lock during its fetch, so that at most one
-    /// fetch runs at a time.
+    /// The newest value or error. The lock is held during a fetch, so that at most one runs at a
+    /// time.
     newest: Mutex<Option<Result<Fetched<V>, AuthError>>>,
 }
 
@@ -79,8 +79,7 @@ impl<V: Expiring> Cache<V> {
         self.other_than(None).await
     }
 
-    /// Returns a value that differs from `refused`, the value that a service has refused. Fetches a
-    /// new value, unless another request has already fetched one.
+    /// Returns another value than `refused`, the value that a service has refused.
     pub(super) async fn renew(&self, refused: &Arc<V>) -> Result<Arc<V>, AuthError> {
         self.other_than(Some(refused)).await
     }
@@ -95,8 +94,8 @@ impl<V: Expiring> Cache<V> {
             {
                 return Ok(fetched.value.clone());
             }
-            // The fetch of another request failed while this request waited for the lock. This
-            // request does not fetch again, because its fetch would probably fail too.
+            // This request has waited for the fetch of another request, which failed. Its own fetch
+            // would probably fail too.
             Some(Err(error)) if fetches != self.fetches.load(Ordering::Acquire) => {
                 return Err(error.clone());
             }

@@ -200,8 +200,7 @@ impl AuthLayer {
     }
 }
 
-/// Adds the token to the secrets in the extensions of the response. The client removes these
-/// secrets from the texts of errors.
+/// Adds the token to the secrets that the client removes from the texts of errors.
 fn with_secret<B>(mut response: Response<B>, token: &Token) -> Response<B> {
     let secrets = response.extensions_mut().get_or_insert_default::<SentSecrets>();
     secrets.push(token.value.clone());

@@ -25,13 +25,12 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// The extension of a response that contains the secrets of its request. A service may repeat a
-/// secret in the text of an error, where [`redact`](Self::redact) replaces it.
+/// The extension of a response with the secrets of its request, which the service may repeat in the
+/// text of an error.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SentSecrets(Vec<Secret>);
 
-/// The minimum length of a secret that is replaced. A shorter secret could be part of an ordinary
-/// word.
+/// The minimum length of a secret that is replaced: a shorter one could be part of a word.
 const MIN_SECRET_BYTES: usize = 6;
 
 impl SentSecrets {
@@ -39,15 +38,13 @@ impl SentSecrets {
         self.0.push(secret);
     }
 
-    /// Adds the secret in the value of a header: the text after the last space, without a scheme
-    /// such as `Bearer`.
+    /// Adds the secret in the value of a header, without a scheme such as `Bearer`.
     pub(crate) fn push_header(&mut self, value: &str) {
         let secret = value.rsplit(' ').next().unwrap_or_default();
         self.push(Secret::new(secret));
     }
 
-    /// Replaces the secrets in a text with `[redacted]`. Secrets that are shorter than
-    /// [`MIN_SECRET_BYTES`] are not replaced.
+    /// Replaces the secrets in a text with `[redacted]`.
     pub(crate) fn redact(&self, text: &mut String) {
         for secret in &self.0 {
             let secret = secret.expose();

@@ -119,8 +119,7 @@ impl SigV4Layer {
             headers.filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
         let body = SignableBody::Bytes(request.body());
         let signable = SignableRequest::new(request.method().as_str(), uri, headers, body)?;
-        // aws-sigv4 writes the signed request, which contains the session token, to the trace. The
-        // signing therefore runs without a trace subscriber.
+        // aws-sigv4 traces the signed request, which contains the session token.
         let untraced = tracing::subscriber::NoSubscriber::new();
         let signed = tracing::subscriber::with_default(untraced, || sign(signable, &params))?;
         let (headers, _) = signed.into_parts().0.into_parts();
@@ -183,8 +182,8 @@ where
             let credentials = layer.cache.get().await?;
             layer.apply(&mut request, &credentials).map_err(AuthError::new)?;
             let mut response = inner.call(request).await.map_err(Into::into)?;
-            // If AWS refuses a signature, its error contains the canonical request with the session
-            // token. The client replaces the secrets of this extension in the error.
+            // The error with which AWS refuses a signature contains the session token, which the
+            // client removes.
             let secrets = response.extensions_mut().get_or_insert_default::<SentSecrets>();
             secrets.push(credentials.secret_access_key.clone());
             if let Some(token) = &credentials.session_token {

@@ -10,8 +10,8 @@ use tower_chat_wire::stream::{Frame, Limit, Limits};
 
 use super::{Decoder, FrameError};
 
-/// The length of the prelude of a message, in bytes. The prelude contains the length of the
-/// message, the length of its headers, and a checksum.
+/// The length in bytes of the prelude of a message, which contains the length of the message and a
+/// checksum.
 const PRELUDE_BYTES: usize = 12;
 
 /// Decodes messages to frames.
@@ -19,22 +19,20 @@ pub(super) struct MessageDecoder {
     decoder: MessageFrameDecoder,
     /// The received bytes that the decoder has not consumed.
     bytes: BytesMut,
-    /// Whether the length in the prelude of the current message was checked. If so, the decoder has
-    /// consumed the prelude.
+    /// Whether the decoder has consumed the prelude of the current message.
     is_in_message: bool,
     limits: Limits,
 }
 
 impl MessageDecoder {
-    /// Creates a decoder. The limit `max_event_bytes` applies to each message. `max_line_bytes` is
-    /// not used, because the format has no lines.
+    /// Creates a decoder. `max_event_bytes` applies to each message, and `max_line_bytes` is not
+    /// used.
     pub(super) fn new(limits: Limits) -> Self {
         let (decoder, bytes) = (MessageFrameDecoder::new(), BytesMut::new());
         Self { decoder, bytes, is_in_message: false, limits }
     }
 
-    /// Returns the next message, or `None` if not all its bytes have been received. Fails if the
-    /// message is damaged, or if the length in its prelude exceeds the limit.
+    /// Returns the next message, or `None` if not all its bytes have been received.
     fn next(&mut self) -> Result<Option<Message>, FrameError> {
         if !self.is_in_message {
             if self.bytes.remaining() < PRELUDE_BYTES {
@@ -65,8 +63,7 @@ impl Decoder for MessageDecoder {
         Ok(())
     }
 
-    /// Appends no frame, because [`push`](Decoder::push) has already decoded every complete
-    /// message.
+    /// Appends no frame: [`push`](Decoder::push) has already decoded every complete message.
     fn finish(&mut self, _frames: &mut Vec<Frame>) {}
 }
 
@@ -88,8 +85,7 @@ fn frame(message: &Message) -> Result<Frame, FrameError> {
     Ok(Frame { event: Some("error".to_owned()), data })
 }
 
-/// Returns the field `message` in the payload of an exception, or the whole payload if it has no
-/// such field.
+/// Returns the field `message` in the payload of an exception, or else the whole payload.
 fn message_in(payload: &str) -> String {
     let json: Value = serde_json::from_str(payload).unwrap_or_default();
     let text = json.get("message").and_then(Value::as_str);

@@ -121,9 +121,8 @@ where
     Box::pin(batches)
 }
 
-/// Returns the pieces of a body. If a piece exceeds the limit on the body, the piece is cut off at
-/// the limit and followed by an error. The stream does not end after an error:
-/// [`StreamFraming::frames`] ends it.
+/// Returns the pieces of a body, up to the limit on the body. [`StreamFraming::frames`] ends the
+/// stream after an error.
 fn pieces<B>(body: B, limits: Limits) -> impl Stream<Item = Result<Bytes, FrameError>> + Send
 where
     B: Body<Data = Bytes> + Send + 'static,

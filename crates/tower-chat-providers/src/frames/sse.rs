@@ -39,7 +39,7 @@ where
         Err(error) => super::piece(Bytes::new(), Err(error)),
     });
     // Two line feeds are appended at the end of the body, and before the error of a broken
-    // connection, so that the parser returns the last event even if its blank line is missing.
+    // connection: the parser then also returns a last event without a blank line.
     let ended = has_ended.clone();
     let before_break = has_ended.clone();
     let pieces = pieces.flat_map(move |piece| {
@@ -92,8 +92,7 @@ struct LineMeter {
     line: usize,
     /// The number of bytes of the previous lines of the current event.
     event: usize,
-    /// Whether the previous byte was a carriage return. A line feed after a carriage return does
-    /// not end another line.
+    /// Whether the previous byte was a carriage return. A line feed then does not end another line.
     is_after_return: bool,
 }
 
@@ -102,8 +101,7 @@ impl LineMeter {
         Self { limits, line: 0, event: 0, is_after_return: false }
     }
 
-    /// Counts the bytes of a piece. If a line or an event exceeds its limit, removes this line and
-    /// all later bytes from the piece, and fails.
+    /// Counts the bytes of a piece. Cuts the piece off before the first line that exceeds a limit.
     fn limit(&mut self, piece: &mut Bytes) -> Result<(), LimitExceeded> {
         let mut rest = piece.as_ref();
         let outcome = self.count(&mut rest);
@@ -112,8 +110,7 @@ impl LineMeter {
         outcome
     }
 
-    /// Removes lines from the front of `bytes` and counts their bytes. Fails at the first line that
-    /// exceeds a limit, and does not remove this line.
+    /// Counts and removes lines at the front of `bytes`, up to the first that exceeds a limit.
     fn count(&mut self, bytes: &mut &[u8]) -> Result<(), LimitExceeded> {
         while let Some(first) = bytes.first() {
             if std::mem::take(&mut self.is_after_return) && *first == b'\n' {

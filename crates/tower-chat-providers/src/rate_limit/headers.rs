@@ -18,15 +18,13 @@ pub(super) struct Limit {
 }
 
 impl Limit {
-    /// Returns whether the limit counts requests, so that each call reduces the remaining amount by
-    /// 1.
+    /// Returns whether the limit counts requests: each call reduces the remaining amount by 1.
     pub(super) fn counts_requests(&self) -> bool {
         self.name.split('-').any(|word| matches!(word, "requests" | "req"))
     }
 }
 
-/// Returns the limits in the headers of a response. Skips a limit whose remaining amount is not a
-/// number.
+/// Returns the limits in the headers of a response.
 pub(super) fn limits(headers: &HeaderMap, now: SystemTime) -> Vec<Limit> {
     let limits = headers.keys().filter_map(|header| {
         let (name, reset_header) = named(header.as_str())?;
@@ -37,8 +35,8 @@ pub(super) fn limits(headers: &HeaderMap, now: SystemTime) -> Vec<Limit> {
     limits.filter(|limit| limit.remaining.is_finite()).collect()
 }
 
-/// Returns the name of the limit, and the name of the header with its reset time. Returns `None` if
-/// `header` is not the name of a header with a remaining amount.
+/// Returns the name of the limit whose remaining amount is in the header, and the name of the
+/// header with its reset time.
 fn named(header: &str) -> Option<(String, String)> {
     if let Some(rest) = header.strip_prefix("anthropic-ratelimit-") {
         let name = rest.strip_suffix("-remaining")?;

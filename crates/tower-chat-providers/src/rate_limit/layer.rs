@@ -102,8 +102,7 @@ where
     type Error = BoxError;
     type Future = BoxFuture<'static, Result<Self::Response, BoxError>>;
 
-    /// Returns ready when the transport is ready. A call waits for a permit and for rate limits in
-    /// its future.
+    /// Returns ready when the transport is ready. A call waits in its future.
     fn poll_ready(&mut self, cx: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
         self.inner.poll_ready(cx).map_err(Into::into)
     }

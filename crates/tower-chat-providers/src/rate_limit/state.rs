@@ -87,8 +87,7 @@ impl Limits {
         let began = Instant::now();
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
-            // Registers for notifications before the state is read, so that this call is notified
-            // of every later change.
+            // Registers before the state is read, so that no later change is missed.
             changed.as_mut().enable();
             let now = Instant::now();
             let (limit, until) = match self.lock().admit(now) {
@@ -99,8 +98,7 @@ impl Limits {
                 let wait = until.saturating_duration_since(now);
                 return Err(RateLimitExceeded::new(limit, wait, max_wait));
             }
-            // The loop reads the state again, both if the time has passed and if the state has
-            // changed.
+            // Afterwards, the state is read again: a limit may have been reset or changed.
             let _elapsed = timeout_at(until, changed).await;
         }
     }
@@ -149,8 +147,7 @@ impl State {
 /// The maximum time until a reset, because adding a longer time to an `Instant` could overflow.
 const LONGEST_RESET: Duration = Duration::from_secs(365 * 24 * 60 * 60);
 
-/// A call that was sent. Dropping this value before a response is received removes the call from
-/// the calls without a response.
+/// A call that was sent. Until it is dropped, it counts as a call without a response.
 #[derive(Debug)]
 pub(super) struct SentCall {
     limits: Arc<Limits>,

@@ -47,8 +47,8 @@ impl RetryableError for BoxError {
     }
 }
 
-/// Returns the wait of the first [`ProviderError`] or [`RateLimitExceeded`] with a wait, among the
-/// error and its sources.
+/// Returns the first wait in a [`ProviderError`] or [`RateLimitExceeded`] among the error and its
+/// sources.
 fn retry_after(error: &(dyn Error + 'static)) -> Option<Duration> {
     chain(error).find_map(|error| {
         let client = error.downcast_ref::<ProviderError>();

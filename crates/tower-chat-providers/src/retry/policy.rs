@@ -34,8 +34,7 @@ pub struct RetryPolicy {
     max_retry_after: Duration,
     deadline: Option<Duration>,
     budget: Arc<dyn Budget + Send + Sync>,
-    /// The number of failed attempts of this call. `Retry` clones the policy for each call, so the
-    /// count of the original policy is always 0.
+    /// The number of failed attempts. `Retry` clones the policy for each call.
     failed: u32,
     /// The time at which this call began.
     began: Option<Instant>,
@@ -112,8 +111,8 @@ impl RetryPolicy {
         }
         let wait = match error.retry_after() {
             Some(asked) if asked > self.max_retry_after => return None,
-            // A random part is added to the requested wait, so that clients that received the same
-            // wait do not retry at the same time. The wait is never shorter than requested.
+            // Adds a random part, so that clients that received the same wait do not retry at the
+            // same time.
             Some(asked) => asked.saturating_add(jitter(self.initial_backoff)),
             None => jitter(self.backoff()),
         };
@@ -121,13 +120,11 @@ impl RetryPolicy {
         let is_late = self.deadline.is_some_and(|deadline| {
             now.saturating_duration_since(began).saturating_add(wait) >= deadline
         });
-        // The budget is checked last, because a withdrawal cannot be reverted if another condition
-        // forbids the retry.
+        // The budget is checked last, because a withdrawal cannot be reverted.
         (!is_late && self.budget.withdraw()).then_some(wait)
     }
 
-    /// Returns the maximum wait before the next attempt: the initial wait, doubled for each failed
-    /// attempt after the first, up to `max_backoff`.
+    /// Returns the maximum wait before the next attempt, which doubles with each failed attempt.
     fn backoff(&self) -> Duration {
         let doublings = self.failed.saturating_sub(1).min(31);
         self.initial_backoff.saturating_mul(1 << doublings).min(self.max_backoff)

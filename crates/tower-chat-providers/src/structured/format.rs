@@ -93,8 +93,8 @@ impl StructuredFormat {
 }
 
 impl Asked<'_> {
-    /// Returns an object with the name, the description and the schema. `strict` is the name of the
-    /// provider's field for strict conformance, or empty if the provider has no such field.
+    /// Returns an object with the name, the description and the schema. `strict` is the provider's
+    /// field for strict conformance, if any.
     fn named(&self, strict: &str) -> Map<String, Value> {
         let mut fields = Map::new();
         fields.insert("name".to_owned(), json!(self.name));

@@ -116,8 +116,8 @@ impl<T: JsonSchema + DeserializeOwned> StructuredOutput<T> {
     }
 }
 
-/// Returns the text of OpenAI's `refusal`, which is a field of a Chat Completions message or a
-/// content part of a Responses message. Returns `None` if the answer contains no refusal.
+/// Returns the text of OpenAI's `refusal`: a field of a Chat Completions message, or a content part
+/// of a Responses message.
 fn refusal(answer: &Answer) -> Option<String> {
     let natives = answer.messages.iter().flat_map(|message| natives(message));
     natives.filter_map(|item| in_item(&item)).next()
