@@ -54,8 +54,8 @@ impl ApprovalRequest {
     }
 
     /// Returns the response that approves the call, but with other arguments, which are a JSON
-    /// text. The stored call is unchanged and contains the arguments of the model. The result of
-    /// the tool reports the other arguments to the model.
+    /// text. The stored call is unchanged and contains the arguments of the model. The model
+    /// receives the other arguments with the result of the call.
     ///
     /// The arguments are stored with the decision, and the tool's `persist` hook (`Tool::persist`,
     /// which redacts what is stored) does not change them.

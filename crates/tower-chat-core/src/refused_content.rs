@@ -1,5 +1,4 @@
-//! Content of stored messages that a service refuses to receive, and the marks for such content in
-//! stored messages.
+//! Content that a service refuses to receive, and the marks for this content in stored messages.
 
 use std::{error::Error, sync::Arc};
 
@@ -147,7 +146,7 @@ pub fn content_refused<'e>(error: &'e (dyn Error + 'static)) -> Option<&'e Conte
     None
 }
 
-/// A mark for content of a stored message that a service refuses. Later requests to that service
+/// A mark, in a stored message, for content that a service refuses. Later requests to that service
 /// contain a sentence instead of the content.
 ///
 /// The run whose request was refused stores the mark in the metadata of one of its messages: the

@@ -82,8 +82,8 @@ pub enum Ids {
 /// Matches results with calls, one result after the other.
 ///
 /// If the results are in the order of their calls, matching a result costs one comparison.
-/// Otherwise the matcher builds an index, and matching a result costs O(log n) in the number
-/// of calls.
+/// Otherwise the matcher builds an index, and matching a result costs O(log n) in the number of
+/// calls.
 ///
 /// ```
 /// use tower_chat_core::pairing::{Answers, Candidate, Ids, Matcher, Target};
@@ -96,10 +96,9 @@ pub enum Ids {
 pub struct Matcher<K> {
     calls: Vec<Candidate<K>>,
     ids: Ids,
-    /// A position in `calls`. Every call before this position is answered or hidden.
+    /// An index in `calls`. Every call before it is answered or hidden.
     first_open: usize,
-    /// The index, which the matcher builds when the first result arrives whose id differs from that
-    /// of the first open call.
+    /// Finds calls by position and by id; built when it is first needed.
     index: Option<Box<Index<K>>>,
 }
 

@@ -12,8 +12,8 @@ use crate::CallPosition;
 /// the last message, if all of these results match calls of that message. Otherwise they answer the
 /// calls of all messages in order.
 ///
-/// The reason for this rule is a run that was interrupted before its tools ran, and was then sent
-/// again. The calls of the earlier message then have no results.
+/// The last message has precedence, because a run may be interrupted before its tools run, and then
+/// be sent again. The calls of the earlier message then have no results.
 #[derive(Debug, Clone)]
 pub struct RoundMatcher<K> {
     calls: Vec<Candidate<K>>,

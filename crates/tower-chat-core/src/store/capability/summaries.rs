@@ -52,8 +52,8 @@ pub trait Summaries: Send + Sync {
     ) -> Result<Option<HistorySummary>, StoreError>;
 
     /// Adds a summary, which is then in force. `rewrites` is
-    /// [`Head::rewrites`](crate::store::Head::rewrites) of the head with which the covered messages
-    /// were read.
+    /// [`Head::rewrites`](crate::store::Head::rewrites) of the head that was read together with the
+    /// covered messages.
     ///
     /// The summary is added only if
     ///
