@@ -67,7 +67,7 @@ pub(crate) fn shown(messages: &Messages) -> Result<Vec<String>, String> {
     items.into_iter().map(item).collect()
 }
 
-/// Formats stored or returned messages. `requests` are the tokens of approval requests.
+/// Formats stored or returned messages. `requests` contains the tokens of approval requests.
 pub(crate) fn texts<'m>(
     messages: impl IntoIterator<Item = &'m Message>,
     requests: &HashMap<String, String>,
@@ -99,7 +99,6 @@ pub(crate) fn texts<'m>(
     answers.collect()
 }
 
-/// Formats a row of the record of tool calls.
 pub(crate) fn row(row: &ToolInvocation) -> String {
     let result = row.result.as_ref().map(result_text).unwrap_or_default();
     let ran = match (row.started_at, row.finished_at) {

@@ -5,14 +5,13 @@ use crate::contract_model::{
     tools::Tool,
 };
 
-/// A message of an answer.
 pub(crate) struct Scripted {
     pub(crate) text: Option<String>,
     pub(crate) calls: Vec<ScriptedCall>,
 }
 
 pub(crate) struct ScriptedCall {
-    /// The token that the arguments, the result and the error of this call contain.
+    /// A text that is part of the arguments, the result and the error of this call.
     pub(crate) token: String,
     pub(crate) tool: Tool,
     /// The id of the call in the answer of the model.
@@ -23,7 +22,6 @@ pub(crate) fn input_text(run: usize) -> String {
     format!("u{run}")
 }
 
-/// Returns the answer of the model with this index in a run.
 pub(crate) fn answer(case: &Case, run: usize, index: usize) -> Vec<Scripted> {
     match case.steps[run].answers.get(index) {
         Some(plan) => of_plan(plan, run, index),

@@ -1,5 +1,4 @@
-//! The tools of all cases, with the behaviour of each tool and its hook. A hook changes or drops
-//! what is stored of a call.
+//! The tools of all cases. A hook of a tool changes or drops what is stored of a call.
 
 use std::fmt;
 
@@ -14,7 +13,6 @@ use tower_chat_testkit::Rng;
 
 use crate::contract_model::world::World;
 
-/// A kind of tool that the model calls.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Tool {
     /// Returns a result.
@@ -39,19 +37,18 @@ pub(crate) enum Tool {
     Token,
     /// The caller executes the tool.
     Ask,
-    /// The hook of the tool changes the arguments and the result.
+    /// Its hook changes the arguments and the result.
     Hide,
-    /// The hook of the tool changes the result.
+    /// Its hook changes the result.
     Mask,
     /// Returns an error, and its hook changes the result and the error text.
     Spill,
-    /// The hook of the tool drops the call.
+    /// Its hook drops the call.
     Forget,
     /// No tool with this name is registered.
     Unknown,
 }
 
-/// The effect of a hook on a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Hook {
     None,
@@ -59,12 +56,12 @@ pub(crate) enum Hook {
     Arguments,
     Both,
     Drop,
-    /// The hook drops only the result. The call is stored.
+    /// Only the result is dropped.
     DropResult,
 }
 
 impl Hook {
-    /// Returns the effect of the hook on the result of a call that is stored.
+    /// Returns the effect of the hook on the result of a call that is already stored.
     pub(crate) fn of_result(self) -> Self {
         if self == Self::Drop { Self::DropResult } else { self }
     }
@@ -75,7 +72,6 @@ impl Hook {
     }
 }
 
-/// All kinds of tools that exist, in the order of their registration.
 pub(crate) const REGISTERED: [Tool; 15] = [
     Tool::Look,
     Tool::Fail,
@@ -94,7 +90,6 @@ pub(crate) const REGISTERED: [Tool; 15] = [
     Tool::Forget,
 ];
 
-/// A set of registered kinds.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) struct ToolMask(u32);
 
@@ -123,8 +118,8 @@ impl ToolMask {
 }
 
 impl Tool {
-    /// Returns the name that the model uses in a call. If the tool does not exist, the name is
-    /// different for each call.
+    /// Returns the name that the model uses in a call. The name of an unknown tool is different in
+    /// each call.
     pub(crate) fn name(self, token: &str) -> String {
         match self {
             Self::Look => "look",
@@ -177,21 +172,17 @@ pub(crate) fn arguments(token: &str) -> String {
     format!(r#"{{"call":"{token}"}}"#)
 }
 
-/// Returns the arguments that a hook stores.
 pub(crate) fn stored_arguments(token: &str) -> String {
     format!(r#"{{"hidden":"{token}"}}"#)
 }
 
-/// Returns the result that a hook stores.
 pub(crate) fn stored_result(token: &str) -> String {
     format!("hidden result of {token}")
 }
 
-/// The stored text of a result that the hook has dropped, if its call is stored.
 pub(crate) const NOT_STORED: &str =
     "The result was not stored: the tool of the call does not allow it.";
 
-/// Returns the message that a tool queues for the next service call.
 pub(crate) fn queued_text(token: &str) -> String {
     format!("noted {token}")
 }
@@ -200,13 +191,11 @@ pub(crate) fn queued_text(token: &str) -> String {
 pub(crate) const STOPPED: &str =
     "The call was not run: the run was stopped before the call started.";
 
-/// Returns the error text that a hook stores.
 pub(crate) fn stored_error(token: &str) -> String {
     format!("hidden error of {token}")
 }
 
-/// Finds the token in a text: the first word that consists of a `t` followed by digits and
-/// underscores.
+/// Returns the first word that consists of a `t` followed by digits and underscores.
 pub(crate) fn token_in(text: &str) -> Option<&str> {
     let is_token = |text: &&str| {
         text.strip_prefix('t').is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()))
@@ -216,7 +205,6 @@ pub(crate) fn token_in(text: &str) -> Option<&str> {
         .find(is_token)
 }
 
-/// Creates the set of tools of these kinds.
 pub(crate) fn registered(mask: ToolMask, world: &World) -> Tools {
     let kinds = REGISTERED.into_iter().filter(|kind| mask.has(*kind));
     kinds.fold(Tools::new(), |tools, kind| {

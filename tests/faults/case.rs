@@ -1,6 +1,5 @@
-//! A test case: a conversation, the faults in one of its runs, and the steps after that run. An
-//! attempt is one execution of a run. An open run is a journaled run that was neither committed nor
-//! discarded.
+//! A test case: a conversation, the faults in one of its runs, and the steps after that run. The
+//! run may have several attempts, because its request is sent again.
 
 use tower_chat::PersistenceMode;
 
@@ -19,19 +18,18 @@ pub(crate) struct Case {
     pub(crate) streamed: bool,
     pub(crate) concurrent: bool,
     pub(crate) on_disk: bool,
-    /// Whether a failed write fails the call, in the modes with this option.
+    /// Whether a failed write fails the call, in the modes that have this option.
     pub(crate) fail_call: bool,
-    /// Whether a resumed run executes a call again if its tool may already have run.
+    /// Whether a resumed run executes a call again whose tool may already have run.
     pub(crate) run_again: bool,
     pub(crate) runs: Vec<RunScript>,
     /// The index of the run with faults.
     pub(crate) faulty_run: usize,
-    /// The first attempts of the run with faults, with the faults of each attempt.
+    /// The first attempts of that run, each with its faults.
     pub(crate) attempts: Vec<Attempt>,
     pub(crate) then: Then,
 }
 
-/// An attempt at a run.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Attempt {
     pub(crate) fault_plan: FaultPlan,
@@ -40,7 +38,7 @@ pub(crate) struct Attempt {
     pub(crate) restarts: bool,
 }
 
-/// The behaviour of a caller while it waits.
+/// How a caller waits.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) enum Caller {
     /// Waits for the answer until a timeout that is longer than any operation that does not hang.
@@ -48,11 +46,12 @@ pub(crate) enum Caller {
     Patient,
     /// Drops the future or the stream after this number of polls.
     Drops(u32),
-    /// The task of the caller is aborted after another task has yielded this number of times.
+    /// Is aborted after another task has yielded this number of times.
     Aborts(u32),
 }
 
-/// The step after the run with faults.
+/// The step after the run with faults. An open run is a journaled run that was neither committed
+/// nor discarded.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Then {
     /// The caller sends the same request again.
@@ -63,14 +62,11 @@ pub(crate) enum Then {
     GoesAfterCommit,
     /// An open run is discarded. Then the caller sends the next message.
     GoesAfterDiscard,
-    /// An open run is committed.
     Commit,
-    /// An open run is discarded.
     Discard,
 }
 
 impl Case {
-    /// Creates the case with this number, which depends only on the seed and the number.
     pub(crate) fn random(seed: u64, number: u64) -> Self {
         let mut rng = Rng::of(seed, number);
         let mode = match rng.below(5) {
@@ -79,7 +75,7 @@ impl Case {
             _ => PersistenceMode::Journaled,
         };
         let mut runs: Vec<_> = (0..1 + rng.below(3)).map(|_| RunScript::random(&mut rng)).collect();
-        // Increases the number of runs with calls that need approval.
+        // Without this, few cases would have calls that need approval.
         if rng.one_in(4) && runs.len() > 1 {
             let asking = rng.below(runs.len() - 1);
             runs[asking].rounds = vec![vec![["pay", "look"][rng.below(2)], "pay"]];
@@ -116,7 +112,6 @@ impl Case {
         }
     }
 
-    /// Returns simpler variants of the case.
     pub(crate) fn simpler(&self) -> Vec<Self> {
         let mut simpler = Vec::new();
         let mut with = |change: &dyn Fn(&mut Self)| {

@@ -1,5 +1,5 @@
-//! Counts the events in the cases, so that a test fails if the generator no longer creates some
-//! kind of fault.
+//! Counts the events in the cases. A test fails if the generator no longer creates some kind of
+//! fault.
 
 use std::sync::{
     Mutex,
@@ -8,15 +8,13 @@ use std::sync::{
 
 use crate::faults::trace::{Closed, Event, Outcome};
 
-/// The number of cases with each kind of event.
 #[derive(Debug, Default)]
 pub(crate) struct Counters {
     cases: AtomicU64,
     had: Mutex<Vec<(&'static str, u64)>>,
 }
 
-/// The kinds of events. For each kind: the minimum number of cases, out of 1,000 cases, in which an
-/// event of this kind must occur.
+/// The kinds of events, each with the minimum number of cases out of 1,000 in which it must occur.
 const EXPECTED: [(&str, u64); 11] = [
     ("an answer", 990),
     ("an error", 100),
@@ -44,7 +42,6 @@ impl Counters {
         }
     }
 
-    /// Asserts that every kind of event occurs in enough cases.
     pub(crate) fn check(&self) {
         let cases = self.cases.load(Ordering::Relaxed);
         let had = self.had.lock().unwrap();

@@ -23,7 +23,6 @@ use crate::faults::{
 const SEED: u64 = 5;
 const MODES: [PersistenceMode; 3] = [PerRun, PerServiceCall, Journaled];
 
-/// The task of a child process.
 #[derive(Debug, Clone)]
 pub(crate) struct ChildTask {
     pub(crate) mode: PersistenceMode,
@@ -34,7 +33,6 @@ pub(crate) struct ChildTask {
 }
 
 impl ChildTask {
-    /// Starts a child process in a folder, and does not wait for its end.
     pub(crate) fn begin(&self, folder: &Path) -> std::process::Child {
         let mode = MODES.iter().position(|mode| *mode == self.mode).unwrap();
         let kill_at = self.kill_at.unwrap_or(0);
@@ -63,14 +61,14 @@ impl ChildTask {
         }
     }
 
-    /// Returns the conversation, which has two runs. A child process executes one of them.
+    /// Returns the conversation. It has two runs, one of which the child process executes.
     pub(crate) fn case(&self) -> Case {
         let script = |rounds| RunScript { input: Input::Text, rounds };
         Case {
             seed: SEED,
             mode: self.mode,
             streamed: self.streamed,
-            // Depends on `streamed`, so that both values are covered without additional processes.
+            // Depends on `streamed`, to cover both values without additional processes.
             concurrent: self.streamed,
             on_disk: true,
             fail_call: false,
@@ -86,8 +84,7 @@ impl ChildTask {
     }
 }
 
-/// Creates a world, which is the environment of a case, with the trace that the child processes
-/// have written.
+/// Creates the world of a case with the trace that the child processes have written.
 pub(crate) fn world(folder: &Path, run: usize, first_serial: u32) -> World {
     World::of_file(SEED, 2, &folder.join(format!("trace{run}")), first_serial)
 }
@@ -132,8 +129,7 @@ fn killed_at_every_step(mode: PersistenceMode, streamed: bool) {
             append_kill(folder, &status);
             check(&task, folder, false, &context);
             if step % 3 == 0 {
-                // This child process continues the run of the first child process, and is killed
-                // too.
+                // A second child process continues the run, and is killed too.
                 let again = ChildTask { kill_at: Some(step / 2 + 1), ..task.clone() };
                 let status = again.begin(folder).wait().unwrap();
                 if !status.success() {
@@ -153,7 +149,6 @@ fn killed_at_every_step(mode: PersistenceMode, streamed: bool) {
     }
 }
 
-/// Adds the end of a killed child process to the trace.
 fn append_kill(folder: &Path, status: &ExitStatus) {
     use std::os::unix::process::ExitStatusExt;
     assert!(status.signal().is_some(), "the child was not killed, it failed");
@@ -172,7 +167,7 @@ fn check(task: &ChildTask, folder: &Path, is_end: bool, context: &str) {
     }
 }
 
-/// Returns whether the last finished run of a child process returned an answer.
+/// Returns whether the last finished run returned an answer.
 fn last_outcome(folder: &Path) -> Option<bool> {
     world(folder, 0, 0).trace().iter().rev().find_map(|event| match event {
         Event::Ended { outcome, .. } => Some(matches!(outcome, Outcome::Answer { .. })),

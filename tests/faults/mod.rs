@@ -1,11 +1,14 @@
 //! Tests that the history satisfies the contract after every fault, and that a tool runs more than
 //! once only if its definition allows it.
 //!
-//! A case is a conversation with faults. The seed of the case determines the faults: the store
-//! fails, is slow or loses an acknowledgement; the model and the tools fail, hang or stop in the
-//! middle; callers disconnect; and processes die. After every attempt at a run, the visible history
-//! is compared with a [model](model) of the contract. So is the open run, which is a journaled run
-//! that was neither committed nor discarded.
+//! A case is a conversation with faults, which depend on its seed:
+//!
+//! - The store fails, is slow, or loses an acknowledgement.
+//! - The model and the tools fail, hang, or stop in the middle.
+//! - Callers disconnect, and processes die.
+//!
+//! After every attempt at a run, the visible history and the open run (a journaled run that was
+//! neither committed nor discarded) are compared with a [model](model) of the contract.
 //!
 //! Other tests [kill](killed) real processes at every step, and execute runs of one conversation in
 //! [two](two) processes at the same time.
@@ -37,8 +40,8 @@ use crate::search::{Search, shrunk};
 const SEED: u64 = 20_261_121;
 const CASES: u64 = 1_000;
 
-/// The cases that have failed in the past, each with its seed and its number. A test with the
-/// default seed and the default number of cases does not execute these cases.
+/// Cases that have failed in the past: seed and number. The default seed and number of cases do not
+/// include them.
 const FAILED_ONCE: [(u64, u64); 8] = [
     (SEED, 2_697),
     (SEED, 3_606),
@@ -74,7 +77,6 @@ fn the_cases_that_failed_in_the_past_succeed() {
     }
 }
 
-/// Panics with the smallest case found, and with the command that repeats the original case.
 fn report(seed: u64, number: u64) -> ! {
     let is_wrong = |case: &Case| failure(case).is_some();
     let case = shrunk(Case::random(seed, number), Case::simpler, is_wrong);

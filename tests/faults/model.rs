@@ -1,9 +1,8 @@
-//! A model of the contract of persistence. The model computes the history that a trace requires.
+//! A model of the contract of persistence. From the events of a trace, it computes the messages of
+//! each run that must be visible. It does not use writes, revisions or leases.
 //!
-//! The model does not use writes, revisions or leases. The model reads the events of the trace, and
-//! computes the messages of each run that must be visible. An attempt is one execution of a run. A
-//! batch is the calls of one answer. The staged messages of a journaled run are stored, and become
-//! visible when the run is committed.
+//! A run has several attempts if its request is sent again. A batch is the calls of one answer. The
+//! staged messages of a journaled run become visible when the run is committed.
 
 use tower_chat::PersistenceMode;
 
@@ -13,19 +12,17 @@ use crate::faults::{
     trace_index::TraceIndex,
 };
 
-/// The visible messages of one run.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Turn {
     pub(crate) run: usize,
     pub(crate) labels: Vec<String>,
 }
 
-/// An entry of a run, according to the trace.
 #[derive(Debug, Clone, PartialEq)]
 enum Entry {
     Input,
     Answer(u32),
-    /// A message with the results of the calls that these service calls returned.
+    /// The results of the calls that these service calls returned.
     Results(Vec<u32>),
     /// As `Results`, but without the calls that had not finished when the run was cut off.
     Finished(Vec<u32>),
@@ -54,13 +51,12 @@ pub(crate) fn history(
     Ok(turns)
 }
 
-/// Returns the durable messages of an open journaled run.
 pub(crate) fn open_run(run: usize, index: &TraceIndex<'_>) -> Result<Vec<String>, String> {
     say(run, &staged(run, index), index)
 }
 
-/// Returns the entries of a run in per-run mode. At the end of an attempt, one append stores either
-/// all entries or none.
+/// Returns the entries of a run in per-run mode. One append at the end of an attempt stores all
+/// entries or none.
 fn per_run(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     let mut without_answer = Vec::new();
     for attempt in index.attempts().iter().filter(|attempt| attempt.run == run) {
@@ -74,7 +70,7 @@ fn per_run(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
                 waiting = (!calls.is_empty() && !waits).then_some(Entry::Results(vec![*serial]));
             }
         }
-        // One append stores all entries of an attempt, so if one answer is stored, all entries are.
+        // If one answer of an attempt is stored, all its entries are.
         let is_stored = |entry: &Entry| match entry {
             Entry::Answer(serial) => index.is_stored(&index.answer_label(*serial)),
             Entry::Results(_) | Entry::Finished(_) | Entry::Input => false,
@@ -86,8 +82,7 @@ fn per_run(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
             without_answer = entries;
         }
     }
-    // The tool of an approved call may have ended the run before any service call. The run then has
-    // no answer.
+    // An approved call may have ended the run before any service call, without an answer.
     let is_stored = |entry: &Entry| match entry {
         Entry::Results(serials) => !index.result_labels(run, serials).is_empty(),
         Entry::Finished(_) | Entry::Input | Entry::Answer(_) => false,
@@ -95,9 +90,9 @@ fn per_run(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     if without_answer.iter().any(is_stored) { without_answer } else { Vec::new() }
 }
 
-/// Returns the entries of a run in per-service-call mode. Each answer is stored together with the
-/// new messages of its service call. If a service call got no answer, its new messages are included
-/// if they are stored.
+/// Returns the entries of a run in per-service-call mode. An answer is stored with the new messages
+/// of its service call. The new messages of a service call without an answer are included if they
+/// are stored.
 fn per_service_call(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     let mut log: Vec<Entry> = Vec::new();
     for attempt in index.attempts().iter().filter(|attempt| attempt.run == run) {
@@ -134,8 +129,8 @@ fn per_service_call(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     log
 }
 
-/// Appends the new messages of a service call that got no answer, if these messages are stored. A
-/// batch without a finished call adds no entry.
+/// Appends the new messages of a service call without an answer, if they are stored. A batch
+/// without a finished call adds no entry.
 fn append_stored(log: &mut Vec<Entry>, new: &mut Vec<Entry>, run: usize, index: &TraceIndex<'_>) {
     let is_stored = |entry: &Entry| match entry {
         Entry::Input => index.is_stored(&input_label(run, index)),
@@ -157,7 +152,6 @@ fn is_of(entry: &Entry, of: &[u32]) -> bool {
     matches!(entry, Entry::Results(serials) | Entry::Finished(serials) if serials == of)
 }
 
-/// Returns the entries that all attempts of a journaled run have staged.
 fn staged(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     let mut entries = Vec::new();
     if index.is_stored(&input_label(run, index)) {
@@ -176,8 +170,8 @@ fn staged(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
             }
         }
     }
-    // A run that was committed without being resumed also has the results of its last round, with
-    // an error result for each call that did not finish.
+    // A run that was committed without being resumed also has the results of its last round. Calls
+    // that did not finish have an error result.
     if index.is_closed_as_it_was(run) || !matches!(entries.last(), Some(Entry::Answer(_))) {
         let is_there = |entry: &Entry| match entry {
             Entry::Results(serials) => !index.result_labels(run, serials).is_empty(),
@@ -188,8 +182,7 @@ fn staged(run: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     entries
 }
 
-/// Returns a list with one entry for the results of the calls that the input of a run approves or
-/// rejects. The list is empty if the input has no such calls.
+/// Returns an entry for the results of the calls that the input of a run decides about, if any.
 fn approved(run: usize, from: usize, index: &TraceIndex<'_>) -> Vec<Entry> {
     let began = index.trace.iter().skip(from).find_map(|event| match event {
         Event::Began { run: of, answers } if *of == run => Some(answers),
@@ -210,7 +203,6 @@ fn input_label(run: usize, index: &TraceIndex<'_>) -> String {
     label.cloned().unwrap_or(prefix)
 }
 
-/// Converts entries to labels.
 fn say(run: usize, entries: &[Entry], index: &TraceIndex<'_>) -> Result<Vec<String>, String> {
     let mut labels: Vec<String> = Vec::new();
     for (at, entry) in entries.iter().enumerate() {
@@ -229,9 +221,8 @@ fn say(run: usize, entries: &[Entry], index: &TraceIndex<'_>) -> Result<Vec<Stri
     Ok(labels)
 }
 
-/// Returns the label of the message with the results of a batch, in the order of the calls. Every
-/// call without an earlier result must have a result, unless `may_lack` is set. `before` are the
-/// earlier entries of the run.
+/// Returns the label of the results of a batch, in the order of the calls. Every call without an
+/// earlier result (in `before`) must have a result, unless `may_lack` is set.
 fn results(
     run: usize,
     serials: &[u32],
@@ -265,14 +256,12 @@ fn results(
     }
 }
 
-/// Returns the names of the calls whose results a message contains.
 fn names(label: &str) -> Vec<&str> {
     let results = label.split_whitespace().skip(1);
     results.filter_map(|result| Some(result.split_once('=')?.0)).collect()
 }
 
-/// Returns whether a tool of the batch ends the run. The other calls of the batch may then have no
-/// result.
+/// Returns whether a tool of the batch ends the run. The other calls may then have no result.
 fn ends(serial: u32, index: &TraceIndex<'_>) -> bool {
     index.answers[&serial].calls.iter().any(|call| call.tool == "stop")
 }

@@ -29,7 +29,7 @@ pub(crate) type Client = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError
 /// A timeout that is longer than any operation that does not hang.
 const LONG_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// A simulated process. A planned fault can end the process, which then makes no further changes.
+/// A simulated process. A fault can end it, after which it makes no further changes.
 pub(crate) struct Process<S> {
     pub(crate) store: FaultyStore<S>,
     pub(crate) client: Client,
@@ -45,9 +45,8 @@ impl<S: HistoryStore + Clone> Process<S> {
         Self::with(inner, readers, world, case, OnOpenRun::Recover)
     }
 
-    /// Creates a process whose clock is one hour fast. For this process, the leases of other
-    /// processes have expired. A lease is the time until which no other process may take over a
-    /// run.
+    /// Creates a process whose clock is one hour fast. By this clock, the leases of other processes
+    /// have expired.
     pub(crate) fn ahead(inner: S, readers: Readers, world: &World, case: &Case) -> Self {
         let clock = world.clock_ahead(Duration::from_secs(3_600));
         Self::at(clock, inner, readers, world, case, OnOpenRun::Recover)
@@ -95,8 +94,7 @@ impl<S: HistoryStore + Clone> Process<S> {
         Self { store, client, world: world.clone() }
     }
 
-    /// Sends the request of a run. `caller` is the behaviour of the caller while it waits. Returns
-    /// the outcome for the caller.
+    /// Sends the request of a run, and returns the outcome for the caller.
     pub(crate) async fn send(
         &self,
         run: usize,
@@ -132,7 +130,6 @@ impl<S: HistoryStore + Clone> Process<S> {
     }
 }
 
-/// Waits for the answer, until the caller disconnects or the process dies.
 async fn waits(client: Client, request: ChatRequest, world: World, caller: Caller) -> Outcome {
     let max_polls = match caller {
         Caller::Drops(polls) => polls,
@@ -173,7 +170,7 @@ async fn answer(mut client: Client, request: ChatRequest) -> Result<Outcome, Box
             }
             _ => {}
         }
-        // Yields, so that the caller can disconnect between two updates.
+        // Lets the caller disconnect between two updates.
         yield_now().await;
     }
     Err("the answer was cut off".into())
@@ -184,7 +181,7 @@ fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     causes.map(ToString::to_string).collect::<Vec<_>>().join(": ")
 }
 
-/// Creates the request of a run. Also returns the numbers of the service calls whose calls the
+/// Creates the request of a run. Also returns the numbers of the service calls whose tool calls the
 /// request approves or rejects.
 pub(crate) fn request(
     world: &World,
@@ -210,7 +207,7 @@ pub(crate) fn request(
     (if streamed { request.streamed() } else { request }, serials)
 }
 
-/// Returns the number of the service call that requested a call.
+/// Returns the number of the service call that returned a tool call.
 pub(crate) fn serial_of(call: &str) -> u32 {
     let serial = call.strip_prefix('s').and_then(|call| call.split_once('.'));
     serial.and_then(|(serial, _)| serial.parse().ok()).expect("an id of the script's")

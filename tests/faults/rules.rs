@@ -1,5 +1,4 @@
-//! The rules of the contract for service calls, tools and callers. The rules do not depend on the
-//! history. An attempt is one execution of a run.
+//! The rules of the contract for service calls, tools and callers, apart from the history.
 
 use std::collections::{HashMap, HashSet};
 
@@ -12,7 +11,6 @@ use crate::faults::{
     trace_index::{AttemptAt, TraceIndex},
 };
 
-/// Checks all rules.
 pub(crate) fn check(case: &Case, index: &TraceIndex<'_>) -> Result<(), String> {
     check_calls(case, index)?;
     answers_are_paid_once(case, index)?;
@@ -23,16 +21,17 @@ pub(crate) fn check(case: &Case, index: &TraceIndex<'_>) -> Result<(), String> {
     Ok(())
 }
 
-/// Checks the rules for service calls and tools.
 pub(crate) fn check_calls(case: &Case, index: &TraceIndex<'_>) -> Result<(), String> {
     tools_run_as_often_as_declared(case, index)?;
     results_are_what_happened(case, index)
 }
 
-/// Checks the executions of tools. A finished tool call never runs again. A tool call with an
-/// unknown outcome runs again only if the tool or the case allows it. No tool runs without a
-/// required approval. In modes that store the start of a tool, a tool runs only after its start is
-/// durable.
+/// Checks the executions of tools:
+///
+/// - A finished tool call never runs again.
+/// - A tool call with an unknown outcome runs again only if the tool or the case allows it.
+/// - No tool runs without a required approval.
+/// - In modes that store the start of a tool, the tool runs only after its start is durable.
 fn tools_run_as_often_as_declared(case: &Case, index: &TraceIndex<'_>) -> Result<(), String> {
     let mut keys: HashMap<&str, &str> = HashMap::new();
     let mut ran: HashSet<&str> = HashSet::new();
@@ -58,8 +57,8 @@ fn tools_run_as_often_as_declared(case: &Case, index: &TraceIndex<'_>) -> Result
         let known_key = keys.entry(call).or_insert(key);
         require(*known_key == key, || format!("{token} got {key:?}, and {known_key:?} before"))?;
     }
-    // In the other modes, a run whose messages are lost starts from the beginning. The new calls
-    // then have the same positions as the lost calls, and therefore the same keys.
+    // In the other modes, a run whose messages are lost starts from the beginning. Its new calls
+    // then have the positions, and therefore the keys, of the lost calls.
     if case.mode != PersistenceMode::Journaled {
         return Ok(());
     }
@@ -80,8 +79,8 @@ fn is_approved(serial: u32, before: usize, case: &Case, index: &TraceIndex<'_>) 
     })
 }
 
-/// Returns whether the input of a run decides about the approval requests in the answer to the
-/// service call `serial`.
+/// Returns whether the input of a run decides about the calls in the answer to the service call
+/// `serial`.
 fn decides_about(serial: u32, of: usize, index: &TraceIndex<'_>) -> bool {
     index.trace.iter().any(|event| match event {
         Event::Began { run, answers } => *run == of && answers.contains(&serial),
@@ -89,7 +88,6 @@ fn decides_about(serial: u32, of: usize, index: &TraceIndex<'_>) -> bool {
     })
 }
 
-/// Checks that all stored results of a call are equal, and that the trace allows them.
 fn results_are_what_happened(case: &Case, index: &TraceIndex<'_>) -> Result<(), String> {
     let calls: Vec<(u32, &Call, bool, usize)> = index
         .answers
@@ -107,8 +105,7 @@ fn results_are_what_happened(case: &Case, index: &TraceIndex<'_>) -> Result<(), 
             .filter(|event| matches!(event, Event::Started { call: of, .. } if *of == call.id))
             .count();
         let has_record = waits || case.mode == PersistenceMode::Journaled;
-        // The result of a call that waits for approval is stored by the run that decides about the
-        // call.
+        // The result of a call that waits for approval is stored by the run that decides about it.
         let decides = |event: &Event| match event {
             Event::Stored { run, .. } => {
                 index.is_closed_as_it_was(*run) && decides_about(serial, *run, index)
@@ -134,8 +131,8 @@ fn results_are_what_happened(case: &Case, index: &TraceIndex<'_>) -> Result<(), 
     Ok(())
 }
 
-/// Checks that in journaled mode, once an answer of a run is durable, every later service call of
-/// the run sends this answer. A resumed run therefore never requests a paid answer again.
+/// Checks that in journaled mode, every service call sends all durable answers of its run. A
+/// resumed run therefore never requests a paid answer again.
 pub(crate) fn answers_are_paid_once(case: &Case, index: &TraceIndex<'_>) -> Result<(), String> {
     if case.mode != PersistenceMode::Journaled {
         return Ok(());
@@ -160,9 +157,8 @@ pub(crate) fn answers_are_paid_once(case: &Case, index: &TraceIndex<'_>) -> Resu
     Ok(())
 }
 
-/// Checks that a process loses at most one answer if another process takes over its run during a
-/// service call. The store refuses the write of this answer, and the process makes no other service
-/// call.
+/// Checks that a process loses at most one answer if another process takes over its run. The store
+/// refuses the write of this answer, and the first process makes no other service call.
 pub(crate) fn one_answer_is_lost_at_most(
     case: &Case,
     run: usize,
@@ -179,8 +175,8 @@ pub(crate) fn one_answer_is_lost_at_most(
     require(lost <= failures, || format!("{lost} answers are lost in {failures} failures"))
 }
 
-/// Checks that acknowledged messages are durable, and that no caller receives an error unless a
-/// fault was injected.
+/// Checks that acknowledged messages are durable, and that no caller receives an error without a
+/// fault.
 fn callers_receive_the_true_outcome(
     case: &Case,
     attempt: &AttemptAt<'_>,
@@ -213,11 +209,9 @@ fn callers_receive_the_true_outcome(
     }
 }
 
-/// The text of the error for an approval whose call already has a result.
 pub(crate) const ANSWERED_ALREADY: &str = "has a result already";
 
-/// Returns whether the attempt failed because one of the calls that it decides about already has a
-/// result.
+/// Returns whether the attempt failed because it decides about a call that already has a result.
 fn answers_again(error: &str, attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -> bool {
     let answered = attempt.events.iter().find_map(|event| match event {
         Event::Began { answers, .. } => Some(answers),
@@ -227,9 +221,9 @@ fn answers_again(error: &str, attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -
     error.contains(ANSWERED_ALREADY) && calls.any(|call| has_result(&call.id, attempt, index))
 }
 
-/// Returns whether the result of a call was stored before the attempt ended, or whether a caller
-/// received the result before the attempt began. In the second case, the message may still be in
-/// the outbox.
+/// Returns whether a result of the call was stored before the attempt ended, or received by a
+/// caller before the attempt began. In the second case, the message may still be in the outbox
+/// (writes to submit again).
 fn has_result(call: &str, attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -> bool {
     let is_stored = index.results_of(call).first().is_some_and(|(stored, _)| *stored < attempt.to);
     let prefix = format!("{call}=");
@@ -245,8 +239,8 @@ fn had_trouble_before(attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -> bool {
     index.attempts().iter().any(|other| other.from < attempt.from && !other.had_a_working_store())
 }
 
-/// Checks that the layers have submitted all messages and outcomes to the store when a run ends or
-/// is cut off. Only a killed process may lose messages and outcomes.
+/// Checks that all messages and outcomes are submitted to the store when a run ends or is cut off.
+/// Only a killed process may lose some.
 fn nothing_is_lost_at_the_end_of(
     case: &Case,
     attempt: &AttemptAt<'_>,
@@ -265,8 +259,7 @@ fn nothing_is_lost_at_the_end_of(
         .map(String::as_str)
         .collect();
     let mut asked = None;
-    // If the queue of the store is full, the message is added directly to the outbox, which
-    // contains the writes to submit again.
+    // If the queue of the store is full, the message is added directly to the outbox.
     let may_wait = !attempt.had_a_working_store() && case.mode != PersistenceMode::Journaled;
     for event in attempt.events {
         match event {
@@ -289,8 +282,8 @@ fn nothing_is_lost_at_the_end_of(
         let Event::Finished { token } = event else { continue };
         let call = token.split('#').next().unwrap_or_default();
         if case.mode == PersistenceMode::PerServiceCall && has_ended_the_run(call, attempt, index) {
-            // The model never receives this result, so no message contains it. The record of tool
-            // calls contains the result only if the caller waits until the end of the run.
+            // The model never receives this result, and no message contains it. It is stored with
+            // its call only if the caller waits until the end of the run.
             continue;
         }
         let is_results = submitted.contains(format!("result {call}={token}").as_str());
@@ -316,7 +309,6 @@ fn nothing_is_lost_at_the_end_of(
     Ok(())
 }
 
-/// Returns whether this call, or another call of the same answer, has ended the run.
 fn has_ended_the_run(call: &str, attempt: &AttemptAt<'_>, index: &TraceIndex<'_>) -> bool {
     let Some((serial, _)) = index.call(call) else { return false };
     index.answers[&serial].calls.iter().filter(|call| call.tool == "stop").any(|stop| {

@@ -1,6 +1,5 @@
 //! Executes a case, and checks it after every attempt at a run. An open run is a journaled run that
-//! was neither committed nor discarded. The outbox contains the writes that failed and are
-//! submitted again.
+//! was neither committed nor discarded.
 
 use std::{
     panic::{AssertUnwindSafe, catch_unwind},
@@ -31,12 +30,10 @@ use crate::faults::{
     world::{FaultPlan, World},
 };
 
-/// Returns the failure of a case, or `None` if the case passes.
 pub(crate) fn failure(case: &Case) -> Option<String> {
     failure_and_counters(case, &Counters::default())
 }
 
-/// Returns the failure of a case, or `None` if the case passes. Also counts the events of the case.
 pub(crate) fn failure_and_counters(case: &Case, counters: &Counters) -> Option<String> {
     let played = catch_unwind(AssertUnwindSafe(|| play(case)));
     match played {
@@ -55,7 +52,7 @@ pub(crate) fn failure_and_counters(case: &Case, counters: &Counters) -> Option<S
 
 fn play(case: &Case) -> (Vec<Event>, Result<(), String>) {
     let mut case = case.clone();
-    // The case ends with a run without faults, which resumes open runs and stores unsaved messages.
+    // The last run has no faults. It resumes open runs, and stores unsaved messages.
     case.runs.push(RunScript { input: Input::Text, rounds: Vec::new() });
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
@@ -140,10 +137,9 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
 
     /// Makes an attempt without faults.
     ///
-    /// Readers may still see an approval request as pending although an open run, or a run with
-    /// unsaved messages in the outbox, has answered it. If the caller answers this approval request
-    /// again, the caller receives an error, and then sends a new request. The new request answers
-    /// only the approval requests that are still pending.
+    /// Readers may see an approval as pending that an open run, or a run with unsaved messages, has
+    /// already answered. The attempt then fails, and the caller sends a request that answers only
+    /// the approvals that are still pending.
     async fn attempt_without_faults(
         &self,
         run: usize,
@@ -166,15 +162,15 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
     }
 
     /// Creates a request for a run that answers the visible pending approvals. Also returns the
-    /// numbers of the service calls whose calls the request approves or rejects.
+    /// numbers of the service calls whose tool calls the request approves or rejects.
     async fn request(&self, run: usize, input: Input) -> (tower_chat::ChatRequest, Vec<u32>) {
         let head = self.readers.store.head(&key()).await.expect("no fault is injected");
         let pending: Vec<_> = head.pending_approvals.into_iter().flatten().collect();
         request(self.world, run, input, &pending, self.case.streamed)
     }
 
-    /// Executes the step after the run with faults. Returns whether the step repeats the request of
-    /// the run.
+    /// Executes the step after the run with faults. Returns whether it repeats the request of the
+    /// run.
     async fn step_after(&mut self, run: usize, open: &impl AsyncFn() -> S) -> Result<bool, String> {
         let has_open_run =
             self.readers.store.head(&key()).await.expect("no fault is injected").open_run.is_some();
@@ -207,7 +203,6 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
         Ok(false)
     }
 
-    /// Lets all delayed operations complete, and flushes the store.
     async fn complete_delayed(&self) -> Result<(), String> {
         if self.world.is_dead() {
             return Ok(());
@@ -220,7 +215,6 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
         flushed.map_err(|error| format!("flush: {error}"))
     }
 
-    /// Compares the visible history with the model.
     pub(crate) async fn check(&self, is_end: bool) -> Result<(), String> {
         if let Some(failure) = self.world.failures().first() {
             return Err(failure.clone());
@@ -259,7 +253,6 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
         Ok(())
     }
 
-    /// Checks that the report of the open run agrees with the trace.
     async fn check_report(&self, index: &TraceIndex<'_>) -> Result<(), String> {
         use recovery::CallState::{Done, Failed, NeverStarted, Unknown};
         let report = recovery::open_run(&*self.readers.store, &key()).await;
@@ -282,8 +275,7 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
         Ok(())
     }
 
-    /// Checks that every answer of the model is stored, unless the mode or the policy of the case
-    /// allows a loss.
+    /// Checks that every answer of the model is stored, unless the case allows a loss.
     fn everything_paid_is_there(&self, index: &TraceIndex<'_>) -> Result<(), String> {
         if !shows_parts(self.case.mode) || self.case.fail_call {
             return Ok(());
@@ -303,8 +295,8 @@ pub(crate) fn readers_of<S: HistoryStore + Clone>(store: S, case: &Case) -> Read
     Readers { store, all_or_nothing: !shows_parts(case.mode) }
 }
 
-/// Groups the visible messages by their runs. Fails if the messages of two runs are mixed or a
-/// message occurs twice.
+/// Groups the visible messages by their runs. Fails if messages of two runs are mixed, or a message
+/// occurs twice.
 pub(crate) fn turns<'a>(
     world: &World,
     messages: impl Iterator<Item = &'a Arc<Message>>,

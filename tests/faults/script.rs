@@ -1,5 +1,4 @@
-//! The script of a conversation: its runs, and the calls of the model in each run. A round consists
-//! of the calls of one answer and their results.
+//! The script of a conversation: its runs, and the calls of the model in each run.
 
 use tower_chat::{ChatRequest, Message, Role};
 use tower_chat_testkit::Rng;
@@ -8,11 +7,10 @@ use tower_chat_testkit::Rng;
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct RunScript {
     pub(crate) input: Input,
-    /// The tools that each round calls.
+    /// The tools that each round calls. A round is an answer with calls, and their results.
     pub(crate) rounds: Vec<Vec<&'static str>>,
 }
 
-/// The input of a run.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Input {
     /// Only a text.
@@ -23,8 +21,8 @@ pub(crate) enum Input {
     Refuse,
 }
 
-/// The tools: `look` succeeds, `again` may be executed again, `fail` fails, `pay` needs approval,
-/// and `stop` ends the run.
+/// `look` succeeds, `again` may be executed again, `fail` fails, `pay` needs approval, and `stop`
+/// ends the run.
 pub(crate) const TOOLS: [&str; 5] = ["look", "again", "fail", "pay", "stop"];
 
 impl RunScript {
@@ -38,12 +36,10 @@ impl RunScript {
         Self { input, rounds }
     }
 
-    /// Returns whether the calls of a round wait for approval.
     pub(crate) fn waits(&self, round: usize) -> bool {
         self.rounds.get(round).is_some_and(|calls| calls.contains(&"pay"))
     }
 
-    /// Returns simpler variants of the run.
     pub(crate) fn simpler(&self) -> Vec<Self> {
         let mut simpler = Vec::new();
         for round in 0..self.rounds.len() {
@@ -82,14 +78,12 @@ fn round(rng: &mut Rng) -> Vec<&'static str> {
     (0..calls).map(|_| tool(rng)).collect()
 }
 
-/// Returns the text of the input of a run.
 pub(crate) fn input_text(run: usize) -> String {
     format!("run {run}")
 }
 
-/// Returns the run of a request and the number of its next round. The function reads both numbers
-/// from the messages: the text of the input contains the run, and the arguments of a call contain
-/// the run and the round.
+/// Returns the run of a request and the number of its next round. The text of the input contains
+/// the run, and the arguments of a call contain the run and the round.
 pub(crate) fn run_and_round(request: &ChatRequest) -> Option<(usize, usize)> {
     let messages: Vec<&Message> = request.messages().iter().map(|message| &**message).collect();
     let run = |message: &&Message| -> Option<usize> {

@@ -26,7 +26,6 @@ use crate::faults::{
     world::{Step, World},
 };
 
-/// A model that answers according to the script and the messages of the request.
 #[derive(Clone)]
 pub(crate) struct Model {
     pub(crate) world: World,
@@ -34,7 +33,6 @@ pub(crate) struct Model {
     pub(crate) readers: Readers,
 }
 
-/// A reader that loads the conversation during a run.
 #[derive(Clone)]
 pub(crate) struct Readers {
     pub(crate) store: Arc<dyn HistoryStore>,
@@ -146,8 +144,8 @@ impl Model {
 }
 
 impl Readers {
-    /// Loads the conversation during a run. If the mode requires it, checks that the run is not
-    /// visible.
+    /// Loads the conversation during a run, and checks that the run is not visible if the mode
+    /// requires it.
     async fn look(&self, world: &World, conversation: &tower_chat::run::Conversation) {
         if !self.all_or_nothing {
             return;
@@ -162,7 +160,6 @@ impl Readers {
     }
 }
 
-/// Checks that the messages satisfy the rules of all providers.
 pub(crate) fn is_valid(messages: &Messages) -> Result<(), String> {
     let messages = || messages.iter().map(|message| &**message);
     validate_messages(messages()).map_err(|invalid| invalid.to_string())?;

@@ -1,4 +1,4 @@
-//! The trace of a case: the events that the model, the tools, the storage and the caller have
+//! The trace of a case: the events that the model, the tools, the store and the caller have
 //! observed.
 
 use serde::{Deserialize, Serialize};
@@ -11,11 +11,10 @@ use tower_chat::{
 /// token.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Event {
-    /// A caller sends the request of a run. `answers` contains the numbers of the service calls that
-    /// returned the tool calls that the request approves or rejects.
+    /// A caller sends the request of a run, which may answer approval requests. `answers` contains
+    /// the numbers of the service calls that returned these approval requests.
     Began { run: usize, answers: Vec<u32> },
-    /// The model was called with these messages. `serial` is the number of the service call, which
-    /// is unique in the case.
+    /// The model was called with these messages. `serial` is the unique number of the service call.
     Asked { run: usize, serial: u32, shown: Vec<String> },
     /// The model has sent the end of its answer.
     Answered { run: usize, serial: u32, calls: Vec<Call>, waits: bool },
@@ -33,14 +32,12 @@ pub(crate) enum Event {
     Fault { what: String },
     /// The process ended or was killed, and another process begins.
     Restarted,
-    /// The open run, which was neither committed nor discarded, will be committed without being
-    /// resumed.
+    /// The open run will be committed without being resumed.
     Closing { run: usize },
     /// The caller received an outcome, or has disconnected.
     Ended { run: usize, outcome: Outcome },
 }
 
-/// A tool call of the model.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Call {
     pub(crate) id: String,
@@ -55,7 +52,6 @@ pub(crate) enum Closed {
 
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Outcome {
-    /// The labels of the answer, and the number of unsaved messages.
     Answer {
         labels: Vec<String>,
         unsaved: usize,
@@ -67,7 +63,6 @@ pub(crate) enum Outcome {
     Killed,
 }
 
-/// Formats a trace, one event on each line.
 pub(crate) fn in_lines(trace: &[Event]) -> String {
     trace.iter().map(|event| format!("  {event:?}")).collect::<Vec<_>>().join("\n")
 }
@@ -93,8 +88,8 @@ pub(crate) fn label(message: &Message) -> String {
     label
 }
 
-/// Formats a result: the execution that returned the result, `?` if the tool may or may not have
-/// run, and `never` or `refused` if the tool did not run.
+/// Formats a result: the token of the execution that returned it, `?` if the tool may or may not
+/// have run, and `never` or `refused` if the tool did not run.
 pub(crate) fn result_label(result: &ToolResult) -> String {
     let text = result.text();
     let token = text.split_once('<').and_then(|(_, rest)| rest.split_once('>'));
@@ -108,7 +103,6 @@ pub(crate) fn result_label(result: &ToolResult) -> String {
     format!("{}={what}", result.call_id.as_deref().unwrap_or_default())
 }
 
-/// Returns the labels of the messages, and of the rows of the record of tool calls, in a write.
 pub(crate) fn labels(write: &Write) -> Vec<String> {
     let messages = write.messages().iter().flat_map(|message| {
         let results = message.results().map(|result| format!("result {}", result_label(result)));

@@ -1,20 +1,17 @@
-//! An index that answers queries about a trace, which is the list of the events of a case.
+//! Answers queries about a trace, the list of the events of a case.
 
 use std::collections::HashMap;
 
 use crate::faults::trace::{Call, Closed, Event, Outcome};
 
-/// The events of a trace, grouped for queries.
 pub(crate) struct TraceIndex<'a> {
     pub(crate) trace: &'a [Event],
     /// The position of the event that first stored each label.
     stored: HashMap<&'a str, usize>,
-    /// The run and the label of each stored message with results.
     results: Vec<(usize, &'a str)>,
     pub(crate) answers: HashMap<u32, Answered<'a>>,
 }
 
-/// An answer of the model.
 pub(crate) struct Answered<'a> {
     pub(crate) run: usize,
     pub(crate) at: usize,
@@ -54,7 +51,6 @@ impl<'a> TraceIndex<'a> {
         self.stored.contains_key(label)
     }
 
-    /// Returns the label of an answer in the history.
     pub(crate) fn answer_label(&self, serial: u32) -> String {
         let Some(answer) = self.answers.get(&serial) else { return format!("assistant:a{serial}") };
         let calls = answer.calls.iter().map(|call| match answer.waits {
@@ -64,8 +60,8 @@ impl<'a> TraceIndex<'a> {
         format!("assistant:a{serial}{}", calls.collect::<String>())
     }
 
-    /// Returns the labels of stored messages of a run that contain results of the calls of these
-    /// service calls.
+    /// Returns the labels of the stored messages of a run that contain results of these service
+    /// calls.
     pub(crate) fn result_labels(&self, run: usize, serials: &[u32]) -> Vec<&'a str> {
         let prefixes: Vec<String> = serials.iter().map(|serial| format!("s{serial}.")).collect();
         let is_of_them = |label: &str| {
@@ -76,7 +72,6 @@ impl<'a> TraceIndex<'a> {
         of_run.map(|(_, label)| *label).collect()
     }
 
-    /// Returns whether an earlier run has stored a message with a result of a call.
     pub(crate) fn is_answered_before(&self, run: usize, call: &str) -> bool {
         let prefix = format!("{call}=");
         self.results.iter().any(|(of, label)| {
@@ -88,7 +83,6 @@ impl<'a> TraceIndex<'a> {
         })
     }
 
-    /// Returns the stored results of a call, oldest first.
     pub(crate) fn results_of(&self, call: &str) -> Vec<(usize, &'a str)> {
         let prefix = format!("result {call}=");
         let mut found: Vec<_> = self
@@ -110,7 +104,6 @@ impl<'a> TraceIndex<'a> {
         })
     }
 
-    /// Returns the positions at which a run was committed or discarded.
     pub(crate) fn closed(&self, of: usize) -> Vec<(usize, Closed)> {
         let closes = self.trace.iter().enumerate().filter_map(|(at, event)| match event {
             Event::Stored { run, close: Some(close), .. } if *run == of => Some((at, *close)),
@@ -119,15 +112,13 @@ impl<'a> TraceIndex<'a> {
         closes.collect()
     }
 
-    /// Returns whether the run was committed without being resumed. A run is committed in this way
-    /// by an explicit operation, or by the request of another run if the caller of this run had
-    /// disconnected.
+    /// Returns whether the run was committed without being resumed: by an explicit operation, or by
+    /// the request of another run after the caller of this run had disconnected.
     pub(crate) fn is_closed_as_it_was(&self, of: usize) -> bool {
         let is_told = |event: &Event| matches!(event, Event::Closing { run } if *run == of);
         self.trace.iter().any(is_told) || self.is_committed_by_another(of)
     }
 
-    /// Returns whether the request of another run committed this run without resuming it.
     fn is_committed_by_another(&self, of: usize) -> bool {
         let mut is_other = false;
         for event in self.trace {
@@ -143,7 +134,6 @@ impl<'a> TraceIndex<'a> {
         false
     }
 
-    /// Returns the attempts at runs, with their begin and end.
     pub(crate) fn attempts(&self) -> Vec<AttemptAt<'a>> {
         let mut attempts = Vec::new();
         let mut began = None;
@@ -172,7 +162,7 @@ pub(crate) struct AttemptAt<'a> {
 }
 
 impl AttemptAt<'_> {
-    /// Returns whether none of the faults in this attempt was a fault of the store.
+    /// Returns whether the store had no fault in this attempt.
     pub(crate) fn had_a_working_store(&self) -> bool {
         const OTHERS: [&str; 3] = ["the model", "a tool", "an update"];
         !self

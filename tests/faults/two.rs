@@ -1,5 +1,4 @@
-//! Tests with two processes that execute runs of the same conversation at the same time. A lease is
-//! the time until which no other process may take over a run.
+//! Tests with two processes that execute runs of the same conversation at the same time.
 
 use tokio::task::yield_now;
 use tower_chat::{
@@ -26,8 +25,7 @@ use crate::search::{Search, variable};
 
 const SCHEDULES: u64 = 1_000;
 
-/// Parts of the texts of the errors that a run may return if another process changes its
-/// conversation. The run detects the change before a service call or at its next write.
+/// Parts of the errors that a run may return if another process changes its conversation.
 const STATED: [&str; 6] = [
     "is in progress in this process",
     "has the lease of run",
@@ -84,8 +82,8 @@ fn random(seed: u64, number: u64) -> Case {
     }
 }
 
-/// Executes two runs at the same time, and repeats the runs that failed. Returns whether a run
-/// failed because of the other run.
+/// Executes two runs at the same time, and repeats those that failed. Returns whether a run failed
+/// because of the other run.
 async fn play(
     case: &Case,
     world: &World,
@@ -95,7 +93,7 @@ async fn play(
     let mut rng = Rng::of(case.seed, 1);
     let is_ahead = rng.one_in(2);
     // By the fast clock of this process, the lease of the other process has expired. The process
-    // therefore resumes, and possibly ends, a run that the other process is still executing.
+    // may therefore take over, and end, a run that the other process is still executing.
     readers.all_or_nothing &= !is_ahead;
     let left = Process::new(store.clone(), readers.clone(), world, case);
     let right = match is_ahead {
@@ -103,7 +101,6 @@ async fn play(
         false => Process::new(store.clone(), readers, world, case),
     };
     let processes = [left, right];
-    // In journaled mode, both processes may execute the same run.
     let is_same_run = case.mode == Journaled && rng.one_in(4);
     world.begin(FaultPlan { delays: rng.next() | 1, ..FaultPlan::default() });
     let head_starts = [rng.below(12), rng.below(12)];
@@ -128,7 +125,7 @@ async fn play(
     for process in 0..2 {
         if failed[process] {
             let run = if is_same_run { 0 } else { process };
-            // Each restart advances the clock by one hour. After two restarts, leases of the
+            // Each restart advances the clock by one hour. After two restarts, the leases of the
             // process with the fast clock have expired as well.
             world.restart();
             world.restart();
@@ -201,7 +198,6 @@ async fn check(
     Ok(())
 }
 
-/// Returns the events of one run.
 fn of_run(trace: &[Event], of: usize) -> Vec<Event> {
     let serials: Vec<u32> = trace
         .iter()
@@ -244,8 +240,8 @@ fn two_real_processes_on_one_file_have_only_the_documented_outcomes() {
             assert!(child.wait().unwrap().success());
         }
         let case = task.case();
-        // Each child process has written its own trace, without the events of the other process.
-        // The traces can therefore be concatenated in any order.
+        // Each trace contains only the events of its own process. The order of the two traces does
+        // not matter.
         let (world, right) = (killed::world(folder, 0, 0), killed::world(folder, 1, 1_000));
         right.trace().into_iter().for_each(|event| world.note(event));
         let outcomes: Vec<Outcome> = world

@@ -17,7 +17,6 @@ use tower_chat_testkit::{FaultInjector, Injection, Operation, Rng, StoreFault};
 
 use crate::faults::trace::{Event, closed, labels};
 
-/// The state that the store, the model and the tools of a case share.
 #[derive(Clone)]
 pub(crate) struct World(Arc<Mutex<State>>);
 
@@ -34,24 +33,22 @@ struct State {
     executions: HashMap<String, u32>,
 }
 
-/// The faults during one attempt at (execution of) a run. Each operation of the store, the model or
-/// a tool is a step of the attempt. Steps are numbered from 1.
+/// The faults during one attempt at a run. Each operation of the store, the model or a tool is a
+/// step of the attempt. Steps are numbered from 1.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FaultPlan {
-    /// The numbers of the steps with faults, each with a number that determines the fault.
+    /// The steps with faults, each with a number that determines the fault.
     pub(crate) faults: Vec<(u64, u64)>,
     /// The step at which the process dies.
     pub(crate) kill_at: Option<u64>,
-    /// Whether the operating system process aborts at `kill_at`. Otherwise, its death is simulated.
+    /// Whether the operating system process aborts. Otherwise, its death is simulated.
     pub(crate) aborts: bool,
     /// The seed of the delays. 0 means no delays.
     pub(crate) delays: u64,
 }
 
-/// The behaviour of a tool or the model at a step.
 pub(crate) enum Step {
     Fine,
-    /// A fault occurs, which the random numbers determine.
     Wrong(Rng),
     /// The process is dead.
     Dead,
@@ -82,8 +79,8 @@ impl World {
     }
 
     /// Reads the events that earlier processes have written to a file, and appends new events to
-    /// it. `first_serial` is the number of the first service call. Concurrent processes use
-    /// different values, so that their numbers are unique.
+    /// it. Service calls are numbered from `first_serial`, which must differ between concurrent
+    /// processes.
     pub(crate) fn of_file(seed: u64, runs: usize, path: &Path, first_serial: u32) -> Self {
         let world = Self::new(seed, runs);
         let text = std::fs::read_to_string(path).unwrap_or_default();
@@ -115,7 +112,6 @@ impl World {
         self.0.lock().expect("nobody panics here")
     }
 
-    /// Adds an event to the trace, unless the process is dead.
     pub(crate) fn note(&self, event: Event) {
         let mut state = self.state();
         if let Some(file) = &mut state.file {
@@ -153,7 +149,6 @@ impl World {
         state.first_serial + u32::try_from(count).expect("few")
     }
 
-    /// Returns a unique name for an execution of a call.
     pub(crate) fn next_execution(&self, call: &str) -> String {
         let mut state = self.state();
         let count = state.executions.entry(call.to_owned()).or_default();
@@ -161,7 +156,7 @@ impl World {
         format!("{call}#{count}")
     }
 
-    /// Sets the faults of the next attempt. A default [`FaultPlan`] has no faults.
+    /// Sets the faults of the next attempt.
     pub(crate) fn begin(&self, fault_plan: FaultPlan) {
         let mut state = self.state();
         state.fault_plan = fault_plan;
@@ -169,7 +164,6 @@ impl World {
         state.is_dead = false;
     }
 
-    /// Begins another process, and advances the clock by one hour.
     pub(crate) fn restart(&self) {
         self.state().milliseconds += 3_600_000;
     }
@@ -178,12 +172,10 @@ impl World {
         self.state().is_dead
     }
 
-    /// Returns a clock that advances by one millisecond at each reading.
     pub(crate) fn clock(&self) -> Clock {
         self.clock_ahead(Duration::ZERO)
     }
 
-    /// Returns a clock that is fast by this duration.
     pub(crate) fn clock_ahead(&self, by: Duration) -> Clock {
         let world = self.clone();
         Clock::new(move || {
@@ -207,7 +199,7 @@ impl World {
         !state.is_dead
     }
 
-    /// Counts a step, and returns the behaviour at this step.
+    /// Counts a step, and returns how it behaves.
     pub(crate) fn step(&self, what: &str) -> Step {
         if !self.pass() {
             return Step::Dead;
@@ -221,7 +213,6 @@ impl World {
         Step::Wrong(Rng::of(how, step))
     }
 
-    /// Returns the delay of the next operation.
     pub(crate) fn delay(&self) -> usize {
         let state = self.state();
         if state.fault_plan.delays == 0 {

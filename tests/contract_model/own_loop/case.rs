@@ -1,6 +1,5 @@
-//! A generated conversation of a tool loop that belongs to the application. A turn is one question
-//! of the user and everything up to its answer. A round consists of the calls of one answer and
-//! their results. The persister is the layer below the loop, which stores each service call.
+//! A generated conversation of an application's own tool loop. A turn is one question of the user
+//! and everything up to its answer. A round consists of the calls of one answer and their results.
 
 use std::fmt;
 
@@ -9,7 +8,7 @@ use tower_chat_testkit::{Rng, Step};
 
 use super::words;
 
-/// The part of the loop's list of messages that the loop sends with each service call.
+/// Which messages the loop sends with each service call.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Sends {
     All,
@@ -25,17 +24,14 @@ pub(super) enum Ids {
     Missing,
 }
 
-/// A conversation of a tool loop.
 #[derive(Debug, Clone)]
 pub(super) struct Case {
     /// The mode of the layer above the loop, if any.
     pub(super) above: Option<PersistenceMode>,
     pub(super) sends: Sends,
-    /// Whether each request has the run id of its turn. Otherwise, each request has a new run id.
+    /// Whether each request has the run id of its turn, and not a new one.
     pub(super) keeps_run: bool,
-    /// Whether the message types of the loop keep ids, reasoning and metadata.
     pub(super) keeps_all: bool,
-    /// Whether the results of a round are joined in one message.
     joins: bool,
     pub(super) has_system: bool,
     pub(super) streamed: bool,
@@ -45,41 +41,37 @@ pub(super) struct Case {
 
 #[derive(Debug, Clone)]
 pub(super) struct Turn {
-    /// The number that selects the texts of the user and of the model. Only two numbers exist, so
-    /// that texts repeat.
+    /// Selects the texts of the user and of the model. There are only two numbers, so that texts
+    /// repeat.
     pub(super) text: usize,
     /// The number of calls in each round.
     pub(super) rounds: Vec<usize>,
     /// The round in which a tool queues a message of the user.
     pub(super) queues: Option<usize>,
-    /// If set, the loop stops the turn in its last round, and makes no further service call. The
-    /// value is the number of tools of this round that have finished. If the value is 0, the calls
-    /// of the round wait for approval.
+    /// If set, the loop stops the turn in its last round, when this number of its tools have
+    /// finished. If it is 0, the calls of the round wait for approval.
     pub(super) stops: Option<usize>,
-    /// The index of the service call that fails once and is repeated.
     fails: Option<usize>,
     /// Whether the last answer is lost and its request is sent again.
     pub(super) loses_answer: bool,
     /// Whether each service call is made in another process.
     pub(super) restarts: bool,
-    /// Whether the run id of the turn is used again with another text of the user. Such a request
-    /// is refused only with a layer above the loop. Without this layer, the persister accepts the
-    /// text as a continuation of the run.
+    /// Whether the run id of the turn is used again with another text. Such a request is refused
+    /// only with a layer above the loop. Without it, the persister (`PerServiceCallPersistence`)
+    /// treats the text as a continuation of the run.
     pub(super) reuses_id: bool,
     /// Whether the conversation is copied after the turn, and the user continues in the copy.
     pub(super) forks: bool,
 }
 
-/// A text of a conversation.
 #[derive(Debug, Clone)]
 pub(super) struct Spoken {
     pub(super) text: String,
-    /// Whether the text is stored. Results that replay adds for calls without a stored result are
-    /// sent, but not stored.
+    /// Whether the text is stored. The result that replay adds for a call without a stored result
+    /// is only sent.
     pub(super) is_stored: bool,
 }
 
-/// The expected conversation.
 #[derive(Debug, Default)]
 pub(super) struct Expected {
     pub(super) spoken: Vec<Spoken>,
@@ -87,13 +79,10 @@ pub(super) struct Expected {
     pub(super) calls: Vec<Vec<String>>,
 }
 
-/// The text that a user sends in a copy of the conversation.
 pub(super) const IN_COPY: &str = "say it in the copy";
-/// The answer of the model in a copy of the conversation.
 const ANSWER_IN_COPY: &str = "ok in the copy";
-/// The text that a tool queues.
 pub(super) const QUEUED: &str = "note this";
-/// The text that replay sends as the result of a call without a stored result.
+/// The result that replay adds for a call without a stored result.
 const INTERRUPTED: &str =
     "tool The call was interrupted. It may or may not have taken effect; its result is unknown.";
 
@@ -166,7 +155,6 @@ impl Case {
         simpler
     }
 
-    /// Returns the answers of the model, in order.
     pub(super) fn script(&self) -> Vec<Step> {
         let mut steps = Vec::new();
         for (number, turn) in self.turns.iter().enumerate() {
@@ -183,7 +171,6 @@ impl Case {
         steps
     }
 
-    /// Returns the answer to a service call of a turn.
     fn answer(&self, number: usize, call: usize) -> Message {
         let turn = &self.turns[number];
         let Some(calls) = turn.rounds.get(call) else {
@@ -203,8 +190,7 @@ impl Case {
         message
     }
 
-    /// Returns the results of a round, and the message that one of its tools queues. Each result
-    /// contains its position.
+    /// Returns the results of a round, and the message that one of its tools queues.
     pub(super) fn results(&self, number: usize, call: usize) -> Vec<Message> {
         let turn = &self.turns[number];
         let asking = self.answer(number, call);
@@ -223,11 +209,10 @@ impl Case {
         messages
     }
 
-    /// Returns the texts of the conversation, and of each service call.
     pub(super) fn expected(&self) -> Expected {
         let mut expected = Expected::default();
-        // The results of the last stopped turn that are not stored yet, and the number of calls of
-        // this turn without a result.
+        // The unstored results of the last stopped turn, and the number of its calls without a
+        // result.
         let mut waiting: (Vec<String>, usize) = Default::default();
         for (number, turn) in self.turns.iter().enumerate() {
             expected.resume(&mut waiting, self.sends);
@@ -256,9 +241,9 @@ impl Case {
     }
 }
 
-/// Returns whether the user sends the same text again after a turn that was stopped. The persister
-/// cannot distinguish a request that contains only this text from a retry of the stopped turn, and
-/// treats the request as a retry. Such cases are not generated.
+/// Returns whether the user repeats the text of a stopped turn. The persister then treats the
+/// request as a retry of the turn, because it cannot distinguish the two. Such cases are not
+/// generated.
 fn is_repeated(turns: &[Turn]) -> bool {
     turns[0].stops.is_some() && turns[0].text == turns[1].text
 }
@@ -270,7 +255,7 @@ impl Expected {
     }
 
     /// Adds the results of a stopped turn when the next turn begins. A loop that sends only the
-    /// messages of the current run never sends these results.
+    /// current run never sends them.
     fn resume(&mut self, waiting: &mut (Vec<String>, usize), sends: Sends) {
         let (mut results, mut missing) = std::mem::take(waiting);
         if sends == Sends::Run {

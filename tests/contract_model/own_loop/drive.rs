@@ -1,6 +1,6 @@
-//! The tool loop of an application, its stack, and the comparison with the expected conversation.
-//! The persister is the layer below the loop, which stores each service call. A turn is one
-//! question of the user and everything up to its answer.
+//! The tool loop of an application, its stack, and the comparison with the expected conversation. A
+//! turn is one question of the user and everything up to its answer. The persister is
+//! `PerServiceCallPersistence`.
 
 use std::{
     cell::OnceCell,
@@ -29,18 +29,16 @@ use crate::contract_model::planted::Process;
 
 type Client = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
-/// A tool loop as an application might write it, with its own list of messages.
 struct OwnLoop {
     case: Case,
     state: Mutex<State>,
-    /// The persister of this process, and the persister of another process.
+    /// The persister of this process, and that of another process.
     below: [Client; 2],
 }
 
 #[derive(Default)]
 struct State {
     list: Vec<Message>,
-    /// The positions at which the turns begin in the list.
     turns: Vec<usize>,
 }
 
@@ -60,7 +58,6 @@ impl OwnLoop {
         kept
     }
 
-    /// Returns the messages of the next service call.
     fn outgoing(&self, state: &State) -> Vec<Message> {
         let State { list, turns } = state;
         let turn = |back: usize| {
@@ -79,7 +76,6 @@ impl OwnLoop {
         system.into_iter().chain(list[from..].iter().cloned()).collect()
     }
 
-    /// Sends messages to the persister of a process, and returns the answer.
     async fn send(
         &self,
         request: &ChatRequest,
@@ -95,7 +91,7 @@ impl OwnLoop {
         self.below[process].clone().oneshot(next).await?.collect().await
     }
 
-    /// Runs a turn, and returns its answer, or `None` if the turn is stopped.
+    /// Runs a turn, and returns its answer unless the turn is stopped.
     async fn turn(
         &self,
         number: usize,
@@ -133,7 +129,6 @@ impl OwnLoop {
         Ok(None)
     }
 
-    /// Sends a text of the user in a copy of the conversation.
     async fn continue_in(
         &self,
         copy: ConversationKey,
@@ -175,7 +170,6 @@ fn persister(case: &Case, store: &Process, model: &ScriptedModel, fault: Option<
     }))
 }
 
-/// Executes a case. Returns the first difference from the expected conversation, if any.
 pub(super) fn difference(case: &Case, fault: Option<Fault>) -> Option<String> {
     thread_local! {
         static RUNTIME: OnceCell<Runtime> = const { OnceCell::new() };
@@ -229,7 +223,7 @@ fn with_text(request: &ChatRequest, text: &str) -> ChatRequest {
     request
 }
 
-/// Runs a turn. If the case has a layer above the loop, the loop is called through this layer.
+/// Runs a turn, through the layer above the loop if there is one.
 async fn answer(
     own: &Arc<OwnLoop>,
     store: &Process,
@@ -254,7 +248,6 @@ async fn answer(
     agent.oneshot(request).await?.collect().await.map(Some)
 }
 
-/// Compares the store and the service calls with the expected conversation.
 async fn compare(case: &Case, store: &Process, model: &ScriptedModel) -> Result<(), String> {
     let expected = case.expected();
     let system = |is_there: bool| is_there.then(|| "system be brief".to_owned());

@@ -1,14 +1,19 @@
-//! Tests with a tool loop that belongs to the application instead of this project. In generated
-//! conversations, messages that the loop sends repeatedly must be stored once, and every service
-//! call must send the complete conversation.
+//! Tests with an application's own tool loop. In generated conversations, messages that the loop
+//! sends repeatedly must be stored once, and every service call must send the complete
+//! conversation.
 //!
-//! With each service call, the loop sends all messages, the messages of its run, the new messages,
-//! or the last two turns (questions with everything up to their answers). The message types of the
-//! loop keep or lose ids, reasoning and metadata, and may join the results of an answer's calls.
-//! The tools of the loop queue messages, and the loop stops turns between tools. Service calls fail
-//! and are repeated, answers are lost, and the loop continues in another process. Run ids are used
-//! again, and conversations are copied while calls wait for approval. Texts and ids repeat, so that
-//! only the position of a message identifies it.
+//! The cases combine:
+//!
+//! - With each service call, the loop sends all messages, the messages of its run, the new
+//!   messages, or the last two turns (questions with everything up to their answers).
+//! - The message types of the loop keep or lose ids, reasoning and metadata, and may join the
+//!   results of an answer's calls.
+//! - Tools queue messages, and the loop stops turns between tools.
+//! - Service calls fail and are repeated, answers are lost, and the loop continues in another
+//!   process.
+//! - Run ids are used again, and conversations are copied while calls wait for approval.
+//!
+//! Texts and ids repeat, so that only the position of a message identifies it.
 
 mod case;
 mod drive;
@@ -26,8 +31,8 @@ fn key() -> ConversationKey {
     ConversationKey::new("alice", "support")
 }
 
-/// Returns the texts of a message. Each result is a separate text, since the model may receive
-/// several results in one message.
+/// Returns the texts of a message. Each result is a separate text, since one message may contain
+/// several results.
 fn words(message: &Message) -> Vec<String> {
     let results: Vec<String> =
         message.results().map(|result| format!("tool {}", result.text())).collect();

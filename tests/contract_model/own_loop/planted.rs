@@ -1,6 +1,6 @@
-//! Planted faults between a tool loop of the application and the persister, which is the layer
-//! below the loop that stores each service call. Each fault affects one way in which the loop sends
-//! its messages.
+//! Planted faults between an application's tool loop and the persister
+//! (`PerServiceCallPersistence`). Most of them affect only one way in which the loop sends its
+//! messages.
 
 use std::sync::Arc;
 
@@ -24,7 +24,7 @@ pub(super) enum Fault {
     UnnamedRepeated,
     /// The model does not receive reasoning that the types of the loop lose.
     ReasoningLost,
-    /// The model does not receive the old messages that a loop omits.
+    /// The model does not receive the old messages that the loop omits.
     TrimmedLost,
     /// The system message of a loop is stored with each request.
     SystemRepeated,
@@ -34,12 +34,10 @@ pub(super) enum Fault {
     StoppedLost,
     /// The digest of the input of a run is not stored.
     InputLost,
-    /// A copy of a conversation has the same messages as the original, because both are one
-    /// conversation.
+    /// A copy of a conversation and the original are the same conversation.
     CopyShared,
 }
 
-/// All faults.
 pub(super) const FAULTS: [Fault; 11] = [
     Fault::LastLost,
     Fault::AllRepeated,
@@ -55,12 +53,11 @@ pub(super) const FAULTS: [Fault; 11] = [
 ];
 
 impl Fault {
-    /// Returns the fault that must be planted in the store, if this is a fault of the store.
+    /// Returns the fault to plant in the store, if any.
     pub(super) fn of_store(self) -> Option<planted::Fault> {
         (self == Self::InputLost).then_some(planted::Fault::LostInput)
     }
 
-    /// Changes a request between the loop and the persister.
     pub(super) fn change_sent(self, case: &Case, request: &mut ChatRequest) {
         let mut messages: Vec<Arc<Message>> = request.messages().iter().cloned().collect();
         let is_system = |message: &Arc<Message>| message.role == Role::System;
@@ -96,8 +93,7 @@ impl Fault {
         request.set_messages(messages, request.history_len());
     }
 
-    /// Changes a request between the persister and the model. `sent` is the number of messages that the
-    /// loop has sent.
+    /// Changes a request between the persister and the model. The loop has sent `sent` messages.
     pub(super) fn change_shown(self, case: &Case, sent: usize, request: &mut ChatRequest) {
         let mut messages: Vec<Arc<Message>> = request.messages().iter().cloned().collect();
         let is_trimmed = match self {
@@ -117,8 +113,8 @@ impl Fault {
     }
 }
 
-/// Makes the persister store all messages of a request. Has no effect with a layer above the loop,
-/// because then the run decides which messages are stored.
+/// Makes the persister store all messages of a request. A layer above the loop prevents this,
+/// because the run then decides which messages are stored.
 fn append(request: &mut ChatRequest) {
     if request.extensions.get::<Run>().is_none() {
         *request = request.clone().with_extension(RepeatedTranscript::Append);

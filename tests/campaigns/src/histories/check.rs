@@ -13,24 +13,23 @@ use super::{
     specification::{Operation, Step, Store},
 };
 
-/// The first answer of a history that no order of its operations explains.
+/// The first unexplained answer of a history.
 #[derive(Debug)]
 pub(super) struct Unexplained {
-    /// The last answer of the shortest prefix of the history whose answers no order of the
-    /// operations explains.
+    /// The last answer of the shortest prefix of the history that no order explains.
     pub(super) answer: Event,
     /// The request that received this answer, with its client.
     pub(super) asked: Option<Event>,
 }
 
 /// Searches for an order of the operations that explains every answer. Each operation must take
-/// effect between its begin and its end. Events are in the order of their times.
+/// effect between its begin and its end.
 pub(super) fn check(events: &[Event]) -> Result<(), Box<Unexplained>> {
     if is_explained(events) {
         return Ok(());
     }
-    // If an order explains all answers of a history, then an order also explains all answers of
-    // each prefix of this history. The first unexplained answer is therefore found by bisection.
+    // An order that explains a history also explains each prefix of it. The first unexplained
+    // answer is therefore found by bisection.
     let answers: Vec<usize> = (0..events.len())
         .filter(|index| matches!(events.get(*index), Some(Event::Return { .. })))
         .collect();
@@ -52,11 +51,13 @@ fn is_explained(events: &[Event]) -> bool {
     actions.is_empty() || WGLChecker::<Store>::is_linearizable(History::from_actions(actions))
 }
 
-/// Converts the events to the actions of the checker. Each step of an operation has its own process
-/// number, because the two steps of a fork overlap. A change with an unknown outcome ends after all
-/// other operations. Its effect may therefore be at any time after its begin. An effect after all
-/// reads means that the change had no visible effect. A read with an unknown outcome does not
-/// restrict the order, and is omitted.
+/// Converts the events to the actions of the checker:
+///
+/// - The two steps of a fork overlap. Each step of an operation therefore has its own process
+///   number.
+/// - A change with an unknown outcome ends after all other operations. It may take effect at any
+///   time after its begin, or never, which is the same as after all reads.
+/// - A read with an unknown outcome does not restrict the order, and is omitted.
 fn actions(events: &[Event]) -> Vec<(usize, Action<Arc<Operation>>)> {
     let mut responses = HashMap::new();
     for event in events {
@@ -91,8 +92,7 @@ fn actions(events: &[Event]) -> Vec<(usize, Action<Arc<Operation>>)> {
                 }
             }
             Event::Return { operation, .. } => {
-                // If the operation failed, its outcome is unknown, and `begun` does not contain the
-                // operation.
+                // If the operation failed, its outcome is unknown, and `begun` does not contain it.
                 actions.extend(ends(begun.remove(operation).unwrap_or_default()));
             }
         }

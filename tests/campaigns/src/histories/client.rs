@@ -1,5 +1,5 @@
-//! A client that chooses its operations at random. A journaled run is open until it is committed or
-//! discarded. Its lease is the time until which no other client may take over the run.
+//! A client that chooses its operations at random. Another client can take over its journaled run
+//! when the lease of the run has expired.
 
 use std::time::{Duration, SystemTime};
 
@@ -19,18 +19,16 @@ use super::{
 
 /// The conversation that most operations use.
 const MAIN: &str = "main";
-/// The ids of the copies that forks create.
 const COPIES: [&str; 2] = ["copy-1", "copy-2"];
 
-/// A client, which performs its operations one after the other.
 #[derive(Debug)]
 pub(super) struct Client {
     operations: Operations,
     rng: Rng,
     name: String,
     holder: u64,
-    /// The duration by which the clock of the client is fast. `slow_by` is the duration by which
-    /// the clock is slow. At least one of the two durations is zero.
+    /// How far the clock of the client is ahead (`fast_by`) or behind (`slow_by`). At least one of
+    /// the two is zero.
     fast_by: Duration,
     slow_by: Duration,
     texts: u32,
@@ -39,11 +37,12 @@ pub(super) struct Client {
     journal: Option<Journal>,
     /// A write with an unknown outcome.
     unacknowledged: Option<Write>,
-    /// The last summary that this client has added, or tried to add.
+    /// The last summary that this client has tried to add.
     summary: Option<HistorySummary>,
 }
 
-/// The open run of this client, according to the last acknowledged write.
+/// The open run of this client (neither committed nor discarded), as of its last acknowledged
+/// write.
 #[derive(Debug, Clone, Copy)]
 struct Journal {
     run: RunId,
@@ -71,8 +70,7 @@ impl Client {
         }
     }
 
-    /// Performs this many operations, and then waits for the operations whose acknowledgement is
-    /// late.
+    /// Performs this many operations, and then waits for those whose acknowledgement is late.
     pub(super) async fn run(mut self, operations: usize) {
         for _ in 0..operations {
             if self.rng.one_in(4) {
@@ -134,14 +132,12 @@ impl Client {
         }
     }
 
-    /// Appends a run that consists of one write.
     async fn append(&mut self) {
         let (id, count) = (MessageId { run: RunId::new(), index: 0 }, 1 + self.rng.below(2));
         let write = self.write(id, self.known, count);
         self.submit(write).await;
     }
 
-    /// Begins a journaled run.
     async fn open(&mut self) {
         let (run, at) = (RunId::new(), self.known);
         let count = 1 + self.rng.below(2);
@@ -151,7 +147,6 @@ impl Client {
         self.submit(write).await;
     }
 
-    /// Resumes the open run, if its lease has expired by the clock of this client.
     async fn take_over(&mut self) {
         let Some(content) = self.operations.open_run(MAIN).await else { return };
         self.known = content.head.revision;
@@ -175,8 +170,8 @@ impl Client {
         self.submit(write).await;
     }
 
-    /// Submits a write of the open run. The write stores a message, only renews the lease, or ends
-    /// the run.
+    /// Submits a write of the open run. It stores a message, only renews the lease, or ends the
+    /// run.
     async fn continue_run(&mut self, journal: Journal) {
         let (count, close) = match self.rng.below(8) {
             0..3 => (1, None),
@@ -197,8 +192,8 @@ impl Client {
             1 => [MAIN, COPIES[1]],
             _ => COPIES,
         };
-        // The acknowledgement of a fork is never lost. The answer to the fork contains the
-        // incarnation of the copy, a random number that the checker needs.
+        // The acknowledgement of a fork is never lost, because the checker needs the incarnation of
+        // the copy (a random number).
         let lost = self.received_or_late();
         self.operations.fork(one, other, lost).await;
     }
@@ -215,15 +210,15 @@ impl Client {
             let covers_to = history.head.pruned + chosen as u64 + 1;
             self.summary = Some(HistorySummary::new(covers_to, last, format!("to {covers_to}")));
         }
-        // The checker tries every position of a change with an unknown outcome. With lost
-        // acknowledgements of summaries too, the check of one history can take minutes.
+        // The acknowledgement is never lost, because the checker tries every position of a change
+        // with an unknown outcome. The check of one history could take minutes.
         let lost = self.received_or_late();
         if let Some(summary) = &self.summary {
             self.operations.summarize(MAIN, summary, lost).await;
         }
     }
 
-    /// Submits a write, and updates the state of the client according to the outcome.
+    /// Submits a write, and updates the state of the client.
     async fn submit(&mut self, write: Write) {
         let lost = self.acknowledgement();
         match self.operations.append(&write, lost).await {
@@ -296,7 +291,6 @@ impl Client {
         }
     }
 
-    /// Makes the clock fast, slow, or correct.
     fn step_clock(&mut self) {
         let step = Duration::from_millis(1 + self.rng.below(30_000) as u64);
         (self.fast_by, self.slow_by) = match self.rng.below(3) {
@@ -306,13 +300,11 @@ impl Client {
         };
     }
 
-    /// Returns the time by the clock of this client.
     fn now(&self) -> SystemTime {
         SystemTime::now() + self.fast_by - self.slow_by
     }
 }
 
-/// Reads all conversations, after all operations of a history.
 pub(super) async fn read_all(operations: &Operations) {
     for key in [MAIN, COPIES[0], COPIES[1]] {
         operations.load(key).await;

@@ -1,19 +1,16 @@
-//! One conversation of the specification. A staged message is stored, but not visible before its
-//! journaled run is committed.
+//! One conversation of the specification.
 
 use super::event::{
     AppendRequest, CloseSeen, HeadSeen, LeaseSeen, MessageSeen, OpenSeen, RevisionSeen,
     SummaryOutcome, SummaryRequest, SummarySeen,
 };
 
-/// A conversation.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Conversation {
     pub(super) incarnation: Incarnation,
     /// The number of the last message, including staged ones.
     pub(super) sequence: u64,
     pub(super) pruned: u64,
-    /// The visible messages.
     pub(super) messages: Vec<MessageSeen>,
     pub(super) open: Option<Open>,
     /// The summaries. The last one is in force.
@@ -21,8 +18,8 @@ pub(super) struct Conversation {
 }
 
 /// The incarnation of a conversation: a random number, which changes when the conversation is
-/// created again. A prune may change the incarnation to any other value. The specification does not
-/// know the new value until an operation returns it.
+/// created again. A prune may change it too. The specification knows the new value when an
+/// operation returns it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Incarnation {
     Known(u64),
@@ -30,7 +27,7 @@ pub(super) enum Incarnation {
 }
 
 /// An open run: a journaled run that was neither committed nor discarded. Only the holder of its
-/// lease may append to the conversation.
+/// lease may append to the conversation. Its staged messages are not visible.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) struct Open {
     pub(super) run: String,
@@ -40,8 +37,8 @@ pub(super) struct Open {
 }
 
 impl Incarnation {
-    /// Returns the number of an incarnation if the incarnation is known. Otherwise, returns the
-    /// number that the incarnation cannot have.
+    /// Returns the number of the incarnation, or the number that an unknown incarnation cannot
+    /// have.
     pub(super) fn number(self) -> u64 {
         match self {
             Self::Known(number) | Self::Unknown { not: number } => number,
@@ -56,14 +53,13 @@ impl Open {
 }
 
 impl Conversation {
-    /// Creates a conversation that was never written.
     pub(super) fn absent() -> Self {
         let (messages, incarnation) = (Vec::new(), Incarnation::Known(0));
         Self { incarnation, sequence: 0, pruned: 0, messages, open: None, summaries: Vec::new() }
     }
 
-    /// Returns whether the conversation has no messages and no open run, for example after its only
-    /// run was discarded.
+    /// Returns whether the conversation has no messages and no open run, for example because its
+    /// only run was discarded.
     pub(super) fn is_empty(&self) -> bool {
         self.messages.is_empty() && self.open.is_none()
     }
@@ -73,8 +69,8 @@ impl Conversation {
             && self.sequence == revision.sequence
     }
 
-    /// Returns whether a read may return this revision now. If the specification does not know the
-    /// incarnation yet, sets the incarnation to that of the revision.
+    /// Returns whether a read may return this revision now. Sets an unknown incarnation to that of
+    /// the revision.
     pub(super) fn binds(&mut self, seen: RevisionSeen) -> bool {
         if let Incarnation::Unknown { not } = self.incarnation
             && seen.incarnation != not
@@ -98,7 +94,6 @@ impl Conversation {
             && self.binds(head.revision)
     }
 
-    /// Returns the message with a number, including staged messages.
     pub(super) fn message(&self, number: u64) -> Option<&MessageSeen> {
         let index = usize::try_from(number.checked_sub(self.pruned + 1)?).ok()?;
         let staged = self.open.iter().flat_map(|open| &open.staged);
@@ -138,9 +133,8 @@ impl Conversation {
         self.incarnation = Incarnation::Unknown { not: self.incarnation.number() };
     }
 
-    /// Returns whether the writer may append to the conversation. If a run is open, only the
-    /// current holder of its lease or a later attempt may append. Otherwise, every writer may
-    /// append.
+    /// Returns whether the writer may append to the conversation. If a run is open, only the holder
+    /// of its lease or a later attempt may.
     pub(super) fn admits(&self, write: &AppendRequest) -> bool {
         match (&self.open, &write.staged) {
             (None, None) => true,
@@ -159,7 +153,6 @@ impl Conversation {
         }
     }
 
-    /// Stores an admitted write.
     pub(super) fn store(&mut self, write: &AppendRequest) {
         let visible = self.pruned + self.messages.len() as u64;
         match write.staged {

@@ -1,9 +1,9 @@
 //! The file format of a history: one JSON object on each line.
 //!
 //! The first line is a [`Heading`], and every other line is an [`Event`]. An operation has a line
-//! with its request and a line with its answer. The outcome of an operation without a line for its
-//! answer is unknown. `at` is the time of the machine's monotonic clock in nanoseconds. All
-//! processes have the same monotonic clock.
+//! with its request and a line with its answer. Without the second line, its outcome is unknown.
+//! `at` is the time of the machine's monotonic clock in nanoseconds, which is the same for all
+//! processes.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -29,7 +29,6 @@ pub(super) enum Event {
     Return { at: u64, operation: u64, response: Response },
 }
 
-/// A request of a client to the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Request {
@@ -63,7 +62,6 @@ pub(super) enum Request {
     },
 }
 
-/// An answer of the store.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(super) enum Response {
@@ -142,8 +140,8 @@ pub(super) enum CloseSeen {
     Discard { visible: u64 },
 }
 
-/// The lease of an open run: its holder, and the time until which no other client may take over the
-/// run. Times are in milliseconds since 1970, by the clock of the client that wrote them.
+/// The lease of an open run. Times are in milliseconds since 1970, by the clock of the client that
+/// wrote them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(super) struct LeaseSeen {
     pub(super) attempt: u32,
@@ -189,8 +187,7 @@ pub(super) struct MessageSeen {
 }
 
 impl Event {
-    /// Returns the sort key of an event: events are sorted by time, and requests before answers
-    /// with the same time.
+    /// Returns the sort key of an event. At the same time, requests are before answers.
     pub(super) fn order(&self) -> (u64, bool) {
         match self {
             Self::Invoke { at, .. } => (*at, false),
@@ -200,7 +197,6 @@ impl Event {
 }
 
 impl Response {
-    /// Creates the answer of an operation that returned an error.
     pub(super) fn of_error(error: &StoreError) -> Self {
         match error {
             StoreError::Conflict(conflict) => {
@@ -228,7 +224,6 @@ impl From<AddedSummary> for Response {
             AddedSummary::Stored => Self::Summarized(SummaryOutcome::Stored),
             AddedSummary::NoSuchMessage => Self::Summarized(SummaryOutcome::NoSuchMessage),
             AddedSummary::Superseded => Self::Summarized(SummaryOutcome::Superseded),
-            // The clients rewrite no messages.
             other => Self::Failed(format!("a summary has the outcome {other:?}")),
         }
     }

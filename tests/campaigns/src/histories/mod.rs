@@ -1,35 +1,35 @@
 //! Records histories of concurrent clients, and searches for an order of their operations that
 //! explains every answer.
 //!
-//! Clients in two processes append, journal, resume and discard runs, and fork, prune, summarize,
-//! delete and read a few conversations of one store. Each client has its own clock. If the lease of
-//! another client has expired by this clock, the client may take over the run of the other client.
-//! The clocks are stepped forward and back. Some acknowledgements are late, or the client never
-//! receives them. The client then continues without the acknowledgement, or sends the same write
-//! again. Every operation is recorded with its begin and its end. The history (`event.rs`) is
-//! linearizable if its operations have an order with two properties: each operation takes effect
-//! between its begin and its end, and a sequential store (`specification.rs`) that executes the
-//! operations in this order returns the same answers.
+//! Clients in two processes append, fork, prune, summarize, delete and read a few conversations of
+//! one store, and begin, resume and end journaled runs. Each client has its own clock, which is
+//! stepped forward and back. If a lease has expired by this clock, the client may take over the run
+//! of another client. Some acknowledgements are late or lost, and the client continues without
+//! them, or sends the same write again.
+//!
+//! Every operation is recorded with its begin and its end. The history (`event.rs`) is linearizable
+//! if an order of its operations explains every answer:
+//!
+//! - Each operation takes effect between its begin and its end.
+//! - A sequential store (`specification.rs`) that executes the operations in this order returns the
+//!   same answers.
 //!
 //! # The checker
 //!
-//! `todc-utils` searches for the order: it implements the algorithm of Wing and Gong with Lowe's
-//! cache of visited states, as Porcupine and Knossos do. The authors of `todc-utils` have tested
-//! their checker against histories of etcd that Jepsen has recorded. `todc-utils` depends on no
-//! other crate. The alternatives:
+//! `todc-utils` searches for the order. It implements the algorithm of Wing and Gong with Lowe's
+//! cache of visited states, as Porcupine and Knossos do. Its authors have tested it against
+//! histories of etcd that Jepsen has recorded. It depends on no other crate. The alternatives:
 //!
 //! - Elle and Knossos are written in Clojure, and the registry of Clojure's packages cannot be
 //!   reached from the test machine. Elle infers dependencies between transactions of reads, writes
-//!   and appends. Most guarantees of a store concern other operations: conflicts, leases, discards
-//!   and prunes.
+//!   and appends, but most guarantees of a store concern conflicts, leases, discards and prunes.
 //! - Porcupine is written in Go. The Rust port `porcupine-rs` depends on a benchmark harness.
-//! - `stateright` visits a state again on every path that leads to the state. If the operations of
-//!   many clients overlap, the search therefore takes exponential time. `stateright` also depends
-//!   on a web server.
+//! - `stateright` visits a state again on every path to the state. If the operations of many
+//!   clients overlap, the search takes exponential time. `stateright` also depends on a web server.
 //!
 //! The checker answers yes or no. If no order explains a history, `check.rs` finds the shortest
 //! prefix that no order explains. The seed determines the operations of the clients, but not how
-//! they interleave. Therefore a finding is saved as a file, and `--check FILE` checks it again.
+//! they interleave. A finding is therefore saved as a file, and `--check FILE` checks it again.
 
 mod check;
 mod client;
@@ -96,8 +96,8 @@ pub struct Arguments {
 ///
 /// # Errors
 ///
-/// Returns [`Failure::Found`] if a history has no order, and [`Failure::CannotRun`] if a server is
-/// missing or the second process ends.
+/// [`Failure::Found`] if a history has no order, [`Failure::CannotRun`] if a server is missing or
+/// the second process ends.
 pub fn run(arguments: Arguments) -> Result<Figures, Failure> {
     if let Some(file) = &arguments.check {
         return check_file(file);
@@ -186,7 +186,6 @@ impl Totals {
     }
 }
 
-/// Saves a history to its own file.
 fn save(folder: Option<&Path>, heading: &Heading, events: &[Event]) -> Result<PathBuf, Failure> {
     let failed = |error: std::io::Error| Failure::cannot_run(format!("save a history: {error}"));
     let folder =
@@ -202,7 +201,6 @@ fn save(folder: Option<&Path>, heading: &Heading, events: &[Event]) -> Result<Pa
     Ok(file)
 }
 
-/// Checks a saved history.
 fn check_file(file: &Path) -> Result<Figures, Failure> {
     let unreadable = |error: &dyn std::fmt::Display| {
         Failure::cannot_run(format!("read the history {}: {error}", file.display()))

@@ -23,21 +23,18 @@ use super::{
 pub(super) enum Acknowledgement {
     /// The client waits for the acknowledgement.
     Received,
-    /// The client continues without waiting for the acknowledgement. The operation continues in a
-    /// task, and its end is recorded.
+    /// The client continues. The operation continues in a task, and its end is recorded.
     Late,
-    /// The client drops the future after some polls, so that the outcome is unknown.
+    /// The client drops the future after some polls. The outcome is unknown.
     Lost { polls: usize },
 }
 
-/// A store that records every operation of one client.
 #[derive(Debug)]
 pub(super) struct Operations {
     store: DynStore,
     recorder: Recorder,
     scope: String,
     client: u64,
-    /// The tasks of operations with a late acknowledgement.
     late: JoinSet<()>,
 }
 
@@ -81,7 +78,6 @@ impl Operations {
         }
     }
 
-    /// Submits a write. Returns `None` if the client does not receive the outcome.
     pub(super) async fn append(
         &mut self,
         write: &Write,
@@ -186,7 +182,6 @@ impl Operations {
         self.finish(self.invoke(request), removed, acknowledgement).await
     }
 
-    /// Waits for the operations with a late acknowledgement.
     pub(super) async fn wait_for_late(mut self) {
         while self.late.join_next().await.is_some() {}
     }
@@ -236,7 +231,6 @@ fn failed<T>(begun: Begun, error: &StoreError) -> Option<T> {
     None
 }
 
-/// The number of operations of each kind, for the figures.
 #[derive(Debug, Default, Clone, Copy)]
 pub(super) struct Counts {
     pub(super) operations: u64,
@@ -252,7 +246,6 @@ pub(super) struct Counts {
 }
 
 impl Counts {
-    /// Adds the events of a history.
     pub(super) fn add(&mut self, events: &[Event]) {
         let mut invoked = std::collections::HashMap::new();
         for event in events {

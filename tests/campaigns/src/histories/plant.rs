@@ -19,7 +19,6 @@ use tower_chat_core::{
     },
 };
 
-/// A fault that is planted into the store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Plant {
     /// A write that conflicts with an earlier one is acknowledged, but not stored.
@@ -33,7 +32,7 @@ pub enum Plant {
     /// When two attempts resume a run at the same time, both are acknowledged as holders of the
     /// lease.
     TwoHolders,
-    /// An addition of a summary is acknowledged, and the summary is not stored.
+    /// A summary is acknowledged, and not stored.
     LostSummary,
 }
 
@@ -51,7 +50,7 @@ impl Plant {
     }
 }
 
-/// Some faults do not occur at every opportunity, but only at every `ONCE_IN`th opportunity.
+/// Some faults occur only at every `ONCE_IN`th opportunity.
 const ONCE_IN: usize = 2;
 
 /// A store with a planted fault.
@@ -196,15 +195,13 @@ fn acknowledge_conflict(
     }
 }
 
-/// Stores the messages of a write at the end of the conversation, at its current revision.
 async fn append_again(store: &dyn HistoryStore, write: &Write) -> Result<Revision, AppendError> {
     let failed = |source| AppendError { completed: 0, source };
     let head = store.head(write.key()).await.map_err(failed)?;
     let messages = write.messages().iter().cloned();
     let again = Write::new(write.key().clone(), write.id(), head.revision, messages);
     let slot = store.reserve().await.map_err(failed)?;
-    // The answer to the second write is ignored, so that the client receives the same answer as
-    // without the fault.
+    // The client receives the same answer as without the fault.
     drop(store.append(slot, vec![again]).await);
     Ok(write.result())
 }

@@ -42,7 +42,6 @@ pub struct ClientArguments {
     pub plant: Option<Plant>,
 }
 
-/// The clients of this process.
 pub(super) struct Clients {
     runtime: Runtime,
     store: DynStore,
@@ -50,7 +49,7 @@ pub(super) struct Clients {
     settings: ClientArguments,
 }
 
-/// The handle by which the first process controls the second process.
+/// The first process's handle of the second process.
 pub(super) struct OtherProcess {
     process: Child,
     commands: ChildStdin,
@@ -70,7 +69,6 @@ impl Clients {
         Ok(Self { runtime, store, recorder: Recorder::new(process), settings: settings.clone() })
     }
 
-    /// Runs the clients of a case.
     pub(super) fn play(&self, case: u64) -> Result<Vec<Event>, Failure> {
         let ended = self.runtime.block_on(async {
             let mut clients = JoinSet::new();
@@ -90,7 +88,6 @@ impl Clients {
         ended.map(|()| self.recorder.take())
     }
 
-    /// Reads all conversations of a case.
     pub(super) fn read(&self, case: u64) -> Result<Vec<Event>, Failure> {
         let operations = self.operations(case, self.settings.clients);
         self.runtime.block_on(read_all(&operations));
@@ -103,11 +100,11 @@ impl Clients {
     }
 }
 
-/// Executes the commands of the first process, until that process closes standard input.
+/// Executes the commands of the first process, until it closes standard input.
 ///
 /// # Errors
 ///
-/// Returns [`Failure::CannotRun`] if the store cannot be opened or a command cannot be read.
+/// [`Failure::CannotRun`] if the store cannot be opened or a command cannot be read.
 pub fn serve(arguments: ClientArguments) -> Result<(), Failure> {
     let clients = Clients::open(&arguments, 1)?;
     let mut lines = std::io::stdout().lock();
@@ -163,7 +160,6 @@ impl OtherProcess {
         sent.map_err(|error| Failure::cannot_run(format!("the second process has ended: {error}")))
     }
 
-    /// Returns the events that the second process has recorded since the last command.
     pub(super) fn events(&mut self) -> Result<Vec<Event>, Failure> {
         let mut events = Vec::new();
         loop {
@@ -182,7 +178,6 @@ impl OtherProcess {
 
 impl Drop for OtherProcess {
     fn drop(&mut self) {
-        // The process may have ended already.
         drop(self.process.kill());
         drop(self.process.wait());
     }

@@ -9,7 +9,7 @@ use rustix::time::{ClockId, clock_gettime};
 
 use super::event::{Event, Request, Response};
 
-/// The events of this process; clones share them.
+/// The events of this process. Clones share them.
 #[derive(Debug, Clone)]
 pub(super) struct Recorder(Arc<Recorded>);
 
@@ -20,7 +20,6 @@ struct Recorded {
     events: Mutex<Vec<Event>>,
 }
 
-/// An operation that has begun.
 #[derive(Debug)]
 pub(super) struct Begun {
     recorder: Recorder,
@@ -37,17 +36,14 @@ impl Recorder {
         self.0.process
     }
 
-    /// Records a request, before it is sent.
     pub(super) fn invoke(&self, client: u64, request: Request) -> Begun {
-        // The operations of one process have even numbers, and those of the other process have odd
-        // numbers.
+        // Operations have even numbers in one process and odd numbers in the other.
         let operation = self.0.operations.fetch_add(1, Ordering::Relaxed) * 2 + self.0.process;
         let client = format!("{}.{client}", self.0.process);
         self.push(|at| Event::Invoke { at, operation, client, request });
         Begun { recorder: self.clone(), operation }
     }
 
-    /// Removes and returns the recorded events.
     pub(super) fn take(&self) -> Vec<Event> {
         std::mem::take(&mut *self.0.events.lock().unwrap_or_else(PoisonError::into_inner))
     }
@@ -59,7 +55,7 @@ impl Recorder {
 }
 
 impl Begun {
-    /// Records the answer. An operation that is dropped before `end` has no answer.
+    /// Records the answer. An operation that is dropped before has no answer.
     pub(super) fn end(self, response: Response) {
         let operation = self.operation;
         self.recorder.push(|at| Event::Return { at, operation, response });

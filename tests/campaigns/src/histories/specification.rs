@@ -1,12 +1,9 @@
 //! A sequential specification of a store.
 //!
 //! The specification is derived from the documentation of `HistoryStore` and `Write`, and shares no
-//! code with the stores. The state covers all conversations of a history, since a fork reads one
-//! and creates another. A fork takes effect at two moments, because its two conversations may be on
-//! different servers and then have no common transaction.
-//!
-//! A fork copies a conversation. The incarnation of a conversation is a random number, which
-//! changes when the conversation is created again.
+//! code with the stores. The state covers all conversations of a history, since a fork copies one
+//! conversation to another. The two conversations may be on different servers without a common
+//! transaction. A fork therefore takes effect at two moments.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,7 +16,7 @@ use super::event::{
 
 const ABSENT: RevisionSeen = RevisionSeen { incarnation: 0, sequence: 0 };
 
-/// An operation with its answer. The answer is `None` if it is unknown.
+/// An operation with its answer, if the answer is known.
 #[derive(Debug, Clone)]
 pub(super) struct Operation {
     pub(super) step: Step,
@@ -27,7 +24,6 @@ pub(super) struct Operation {
     pub(super) response: Option<Response>,
 }
 
-/// The part of an operation that takes effect at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Whole,
@@ -37,18 +33,16 @@ pub(super) enum Step {
     Creates(u64),
 }
 
-/// The state of a store.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
 pub(super) struct State {
-    /// The existing conversations, by their ids.
     conversations: Conversations,
-    /// The sources that forks have read, by their numbers.
+    /// The sources that forks have read, by the numbers of the forks.
     forks: BTreeMap<u64, Option<Conversation>>,
 }
 
 type Conversations = BTreeMap<String, Conversation>;
 
-/// Implements the trait of the checker for sequential specifications.
+/// The specification, in the form that the checker needs.
 #[derive(Debug)]
 pub(super) struct Store;
 
@@ -76,8 +70,7 @@ fn allows(state: &mut State, operation: &Operation) -> bool {
         (Request::Fork { from, .. }, Step::Reads(fork)) => {
             let source = conversations.get(from).filter(|source| !source.messages.is_empty());
             state.forks.insert(fork, source.cloned());
-            // The fork decides in this step whether the source exists. If the source is absent or
-            // empty, the fork returns `Forked(ABSENT)`.
+            // If the source is absent or empty now, the fork returns `Forked(ABSENT)`.
             *response.unwrap_or(&Response::Exists) != Response::Forked(ABSENT) || source.is_none()
         }
         (Request::Fork { to, .. }, Step::Creates(fork)) => {
@@ -142,7 +135,6 @@ fn delete(state: &mut Conversations, key: &str, response: Option<&Response>) -> 
     }
 }
 
-/// Reads a conversation, which may be absent.
 fn read(
     state: &mut Conversations,
     key: &str,
@@ -154,9 +146,8 @@ fn read(
     }
 }
 
-/// Checks the answer to a write. If the conversation has the expected revision and admits the
-/// write, the store stores all messages of the write. Otherwise, the store acknowledges a write
-/// that is already stored, and refuses any other write.
+/// Checks the answer to a write. The write is stored if the conversation has the expected revision
+/// and admits the write. Otherwise, it is acknowledged if it is already stored, and refused if not.
 fn append(state: &mut Conversations, write: &AppendRequest, response: Option<&Response>) -> bool {
     let mut conversation = state.get(&write.key).cloned().unwrap_or_else(Conversation::absent);
     let is_expected = conversation.is_at(write.expected);
@@ -184,12 +175,11 @@ fn append(state: &mut Conversations, write: &AppendRequest, response: Option<&Re
     }
 }
 
-/// Whether a write is already stored.
 #[derive(PartialEq, Eq)]
 enum Repetition {
     Yes,
     /// The messages are stored at the same positions, but the incarnation has changed. The contract
-    /// allows the store to acknowledge or to refuse the write.
+    /// allows both answers.
     InAnotherIncarnation,
     No,
 }
@@ -197,8 +187,8 @@ enum Repetition {
 fn repetition(conversation: &Conversation, write: &AppendRequest) -> Repetition {
     let is_same = conversation.incarnation == Incarnation::Known(write.result.incarnation);
     if write.texts.is_empty() {
-        // The id of a write is the id of its first message. The store therefore has no id for a
-        // write without messages, and recognises its repetition only until the next write.
+        // A write is identified by its first message. The repetition of a write without messages is
+        // therefore recognised only until the next write.
         let is_stored = is_same && conversation.sequence == write.result.sequence;
         return if is_stored { Repetition::Yes } else { Repetition::No };
     }
@@ -211,8 +201,8 @@ fn repetition(conversation: &Conversation, write: &AppendRequest) -> Repetition 
     }
 }
 
-/// Creates a copy of the source that the fork has read. The copy has a new incarnation. If the
-/// target exists, the store refuses the fork.
+/// Creates a copy of the source that the fork has read, with a new incarnation. The fork is refused
+/// if the target exists.
 fn create_copy(
     state: &mut Conversations,
     source: Option<&Conversation>,
@@ -231,8 +221,7 @@ fn create_copy(
         (Some(Response::Forked(revision)), Some(source)) => {
             let incarnation = Incarnation::Known(revision.incarnation);
             let is_own = revision.incarnation != 0 && source.incarnation != incarnation;
-            // The messages in the copy of a pruned conversation have the same numbers as in the
-            // source, or are numbered from 1.
+            // The copy of a pruned conversation numbers its messages as the source does, or from 1.
             let pruned = revision.sequence.checked_sub(source.messages.len() as u64);
             let pruned = pruned.filter(|it| [0, source.pruned].contains(it));
             match pruned {
@@ -286,7 +275,6 @@ fn pruned_messages(messages: &[MessageSeen], keep: u64) -> Vec<MessageSeen> {
 }
 
 impl AppendRequest {
-    /// Returns the messages that the write appends.
     pub(super) fn messages(&self) -> Vec<MessageSeen> {
         let message = |(text, index): (&String, u32)| MessageSeen {
             run: self.run.clone(),
@@ -296,7 +284,7 @@ impl AppendRequest {
         self.texts.iter().zip(self.index..).map(message).collect()
     }
 
-    /// Returns how the write ends the open run, if the write ends it.
+    /// Returns how the write ends the open run, if it does.
     pub(super) fn close(&self) -> Option<CloseSeen> {
         self.staged.and_then(|staged| staged.close)
     }

@@ -13,11 +13,9 @@ use tower_chat_testkit::server::{Missing, PostgresServer, RedisServer};
 use super::plant::{Plant, Planted};
 use crate::Failure;
 
-/// A store of any kind.
 #[derive(Clone)]
 pub(super) struct DynStore(Arc<dyn HistoryStore>);
 
-/// The kind of store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum StoreKind {
     /// One file, which both processes have open.
@@ -28,7 +26,7 @@ pub enum StoreKind {
     Redis,
 }
 
-/// The address of a store. The server or the folder is removed when this value is dropped.
+/// The address of a store. The server or the folder is removed when this is dropped.
 pub(super) struct Backend {
     pub(super) address: String,
     _running: Running,
@@ -42,7 +40,6 @@ enum Running {
 }
 
 impl StoreKind {
-    /// Returns the name of the kind on the command line.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Sqlite => "sqlite",
@@ -51,7 +48,6 @@ impl StoreKind {
         }
     }
 
-    /// Creates a folder or starts a server.
     pub(super) fn start(self) -> Result<Backend, Failure> {
         let missing = |missing: Missing| Failure::cannot_run(missing);
         Ok(match self {
@@ -73,7 +69,6 @@ impl StoreKind {
         })
     }
 
-    /// Opens the store, with the planted fault if there is one.
     pub(super) async fn open(
         self,
         address: &str,
