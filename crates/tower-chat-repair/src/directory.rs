@@ -157,8 +157,8 @@ fn counted_calls(run: &RunSummary) -> u64 {
 
 /// Returns whether the number of tool calls in the directory contradicts the messages of a run. The
 /// messages contain `calls` calls in `answers` answers of the model. If the directory has counted
-/// fewer service calls (requests to the model) than `answers`, the number of tool calls in the
-/// directory may be too low.
+/// fewer service calls (requests to the model) than `answers`, too low a number of tool calls is no
+/// contradiction.
 fn has_other_calls(run: &RunSummary, calls: u64, answers: u64) -> bool {
     match run.usage.iter().map(|usage| usage.sum.service_calls).sum::<u64>() {
         // The store has recorded no service call for this run, and has therefore counted the calls

@@ -46,14 +46,8 @@ pub fn extract(messages: &Messages, first: u64, round_index: u32) -> Vec<ToolRec
 /// For each call, the record contains the position of the call, the position of its result, and
 /// whether the call succeeded, failed, was rejected, waits for approval or has no result.
 ///
-/// The index of a round counts the rounds of one turn. Only a message with calls begins a round.
-///
-/// A result is matched with a call by the rules of a replay. A result that names the position of a
-/// call answers that call. Any other result answers the call of its round that has the same id. If
-/// the call or the result has no id, the order within the round decides. If the round of a result
-/// contains no matching call, the result answers an earlier call that has the same id and no
-/// result. Results that match no call are ignored, as are the results of tools that the provider
-/// ran.
+/// A result is matched with a call by the rules of [`pairing`](tower_chat_core::pairing). Results
+/// that match no call are ignored, as are the results of tools that the provider ran.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Extraction {
     turns: Turns,

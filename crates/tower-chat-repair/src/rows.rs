@@ -36,7 +36,7 @@ pub(crate) async fn damage_of_file(file: &dyn StoreFile) -> Result<Vec<Finding>,
 /// The conversations to check.
 pub(crate) struct Keys {
     pub(crate) keys: Vec<ConversationKey>,
-    /// The damage because of which the conversations cannot be listed, if any.
+    /// The damage that prevents a list of the conversations, if any.
     pub(crate) damage: Option<Finding>,
 }
 

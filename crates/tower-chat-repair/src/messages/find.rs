@@ -142,8 +142,8 @@ pub fn mismatches_of_readable<'a>(
     found
 }
 
-/// Collects the numbers of readable messages whose calls or results may match results or calls in
-/// an unreadable message.
+/// Collects the numbers of the readable messages whose calls may have their results in an
+/// unreadable message, or whose results may answer calls in an unreadable message.
 #[derive(Debug, Default)]
 struct Uncertain {
     /// The numbers of messages with calls whose results may be in an unreadable message.

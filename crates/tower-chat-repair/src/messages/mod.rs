@@ -44,8 +44,7 @@ pub enum Filling {
     /// Adds a result with the text [`INTERRUPTED`].
     Interrupted,
     /// Adds no result. Return this variant for a call whose result is in the record of tool calls,
-    /// because a run adds such a result to the messages when a request to the model has contained
-    /// the result.
+    /// because a later run adds this result to the messages.
     Leave,
 }
 
@@ -108,10 +107,13 @@ pub fn repaired(
 /// Returns the rows of the record of tool calls that must be written after messages were repaired,
 /// and the positions of the calls whose rows must be removed.
 ///
-/// A row is written if the repair added a result for its call, or if the row refers to a result at
-/// another position than the repaired messages. The status of a row changes from `Pending` to
-/// `Interrupted` if the added result is [`INTERRUPTED`]. A row is removed if the messages do not
-/// contain its call. `first` is the number of the first message.
+/// - A row is written if the repair added a result for its call, or if the row refers to a result
+///   at another position than the repaired messages.
+/// - The status of a row changes from `Pending` to `Interrupted` if the added result is
+///   [`INTERRUPTED`].
+/// - A row is removed if the messages do not contain its call.
+///
+/// `first` is the number of the first message.
 pub fn repaired_records(
     records: &[ToolRecord],
     first: u64,
@@ -158,9 +160,9 @@ fn result_at(messages: &Messages, first: u64, position: SequencePosition) -> Opt
 
 /// Returns the position at which a result for a call is inserted: the number of a message, and the
 /// index of the part before which the result is inserted. The position is after all existing
-/// results of the round, which is the calls of one answer and their results. If the new result
-/// preceded existing results, a result without an id could be matched with another call. Returns
-/// `None` if the role of the call's message is not `Assistant`.
+/// results of the round (the calls of one answer and their results). Otherwise, an existing result
+/// without an id could be matched with another call than before. Returns `None` if the role of the
+/// call's message is not `Assistant`.
 fn position_for_result(
     messages: &Messages,
     first: u64,
