@@ -13,8 +13,7 @@ use crate::{
     node::{Node, Object},
 };
 
-/// The prefix of the file name for a session whose id is not a valid file name. After the prefix,
-/// the file name contains the id in base32.
+/// The prefix of a file name that contains the id in base32, because the id is no valid name.
 const ENCODED_ID: &str = "~session-";
 
 pub(crate) fn read(document: &Document, stem: &str) -> Result<ImportedConversation, ContentError> {
@@ -68,8 +67,7 @@ fn message(
             }
         }
     }
-    // A message whose contents were all ignored or lost, such as a message with only usage, is
-    // skipped.
+    // The contents were all ignored or lost, such as only usage.
     if parts.is_empty() && !contents.is_empty() {
         return Ok(None);
     }
@@ -83,8 +81,7 @@ const NO_PART: &str = "messages have no part for it";
 enum Read {
     Part(Part),
     Reasoning(String, Signature),
-    /// A part of reasoning whose signature is lost, because the file does not name the provider
-    /// that can read the signature.
+    /// Reasoning whose signature is lost, because the file does not name its provider.
     Unsigned(Part),
     /// A content that is not part of the conversation, such as usage.
     Ignored,
@@ -121,8 +118,7 @@ fn part(content: &Object) -> Result<Read, WrongValue> {
     Ok(Read::Part(part))
 }
 
-/// Returns the signature of reasoning by OpenAI, which has an id with the prefix `rs_`. For
-/// reasoning without such an id, the file does not name the provider.
+/// Returns the signature of reasoning by OpenAI, whose id begins with `rs_`.
 fn signature(content: &Object) -> Result<Signature, WrongValue> {
     let id = content.text("id")?.filter(|id| id.starts_with("rs_"));
     let encrypted = content.text("protected_data")?;

@@ -37,8 +37,7 @@ pub(crate) fn time(node: &Node) -> Result<SystemTime, WrongValue> {
     time.map(SystemTime::from).map_err(|_| node.wrong("a time"))
 }
 
-/// The data with which a provider accepts its own reasoning in a later request: a signature, or the
-/// encrypted reasoning.
+/// The data with which a provider accepts its own reasoning in a later request.
 #[derive(Debug)]
 pub(crate) enum Signature {
     None,
@@ -101,7 +100,7 @@ pub(crate) fn join_reasoning(parts: Vec<Part>) -> Vec<Part> {
     joined
 }
 
-/// Replaces the last part by the part with the complete item, if summaries were added to the item.
+/// Replaces the last part by the complete item, if summaries were added to the item.
 fn close(parts: &mut [Part], open: Option<(Value, bool)>) {
     let Some((item, true)) = open else { return };
     if let (Some(last), Some(whole)) = (parts.last_mut(), of_openai(&item)) {
@@ -109,8 +108,7 @@ fn close(parts: &mut [Part], open: Option<(Value, bool)>) {
     }
 }
 
-/// Adds the summaries of `item` to `whole`, which has the same id. Also replaces the encrypted
-/// content of `whole`, if `item` has one.
+/// Adds the summaries and the encrypted content of `item` to `whole`, which has the same id.
 fn append(whole: &mut Value, mut item: Value) {
     let more = item.get_mut("summary").map(Value::take);
     if let (Some(Value::Array(summary)), Some(Value::Array(more))) =

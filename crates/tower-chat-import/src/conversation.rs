@@ -53,9 +53,8 @@ impl ImportedConversation {
         });
     }
 
-    /// Adds a loss for each call without a result, because models will receive a result that
-    /// reports an interruption. Adds a loss for each result without a call, because replay omits
-    /// such a result.
+    /// Adds a loss for each call without a result, for which models receive a report of an
+    /// interruption, and for each result without a call, which replay omits.
     pub(crate) fn checked(mut self) -> Self {
         let messages: Messages = self.messages.iter().cloned().collect();
         for mismatch in mismatches(&messages, 1) {

@@ -3,8 +3,7 @@
 
 use crate::{Format, document::Document, node::Object};
 
-/// Fails if a message has a field that only another format has, or if a message has no known
-/// format. The error contains the position and the reason.
+/// Fails if a message has a field of another format only, or has no known format.
 pub(crate) fn check(format: Format, documents: &[Document]) -> Result<(), String> {
     for document in documents {
         let Ok(items) = document.items() else { continue };
@@ -28,8 +27,7 @@ pub(crate) fn check(format: Format, documents: &[Document]) -> Result<(), String
     Ok(())
 }
 
-/// Returns the format of a message that contains a field or a type which occurs in one format only,
-/// and a description of this field. Returns `None` if the message has no such field.
+/// Returns the format of a field or a type that only one format has, and its description.
 fn mark(message: &Object) -> Option<(Format, String)> {
     let text = |name: &str| message.text(name).ok().flatten();
     if message.has("contents") {
@@ -78,8 +76,7 @@ fn may_be_of(format: Format, object: &Object) -> bool {
     }
 }
 
-/// Returns whether an item of OpenAI Responses may have this type. Types that end with `_call` or
-/// `_output` are accepted, so that items of future tools are accepted too.
+/// Returns whether an item may have this type, including items of future tools.
 fn is_type_of_item(kind: &str) -> bool {
     const OTHERS: [&str; 9] = [
         "message",

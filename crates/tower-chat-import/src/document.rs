@@ -11,21 +11,18 @@ use crate::{
 /// A conversation in a file: a list of messages in any of the JSON formats.
 #[derive(Debug)]
 pub(crate) struct Document {
-    /// The JSON of the list.
     pub(crate) list: RawJson,
     /// The JSON object in which the list is the value of a field, if any.
     pub(crate) object: Option<Object>,
-    /// The number of the document, from 1: its line in JSON Lines, or its position in a JSON list
-    /// of documents. `None` if the file contains only one document.
+    /// The number of the document, from 1: its line or its position in the file, if there are
+    /// several.
     line: Option<usize>,
-    /// The line number of each message, from 1, if each line of the file contains a message.
-    /// Otherwise the list is empty.
+    /// The line number of each message, from 1, in JSON Lines of messages.
     lines: Vec<usize>,
 }
 
 impl Document {
-    /// Parses the list, and returns its messages. An error in a message names the field by its path
-    /// within the message.
+    /// Parses the list. An error names a field by its path within the message.
     pub(crate) fn items(&self) -> Result<Vec<Node>, ContentError> {
         let items: Vec<RawJson> =
             self.list.parse().map_err(|source| ContentError::at("the list of messages", source))?;

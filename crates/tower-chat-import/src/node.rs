@@ -99,8 +99,7 @@ impl Object {
         self.need(name, "a text")?.text()
     }
 
-    /// Returns the items of the list in a field. Returns no items if the field is missing or
-    /// `null`.
+    /// Returns the items of a list, or no items if the field is missing or `null`.
     pub(crate) fn list(&self, name: &str) -> Result<Vec<Node>, WrongValue> {
         self.get(name).map_or_else(|| Ok(Vec::new()), |node| node.list())
     }
@@ -115,8 +114,7 @@ impl Object {
     }
 }
 
-/// Returns the kind of a JSON value for an error message. Error messages may be logged and must not
-/// contain the value itself, because it is content of a conversation.
+/// Returns the kind of a value for errors, which may be logged and must not contain content.
 fn kind(json: &str) -> &'static str {
     match json.as_bytes().first() {
         Some(b'"') => "a text that may not be valid Unicode",

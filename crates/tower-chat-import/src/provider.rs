@@ -5,8 +5,7 @@ use tower_chat_wire::{WireError, anthropic, gemini, openai_chat, openai_response
 
 use crate::{Format, ImportedConversation, document::Document, error::ContentError};
 
-/// Returns the possible names of the field that contains the messages in the JSON object of a
-/// conversation.
+/// Returns the possible names of the field with the messages of a conversation.
 pub(crate) fn lists(format: Format) -> &'static [&'static str] {
     match format {
         Format::OpenAiResponses => &["messages", "input", "items"],
@@ -15,8 +14,7 @@ pub(crate) fn lists(format: Format) -> &'static [&'static str] {
     }
 }
 
-/// The possible names of the field that contains the instructions in the JSON object of a
-/// conversation.
+/// The possible names of the field with the instructions of a conversation.
 const INSTRUCTIONS: [&str; 4] =
     ["instructions", "system", "systemInstruction", "system_instruction"];
 

@@ -165,8 +165,7 @@ impl Reading {
         Ok(())
     }
 
-    /// Returns the signature that a reasoning part contains for its provider. Adds a loss if
-    /// [`Signature`] has no variant for this provider.
+    /// Returns the signature of a reasoning part. Adds a loss for an unknown provider.
     fn signature(&mut self, part: &Object, position: &str) -> Result<Signature, WrongValue> {
         let (id, signature) = (part.text("id")?, part.text("signature")?);
         let provider = part.text("provider_name")?.unwrap_or_default();

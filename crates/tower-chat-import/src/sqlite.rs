@@ -16,8 +16,7 @@ use rusqlite::{
 
 use crate::{Format, ReadError};
 
-/// The number of instructions of SQLite's virtual machine after which the progress handler is
-/// called.
+/// The number of instructions of SQLite between two calls of the progress handler.
 const STEPS: u32 = 1_000;
 
 /// For an empty file, the maximum number of instructions, and the maximum number of bytes that may
@@ -64,8 +63,7 @@ impl<'a> Snapshot<'a> {
         Ok(snapshot)
     }
 
-    /// Fails if `table` is not the name of an ordinary table, or if the table has generated
-    /// columns.
+    /// Fails if `table` is not an ordinary table, or has generated columns.
     fn check_table(&self, table: &str) -> Result<(), ReadError> {
         let found: Vec<(String, String)> = self.rows(
             "SELECT CAST(type AS TEXT), ifnull(CAST(sql AS TEXT), '') FROM sqlite_schema \
@@ -95,7 +93,6 @@ impl<'a> Snapshot<'a> {
         }
     }
 
-    /// Returns all rows of a query.
     pub(crate) fn rows<T>(
         &self,
         query: &str,

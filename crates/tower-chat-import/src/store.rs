@@ -14,8 +14,7 @@ use tower_chat_repair::extract;
 
 use crate::ImportedConversation;
 
-/// The maximum number of writes that are submitted to the store at once. Each write contains one
-/// run.
+/// The maximum number of writes, of one run each, that are submitted at once.
 const RUNS_OF_A_SUBMISSION: usize = 64;
 
 /// The result of [`store`].
@@ -146,8 +145,7 @@ pub async fn compare(
     compared(history, key, conversation).await.map(|(outcome, _)| outcome)
 }
 
-/// Compares a conversation with the stored one. Returns the outcome of storing the conversation,
-/// and the revision of the stored one.
+/// Returns the outcome of storing a conversation, and the revision of the stored one.
 async fn compared(
     history: &dyn HistoryStore,
     key: &ConversationKey,
@@ -167,8 +165,7 @@ async fn compared(
     Ok((outcome, stored.head.revision))
 }
 
-/// Sets the title of the conversation's description. A title that is too long for a description is
-/// shortened. Does nothing if the store does not support descriptions.
+/// Sets the title of the conversation, shortened if it is too long for a description.
 async fn describe(
     history: &dyn HistoryStore,
     key: &ConversationKey,
@@ -183,8 +180,7 @@ async fn describe(
     }
 }
 
-/// Returns the sequence number of the first stored message that differs from the imported message
-/// at the same position.
+/// Returns the number of the first stored message that differs from the imported message.
 fn first_difference(stored: &History, imported: &[Message]) -> Option<u64> {
     let different = stored.numbered().find(|(number, message)| {
         let index = usize::try_from(number.saturating_sub(1)).unwrap_or(usize::MAX);

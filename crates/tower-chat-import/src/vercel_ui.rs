@@ -43,9 +43,7 @@ pub(crate) fn read(document: &Document, stem: &str) -> Result<ImportedConversati
 #[derive(Default)]
 struct Reading {
     messages: Vec<Message>,
-    /// The parts of the current step.
     parts: Vec<Part>,
-    /// The results of the current step.
     results: Vec<Part>,
     /// The parts of the message that are displayed and not sent to models.
     beside: Vec<Value>,
@@ -164,8 +162,7 @@ impl Reading {
         let of_provider = call.provider_executed;
         self.parts.push(call.into());
         match of_provider {
-            // If the provider executed the call, the result belongs to the same message as the
-            // call.
+            // The result belongs to the same message as the call.
             true => self.parts.extend(result),
             false => self.results.extend(result),
         }

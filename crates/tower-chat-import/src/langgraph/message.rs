@@ -13,8 +13,7 @@ use crate::{
     node::{Node, Object},
 };
 
-/// The metadata key for the artifact of a tool: data that a tool returned to the program but not to
-/// the model.
+/// The metadata key for data that a tool returned to the program but not to the model.
 const ARTIFACT: &str = "langgraph.artifact";
 
 /// The messages of a channel (a named value in the state of a graph), merged as by LangGraph's
@@ -127,8 +126,7 @@ impl Messages {
             let call = call.object()?;
             calls.push(tool_call(&call, call.get("args"), extra)?);
         }
-        // The arguments of these calls are the text that the model generated, which is not valid
-        // JSON.
+        // The arguments of these calls are text of the model that is not valid JSON.
         for call in object.list("invalid_tool_calls")? {
             let call = call.object()?;
             calls.push(tool_call(&call, call.get("args"), extra)?);
@@ -165,8 +163,7 @@ impl Messages {
         Ok(message)
     }
 
-    /// Returns the parts of a message's content. Omits the blocks of calls that `calls` contains.
-    /// Adds a loss for each block of an unknown type.
+    /// Returns the parts of a content without the calls in `calls`. Unknown blocks are losses.
     fn content(
         &mut self,
         object: &Object,
@@ -200,8 +197,7 @@ impl Messages {
     }
 }
 
-/// Returns the fields of a message. In the JSON of older releases, these fields are the arguments
-/// of a constructor.
+/// Returns the fields of a message, which older releases store as arguments of a constructor.
 fn unwrapped(object: Object) -> Result<Object, WrongValue> {
     if !object.has("lc") {
         return Ok(object);
@@ -278,8 +274,7 @@ fn push_block(parts: &mut Vec<Part>, kind: &str, block: &Object) -> Result<bool,
     Ok(true)
 }
 
-/// Adds a block of reasoning. A block by OpenAI contains summaries, and a block by another provider
-/// a text.
+/// Adds a block of reasoning: summaries by OpenAI, or a text by another provider.
 fn reasoning(parts: &mut Vec<Part>, block: &Object) -> Result<(), WrongValue> {
     let id = block.text("id")?.filter(|id| id.starts_with("rs_"));
     let encrypted = block.text("encrypted_content")?;
@@ -300,8 +295,7 @@ fn reasoning(parts: &mut Vec<Part>, block: &Object) -> Result<(), WrongValue> {
     Ok(())
 }
 
-/// Returns the media of a block. The block is a standard block of LangChain, in any version of
-/// these blocks, or a block of Anthropic.
+/// Returns the media of a block of LangChain, in any version, or of Anthropic.
 fn media(block: &Object) -> Result<Option<Media>, WrongValue> {
     let source = block.get("source").filter(Node::is_object);
     let source = source.map(|source| source.object()).transpose()?;

@@ -26,12 +26,10 @@ const FORMAT: Format = Format::LangGraph;
 /// The channel that contains the messages of a `MessagesState`.
 const CHANNEL: &str = "messages";
 
-/// The key of the object that represents an `Overwrite`, a write that replaces the value of its
-/// channel.
+/// The key of the object for an `Overwrite`, a write that replaces the value of its channel.
 const OVERWRITE: &str = "__overwrite__";
 
-/// Reads every thread of a file, ordered by thread id. The conversation of a thread is that of its
-/// newest checkpoint.
+/// Reads the newest checkpoint of every thread, ordered by thread id.
 pub(crate) fn read(path: &Path) -> Result<Vec<ImportedConversation>, ReadError> {
     let file = Snapshot::open(FORMAT, path, &["checkpoints", "writes"])?;
     let threads: Vec<(String, String, String)> = file.rows(
@@ -139,8 +137,7 @@ impl Thread<'_> {
         Ok(found.into_iter().next())
     }
 
-    /// Returns the values that the tasks of a checkpoint have written to the channel, in the order
-    /// in which LangGraph applies them.
+    /// Returns the values that a checkpoint has written to the channel, in the order of LangGraph.
     fn writes(&self, checkpoint: &str) -> Result<Vec<StoredValue>, ReadError> {
         // In files of older releases, the table has no column `task_path`.
         let columns: Vec<String> =
@@ -169,8 +166,7 @@ impl Thread<'_> {
     }
 }
 
-/// Returns the creation time of a checkpoint. Its id, a UUID version 6 (RFC 9562), contains the
-/// time.
+/// Returns the creation time of a checkpoint, which its id, a UUID version 6, contains.
 fn time_of(id: &str) -> Option<SystemTime> {
     /// The time from the epoch of UUIDs to 1970, in units of 100 ns.
     const TO_1970: u64 = 0x01b2_1dd2_1381_4000;
@@ -195,8 +191,7 @@ fn decode(value: StoredValue) -> Result<RawJson, BoxError> {
     }
 }
 
-/// Returns the value of the channel in the state of a checkpoint, if the state contains the
-/// channel.
+/// Returns the value of the channel in the state of a checkpoint, if there is one.
 fn channel(state: &Node) -> Result<Option<Node>, crate::error::WrongValue> {
     let values = state.object()?.get("channel_values").map(|values| values.object()).transpose()?;
     Ok(values.and_then(|values: Object| values.get(CHANNEL)))

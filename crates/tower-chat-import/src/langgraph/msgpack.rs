@@ -11,13 +11,11 @@ use tower_chat_core::{BoxError, RawJson};
 const MAX_DEPTH: usize = 120;
 
 /// The extension types for instances of classes. The type determines how the instance is
-/// constructed: from one argument, from a list of arguments, from named arguments, by a method, or
-/// by one of two versions of Pydantic. The content is always a list that begins with the module,
-/// the class and the arguments.
+/// constructed. The content is always a list that begins with the module, the class and the
+/// arguments.
 const CONSTRUCTORS: std::ops::RangeInclusive<i8> = 0..=5;
 
-/// The extension type for the snapshot of a `DeltaChannel`, which contains the value of the
-/// channel.
+/// The extension type for the snapshot of a `DeltaChannel`, which contains the channel's value.
 const SNAPSHOT: i8 = 7;
 
 /// Converts a value to JSON. An instance of a class becomes the arguments of its constructor, and
@@ -117,8 +115,7 @@ impl Json<'_> {
     }
 }
 
-/// Serializes a float. Infinities and `NaN`, which JSON does not have, become strings with their
-/// names.
+/// Serializes a float. Infinities and `NaN`, which JSON does not have, become strings.
 fn float<S: Serializer>(number: f64, serializer: S) -> Result<S::Ok, S::Error> {
     match number.is_finite() {
         true => serializer.serialize_f64(number),

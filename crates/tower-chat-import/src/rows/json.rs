@@ -8,30 +8,24 @@ use tower_chat_core::Reasoning;
 
 use super::row::{AggregateCall, AggregateResult};
 
-/// The fields of a stored call or result that were not read yet.
-///
-/// A result has the same fields in a list of results and inside a call.
+/// The unread fields of a call or a result. A result inside a call has the same fields.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 struct Stored(BTreeMap<String, Box<RawValue>>);
 
-/// A stored call.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub(super) struct StoredCall(Stored);
 
-/// A stored result.
 #[derive(Debug, Deserialize)]
 #[serde(transparent)]
 pub(super) struct StoredResult(Stored);
 
-/// Fields of the calls and results of laravel/ai that are ignored: additional ids, and summaries of
-/// reasoning.
+/// Ignored fields of laravel/ai: additional ids, and summaries of reasoning.
 const WITHOUT_MEANING: [&str; 4] = ["type", "result_id", "reasoning_id", "reasoning_summary"];
 
 impl Stored {
-    /// Removes all fields with these names. Returns the value of the first of these fields that
-    /// exists and is not `null`.
+    /// Removes these fields, and returns the value of the first one that is not `null`.
     fn take<T: de::DeserializeOwned>(&mut self, names: &[&str]) -> Result<Option<T>, String> {
         let mut found = None;
         for name in names {
@@ -43,8 +37,7 @@ impl Stored {
         Ok(found)
     }
 
-    /// Removes all fields with these names. Returns the text of the first of these fields that
-    /// exists.
+    /// Removes these fields, and returns the text of the first one that exists.
     fn take_text(&mut self, names: &[&str]) -> Result<Option<String>, String> {
         let mut found = None;
         for name in names {
@@ -54,9 +47,8 @@ impl Stored {
         Ok(found)
     }
 
-    /// Removes the fields of a result, and returns its text and whether the tool failed. Returns
-    /// `None` if no field of a result exists. A field whose value is `null` is a result without
-    /// text.
+    /// Removes the fields of a result. Returns its text and whether the tool failed, or `None`
+    /// without these fields. A field whose value is `null` is a result without text.
     fn take_outcome(&mut self) -> Result<Option<(String, bool)>, String> {
         let text = self.take_text(&["result", "content"])?;
         let error = self.0.remove("error");
@@ -163,8 +155,7 @@ fn list_in<T: de::DeserializeOwned>(json: &str) -> Result<Vec<T>, serde_json::Er
     Ok(list)
 }
 
-/// Deserializes a list. The list is stored as a JSON list, as an object whose keys are numbers, or
-/// as a string with the JSON of one of these, as in a text column.
+/// Deserializes a JSON list, an object whose keys are numbers, or a string with one of these.
 pub(super) fn list<'de, D, T>(deserializer: D) -> Result<Vec<T>, D::Error>
 where
     D: Deserializer<'de>,

@@ -137,7 +137,6 @@ struct Entry {
     held: HashSet<ExactResult>,
 }
 
-/// A call of an entry.
 struct AskedCall {
     call: ToolCall,
     /// Whether the row contains the result inside the call.
@@ -176,8 +175,7 @@ impl Import {
         Ok(())
     }
 
-    /// Adds a message, and the results that its calls contain. Does nothing if the message has no
-    /// parts.
+    /// Adds a message, and the results that its calls contain.
     fn push_message(
         &mut self,
         role: Role,
@@ -234,7 +232,7 @@ impl Import {
     }
 
     /// Searches all entries, the newest first, for a call that has the same id as `result` and no
-    /// result. Returns the index of the entry, and the index of the call within the entry.
+    /// result.
     fn left_unanswered(&self, result: &ToolResult) -> Option<(usize, Option<usize>)> {
         let (entry, call) = self.unanswered.find(result)?;
         Some((entry, Some(call)))
@@ -343,8 +341,7 @@ fn with_own_results(calls: Vec<AggregateCall>) -> (Vec<AskedCall>, Vec<ToolResul
     (asked, results)
 }
 
-/// Generates an id for the call at this index, which no call of the message has. The keys of
-/// `counts` are the ids of these calls.
+/// Generates an id for the call at this index that is no key of `counts`.
 fn unused_id(index: usize, counts: &HashMap<Option<&str>, usize>) -> String {
     let mut id = format!("call_{index}");
     while counts.contains_key(&Some(id.as_str())) {
@@ -353,8 +350,7 @@ fn unused_id(index: usize, counts: &HashMap<Option<&str>, usize>) -> String {
     id
 }
 
-/// Returns whether the text of a row equals the text of its last step, or the concatenated texts of
-/// all steps. White space is ignored.
+/// Returns whether a text equals that of the last step or of all steps, except for white space.
 fn is_contained_in(steps: &[AggregateStep], text: &str) -> bool {
     let words = |text: &str| text.split_whitespace().collect::<String>();
     let texts = || steps.iter().filter_map(|step| step.text.as_deref());

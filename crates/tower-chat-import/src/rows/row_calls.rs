@@ -13,7 +13,6 @@ use tower_chat_core::{ToolCall, ToolResult};
 use super::{AggregateCall, Entry};
 
 /// Finds the entry of a row in which a result answers a call, without a search of all entries.
-/// Entries are identified by their index.
 #[derive(Default)]
 pub(super) struct RowCalls {
     /// For each call id, the entries that contain a call with this id, with or without a result.
@@ -105,9 +104,9 @@ impl RowCalls {
         let by_index = match self.by_id.get(id) {
             None => self.without_id.entries(tool, own).next(),
             Some(named) => {
-                // Entries in the cached range are not searched again. The range remains valid: new
-                // entries are added at the end, calls without an id only receive results, and the
-                // ids of an entry do not change.
+                // Entries in the cached range are not searched again: new entries are added at the
+                // end, calls without an id only receive results, and the ids of an entry do not
+                // change.
                 let known = self.named.entry((id.to_owned(), result.name.clone())).or_default();
                 if !(known.start..=known.end).contains(&own) {
                     *known = own..own;
@@ -131,8 +130,8 @@ impl RowCalls {
         self.by_id.get(given(result)?)?.range(own..).next().copied()
     }
 
-    /// Returns the first entry, from the index `own` on, that has a call with the result's id and
-    /// already contains an equal result.
+    /// Returns the first entry, from `own` on, that has a call with the result's id and an equal
+    /// result.
     pub(super) fn first_with_result(&self, result: &ToolResult, own: usize) -> Option<usize> {
         self.with_result.get(&ExactResult::of(result))?.range(own..).next().copied()
     }

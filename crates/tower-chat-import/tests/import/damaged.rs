@@ -203,8 +203,7 @@ fn a_damaged_row_of_a_database_is_reported_with_its_position() {
     );
 }
 
-/// A deeply nested value is refused if the parser reads it. The arguments of a call are stored as
-/// text, and may therefore have any depth.
+/// The arguments of a call are stored as text, and may have any depth.
 #[test]
 fn deeply_nested_values_are_refused_unless_they_are_stored_as_text() {
     let folder = Folder::new();

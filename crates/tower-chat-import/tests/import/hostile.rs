@@ -89,8 +89,8 @@ fn views_and_triggers_of_a_database_are_not_executed() {
     assert_eq!(read[0].messages[0].text(), "Is it cold?");
 }
 
-/// The B-tree has 8 levels of interior pages, and each interior page refers 60 times to the same
-/// page of the level below. A small file therefore represents more rows than can be read.
+/// Each interior page refers 60 times to the page below, over 8 levels. A small file therefore
+/// represents more rows than can be read.
 #[test]
 fn a_database_with_repeated_pages_is_read_in_bounded_time_and_memory() {
     let text = "x".repeat(40);
@@ -108,8 +108,7 @@ fn a_database_with_repeated_pages_is_read_in_bounded_time_and_memory() {
     let pages = bytes.len() / 512;
     let lowest = (2..=pages).find(|number| is_kind(&bytes, *number, 0x0d)).unwrap();
     let root = (2..=pages).find(|number| is_kind(&bytes, *number, 0x05)).unwrap();
-    // Appends interior pages to the file, each of which refers 60 times to the page below it. The
-    // last one replaces the root.
+    // Appends interior pages that refer 60 times to the page below. The last one becomes the root.
     let mut below = lowest;
     for level in 0..8 {
         let number = if level == 7 { root } else { pages + 1 + level };

@@ -11,8 +11,7 @@ use std::{
 use tempfile::TempDir;
 use tower_chat_testkit::skip;
 
-/// The packages for Python. One environment contains all of them, because these packages share most
-/// of their dependencies.
+/// The packages for Python, in one environment, because they share most dependencies.
 const PYTHON: [&str; 5] = [
     "agent-framework-core==1.23.0",
     "langgraph==1.2.22",
@@ -24,9 +23,8 @@ const PYTHON: [&str; 5] = [
 /// The package for Node.js, in the last release that supports Node.js 20.
 const JAVASCRIPT: &str = "ai@6.0.326";
 
-/// Runs a script of the folder `makers`, and returns the folder with the files that the script has
-/// written. If the packages cannot be installed, prints a line that begins with `skipped:` and
-/// returns `None`.
+/// Runs a script of the folder `makers`, and returns the folder of its files. If the packages
+/// cannot be installed, prints a line that begins with `skipped:` and returns `None`.
 pub(crate) fn made_by(script: &str) -> Option<TempDir> {
     let is_python = script.ends_with(".py");
     let installed = if is_python { python() } else { javascript() };
@@ -44,8 +42,7 @@ pub(crate) fn made_by(script: &str) -> Option<TempDir> {
         command.arg(makers.join(script));
         command
     } else {
-        // Node.js searches for packages in the folder of the script. The script is therefore copied
-        // to the packages.
+        // Node.js searches for packages in the folder of the script.
         let copy = program.join(script);
         fs::copy(makers.join(script), &copy).unwrap();
         let mut command = Command::new("node");

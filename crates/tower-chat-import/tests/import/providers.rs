@@ -12,9 +12,8 @@ use tower_chat_wire::{anthropic, gemini, openai_chat, openai_responses};
 
 use crate::support::{Expected, Files, check, sketches};
 
-/// A conversation in the JSON of a provider, and the messages that must be read from it. The first
-/// `short` messages of `list` also form a conversation, which the test imports before the whole
-/// one.
+/// A conversation in the JSON of a provider, and the messages that must be read from it. A file
+/// with the first `short` messages of `list` is imported first.
 struct Case {
     format: Format,
     name: &'static str,
@@ -149,8 +148,8 @@ async fn conversations_of_each_provider_are_read_stored_and_continued() {
         let folder = tempfile::tempdir().unwrap();
         let file = |name: &str| folder.path().join(name);
         let list = case.list.as_array().unwrap();
-        // A file may contain a list of messages, a request body, JSON Lines of request bodies, or
-        // JSON Lines of messages.
+        // A list of messages, a request body, JSON Lines of request bodies, and JSON Lines of
+        // messages.
         write(&file("harbour.json"), &[json!(list[..case.short])]);
         write(&file("body.json"), &[json!({"id": "harbour", case.name: list})]);
         write(
@@ -219,8 +218,7 @@ fn the_instructions_in_a_request_body_are_read_as_its_first_message() {
     }
 }
 
-/// Imports requests that providers have accepted. The import must return the same messages as the
-/// parser for the provider's JSON, and report no losses.
+/// The import must return the same messages as the parser for the provider's JSON.
 #[test]
 fn requests_that_providers_accepted_are_imported_without_losses() {
     let folder = tempfile::tempdir().unwrap();

@@ -93,8 +93,7 @@ pub(crate) struct Expected {
 /// The files that one system has written. `long` contains a later state of the conversations in
 /// `short`. The first conversation in `other` differs from that in `short`.
 pub(crate) struct Files<'a> {
-    /// The first state. A system that writes a file for each conversation has several of these
-    /// files.
+    /// The first state, in one file or in a file for each conversation.
     pub(crate) short: &'a [&'a Path],
     pub(crate) long: &'a Path,
     pub(crate) other: &'a Path,
@@ -160,8 +159,7 @@ async fn check_stored(
     assert_eq!(store(history, &copy, conversation).await.unwrap(), ImportOutcome::Unchanged);
 }
 
-/// Continues the conversation with a scripted model, and checks that every provider would accept
-/// the messages of the request.
+/// Continues the conversation. Every provider must accept the messages of the request.
 async fn continue_conversation(history: &MemoryStore, key: &ConversationKey) {
     let model = ScriptedModel::new([Step::text("Gladly.")]);
     let agent = ChatPipeline::builder(model.clone()).history(history.clone()).build().unwrap();

@@ -2,8 +2,7 @@
 
 use super::*;
 
-/// Returns, for each call in the converted rows, its arguments, the text of its result, and whether
-/// the tool has failed.
+/// Returns the arguments of each call, the text of its result, and whether the tool failed.
 fn answers(rows: &[serde_json::Value]) -> Vec<(String, String, bool)> {
     let rows: Vec<String> = rows.iter().map(ToString::to_string).collect();
     let rows = read_rows(rows.iter().map(String::as_str)).unwrap();
@@ -207,7 +206,6 @@ fn rows_with_invalid_roles_or_calls_are_refused() {
     assert_eq!(error, RowsError::NotOfTheModel { row: 1, role: Role::User });
 }
 
-/// Random rows become valid messages that contain all content of the rows.
 #[test]
 fn random_rows_become_valid_messages_that_contain_all_content() {
     let ids = ["1", "2", "3", ""];
