@@ -31,22 +31,20 @@ use crate::{TransferError, TransferRefusal, runs::Runs};
 
 /// The maximum number of messages in one write.
 const WRITE_MESSAGES: usize = 100;
-/// The maximum size of the messages of one write, in bytes of their stored form. A message that is
-/// larger than this is written alone.
+/// The maximum size of a write, in bytes of stored messages. A larger message is written alone.
 const WRITE_BYTES: usize = 256 * 1024;
 
 /// The number of added writes at which the appender submits them to the store.
 const SUBMISSION_WRITES: usize = 64;
-/// The size of the messages in the added writes, in bytes of their stored form, at which the
-/// appender submits the writes to the store.
+/// The size of the added writes, in bytes of stored messages, at which they are submitted.
 const SUBMISSION_BYTES: usize = 1024 * 1024;
 
 /// Appends to one conversation.
 ///
 /// Each write contains messages of one run, because the ids of its messages are counted from the id
-/// of the write, and the rows of the record of tool calls that were added after the previous write.
-/// Readers of the target see the messages of completed writes while the conversation is still being
-/// written. These writes cannot be staged, because all staged messages must belong to one run.
+/// of the write. Readers of the target see the messages of completed writes while the conversation
+/// is still being written. These writes cannot be staged, because all staged messages must belong
+/// to one run.
 pub(crate) struct Appender<'a> {
     store: &'a dyn HistoryStore,
     key: ConversationKey,
@@ -54,14 +52,12 @@ pub(crate) struct Appender<'a> {
     revision: Revision,
     /// The time at which the conversation was created in the source.
     created_at: SystemTime,
-    /// The parent of the conversation in the source, if the conversation is a branch (a copy of the
-    /// beginning of its parent).
+    /// The parent of the conversation in the source, if it is a branch (a copy of a beginning).
     parent: Option<Parent>,
     pub(crate) runs: Runs,
     /// The runs that have messages at the target, or in added writes.
     with_messages: HashSet<RunId>,
-    /// The run of the most recent message that was appended, or that the target [already
-    /// had](Self::found).
+    /// The run of the last message that was appended, or [found](Self::found) at the target.
     last_run: Option<RunId>,
     /// The messages of the next write.
     segment: Option<Segment>,
@@ -77,8 +73,7 @@ pub(crate) struct Appender<'a> {
     begins_attempt: bool,
     /// The open run of the target, which makes [`submit`](Self::submit) refuse all writes.
     open_run: Option<RunId>,
-    /// The reason why the conversation was refused. If a reason is set, no further write is
-    /// submitted.
+    /// The reason of a refusal, after which no write is submitted.
     pub(crate) refusal: Option<TransferRefusal>,
     /// The number of appended messages, including staged ones.
     pub(crate) added: u64,
@@ -86,8 +81,7 @@ pub(crate) struct Appender<'a> {
     pub(crate) is_changed: bool,
 }
 
-/// Consecutive messages of one run, which will be one write. `first` is the id of the first
-/// message.
+/// Consecutive messages of one run for one write. `first` is the id of the first message.
 struct Segment {
     first: MessageId,
     messages: Vec<Arc<Message>>,
@@ -191,8 +185,8 @@ impl<'a> Appender<'a> {
         Ok(())
     }
 
-    /// Adds a row of the record. The next write with messages contains the row. If there is no such
-    /// write, [`end_visible`](Self::end_visible) adds a write for the row.
+    /// Adds a row to the next write with messages, or to a write of
+    /// [`end_visible`](Self::end_visible).
     pub(crate) fn row(&mut self, row: ToolRecord) {
         self.rows.push(row);
     }
@@ -306,8 +300,7 @@ impl<'a> Appender<'a> {
         self.open_run = None;
     }
 
-    /// Ends the staged part of the conversation. If the staged part has no messages, adds a write
-    /// without messages, which opens the run or begins the attempt.
+    /// Ends the staged part. Without messages, an empty write opens the run or begins the attempt.
     pub(crate) async fn end_staged(&mut self, run: RunId) -> Result<(), TransferError> {
         self.end_run().await?;
         if self.begins_attempt {

@@ -20,9 +20,8 @@ use crate::{
     record::Record,
 };
 
-/// Reads the conversation of the target, while the [`Writer`](crate::writer::Writer) receives the
-/// conversation of the source. The writer compares the messages, and this type compares the rows of
-/// tool calls.
+/// Reads the conversation of the target and compares its rows, while the
+/// [`Writer`](crate::writer::Writer) compares its messages.
 pub(crate) struct Comparison<'a> {
     /// `None` if the target does not have the conversation.
     reader: Option<Reader<'a>>,
@@ -100,8 +99,7 @@ impl<'a> Comparison<'a> {
         }
     }
 
-    /// Returns the next visible message of the target. Returns `None` when the whole conversation
-    /// has been read.
+    /// Returns the next visible message of the target; `None` at its end.
     pub(crate) async fn next_message(&mut self) -> Result<Option<Arc<Message>>, ReadError> {
         while let Some(record) = self.next().await? {
             match record {

@@ -34,8 +34,7 @@ pub struct ExportContents {
     is_complete: bool,
     /// The number of lines.
     lines: u64,
-    /// The numbers of the first lines of abandoned conversations, counted from 1, in ascending
-    /// order.
+    /// The line numbers, from 1, at which abandoned conversations begin, in ascending order.
     abandoned: Vec<u64>,
 }
 
@@ -131,7 +130,6 @@ impl ExportContents {
         self.file_sum.hex()
     }
 
-    /// Returns the number of complete lines.
     pub(crate) fn lines(&self) -> u64 {
         self.lines
     }
@@ -167,7 +165,6 @@ pub(crate) struct Lines<R> {
     sum: Sum,
     /// The number of complete conversations that were read.
     conversations: u64,
-    /// The conversation that is being read, if any.
     section: Option<Section>,
     is_complete: bool,
 }
@@ -180,12 +177,11 @@ struct Section {
     counts: Counts,
     /// The expected sequence number of the next message.
     next: u64,
-    /// The sequence number of the last visible message, as the first line of the conversation
-    /// states it.
+    /// The number of the last visible message that the conversation's first line states.
     visible: u64,
-    /// The number of pruned (deleted) messages, as the first line of the conversation states it.
+    /// The number of pruned (deleted) messages that the first line states.
     pruned: u64,
-    /// The number of runs, as the first line of the conversation states it.
+    /// The number of runs that the first line states.
     runs: u64,
     /// The number of records that were read: runs, messages, rows, and the open run.
     records: u64,
@@ -207,8 +203,7 @@ impl<R: AsyncBufRead + Unpin> Lines<R> {
         }
     }
 
-    /// Returns the content of the next line; `None` at the end of the file, or before an incomplete
-    /// last line.
+    /// Returns the content of the next complete line, if there is one.
     pub(crate) async fn next(&mut self) -> Result<Option<Entry>, TransferError> {
         self.buffer.clear();
         self.reader.read_until(b'\n', &mut self.buffer).await.map_err(TransferError::reading)?;

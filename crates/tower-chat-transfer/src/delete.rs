@@ -104,8 +104,7 @@ pub async fn delete_conversation(
     Ok(receipt.end())
 }
 
-/// Returns `None` instead of an error if the data in the directory are damaged, because the
-/// deletion does not need these data.
+/// Returns `None` if the data in the directory are damaged, which a deletion does not need.
 fn if_readable(
     summary: Result<Option<ConversationSummary>, StoreError>,
 ) -> Result<Option<ConversationSummary>, StoreError> {
@@ -138,8 +137,7 @@ async fn delete(
     Ok(step)
 }
 
-/// Returns the number of rows in the record of tool calls of a conversation, which has one row for
-/// each call. Does not need the capability to query tool calls.
+/// Returns the number of tool calls of a conversation, even without queries of tool calls.
 async fn count_calls(store: &dyn HistoryStore, key: &ConversationKey) -> Result<u64, StoreError> {
     match store.tool_calls() {
         Some(queries) => {
@@ -159,8 +157,7 @@ async fn count(store: &dyn HistoryStore, scope: &str) -> Result<u64, StoreError>
     Ok(count)
 }
 
-/// Returns the next page of conversations with visible messages; `None` at the end. The page begins
-/// after the id `after`, which is then set to the last id of the page.
+/// Returns the next page of visible conversations after the id `after`, and advances `after`.
 async fn listed_after(
     store: &dyn HistoryStore,
     scope: &str,

@@ -17,8 +17,7 @@ use crate::{
     selection::Keys,
 };
 
-/// The maximum number of attempts to read a conversation. An attempt fails if the conversation
-/// changes while it is read.
+/// The maximum number of attempts to read a conversation that changes while it is read.
 pub(crate) const ATTEMPTS: u32 = 8;
 
 /// The size of the buffer, in bytes, at which it is written to the file.

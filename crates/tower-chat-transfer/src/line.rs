@@ -21,21 +21,18 @@ use crate::{
 /// The version of the format. This release writes and reads only this version.
 pub(crate) const VERSION: u64 = 1;
 
-/// The maximum number of attempts at a run, which are executions of the run. The reader refuses a
-/// file with a larger number.
+/// The maximum number of attempts at a run (executions of it) in a file.
 const MAX_ATTEMPTS: u32 = 1_000_000;
 
-/// The maximum sequence number of a message. The reader refuses a file with a larger number.
+/// The maximum sequence number of a message in a file.
 const MAX_MESSAGES: u64 = u32::MAX as u64;
 
-/// The end of the year 9999, in milliseconds since 1970. The reader refuses times whose distance
-/// from 1970 is larger.
+/// The end of the year 9999, in milliseconds since 1970, and the largest distance of a time from
+/// 1970.
 const LAST_TIME: i64 = 253_402_300_799_999;
 
-/// The name of the format in the first line.
 pub(crate) const FORMAT: &str = "tower-chat";
 
-/// The first line.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Header {
@@ -72,8 +69,7 @@ pub(crate) struct ConversationLine {
     service_id: Option<Arc<str>>,
     /// The number of pruned messages, which were deleted with the oldest runs.
     pub(crate) pruned: u64,
-    /// The sequence number of the last visible message. The messages of an open run follow, and are
-    /// not visible.
+    /// The number of the last visible message, which the messages of an open run follow.
     pub(crate) last_message: u64,
     #[serde(default, skip_serializing_if = "Description::is_empty")]
     description: Description,
@@ -98,7 +94,6 @@ pub(crate) struct RunLine {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct MessageLine {
-    /// The sequence number of the message.
     pub(crate) number: u64,
     id: MessageId,
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -136,8 +131,7 @@ pub(crate) struct ToolLine {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum ResultLine {
-    /// The sequence number of a message, and the index of the result among the results of the
-    /// message, from 0.
+    /// The number of the message with the result, and the index of the result, from 0.
     InMessage { message: u64, index: u32 },
     /// The content of the result, because no message contains it.
     Apart(Box<ToolResult>),
@@ -173,8 +167,7 @@ pub(crate) struct EndLine {
     pub(crate) sha256: String,
 }
 
-/// The last line of a conversation that changed while the export read it, or that could not be read
-/// to its end. An import ignores all lines of this conversation.
+/// The last line of a conversation that changed or could not be read, and that an import ignores.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct AbandonedLine {
@@ -254,7 +247,6 @@ fn within_bounds(
 }
 
 impl Line {
-    /// Returns the line of a record.
     pub(crate) fn of(record: &Record) -> Result<Self, serde_json::Error> {
         Ok(match record {
             Record::Run(run) => Self::Run(RunLine::of(run)),
@@ -360,8 +352,7 @@ impl OpenRunLine {
         }
     }
 
-    /// Converts the line to an open run with an expired lease. `visible` is the sequence number of
-    /// the last visible message of the conversation.
+    /// Converts the line to an open run after the message `visible`, with an expired lease.
     pub(crate) fn read(self, visible: u64) -> Result<Record, String> {
         if self.attempt > MAX_ATTEMPTS {
             return Err(format!("a run cannot have {} attempts", self.attempt));

@@ -25,8 +25,7 @@ const PAGE: usize = 100;
 /// The reason why a conversation could not be read.
 #[derive(Debug)]
 pub(crate) enum ReadError {
-    /// The conversation changed while it was read, so that the records do not belong to one state
-    /// of the conversation.
+    /// The conversation changed while it was read.
     Changed,
     /// The stored data of the conversation cannot be read. The text is the reason.
     Unreadable(String),
@@ -35,8 +34,7 @@ pub(crate) enum ReadError {
 }
 
 impl ReadError {
-    /// Converts the error to a refusal of the conversation. Returns an error if the whole transfer
-    /// has failed. `attempts` is the number of attempts to read the conversation.
+    /// Converts the error to a refusal of the conversation, unless the whole transfer has failed.
     pub(crate) fn into_refusal(self, attempts: u32) -> Result<TransferRefusal, TransferError> {
         match self {
             Self::Changed => Ok(TransferRefusal::Changing { attempts }),
@@ -61,8 +59,7 @@ impl From<StoreError> for ReadError {
     }
 }
 
-/// Reads a conversation record by record, with one page in memory at a time. At the end, the reader
-/// checks that the conversation has not changed since the beginning.
+/// Reads a conversation page by page, and checks at the end that it has not changed meanwhile.
 pub(crate) struct Reader<'a> {
     store: &'a dyn HistoryStore,
     key: ConversationKey,
@@ -95,8 +92,7 @@ impl Moment {
     }
 }
 
-/// The next page to read: runs after the run `after`, messages from the sequence number `number`
-/// on, or the open run.
+/// The next page: the runs after `after`, the messages from `number` on, or the open run.
 enum Next {
     Runs { after: Option<RunId> },
     Message { number: u64 },
@@ -204,8 +200,7 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Adds each message of a page to the queue, followed by the rows of the record that are
-    /// complete with this message, as [`Record`] defines.
+    /// Adds each message of a page to the queue, followed by its rows, in the order of [`Record`].
     async fn read_tools(&mut self, page: &[(u64, Arc<Message>)]) -> Result<(), ReadError> {
         let asking = page.iter().filter(|(_, message)| message.asked_calls().next().is_some());
         let asking = asking.map(|(number, _)| *number);
@@ -256,8 +251,7 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Returns all runs of a conversation, with their times, modes and usage, from the directory of the
-/// store.
+/// Returns all runs of a conversation from the directory of the store.
 pub(crate) async fn runs_of(
     store: &dyn HistoryStore,
     key: &ConversationKey,

@@ -47,7 +47,6 @@ pub struct ReceiptLog {
     total: Receipt,
     /// The conversation whose transfer has begun and is not finished, if any.
     begun: Option<(ConversationKey, Counts)>,
-    /// The last finished conversation.
     last: Option<ConversationKey>,
 }
 

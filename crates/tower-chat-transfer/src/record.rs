@@ -49,8 +49,7 @@ pub(crate) enum Record {
 }
 
 impl Record {
-    /// Adds the record to the counts. Returns the size of a message in stored form, in bytes; 0 for
-    /// other records.
+    /// Adds the record to the counts. Returns the size of a message in stored form, in bytes.
     pub(crate) fn count(&self, counts: &mut Counts) -> usize {
         match self {
             Self::Run(_) => counts.runs += 1,

@@ -28,7 +28,6 @@ impl Runs {
         self.target.insert(run.run, run);
     }
 
-    /// Returns the summary of a run in the source.
     pub(crate) fn source(&self, run: RunId) -> Option<&RunSummary> {
         self.source.get(&run)
     }
@@ -58,9 +57,8 @@ impl Runs {
         activity.with_mode(summary.mode).with_usage(usage)
     }
 
-    /// Returns the activity for a write without messages that sets the time of a run's last write.
-    /// Returns `None` if the target already has this time, or if the source or the target does not
-    /// know the run.
+    /// Returns the activity of a write without messages that sets the time of a run's last write.
+    /// Returns `None` if the target has this time, or the run is unknown.
     pub(crate) fn last_activity(&mut self, run: RunId) -> Option<RunActivity> {
         let summary = self.source.get(&run)?;
         let known = self.target.get_mut(&run)?;
@@ -85,9 +83,8 @@ impl Runs {
         missing.into_iter().map(|run| run.run).collect()
     }
 
-    /// Returns the run that created the conversation, which is the run that began at `created_at`.
-    /// Returns `None` if there is no such run, or if this run is `first`, the run of the first
-    /// message.
+    /// Returns the run that created the conversation, because it began at `created_at`. Returns
+    /// `None` if this run is `first`, the run of the first message.
     pub(crate) fn creator(&self, created_at: SystemTime, first: Option<RunId>) -> Option<RunId> {
         let began_then = |run: &&RunSummary| run.began_at == created_at && !run.is_open;
         if first.and_then(|first| self.source.get(&first)).as_ref().is_some_and(began_then) {
@@ -104,8 +101,7 @@ impl Runs {
     }
 }
 
-/// Returns the part of a run's usage that is missing at the target. `known` is the summary of the
-/// run at the target.
+/// Returns the usage of a run that its summary at the target, `known`, lacks.
 fn missing_usage(run: &RunSummary, known: Option<&RunSummary>) -> Vec<ModelUsage> {
     let known = |usage: &ModelUsage| {
         known?.usage.iter().find(|known| known.model == usage.model).map(|known| known.sum)

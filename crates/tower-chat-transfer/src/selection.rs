@@ -166,8 +166,7 @@ impl<'a> Keys<'a> {
     }
 }
 
-/// The lists of a scope: its conversations with messages in the history, and its conversations with
-/// an open run, whose messages are not part of the history yet.
+/// The visible conversations of a scope, and those with an open run.
 struct ListedScope {
     scope: String,
     visible: ListedIds,
@@ -188,8 +187,7 @@ impl ListedScope {
         Self { scope, visible: ListedIds::after(after.clone()), open: ListedIds::after(after) }
     }
 
-    /// Removes and returns the next conversation of both lists in the order of ids; `None` at the
-    /// end of both lists. A conversation that is in both lists is returned once.
+    /// Returns the next conversation of both lists in the order of ids, once; `None` at the end.
     async fn next(
         &mut self,
         store: &dyn HistoryStore,

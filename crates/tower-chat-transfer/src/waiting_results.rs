@@ -43,8 +43,7 @@ impl WaitingResults {
         }
     }
 
-    /// Removes and returns the rows whose results are in a message. `number` is the sequence number
-    /// of the message.
+    /// Removes and returns the rows whose results are in the message with this number.
     pub(crate) fn find_in(&mut self, number: u64, message: &Message) -> Vec<ToolRecord> {
         let mut complete = Vec::new();
         for (index, result) in (0..).zip(message.results()) {

@@ -42,7 +42,6 @@ pub(crate) struct Writer<'a> {
     /// The sequence number, at the target, of the last message that was found equal. If no message
     /// was found equal, this is the number of pruned messages at the target.
     compared: u64,
-    /// The open run of the source.
     open: Option<StagedRun>,
     /// The records of the source after the visible messages of the target, while the target has an
     /// open run. They must be compared with the staged messages of that run.
@@ -393,8 +392,7 @@ impl<'a> Writer<'a> {
         (is_beginning && (is_whole || !is_held)).then(|| found.lease.attempt.saturating_add(1))
     }
 
-    /// Sets the description, if the conversation at the target never had one. Returns whether the
-    /// description was set.
+    /// Sets the description, if the target never had one. Returns whether it was set.
     async fn describe(&mut self) -> Result<bool, TransferError> {
         let description = &self.source.description;
         let version = self.target.summary().map_or(0, |summary| summary.description_version);
@@ -408,8 +406,7 @@ impl<'a> Writer<'a> {
         }
     }
 
-    /// Compares the data of the conversation at the target with those of the source, and returns
-    /// the differences.
+    /// Returns the differences between the source and the target.
     async fn differences(&self) -> Result<Vec<Difference>, TransferError> {
         let Some(summary) = self.store.summary(&self.key).await? else { return Ok(Vec::new()) };
         let head = self.store.head(&self.key).await?;
@@ -434,8 +431,7 @@ impl<'a> Writer<'a> {
     }
 }
 
-/// Converts an error of reading the target to a refusal of the conversation. Returns an error if
-/// the whole transfer has failed.
+/// Converts an error of the target to a refusal, unless the whole transfer has failed.
 fn refused(error: ReadError) -> Result<TransferRefusal, TransferError> {
     match error {
         ReadError::Changed => Ok(TransferRefusal::Conflict),

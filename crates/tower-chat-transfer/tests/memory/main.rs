@@ -24,8 +24,7 @@ const BYTES: usize = 1_000;
 /// and as rows.
 const LIMIT: usize = 5 * 1024 * 1024;
 
-/// Returns the output of a future, and the maximum number of bytes that were allocated while it
-/// ran, without the bytes that were allocated before.
+/// Returns the output of a future, and the maximum of bytes that it has allocated at a time.
 async fn peak_of<T>(future: impl Future<Output = T>) -> (T, usize) {
     MEMORY.reset_peak_usage();
     let before = MEMORY.current_usage();

@@ -59,7 +59,6 @@ pub(crate) async fn revision(store: &dyn HistoryStore, key: &ConversationKey) ->
     store.head(key).await.unwrap().revision
 }
 
-/// Adds a run with the given messages, in one write.
 pub(crate) async fn add_run(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -74,9 +73,8 @@ pub(crate) async fn add_run(
     run
 }
 
-/// Writes a conversation with all kinds of data. The conversation has a description, a service id
-/// and three runs. One of the runs is long and uses two models. The runs contain calls that
-/// succeeded, that failed, that wait for approval, and whose result is in no message.
+/// Writes a conversation with a description, a service id, and three runs with calls that succeed,
+/// fail, wait for approval, or have a result in no message.
 pub(crate) async fn fill(store: &dyn HistoryStore, key: &ConversationKey) {
     add_run(store, key, 1, &["Good day.", "Quotes \" and \u{1F9E5} and \\u0000 and \u{2028}."])
         .await;

@@ -20,7 +20,7 @@ async fn file() -> Vec<u8> {
     export_alice(&*store).await
 }
 
-/// Imports a damaged file, and returns the error. Panics if the import succeeds or writes anything.
+/// Imports a damaged file, and returns the error.
 async fn refused(file: &[u8]) -> FileError {
     let store = MemoryStore::new();
     let error =

@@ -41,8 +41,7 @@ fn waiting(store: &MemoryStore) -> FaultyStore<MemoryStore> {
     FaultyStore::with_injector(store.clone(), |_: Operation| Injection::none().delayed(1, 1))
 }
 
-/// Polls a future at most `polls` times, and then drops it. Returns the output if the future has
-/// completed.
+/// Polls a future at most `polls` times, and then drops it. Returns the output, if any.
 async fn stop_after<T>(polls: usize, future: impl Future<Output = T>) -> Option<T> {
     let mut future = pin!(future);
     for _ in 0..polls {
@@ -55,8 +54,7 @@ async fn stop_after<T>(polls: usize, future: impl Future<Output = T>) -> Option<
     None
 }
 
-/// Checks for every conversation of the source that the target has nothing, the beginning or the
-/// whole of the conversation.
+/// Checks that the target has nothing, the beginning or the whole of each conversation.
 async fn assert_beginnings(source: &MemoryStore, target: &MemoryStore) {
     for name in KEYS {
         let (all, some) = (

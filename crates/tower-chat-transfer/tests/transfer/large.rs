@@ -45,8 +45,7 @@ async fn ten_thousand_imported_messages_are_the_same_in_every_store() {
     }
 }
 
-/// Returns a store that adds a run to the conversation `busy` before each of the first `times`
-/// reads of a page of messages.
+/// Returns a store that adds a run to `busy` before each of the first `times` reads of a page.
 fn changing(store: &MemoryStore, times: usize) -> FaultyStore<MemoryStore> {
     let (inner, count) = (store.clone(), Arc::new(AtomicUsize::new(0)));
     FaultyStore::with_injector(store.clone(), move |operation: Operation| {
@@ -91,8 +90,7 @@ async fn only_a_conversation_that_changes_during_every_read_is_refused() {
     let (target, store) = (MemoryStore::new(), changing(&source, usize::MAX));
     let alice = Selection::scope("alice");
     let mut file = Vec::new();
-    // Before every read of a page, the store adds another run, so that no attempt to read the
-    // conversation succeeds.
+    // Each read of a page adds a run, so that no attempt to read the conversation succeeds.
     let receipt =
         export(&store, &alice, ExportFile::new(&mut file), &mut |_| Ok(())).await.unwrap();
     assert_eq!(receipt.total(OutcomeKind::Exported).conversations, 1);

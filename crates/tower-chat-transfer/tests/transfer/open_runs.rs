@@ -120,8 +120,7 @@ async fn a_conversation_with_an_open_run_only_at_the_target_is_not_changed() {
     }
 }
 
-/// The test copies a conversation with an open run. Then the run ends in the source, in several
-/// ways, and the copy is repeated.
+/// After a copy of an open run, the run ends in the source, and the copy is repeated.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_repeated_copy_ends_a_copied_open_run_as_the_source_has_ended_it() {
     for kind in Kind::all() {
@@ -159,8 +158,7 @@ async fn a_repeated_copy_ends_a_copied_open_run_as_the_source_has_ended_it() {
     }
 }
 
-/// The open run of the target was continued at the target, so that it is no longer a copy of the
-/// source's run.
+/// The open run was continued at the target, and is no longer a copy.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_open_run_that_was_continued_differently_at_the_target_is_not_changed() {
     let (from, to) = (Kind::Memory.open().await, Kind::Memory.open().await);

@@ -25,8 +25,7 @@ fn deletion() -> Transfer {
     Transfer::new(Operation::Delete, Selection::scope("alice")).from("a store")
 }
 
-/// Continues a deletion, and stops it at an event as if the process died. `is_written` determines
-/// whether the event is written to the receipt before.
+/// Continues a deletion until an event, which is written to the receipt if `is_written`.
 async fn delete_until(
     store: &MemoryStore,
     path: &Path,
@@ -154,8 +153,7 @@ async fn a_file_that_is_not_a_receipt_is_refused_and_not_changed() {
         assert!(matches!(opened, Err(ReceiptLogError::NotAReceipt)), "{shown}");
         assert_eq!(fs::read(&path).unwrap(), contents, "{shown}");
     }
-    // A killed process may have written only a part of the first line. Opening the receipt must
-    // accept this part.
+    // A killed process may have written only a part of the first line.
     for length in 0..whole.len() {
         fs::write(&path, &whole[..length]).unwrap();
         ReceiptLog::open(&path, deletion()).unwrap().complete().unwrap();

@@ -36,7 +36,6 @@ fn refusal() -> Step {
     Step::error(Refused(ContentRefused::by(ISSUER).naming(ContentKind::Image)))
 }
 
-/// Returns a tool that returns an image.
 fn draw() -> Tools {
     let definition = ToolDefinition::new("draw", "Draws.", serde_json::json!({"type": "object"}));
     Tools::new().with(tool_fn(definition, |_| async {
@@ -45,7 +44,6 @@ fn draw() -> Tools {
     }))
 }
 
-/// Sends a question, and returns the requests that the model has received.
 async fn ask(
     store: &Arc<dyn HistoryStore>,
     mode: PersistenceMode,

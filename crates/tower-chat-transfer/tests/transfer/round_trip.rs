@@ -73,8 +73,7 @@ async fn a_transfer_keeps_the_usage_of_pruned_and_discarded_runs_and_renumbers_m
         assert_eq!(all_runs(&*to, &key).await.len(), 5);
         let again = import_file(&*to, &file).await;
         assert_eq!(again.total(OutcomeKind::Unchanged).conversations, 1, "{again:?}");
-        // An export of the target must equal the export of the source, except for the sequence
-        // numbers.
+        // The exports of the source and the target must be equal, except for sequence numbers.
         let second = export_alice(&*to).await;
         assert_eq!(lines(&file).len(), lines(&second).len());
         let third = Kind::Memory.open().await;
@@ -146,8 +145,8 @@ async fn all_scopes_are_transferred_in_order_and_can_be_continued_after_any_conv
     }
 }
 
-/// Returns pairs of a source and a target. Every kind of store is the target of the store in memory
-/// in one pair, and its source in another pair. In one further pair, both stores are encrypted.
+/// Returns pairs of a memory store with each kind of store, as target and as source, and a pair of
+/// encrypted stores.
 fn pairs() -> Vec<(Kind, Kind)> {
     let all = Kind::all();
     let targets = all.iter().map(|kind| (Kind::Memory, *kind));

@@ -19,7 +19,6 @@ use tower_chat_testkit::{
 static POSTGRES: LazyLock<Result<PostgresServer, Missing>> = LazyLock::new(PostgresServer::start);
 static REDIS: LazyLock<Result<RedisServer, Missing>> = LazyLock::new(RedisServer::start);
 
-/// The kind of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Memory,
@@ -47,7 +46,6 @@ impl Kind {
         all.into_iter().filter(is_there).collect()
     }
 
-    /// Opens an empty store of this kind.
     pub(crate) async fn open(self) -> TestStore {
         static NEXT: AtomicU32 = AtomicU32::new(0);
         let name = format!("transfer_{}", NEXT.fetch_add(1, Ordering::Relaxed));
@@ -75,7 +73,6 @@ impl Kind {
     }
 }
 
-/// An empty store for one test.
 pub(crate) struct TestStore {
     store: Arc<dyn HistoryStore>,
     _folder: TempDir,
