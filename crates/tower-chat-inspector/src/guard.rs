@@ -28,8 +28,7 @@ const TOKEN: &str = "tower_chat_inspector";
 /// The header by which a browser reports whether a page of the same origin caused the request.
 const SITE: &str = "sec-fetch-site";
 
-/// Calls the next service if the request is admitted, and returns an error page otherwise. Adds
-/// headers to the response that restrict what a page may do in the browser.
+/// Calls the next service if the request is admitted. Adds headers that restrict the page.
 pub(crate) async fn guard(
     State(inspector): State<Arc<Inspector>>,
     request: Request,
@@ -45,8 +44,7 @@ pub(crate) async fn guard(
         (CONTENT_SECURITY_POLICY, POLICY),
         (X_CONTENT_TYPE_OPTIONS, "nosniff"),
         (X_FRAME_OPTIONS, "DENY"),
-        // With `no-referrer`, browsers would send `Origin: null` with a form, and the request would
-        // be refused.
+        // With `no-referrer`, a form would have `Origin: null`, and its request would be refused.
         (REFERRER_POLICY, "same-origin"),
         // A page of another origin can neither embed these pages nor use a reference to their
         // window.
@@ -61,8 +59,7 @@ pub(crate) async fn guard(
 
 enum Admission {
     Granted,
-    /// The query of the request contained the token. The response sets the cookie, and redirects to
-    /// the same URL without the token.
+    /// The query contained the token. The response sets the cookie and redirects without the token.
     Remembered(Response),
     Refused(StatusCode, &'static str),
 }
@@ -95,8 +92,7 @@ fn admit(inspector: &Inspector, request: &Request) -> Admission {
         }
         Presented::Parameter { remaining_uri, .. } => remembered(inspector, token, &remaining_uri),
         Presented::Bearer(_) => Admission::Granted,
-        // Compares hashes, so that the duration of the comparison reveals nothing about the right
-        // value.
+        // The duration of a comparison of hashes reveals nothing about the value.
         Presented::Cookie(value) if hash(value) == hash(cookie_value(token)) => Admission::Granted,
         Presented::Cookie(_) => Admission::Refused(
             StatusCode::UNAUTHORIZED,
@@ -109,11 +105,7 @@ fn admit(inspector: &Inspector, request: &Request) -> Admission {
     }
 }
 
-/// Returns the value of a header that may occur only once.
-///
-/// # Errors
-///
-/// Fails if the header occurs twice, or contains characters other than visible ASCII.
+/// Returns a header of visible ASCII that may occur only once.
 fn single(
     headers: &HeaderMap,
     name: impl http::header::AsHeaderName,
@@ -144,7 +136,6 @@ enum Presented<'h> {
     Nothing,
     /// The hash of the token in the header `Authorization`.
     Bearer([u8; 32]),
-    /// The value of the cookie.
     Cookie(&'h str),
     /// The hash of the token in the query, and the request's URI without the token.
     Parameter {

@@ -32,8 +32,7 @@ pub(crate) type Agent = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>
 pub struct Inspector {
     pub(crate) store: Arc<dyn HistoryStore>,
     pub(crate) scopes: Scopes,
-    /// The SHA-256 hash of the token. The duration of a comparison of hashes reveals nothing about
-    /// the token.
+    /// The SHA-256 of the token. The duration of a comparison of hashes reveals nothing about it.
     pub(crate) token: Option<[u8; 32]>,
     pub(crate) hosts: Vec<String>,
     pub(crate) allows_writes: bool,
@@ -41,12 +40,10 @@ pub struct Inspector {
     pub(crate) runs: Option<DetachedRunsLayer>,
     /// The path under which the pages are nested, without a slash at the end.
     pub(crate) path: String,
-    /// The replay policies for the page that shows the next request to the model, each with its
-    /// name.
+    /// The named replay policies for the page that shows the next request to the model.
     pub(crate) policies: Vec<(String, ReplayPolicy)>,
     pub(crate) followers: Arc<Followers>,
-    /// Limits the number of requests that read a whole conversation at the same time, because each
-    /// of them needs memory for all messages.
+    /// Limits the requests that read a whole conversation, because each needs memory for it.
     pub(crate) page_permits: Arc<Semaphore>,
 }
 

@@ -34,8 +34,7 @@ use crate::{
     pages::{Asked, Failure},
 };
 
-/// The interval between two reads of the head of the conversation (its number of messages and its
-/// open run).
+/// The interval between two reads of the head (number of messages and open run).
 const INTERVAL: Duration = Duration::from_millis(500);
 
 /// The maximum number of event streams at the same time.
@@ -73,10 +72,9 @@ fn is_absent(head: &Head) -> bool {
     head.revision == Revision::ABSENT && head.open_run.is_none()
 }
 
-/// Returns a string that identifies the state of a conversation. The string changes when messages
-/// are added or deleted, when the execution of a run begins or ends, and when the number of answers
-/// with calls that wait for approval changes. The string does not change when a write only changes
-/// the record of tool calls (one row for each call).
+/// Returns a string that identifies the state of a conversation: its messages, the execution of a
+/// run, and the number of answers with calls that wait for approval. Writes that only change the
+/// record of tool calls (one row for each call) do not change it.
 pub(crate) fn state_of(head: &Head) -> String {
     let Revision { incarnation, sequence, .. } = head.revision;
     let open = head.open_run.as_ref();
@@ -95,8 +93,7 @@ impl Followers {
         Self { permits: Arc::new(Semaphore::new(MAX_FOLLOWERS)), of_address: Mutex::default() }
     }
 
-    /// Closes the limiter: each event stream ends before its next read of the head, and `admit`
-    /// fails.
+    /// Makes each event stream end before its next read of the head, and `admit` fail.
     pub(crate) fn close(&self) {
         self.permits.close();
     }

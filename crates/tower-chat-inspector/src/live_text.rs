@@ -16,14 +16,12 @@ use crate::view::visible;
 /// The maximum number of bytes of the text that a page shows.
 const SHOWN: usize = 4096;
 
-/// The text of the message that the model is generating in an open run, assembled from the updates
-/// in the update log.
+/// The text of the message that the model is generating, assembled from the update log.
 #[derive(Debug, Default)]
 pub(crate) struct LiveText {
     /// The run whose updates are read, and the number of the attempt that executes the run.
     run: Option<(RunId, u32)>,
-    /// The reader of the run's updates. `None` if no run is open, if the updates cannot be read, or
-    /// if the run has ended.
+    /// The reader of the run's updates, if a run is open and its updates can be read.
     reader: Option<RunReader>,
     /// The last bytes of the text, at most [`SHOWN`].
     text: String,
@@ -32,8 +30,7 @@ pub(crate) struct LiveText {
 }
 
 impl LiveText {
-    /// Begins to read the updates of the conversation's open run, unless the same attempt is read
-    /// already. If the updates of the run cannot be read, the live text remains empty.
+    /// Begins to read the updates of the open run, unless the same attempt is read already.
     pub(crate) async fn follow(
         &mut self,
         runs: &DetachedRunsLayer,

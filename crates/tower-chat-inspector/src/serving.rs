@@ -55,8 +55,7 @@ pub(crate) async fn serve(
     connections.shutdown().await;
 }
 
-/// Accepts the next connection. After an error, calls `accept` again. An error is logged unless it
-/// concerns a single connection.
+/// Accepts the next connection. Logs errors that concern more than one connection.
 async fn accepted(listener: &TcpListener) -> (TcpStream, std::net::SocketAddr) {
     loop {
         match listener.accept().await {

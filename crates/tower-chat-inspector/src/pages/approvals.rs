@@ -25,9 +25,8 @@ use crate::{
     view::{Excerpt, visible},
 };
 
-/// The maximum time for which the response to the form waits for the run, in order to report an
-/// error. After this time the response redirects to the page of the conversation, and the run
-/// continues.
+/// The maximum time for which the response waits for an error of the run. After this time it
+/// redirects to the page of the conversation, and the run continues.
 const ERROR_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The maximum size, in bytes, of a batch (the calls of one answer) for which a page has a form.
@@ -35,8 +34,7 @@ const ERROR_TIMEOUT: Duration = Duration::from_secs(2);
 /// a decision applies to.
 const LARGEST: usize = 256 << 10;
 
-/// The number of calls that a page shows of a larger batch, each with the beginning of its
-/// arguments.
+/// The number of calls that a page shows of a larger batch, with the beginning of the arguments.
 const BRIEF: usize = 20;
 
 /// The calls of one answer that wait for approval. One form contains all decisions.
@@ -47,8 +45,7 @@ pub(super) struct Batch {
     pub(super) decide: Link,
     pub(super) id: String,
     pub(super) calls: Vec<WaitingCall>,
-    /// The number of calls and the number of bytes of the batch, if the batch is larger than
-    /// [`LARGEST`].
+    /// The numbers of calls and bytes of a batch that is larger than [`LARGEST`].
     pub(super) too_large: Option<(usize, usize)>,
 }
 
@@ -156,8 +153,7 @@ pub(crate) async fn decide(
     }
 }
 
-/// Returns the decisions about the calls of a batch. Returns `None` if the form does not contain a
-/// decision about every call.
+/// Returns the decisions about the calls of a batch, if the form contains all of them.
 fn decisions(
     batch: &[ApprovalRequest],
     fields: &HashMap<String, String>,

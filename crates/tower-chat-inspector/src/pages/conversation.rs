@@ -50,10 +50,8 @@ struct Conversation {
     latest: Option<Link>,
     next: Link,
     message: Link,
-    /// The link to this page.
     this: Link,
-    /// The link to the event stream, if the page shows the latest messages and therefore updates
-    /// itself.
+    /// The link to the event stream, if the page shows the latest messages.
     changes: Option<Link>,
     /// The [state](live::state_of) of the conversation when the page was rendered.
     state: String,
@@ -133,18 +131,16 @@ struct PageMessages {
     messages: Vec<(u64, Arc<Message>)>,
     /// The number of the first staged message, if the page may contain staged messages.
     staged_from: Option<u64>,
-    /// If the conversation has earlier messages, the value of [`Wanted::before`] for the page that
-    /// shows these messages.
+    /// The value of [`Wanted::before`] for the page with earlier messages, if there are any.
     earlier: Option<u64>,
     partial_text: Option<Excerpt>,
     /// The error because of which the staged messages cannot be shown.
     damage: Option<String>,
 }
 
-/// Reads the last messages before the number `before`, or the last messages of the conversation if
-/// `before` is `None`. The staged messages of an open run follow the visible messages. Reads at
-/// most [`PAGE`] messages, or fewer if these messages have [`FULL`] bytes and include the message
-/// `only`.
+/// Reads the last messages before `before`, or the last messages of the conversation, followed by
+/// the staged messages of an open run. Reads at most [`PAGE`] messages, or fewer if these messages
+/// have [`FULL`] bytes and include the message `only`.
 async fn shown(
     inspector: &Inspector,
     key: &ConversationKey,
@@ -188,8 +184,7 @@ async fn shown(
         }
         before = Some(begin);
     }
-    // Messages are read in several steps. If messages are very long, the page stops after a few
-    // steps.
+    // With very long messages, the page stops after a few steps.
     let mut steps = vec![std::mem::take(&mut shown.messages)];
     let (mut count, mut size) = counted(steps.iter().flatten());
     loop {

@@ -191,8 +191,7 @@ impl Row {
     }
 }
 
-/// Returns the page that lists the scopes of the store. A scope is a group of conversations, such
-/// as those of one user.
+/// Returns the page that lists the scopes of the store.
 async fn scopes(inspector: &Inspector, after: Option<&str>) -> Answer {
     let after = after.filter(|after| !after.is_empty());
     let scopes = inspector.store.scopes(after, PAGE).await?;

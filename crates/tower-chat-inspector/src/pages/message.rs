@@ -13,8 +13,7 @@ pub(crate) struct Number {
     number: u64,
 }
 
-/// Returns the stored JSON of the message as plain text. Invisible characters are replaced by JSON
-/// escape sequences.
+/// Returns the stored JSON of the message, with escaped invisible characters.
 pub(crate) async fn message(
     inspector: State,
     Query(asked): Query<Asked>,

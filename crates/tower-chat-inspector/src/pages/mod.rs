@@ -43,7 +43,6 @@ type Answer = Result<Response, Failure>;
 
 /// The values for the frame that surrounds the content of every page: title and navigation.
 struct Frame {
-    /// The path under which the pages are nested.
     path: String,
     title: String,
     /// The scope (group of conversations, such as those of one user) of the data in the page.
@@ -112,9 +111,8 @@ impl Asked {
 }
 
 impl Inspector {
-    /// Returns the scope of the data in a page: the requested scope, or the only scope that
-    /// [`Inspector::in_one_scope`] allows. Returns `None` if no scope was requested and every scope
-    /// is allowed. Fails if the requested scope is not allowed.
+    /// Returns the scope of the data in a page: the requested scope, or the only allowed scope.
+    /// Returns `None` for all scopes. Fails if the requested scope is not allowed.
     fn scope(&self, asked: Option<&str>) -> Result<Option<String>, Failure> {
         match (&self.scopes, asked) {
             (Scopes::One(scope), Some(asked)) if asked != scope => Err(Failure::other_scope()),

@@ -167,9 +167,7 @@ impl Row {
     }
 }
 
-/// Returns the beginning of a text that describes the message with one line for each part. The line
-/// contains the text, the call or the result. For a part of another kind, the line contains only
-/// the kind.
+/// Returns the beginning of a text with one line for each part: its text, call, result or kind.
 fn brief(message: &Message) -> Excerpt {
     let (mut text, mut size) = (String::new(), 0);
     let mut add = |piece: &str| {

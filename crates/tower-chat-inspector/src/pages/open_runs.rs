@@ -33,8 +33,7 @@ use crate::{
     view::{moment, visible},
 };
 
-/// The maximum number of open runs in a page, and the maximum number of conversations with calls
-/// that wait for approval.
+/// The maximum number of open runs, and of conversations with waiting calls, in a page.
 const PAGE: usize = 50;
 
 /// The maximum number of calls that the page shows of a run.

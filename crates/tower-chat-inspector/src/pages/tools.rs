@@ -11,12 +11,10 @@ use tower_chat_layers::store::{DayTotals, InvocationQuery, ToolCallQueries, Tool
 use super::{Answer, Failure, Frame, State, html};
 use crate::view::{Excerpt, counted, duration};
 
-/// The number of days, including today, in the chart of calls by day and in the statistics of
-/// [`Recent`].
+/// The number of days, including today, in the chart and in [`Recent`].
 const DAYS: u64 = 30;
 
-/// The maximum number of tools in a page. The number of names has no limit, because a model can
-/// call tools that do not exist.
+/// The maximum number of tools in a page, because a model can call any number of names.
 const TOOLS: usize = 200;
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -121,8 +119,7 @@ impl Recent {
     }
 }
 
-/// Returns one column for each of [`DAYS`] days, which counts the calls of all tools on that day.
-/// `first` is the first of these days, as the number of days since 1970-01-01.
+/// Returns one column for each of [`DAYS`] days from `first`, in days since 1970-01-01.
 fn days(totals: &[ToolTotals], first: i64) -> Vec<Column> {
     let of_day = |day: UtcDay| {
         let of_tools = totals.iter().filter_map(|tool| tool.days.get(&day));

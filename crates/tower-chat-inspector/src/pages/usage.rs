@@ -13,8 +13,7 @@ use tower_chat_layers::store::{
 use super::{Answer, Failure, Frame, State, html};
 use crate::view::{Excerpt, counted, figures};
 
-/// The maximum number of models in the page. The number of names has no limit, because services
-/// choose the names of models.
+/// The maximum number of models in the page, because services choose any number of names.
 const MODELS: usize = 100;
 
 /// The maximum number of models that the page lists for a day.

@@ -81,8 +81,7 @@ pub(crate) fn counted(count: &impl Display, noun: &str) -> String {
     format!("{count} {noun}{ending}")
 }
 
-/// Returns the text with escape sequences instead of invisible characters, as described for
-/// [`visible_text`]. HTML is not escaped here but by the templates.
+/// Returns the text as described for [`visible_text`]. The templates escape HTML.
 pub(crate) fn visible(text: &str) -> String {
     visible_text(text, &['\n', '\t'])
 }

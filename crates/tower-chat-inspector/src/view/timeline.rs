@@ -18,8 +18,7 @@ use tower_chat_layers::{
 
 use super::{Excerpt, PageBudget, counted, duration, moment, visible};
 
-/// The maximum number of parts, and the maximum number of calls, of one message that the page
-/// shows.
+/// The maximum number of parts, and of calls, that the page shows of one message.
 const OF_MESSAGE: usize = 100;
 
 /// The maximum number of models for which the page shows the usage of a run.
@@ -42,7 +41,6 @@ pub(crate) struct Band {
     pub(crate) rows: Vec<Row>,
 }
 
-/// The usage of one model in a run.
 pub(crate) struct UsageLine {
     pub(crate) model: String,
     pub(crate) figures: String,
@@ -67,15 +65,12 @@ pub(crate) struct Row {
     pub(crate) author: Option<String>,
     pub(crate) parts: Vec<PartView>,
     pub(crate) calls: Vec<CallView>,
-    /// The number of results in the message. The page shows each result next to its call instead of
-    /// in this row.
+    /// The number of results, each of which the page shows next to its call.
     pub(crate) results: usize,
-    /// The bars of a chart that shows when the calls ran.
     pub(crate) bars: Vec<Bar>,
     /// The number of parts that the page does not show.
     pub(crate) hidden_parts: usize,
-    /// The numbers, from 1, of the first and the last call that the page shows, and the total
-    /// number of calls.
+    /// The numbers, from 1, of the first and the last shown call, and of all calls.
     pub(crate) call_range: (usize, usize, usize),
 }
 
@@ -94,7 +89,6 @@ pub(crate) struct CallView {
     pub(crate) took: Option<String>,
     pub(crate) result: Option<Excerpt>,
     pub(crate) error: Option<Excerpt>,
-    /// Whether the call waits for approval.
     pub(crate) waits: bool,
 }
 
@@ -102,8 +96,7 @@ pub(crate) struct CallView {
 pub(crate) struct Bar {
     pub(crate) label: String,
     pub(crate) status: &'static str,
-    /// The time at which the call started. The unit is a thousandth of the time between the first
-    /// start and the last end of the calls in the chart.
+    /// The start of the call, in thousandths of the time from the first start to the last end.
     pub(crate) start: u128,
     /// The duration of the call in the same unit, at least 4.
     pub(crate) width: u128,
@@ -111,8 +104,7 @@ pub(crate) struct Bar {
     pub(crate) top: usize,
 }
 
-/// Groups consecutive messages of the same run in bands, in the order of the messages. The running
-/// time is linear in the sizes of `page`, `invocations` and `runs`.
+/// Groups consecutive messages of the same run in bands. The running time is linear.
 pub(crate) fn timeline(
     page: &Page<'_>,
     invocations: &[ToolInvocation],
@@ -279,8 +271,7 @@ impl Row {
         self.calls.len() < all
     }
 
-    /// Returns the index, from 0, of the first call that follows the shown calls. Returns `None` if
-    /// the last call is shown.
+    /// Returns the index, from 0, of the first call after the shown calls, if there is one.
     pub(crate) fn next_call(&self) -> Option<usize> {
         let (_, last, all) = self.call_range;
         (last < all).then_some(last)
@@ -298,8 +289,7 @@ fn name_of(role: Role) -> &'static str {
     }
 }
 
-/// Returns the call that a part contains, and whether the part is a request for approval of this
-/// call.
+/// Returns the call in a part, and whether the part is a request for its approval.
 fn asked_call(part: &Part) -> Option<(&ToolCall, bool)> {
     match part {
         Part::ToolCall(call) => Some((call, false)),
@@ -408,8 +398,7 @@ fn elapsed(from: Option<SystemTime>, to: Option<SystemTime>) -> Option<String> {
     to?.duration_since(from?).ok().map(duration)
 }
 
-/// Returns one bar for each call that has started and finished. Returns no bars if there are fewer
-/// than two such calls, because a chart would show nothing.
+/// Returns one bar for each call with a start and an end, if there are at least two.
 fn bars(recorded: &[&ToolInvocation]) -> Vec<Bar> {
     let timed = recorded.iter().filter_map(|record| {
         let (start, end) = (record.started_at?, record.finished_at?);
@@ -450,7 +439,6 @@ mod tests {
         Page { messages, staged_from: None, only: None, from_call: 0 }
     }
 
-    /// Returns the rows of the timeline that contain calls.
     fn asking(timeline: Timeline) -> Vec<Row> {
         let rows = timeline.bands.into_iter().flat_map(|band| band.rows);
         rows.filter(|row| !row.calls.is_empty()).collect()
@@ -492,9 +480,8 @@ mod tests {
 
     #[test]
     fn messages_with_only_requests_for_approval_are_shown_in_linear_time() {
-        // The messages contain only requests for approval and no calls. The results of each request
-        // may therefore be in any later message, and a separate search for each request would take
-        // quadratic time.
+        // The results of each request may be in any later message. A separate search for each
+        // request would take quadratic time.
         let request = |number: usize| {
             let call = ToolCall::new(format!("c{number}"), "pay", "{}");
             let request = ApprovalRequest::new(format!("r{number}"), call, true);

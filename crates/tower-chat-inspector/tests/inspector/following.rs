@@ -227,8 +227,7 @@ async fn a_server_limits_followers_by_address_and_ends_although_clients_stall() 
     ] {
         connect(stall, "").await;
     }
-    // The server accepts connections in their order. After it has answered this request, it has
-    // accepted all earlier connections.
+    // The server accepts connections in their order, and has accepted all earlier connections.
     connect(format!("GET / {head}\r\n"), "HTTP/1.1 200").await;
     stop.send(()).unwrap();
     let ended = tokio::time::timeout(Duration::from_secs(60), serving).await;

@@ -162,8 +162,7 @@ async fn a_link_with_a_token_of_any_characters_opens_the_pages() {
         request.body(Body::empty()).unwrap()
     };
     assert_eq!(send(&router, with(&format!("a=b; {cookie}"))).await.status(), StatusCode::OK);
-    // The browser also sends the cookie that another inspector, on another port of the same host,
-    // has set.
+    // The browser also sends the cookie of another inspector on the same host.
     let other = Inspector::new(MemoryStore::new()).with_token("other").into_router();
     assert_eq!(send(&other, with(cookie)).await.status(), StatusCode::UNAUTHORIZED);
     let response = send(&other, get("/?token=other")).await;

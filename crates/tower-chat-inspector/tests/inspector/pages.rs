@@ -320,8 +320,7 @@ async fn every_conversation_that_waits_for_approval_is_listed_or_on_a_linked_pag
     assert_eq!(listed.count(), 1);
 }
 
-/// Adds a conversation with calls that wait for approval, and returns the pipeline that can
-/// continue it.
+/// Adds a conversation with waiting calls, and returns the pipeline that can continue it.
 async fn waiting(store: &MemoryStore, id: &str, calls: Vec<ToolCall>) -> ChatPipeline {
     let steps = vec![Step::message(Message::tool_calls(calls)), Step::text("It is paid.")];
     let mut agent = pipeline(store, steps, PersistenceMode::PerServiceCall);
@@ -524,8 +523,8 @@ async fn a_conversation_of_very_long_messages_is_shown_completely_in_pages() {
     assert_eq!(numbers, (1..=40).rev().collect::<Vec<_>>());
 }
 
-/// A store that fails with damage when it reads the staged messages of an open run. With
-/// `has_damaged_rows`, it also fails when it reads the head of a conversation with an open run.
+/// A store that fails to read the staged messages of an open run and, with `has_damaged_rows`, the
+/// head of the conversation.
 struct Damaged {
     inner: MemoryStore,
     has_damaged_rows: bool,

@@ -49,9 +49,8 @@ pub(crate) fn pipeline(
     builder.history(store.clone()).persistence(mode).build().unwrap()
 }
 
-/// Returns a store with two conversations. The conversation `errands` has a run with two parallel
-/// tool calls. The conversation whose id is [`HOSTILE`] has an answer with markup and invisible
-/// characters.
+/// Returns a store with two conversations: `errands` has two parallel tool calls, and [`HOSTILE`]
+/// has an answer with markup and invisible characters.
 pub(crate) async fn filled() -> MemoryStore {
     let store = MemoryStore::new();
     let calls = [
@@ -85,7 +84,6 @@ pub(crate) fn get(page: &str) -> Request<Body> {
     Request::get(page).header(HOST, "localhost:8081").body(Body::empty()).unwrap()
 }
 
-/// Requests a page, and returns the body of the response.
 pub(crate) async fn page(router: &Router, page: &str) -> String {
     let response = send(router, get(page)).await;
     let status = response.status();

@@ -33,8 +33,7 @@ use tower_chat_testkit::{Gate, ScriptedModel, Step, skip};
 
 use crate::support::*;
 
-/// The number of messages of the longest conversation. A page that loaded all of them would exceed
-/// the time limit of the test.
+/// The number of messages of a conversation that no page may load completely.
 const MANY: usize = 10_000;
 
 async fn add_many(store: &MemoryStore) {
@@ -47,8 +46,7 @@ async fn add_many(store: &MemoryStore) {
     store.append(store.reserve().await.unwrap(), vec![write]).await.unwrap();
 }
 
-/// Adds a conversation whose question, call, result and answer contain megabytes of text without
-/// spaces.
+/// Adds a conversation with megabytes of text without spaces.
 async fn add_enormous(store: &MemoryStore) {
     let arguments = format!(r#"{{"what": "{}"}}"#, "y".repeat(2 << 20));
     let messages = [
@@ -113,8 +111,7 @@ async fn add_trip(store: &MemoryStore) {
     store.change_description(&key("trip"), &title).await.unwrap();
 }
 
-/// Adds a run whose model waits until the gate opens, and a run with a call that waits for
-/// approval.
+/// Adds a run that waits for the gate, and a run with a call that waits for approval.
 async fn add_runs(store: &MemoryStore, gate: &Gate, runs: &DetachedRunsLayer) -> ChatPipeline {
     let pay = ToolCall::new("p1", "pay", r#"{"cents": 990}"#);
     let steps = [Step::message(Message::tool_calls([pay])), Step::text("The bill is paid.")];
