@@ -173,7 +173,7 @@ impl Block {
         }
     }
 
-    /// Returns the accumulated input if the answer ended before the input was complete, valid JSON.
+    /// Returns the accumulated input if the answer ended before the input was valid JSON.
     fn cut_off_input(&self) -> Option<String> {
         let is_json = self.input.is_empty() || self.input.parse::<RawJson>().is_ok();
         (!is_json).then(|| self.input.clone())

@@ -82,9 +82,9 @@ fn parse_media(fields: &Object) -> Option<Media> {
     Some(Media::new(media_type, MediaSource::Base64(data)))
 }
 
-/// Writes the block of a part that is neither a call nor a result. Returns `None` for parts that
-/// the service refuses: blank texts, reasoning in user messages, media in assistant messages, and
-/// parts for which the wire has no block.
+/// Writes the block of a part that is neither a call nor a result. Returns `None` if the wire has
+/// no block for the part, and for parts that the service refuses: blank texts, reasoning in user
+/// messages, and media in assistant messages.
 pub(super) fn render_part(part: &Part, role: Role) -> Option<RawJson> {
     match part {
         Part::Text(text) if text.text.trim().is_empty() => None,

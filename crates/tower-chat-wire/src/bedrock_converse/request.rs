@@ -16,8 +16,8 @@ const CONFIG: &str = "inferenceConfig";
 pub(crate) const MODEL_FIELDS: &str = "additionalModelRequestFields";
 const TOOLS: &str = "toolConfig";
 
-/// Reads the body of a request. The body does not contain the model, and whether the answer is
-/// streamed: the URL of the request does.
+/// Reads the body of a request. The URL of the request, and not the body, contains the model and
+/// whether the answer is streamed.
 pub(crate) fn parse_request(body: &str) -> Result<ChatRequest, BodyError> {
     let read: Messages = parse_body(body)?.into_iter().collect();
     let mut fields = Fields::of_body(body, &["messages"])?;

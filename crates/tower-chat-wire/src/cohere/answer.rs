@@ -47,7 +47,7 @@ fn error_in(fields: &Object, body: &str) -> Option<AnswerError> {
     })
 }
 
-/// Reads the [`Finish`] of an answer from its fields besides `message`.
+/// Reads the finish reason, the usage and the metadata of an answer.
 fn finish(mut fields: Object, has_calls: bool) -> Finish {
     let mut finish = Finish::default();
     let finish_reason = take_text(&mut fields, "finish_reason");

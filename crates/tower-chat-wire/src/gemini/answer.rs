@@ -71,7 +71,7 @@ pub(super) fn error_in(fields: &Object, body: &str) -> Option<AnswerError> {
     })
 }
 
-/// Reads the [`Finish`] of an answer from its candidate and from its fields besides `candidates`.
+/// Reads the finish reason, the usage and the metadata of an answer.
 fn finish(mut fields: Object, mut candidate: Object, has_calls: bool) -> Finish {
     let mut finish = Finish::default();
     if let Some(text) = take_text(&mut candidate, FINISH_REASON)

@@ -30,7 +30,7 @@ pub(crate) fn parse(body: &str) -> Result<Answer, AnswerError> {
     Ok(Answer::new(vec![message.into()], finish))
 }
 
-/// Reads the [`Finish`] of an answer from its fields besides `message`.
+/// Reads the finish reason, the usage and the metadata of an answer.
 fn finish(mut fields: Object, has_calls: bool) -> Finish {
     let mut finish = Finish::default();
     let done_reason = take_text(&mut fields, "done_reason");

@@ -17,8 +17,8 @@ use crate::{
 
 const ENCRYPTED_REASONING: &str = "reasoning.encrypted_content";
 
-/// The beginnings of the names of OpenAI's models without reasoning, for which OpenAI refuses the
-/// option: "Encrypted content is not supported with this model."
+/// The beginnings of the names of OpenAI's models without reasoning. OpenAI refuses a request for
+/// the encrypted reasoning of such a model: "Encrypted content is not supported with this model."
 const WITHOUT_REASONING: [&str; 4] = ["gpt-3.5", "gpt-4", "gpt-5-chat", "chatgpt-"];
 
 /// The form in which a service expects a request.
@@ -38,7 +38,7 @@ pub struct RequestForm<'a> {
 /// Returns the fields of a request body, with their values as JSON text.
 ///
 /// A field in the `extra` options replaces the field of a named option, and a `null` in `extra`
-/// removes the field. `extra` cannot replace the input, the field `stream`, and the fields that say
+/// removes the field. `extra` cannot replace the input, the field `stream`, or the fields that say
 /// where the history is stored. Tools whose definition is not strict are sent with `strict: false`,
 /// because the service changes the schema of a tool without this field.
 ///
