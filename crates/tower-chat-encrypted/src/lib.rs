@@ -51,8 +51,9 @@
 //! the digests of the last message before the gap and of the last message inside it.
 //!
 //! Instead of the service id, the inner store contains a sealed head. The sealed head contains the
-//! life, the number of pruned messages, the service id, and a digest. The digest is that of the
-//! final message of the newest run that was committed by a write without messages.
+//! life, the number of pruned messages (deleted with the oldest runs), the service id, and a
+//! digest. The digest is that of the final message of the newest run that was committed by a write
+//! without messages.
 //!
 //! A value that was moved to another position, or restored from another life, does not open.
 //! Descriptions and summaries are not authenticated with the life. A description is authenticated

@@ -3,8 +3,9 @@
 //!
 //! - A *life* is a random value that distinguishes a conversation from a deleted one with the same
 //!   key.
-//! - An *incarnation* is a random number that changes when a conversation is created again, pruned
-//!   or rewritten, and when another attempt (execution) takes over its run.
+//! - An *incarnation* is a random number that changes when a conversation is created again, loses
+//!   its oldest runs (a prune) or is rewritten, and when another attempt (execution) takes over its
+//!   run.
 //! - A *digest* covers a message and all messages before it.
 //! - The messages of an *open run* are staged: stored, but not yet committed to the history.
 //! - A *submission* is the writes of one call of `append`.
@@ -36,9 +37,8 @@ use crate::{
 };
 
 /// The sealed head of a conversation: its life, and the values that only this crate reads. The
-/// inner store contains the sealed head in place of the service id (the id under which the model's
-/// service has the history), because a write changes the service id in the transaction that adds
-/// its messages.
+/// inner store contains it in place of the service id (the id under which the model's service has
+/// the history), so that a write changes its head and its messages in one transaction.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct SealedHead {
     pub(crate) life: Life,
@@ -331,7 +331,7 @@ impl Conversation {
     }
 }
 
-/// The maximum number of conversations in each of the two generations.
+/// The maximum number of conversations in `recent`. The full map replaces `earlier`.
 const GENERATION: usize = 65_536;
 
 /// The maximum number of incarnations of a conversation whose state is in memory.

@@ -116,7 +116,8 @@ pub(crate) struct ExpectedLife {
     /// third format.
     pub(crate) second_format: Option<u64>,
     /// The digest of the final message of the newest run that was committed by a write without
-    /// messages. That message is still marked as staged.
+    /// messages. It proves the commit, because that message is still marked as staged (not
+    /// committed).
     pub(crate) committed: Option<Digest>,
 }
 
@@ -223,7 +224,8 @@ impl<'a> Opener<'a> {
         let sequence = parsed.position.sequence;
         let expected = match (self.expected, life) {
             (Expected::Any, Some(life)) => {
-                // All formats are accepted, because a row may have a later format than its message.
+                // The formats are not limited, because a row of the record may have a later format
+                // than the message with its call.
                 self.expected = Expected::Life(ExpectedLife {
                     life,
                     first_format: u64::MAX,

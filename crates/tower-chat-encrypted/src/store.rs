@@ -650,10 +650,11 @@ impl<S: HistoryStore> Maintenance for EncryptedStore<S> {
         Ok(Fork::new(revision, position))
     }
 
-    /// Prunes a conversation by three writes. The first write records in the sealed head that
-    /// messages are about to be deleted, the second deletes them, and the third records their
-    /// number. If a crash prevents the third write, the store cannot detect, until the next prune,
-    /// that an attacker deletes further messages that existed when the prune began.
+    /// Prunes a conversation (deletes its oldest runs) by three writes. The first write records in
+    /// the sealed head that messages are about to be deleted, the second deletes them, and the
+    /// third records their number. If a crash prevents the third write, the store cannot detect,
+    /// until the next prune, that an attacker deletes further messages that existed when the prune
+    /// began.
     async fn prune(&self, key: &ConversationKey, keep: Keep) -> Result<Pruned, StoreError> {
         let head = self.inner().head(key).await?;
         if let Some(open) = head.open_run {

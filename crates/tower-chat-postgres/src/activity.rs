@@ -1,4 +1,4 @@
-//! The activity of a write, as values of the columns in the directory's tables.
+//! The activity of a write (time, run, mode and usage), as values of columns.
 
 use std::time::SystemTime;
 

@@ -123,9 +123,9 @@ pub(crate) async fn append(
     outcome(write, &row).map_err(damaged)?
 }
 
-/// If the write discards the open run, checks that no message of another run follows the last
-/// visible message. Such a message means that the stored number of visible messages is damaged,
-/// because no other run can append while a run is open.
+/// If the write discards the open run (the run that is not committed yet), checks that no message
+/// of another run follows the last visible message. Such a message means that the stored number of
+/// visible messages is damaged, because no other run can append while a run is open.
 async fn check_discard(
     connections: &Connections,
     write: &Write,

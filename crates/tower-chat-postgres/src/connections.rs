@@ -327,7 +327,8 @@ impl std::fmt::Debug for Connector {
     }
 }
 
-/// The statement that allows a transaction to query the directory over all scopes.
+/// The statement that allows a transaction to query the directory (descriptions, times and counts)
+/// over all scopes.
 const NAME_ALL_SCOPES: &str = "SELECT set_config('tower_chat.all_scopes', 'on', true)";
 
 /// Returns the statement that sets the scope of a transaction for the policies of the tables.

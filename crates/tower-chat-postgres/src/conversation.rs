@@ -1,4 +1,4 @@
-//! The rows of a conversation and of its open run.
+//! The rows of a conversation and of its open run, which is not committed yet.
 
 use std::{sync::Arc, time::SystemTime};
 
@@ -37,8 +37,8 @@ pub(crate) fn read_head(row: &Row) -> Result<Head, String> {
     Ok(head.with_service_id(text(row, 2)?).with_open_run(open))
 }
 
-/// Adds data to a head: the number of rewrites, the summary in force, and the part that the next
-/// run needs to load. The columns follow those of the head.
+/// Adds data to a head: the number of rewrites (changes of stored messages), the summary in force,
+/// and the part that the next run needs to load. The columns follow those of the head.
 fn with_rest(row: &Row, head: Head) -> Result<Head, String> {
     let summary = match column::<Option<i64>>(row, 15)? {
         Some(id) => Some(SummaryInForce::new(id.cast_unsigned(), unsigned(row, 16)?)),

@@ -1,4 +1,5 @@
-//! Queries of the directory.
+//! Queries of the directory, which contains the descriptions, times, counts and usage of
+//! conversations.
 
 use std::time::SystemTime;
 

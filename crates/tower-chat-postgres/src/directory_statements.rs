@@ -1,6 +1,6 @@
-//! The statements of the directory. The first parameter is the scope, and the second parameter is
-//! the id of the conversation. A parameter is null if the query does not name a scope or a
-//! conversation.
+//! The statements of the directory (descriptions, times, counts and usage of conversations). The
+//! first parameter is the scope, and the second parameter is the id of the conversation. A
+//! parameter is null if the query does not name a scope or a conversation.
 
 use tower_chat_core::store::UsageSum;
 

@@ -142,7 +142,7 @@ impl Failure {
 
 fn meaning(code: &SqlState) -> Meaning {
     match *code {
-        // The server has rolled the transaction back before it reports these errors.
+        // The server has rolled the transaction back, or has accepted no connection.
         SqlState::T_R_SERIALIZATION_FAILURE
         | SqlState::T_R_DEADLOCK_DETECTED
         | SqlState::CANNOT_CONNECT_NOW

@@ -1,4 +1,5 @@
-//! Copies of conversations.
+//! Copies of conversations. A turn, the unit of a copy, consists of the messages of a run and of
+//! the later runs that answer calls of this run.
 //!
 //! The original and the copy may be on different servers, so that one transaction cannot access
 //! both. Therefore the store reads the visible data from one snapshot, and then writes the copy in
@@ -92,7 +93,8 @@ pub(crate) async fn fork(
         messages: messages.iter().take(count).map(message).collect::<Result<_, _>>()?,
         tools,
     };
-    // After a lost acknowledgement, the next attempt recognises the copy by its incarnation.
+    // After a lost acknowledgement, the next attempt recognises the copy by its incarnation (random
+    // number).
     let is_made = connections.persist(ACTION, true, || copy.write(connections)).await?;
     if !is_made {
         return Err(StoreError::Exists { key: to.clone() });
@@ -112,7 +114,7 @@ struct Copy<'a> {
     tools: Vec<ToolRecord>,
 }
 
-/// The columns of the directory that are copied from the original.
+/// The description and the counts that are copied from the original.
 #[derive(Debug, Default)]
 struct Described<'a> {
     mode: Option<&'a str>,

@@ -9,9 +9,9 @@ pub(crate) const NAME_SCOPE: &str =
 
 /// Stores a write, or returns the reason why the write is refused.
 ///
-/// Most writes append messages to a conversation without an open run, and have no claims. For such
-/// a write the function first executes one `UPDATE`, which changes the conversation's row if the
-/// conversation is at the expected revision.
+/// Most writes append messages to a conversation without an open run (a run that is not committed
+/// yet), and claim no tool calls for execution. For such a write the function first executes one
+/// `UPDATE`, which changes the conversation's row if the conversation is at the expected revision.
 ///
 /// For all other writes, and if the `UPDATE` finds no row, the function locks the conversation's
 /// row and checks the write. The function changes nothing before all checks have passed, except

@@ -99,10 +99,11 @@
 //!
 //! # The update log
 //!
-//! `PostgresUpdateLog` (feature `delivery`) stores the updates of detached runs in two tables of
-//! the same schema. Each log opens one connection on which it receives notifications (`LISTEN`),
-//! which wake waiting readers. If notifications do not arrive, for example behind a pooler that
-//! shares connections between transactions, every reader reads its run every 250 ms.
+//! `PostgresUpdateLog` (feature `delivery`) stores the updates of detached runs, which continue
+//! without their clients, in two tables of the same schema. Each log opens one connection on which
+//! it receives notifications (`LISTEN`), which wake waiting readers. If notifications do not
+//! arrive, for example behind a pooler that shares connections between transactions, every reader
+//! reads its run every 250 ms.
 //!
 //! # Deleting
 //!

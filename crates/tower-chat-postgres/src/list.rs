@@ -107,7 +107,8 @@ fn scope(row: &Row) -> Result<String, StoreError> {
     key_part(row, 0, 1, "a scope").map_err(|reason| corrupt(&reason))
 }
 
-/// Lists the conversations of a scope that have an open run, in the byte order of their ids.
+/// Lists the conversations of a scope that have an open run (one that is not committed yet), in the
+/// byte order of their ids.
 pub(crate) async fn open_runs(
     connections: &Connections,
     scope: &str,

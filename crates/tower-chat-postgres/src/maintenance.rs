@@ -63,7 +63,7 @@ fn read_tool(row: &Row) -> (SequencePosition, Result<ToolRecord, String>) {
 }
 
 /// Executes a rewrite in one transaction. After a lost acknowledgement, the next attempt recognises
-/// the rewrite by the new incarnation.
+/// the rewrite by the new incarnation (random number).
 pub(crate) async fn rewrite(
     connections: &Connections,
     rewrite: &Rewrite,

@@ -121,8 +121,9 @@ impl PostgresOptions {
     /// rows. The restriction also applies to queries that name a partition.
     ///
     /// A transaction that sets `tower_chat.all_scopes` to `on` can read the rows of all scopes,
-    /// except messages, and can change no row. The store uses this setting for queries of the
-    /// directory over all scopes. Superusers, and roles with `BYPASSRLS`, see all rows.
+    /// except messages, and can change no row. The store uses this setting for lists of
+    /// conversations and of usage over all scopes. Superusers, and roles with `BYPASSRLS`, see all
+    /// rows.
     ///
     /// The option only affects the creation of the tables. If the tables exist, the option is
     /// ignored.

@@ -1,5 +1,5 @@
-//! Plain appends: writes that append a few messages to an existing conversation without an open
-//! run. Most writes are plain appends.
+//! Plain appends: writes that append a few messages to an existing conversation without an open run
+//! (a run that is not committed yet). Most writes are plain appends.
 //!
 //! A plain append is one statement whose parameters are the values of all new rows. The server
 //! executes this statement in about half of the time of the [database function](crate::functions),
@@ -100,8 +100,9 @@ impl PlainAppends {
     /// not pay off for a single use (`lost_connections.rs` counts the round trips).
     ///
     /// Also returns `None` for a write that is not plain. A plain write appends to an existing
-    /// conversation, has an activity with at most one model, and has neither claims nor a change of
-    /// the service id or of an open run.
+    /// conversation, has an activity with at most one model, and claims no tool calls, and changes
+    /// neither the service id (the id under which the model's service has the history) nor an open
+    /// run.
     pub(crate) fn find(&self, write: &Write, tools: &[ToolRow]) -> Option<&PlainAppend> {
         let (expected, result) = (write.expected(), write.result());
         let is_plain = write.as_staged().is_none()

@@ -129,8 +129,8 @@ pub(crate) fn check_whole(
     Ok(())
 }
 
-/// Returns an open run with its staged messages and rows, from one snapshot; `None` if no run is
-/// open.
+/// Returns an open run (one that is not committed yet) with its staged messages and rows, from one
+/// snapshot; `None` if no run is open.
 pub(crate) async fn open_run(
     connections: &Connections,
     key: &ConversationKey,

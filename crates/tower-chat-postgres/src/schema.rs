@@ -169,8 +169,8 @@ fn first(layout: &Layout) -> String {
     layout.with_schema(&sql.replace("{name_scope}", name_scope))
 }
 
-/// Returns the migration that adds the number of pruned messages, by which a reader distinguishes a
-/// pruned message from a missing one.
+/// Returns the migration that adds the number of pruned messages (deleted with the oldest runs), by
+/// which a reader distinguishes a pruned message from a missing one.
 fn pruned(layout: &Layout) -> String {
     let column =
         "ALTER TABLE {schema}.conversations ADD COLUMN pruned bigint NOT NULL DEFAULT 0;\n";
@@ -217,9 +217,9 @@ fn activity_index(layout: &Layout) -> String {
 }
 
 /// Returns the migration that adds a table with one row, which records whether the store contains
-/// sealed data. The migration searches the existing data for sealed data. Also adds the parents of
-/// branches, the summaries of conversations, and the part of a conversation that the next run needs
-/// to load.
+/// sealed (encrypted) data. The migration searches the existing data for sealed data. Also adds the
+/// parents of branches, the summaries of conversations, and the part of a conversation that the
+/// next run needs to load.
 ///
 /// Policies also apply to the owner of the tables. Therefore the migration disables them
 /// temporarily.

@@ -34,7 +34,8 @@ pub(crate) struct Statements {
     /// The statements for plain appends.
     pub(crate) plain_appends: PlainAppends,
     pub(crate) delete: String,
-    /// Reads the row of a conversation, with its open run and its summary in force.
+    /// Reads the row of a conversation, with its open run (the run that is not committed yet) and
+    /// its last summary.
     pub(crate) conversation: String,
     /// Reads all summaries of a conversation.
     pub(crate) summaries: String,
@@ -49,7 +50,7 @@ pub(crate) struct Statements {
     /// the conversation's key are the value, the number of leading messages, and the sequence
     /// number of the last message that the part omits.
     pub(crate) messages_from: String,
-    /// Reads the staged messages.
+    /// Reads the staged messages (those of the open run).
     pub(crate) staged_messages: String,
     pub(crate) staged_tools: String,
     pub(crate) pending_approvals: String,
@@ -77,7 +78,7 @@ pub(crate) struct Statements {
     pub(crate) list_long: String,
     pub(crate) list_long_after: String,
     pub(crate) open_runs: String,
-    /// Reads the mark that records whether the store contains sealed data.
+    /// Reads the mark that records whether the store contains sealed (encrypted) data.
     pub(crate) holds_sealed: String,
     pub(crate) set_holds_sealed: String,
     pub(crate) directory: DirectoryStatements,
@@ -318,7 +319,8 @@ impl Statements {
             steps = steps.join(" "),
             error = ToolStatus::Error,
             open = open.join(", "),
-            // In the row of a call in progress, `finished` contains the expiry of the call's lease.
+            // In the row of a call in progress, `finished` contains the time until which no other
+            // process may start it.
             pending = ToolStatus::PendingApproval,
             clauses = extent.clauses(),
         );

@@ -1,4 +1,4 @@
-//! The fields of a conversation and of its open run.
+//! The fields of a conversation and of its open run, which is not committed yet.
 
 use std::{collections::HashMap, sync::Arc, time::SystemTime};
 
@@ -54,7 +54,7 @@ impl Fields {
 
     /// Returns the token of the conversation: a random text that distinguishes the conversation
     /// from earlier and later conversations with the same key. Unlike the [life](Self::life), the
-    /// token does not change with a prune or a rewrite.
+    /// token does not change when messages are pruned or rewritten.
     pub(crate) fn token(&self) -> &str {
         self.text("token").unwrap_or_default()
     }

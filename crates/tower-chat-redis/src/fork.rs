@@ -1,4 +1,5 @@
-//! Copies of conversations.
+//! Copies of conversations. A turn, the unit of a copy, consists of the messages of a run and of
+//! the later runs that answer calls of this run.
 //!
 //! The original and the copy may be on different servers, so that one script cannot access both.
 //! The store reads the visible data of the original from one snapshot, and writes them in parts to
@@ -71,7 +72,7 @@ pub(crate) async fn fork(
 }
 
 struct Original {
-    /// The sequence number of the last pruned message. The remaining messages have larger numbers.
+    /// The sequence number of the last pruned message (deleted with an old run).
     pruned: u64,
     messages: Vec<Vec<u8>>,
     tools: Vec<ToolRecord>,

@@ -84,11 +84,12 @@
 //!
 //! # The directory
 //!
-//! The directory entry of a conversation is stored in its key `directory`. The script of each write
-//! updates the entry without an additional round trip. A
-//! [`summary`](tower_chat_core::store::Directory::summary) is one request, regardless of the length
-//! of the conversation. [`runs`](tower_chat_core::store::Directory::runs) and the usage of one
-//! conversation are also one request each, and read the rows of all runs of the conversation.
+//! The directory entry of a conversation (its description, times, counts and usage) is stored in
+//! its key `directory`. The script of each write updates the entry without an additional round
+//! trip. A [`summary`](tower_chat_core::store::Directory::summary) is one request, regardless of
+//! the length of the conversation. [`runs`](tower_chat_core::store::Directory::runs) and the usage
+//! of one conversation are also one request each, and read the rows of all runs of the
+//! conversation.
 //!
 //! The directory has no index by last activity. In a cluster, such an index would be on another
 //! server than most conversations, so that each write would take an additional round trip.
@@ -108,9 +109,9 @@
 //!
 //! # The update log
 //!
-//! `RedisUpdateLog` (feature `delivery`) stores the updates of detached runs. A run has two keys,
-//! on the server of its conversation: the record of the run
-//! (`tower-chat:{alice/support}:run-log:...`), and a stream with its updates
+//! `RedisUpdateLog` (feature `delivery`) stores the updates of detached runs, which continue
+//! without their clients. A run has two keys, on the server of its conversation: the record of the
+//! run (`tower-chat:{alice/support}:run-log:...`), and a stream with its updates
 //! (`tower-chat:{alice/support}:run-updates:...`). Both keys expire with the run. The index of all
 //! runs has the keys `tower-chat:{runs}:times` and `tower-chat:{runs}:names`, which may be on
 //! another server. Each log opens one connection on which it receives messages of the channel

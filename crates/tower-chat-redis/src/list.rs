@@ -121,7 +121,8 @@ pub(crate) async fn has_conversation(settings: &Settings, scope: &str) -> Result
     Ok(false)
 }
 
-/// Lists the conversations of a scope that have an open run, in the byte order of their ids.
+/// Lists the conversations of a scope that have an open run (one that is not committed yet), in the
+/// byte order of their ids.
 pub(crate) async fn open_runs(
     settings: &Settings,
     scope: &str,
@@ -208,7 +209,8 @@ async fn state(settings: &Settings, key: &ConversationKey) -> Result<State, Stor
     if visible.or(sequence).is_some_and(|seen| seen != b"0") {
         return Ok(State::Visible);
     }
-    // A conversation without messages is visible if it has a service id.
+    // A conversation without messages is visible if it has a service id (the id under which the
+    // model's service has the history).
     let mut exists = cmd("HEXISTS");
     exists.arg(settings.names.conversation(key).head()).arg("service_id");
     match settings.connections.ask(action, &exists).await? {

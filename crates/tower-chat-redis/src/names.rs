@@ -78,7 +78,7 @@ impl Names {
         format!("{}:runs", self.prefix)
     }
 
-    /// Returns the name of the key that records whether the store contains sealed data.
+    /// Returns the name of the key that records whether the store contains sealed (encrypted) data.
     pub(crate) fn seal_mark(&self) -> String {
         format!("{}:sealed", self.prefix)
     }

@@ -28,7 +28,7 @@ pub(crate) const PAGE_BYTES: usize = 1024 * 1024;
 const BACKWARDS: &str = "read messages from the end backwards";
 
 /// The maximum number of attempts to read a conversation. An attempt fails if the life of the
-/// conversation changes meanwhile, by a prune, a rewrite or a deletion.
+/// conversation changes meanwhile, because it is pruned, rewritten or deleted.
 pub(crate) const ATTEMPTS: usize = 16;
 
 /// Reads the head of a conversation.
@@ -262,8 +262,8 @@ async fn page(
     }
 }
 
-/// Returns an open run with its staged messages and rows, from one snapshot; `None` if no run is
-/// open.
+/// Returns an open run (one that is not committed yet) with its staged messages and rows, from one
+/// snapshot; `None` if no run is open.
 pub(crate) async fn open_run(
     settings: &Settings,
     key: &ConversationKey,

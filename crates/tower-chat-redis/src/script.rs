@@ -112,7 +112,8 @@ pub(crate) static REMOVE_SUMMARY: Script =
 pub(crate) static PRUNE: Script = counting!(" flags=allow-oom", "scripts/prune.lua");
 pub(crate) static SUMMARY: Script = counting!(" flags=no-writes", "scripts/summary.lua");
 pub(crate) static DESCRIBE: Script = counting!("", "scripts/describe.lua");
-/// Executed even if the memory is full, because a discard and a prune need a directory entry.
+/// Executed even if the memory is full, because a discard of a run and a prune (a deletion of old
+/// runs) need a directory entry.
 pub(crate) static ADOPT: Script = counting!(" flags=allow-oom", "scripts/adopt.lua");
 pub(crate) static ROWS: Script = counting!(" flags=no-writes", "scripts/rows.lua");
 pub(crate) static ROW_VALUES: Script = counting!(" flags=no-writes", "scripts/row_values.lua");

@@ -1,5 +1,5 @@
-//! Searches a store for sealed data. An older release has written sealed data without recording
-//! that the store contains such data.
+//! Searches a store for sealed (encrypted) data. An older release has written sealed data without
+//! recording that the store contains such data.
 
 use futures_util::future::try_join_all;
 use redis::{Value, cmd};

@@ -428,9 +428,9 @@ impl ToolCallQueries for RedisStore {
     }
 }
 
-/// Checks whether a change other than a write is permitted: refuses a change that is not sealed if
-/// the store contains sealed data. Also checks the head of the conversation, because an older
-/// release may have sealed it without recording that the store contains sealed data.
+/// Checks whether a change other than a write is permitted: refuses a change that is not sealed
+/// (encrypted) if the store contains sealed data. Also checks the head of the conversation, because
+/// an older release may have sealed it without recording that the store contains sealed data.
 async fn admit(
     settings: &Settings,
     key: &ConversationKey,

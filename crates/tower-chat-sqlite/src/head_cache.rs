@@ -1,5 +1,5 @@
 //! The writer's cache of conversation heads, which saves a query in each append. The head is the
-//! row of a conversation: its revision, service id and open run, without its messages.
+//! row of a conversation: everything about it except its messages.
 
 use std::collections::HashMap;
 

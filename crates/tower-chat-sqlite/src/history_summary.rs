@@ -180,7 +180,8 @@ pub(crate) fn prune(
     delete(connection, row_key::range_to(number, last.min(in_force.covers_to.saturating_sub(1))))
 }
 
-/// Deletes the summaries that cover the message `first`, and counts the rewrite.
+/// Deletes the summaries that cover the message `first`, and increments the number of rewrites
+/// (changes of stored messages).
 pub(crate) fn rewrite(connection: &Connection, number: i64, first: u64) -> rusqlite::Result<()> {
     delete(connection, row_key::range_after(number, first.saturating_sub(1)))?;
     connection

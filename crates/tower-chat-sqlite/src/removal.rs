@@ -30,7 +30,8 @@ pub(crate) fn is_one_step(connection: &Connection, number: i64) -> rusqlite::Res
 }
 
 /// Begins a deletion: moves the conversation to the empty scope under a random name, so that
-/// readers do not find it. Also deletes its open run, its summaries and its description.
+/// readers do not find it. Also deletes its open run (the run that is not committed yet), its
+/// summaries and its description.
 pub(crate) fn begin(connection: &Connection, number: i64) -> rusqlite::Result<()> {
     connection
         .prepare_cached(

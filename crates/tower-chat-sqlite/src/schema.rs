@@ -97,8 +97,8 @@ const OPEN_RUNS: &str = "
     WHERE status = 'pending_approval';
 ";
 
-/// The number of pruned messages, by which a reader distinguishes a pruned message from a missing
-/// one.
+/// The number of pruned messages (deleted with the oldest runs), by which a reader distinguishes a
+/// pruned message from a missing one.
 const PRUNED: &str = "
     ALTER TABLE conversations ADD COLUMN pruned INTEGER NOT NULL DEFAULT 0;
 ";

@@ -1,4 +1,4 @@
-//! Tests that descriptions are sealed for their conversation and their version.
+//! Tests that descriptions are sealed (encrypted) for their conversation and their version.
 
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, MessageId, RunId,

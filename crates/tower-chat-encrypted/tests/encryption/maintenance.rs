@@ -1,4 +1,4 @@
-//! Tests of reading and rewriting sealed rows.
+//! Tests of reading and rewriting sealed (encrypted) rows.
 
 use tower_chat_core::{
     MemoryStore, Message, ToolStatus,

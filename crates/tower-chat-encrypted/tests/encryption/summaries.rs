@@ -1,4 +1,5 @@
-//! Tests that summaries are sealed for their conversation, their range and their last message.
+//! Tests that summaries are sealed (encrypted) for their conversation, their range and their last
+//! message.
 
 use tower_chat_core::{
     ConversationKey, MemoryStore, Message, MessageId, RunId,

@@ -1,5 +1,5 @@
-//! Derives directory entries from messages, for conversations that an older release, without a
-//! directory, has created.
+//! Derives directory entries (description, times, counts and usage) from messages, for
+//! conversations that an older release, without a directory, has created.
 
 use std::{collections::BTreeSet, time::SystemTime};
 
@@ -114,7 +114,8 @@ pub(super) async fn derive(
 struct Runs {
     count: u64,
     last: Option<RunId>,
-    /// The number of runs, and the last run, before the open run began.
+    /// The number of runs, and the last run, before the open run (the run that is not committed
+    /// yet) began.
     before: Option<(u64, Option<RunId>)>,
     seen: BTreeSet<RunId>,
 }

@@ -1,4 +1,4 @@
-//! The directory entry of one conversation, which is stored as a hash.
+//! The directory entry of one conversation: a hash with its description, times, counts and usage.
 
 use std::{collections::HashMap, time::SystemTime};
 
@@ -28,7 +28,8 @@ pub(crate) struct Entry {
     pub(crate) last_mode: Option<PersistenceMode>,
     runs: u64,
     last_run: Vec<u8>,
-    /// The number of runs, and the last run, not including the open run.
+    /// The number of runs, and the last run, not including the open run (the run that is not
+    /// committed yet).
     without_open_run: Option<(u64, Vec<u8>)>,
     usage: UsageSum,
     pub(crate) description: Description,

@@ -1,9 +1,10 @@
 //! The directory of conversations.
 //!
-//! Each conversation has an entry, which the scripts of its writes update. There is no index of the
-//! entries by last activity: in a cluster, such an index would be on another server than most
-//! conversations, so that each write would take an additional round trip. A query of several
-//! conversations therefore reads the entries of all conversations on the lists of their scopes.
+//! Each conversation has an entry with its description, times, counts and usage, which the scripts
+//! of its writes update. There is no index of the entries by last activity: in a cluster, such an
+//! index would be on another server than most conversations, so that each write would take an
+//! additional round trip. A query of several conversations therefore reads the entries of all
+//! conversations on the lists of their scopes.
 
 mod adopt;
 mod describe;

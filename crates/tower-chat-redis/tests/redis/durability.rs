@@ -231,7 +231,7 @@ async fn deletions_prunes_and_discards_succeed_on_a_server_without_memory() {
     assert!(store.delete(&key("deleted")).await.unwrap());
     assert_eq!(store.prune(&key("pruned"), Keep::Messages(1)).await.unwrap().messages, 1);
     assert_eq!(texts(&store, &key("pruned")).await, ["b"]);
-    // An open run would prevent a prune.
+    // An open run (one that is not committed) prevents a prune (a deletion of old runs).
     let close = Some(Close::Discard { visible: 1 });
     let end = Write::new(key("open"), id, at, []).staged(Staged { close, ..staged });
     append(&store, end).await.unwrap();

@@ -121,8 +121,8 @@ async fn exercise(table: &str, change: &str, is_open: bool) {
     let _ = check(&what, "totals", store.tool_totals(&query).await);
     for keep in [Keep::Messages(0), Keep::Since(std::time::SystemTime::now())] {
         match check(&what, "prune", store.prune(&c, keep).await) {
-            // A prune must find the damage that a load finds, except for a damaged run index, which
-            // it does not read.
+            // A prune (a deletion of old runs) must find the damage that a load finds, except for a
+            // damaged run index, which it does not read.
             Ok(pruned) => assert!(
                 pruned.messages == 0 || loaded.is_ok() || change.starts_with("run_index"),
                 "{what}: {pruned:?}"

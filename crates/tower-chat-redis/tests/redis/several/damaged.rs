@@ -95,7 +95,7 @@ struct Fixture {
 impl Fixture {
     /// Creates two conversations. The tests damage conversation `c`, and the damage must not affect
     /// conversation `d`. `c` has six messages of three runs and one recorded call; if `is_open` is
-    /// true, it also has an open run.
+    /// true, it also has an open run, which is not committed yet.
     async fn new(address: &str, prefix: &str, is_open: bool) -> Self {
         let store = RedisStore::options().with_prefix(prefix).connect(address).await.unwrap();
         let connection = raw(address).await;
