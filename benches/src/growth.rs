@@ -13,7 +13,7 @@
 //! - `imported_steps`: a row with one call in each step, and a separate list of results.
 //! - `imported_equal_ids`: the same with equal ids of all calls.
 //! - `imported_named`: each step has a call that already has a result, and a call without an id.
-//!   The list contains the results of the calls without an id, but names the id of the other calls.
+//!   Each result in the list belongs to a call without an id, but names the id of the other calls.
 //! - `nested`: a stream with a nested field in every piece.
 //! - `whole_answer`: the body of an answer with many calls.
 //! - `finish_times`: one answer has calls with equal ids. The end times of the calls are taken from

@@ -4,7 +4,7 @@
 //!   or with equal messages that are sent again, as in the module `pairing`. The measured memory
 //!   includes the stored messages.
 //! - `nested`: a stream with an unknown field of 20 levels in every piece.
-//! - `too_deep`: a field of 100 levels for each item, which the parser rejects.
+//! - `too_deep`: one field that is nested 100 levels deep for each item. The parser rejects it.
 //! - `whole_answer`: the body of a complete answer with calls.
 //! - `refusal`: the body of an error.
 //! - the other cases are names of fields: a stream as in the module `streamed_answer`.
@@ -134,7 +134,7 @@ pub(crate) fn nested_pieces(items: usize) -> String {
     answer(items, "deep ", piece).join("\n")
 }
 
-/// Returns a nested field with 100 levels for each item.
+/// Returns a field that is nested 100 levels deep for each item.
 fn too_deep(levels: usize) -> String {
     let levels = levels * 100;
     format!("{}1{}", "[".repeat(levels), "]".repeat(levels))

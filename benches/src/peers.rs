@@ -33,8 +33,8 @@ use crate::{
 };
 
 /// The number of bytes that are written to the log before a run. SQLite checkpoints a log of this
-/// size, and the run in the other conversation then begins the log again. The measured run
-/// therefore writes to a reused log, which is faster than a growing one.
+/// size, and the run in the other conversation then restarts the log at its beginning. The measured
+/// run therefore writes to a reused log, which is faster than a growing one.
 const BYTES_OF_LOG: usize = 6 << 20;
 
 /// Answers to commands until standard input ends.

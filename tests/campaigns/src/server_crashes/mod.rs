@@ -12,9 +12,9 @@
 //! - **PostgreSQL**: the tables have the state of the last checkpoint. The write-ahead log has all
 //!   synced bytes, and a random choice of the sectors that were written later.
 //!
-//! Then everything that the layers acknowledged must be stored, once and in order. Unacknowledged
-//! messages may be stored, but no message that was never sent. The server must refuse a write that
-//! expects a newer revision than the server has.
+//! Then everything that the layers acknowledged must be stored, once and in order. Messages that
+//! were sent but not acknowledged may be stored. The server must refuse a write that expects a newer
+//! revision than the server has.
 //!
 //! With `appendfsync everysec`, the last messages of each conversation may be missing. Redis
 //! documents a loss of one or two seconds. The campaign fails if a lost message was acknowledged

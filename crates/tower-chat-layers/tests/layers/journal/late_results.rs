@@ -65,8 +65,8 @@ fn late(asking: &Message, names: Names, text: &str) -> ToolResult {
 }
 
 /// Sends results after the history, with or without a user message before them. Asserts that each
-/// call has the expected result in the service call of this run, in that of a later run of another
-/// process, and in its stored row.
+/// call has the expected result in three places: in the service call of this run, in the service
+/// call of a later run in another process, and in the stored row of the call.
 async fn check(
     case: Case,
     follows_question: bool,
