@@ -1,7 +1,7 @@
 //! A test case: a conversation as a list of steps. Each step is a run.
 //!
-//! An attempt sends the request of a run once. A batch is the calls of one answer. A batch is
-//! pending while one of its calls waits for approval.
+//! An attempt sends the request of a run once. A batch is the calls of one answer. It is pending
+//! while one of its calls waits for approval.
 
 use std::fmt;
 
@@ -35,7 +35,7 @@ pub(crate) struct Step {
     pub(crate) tools: ToolMask,
     /// The answers of the model, in order. After the last one, the model answers with a text.
     pub(crate) answers: Vec<AnswerPlan>,
-    /// The attempts. Each attempt sends the same request once.
+    /// The attempts at the request of the run.
     pub(crate) attempts: Vec<Attempt>,
     /// Whether the run id is used again with another input after each attempt.
     pub(crate) reuses_id: bool,
@@ -44,12 +44,11 @@ pub(crate) struct Step {
     pub(crate) forks: bool,
 }
 
-/// The input of a run. If no call is pending that this kind of input can answer, the caller sends a
-/// text instead.
+/// The input of a run. If no pending call can be answered in this way, the caller sends a text.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Input {
     Text,
-    /// Approvals and rejections of calls of some batches that wait for approval.
+    /// Approvals and rejections of calls in pending batches.
     Approvals(ApprovalInput),
     /// Results of calls that were returned to the caller.
     Results(ResultInput),
@@ -59,24 +58,21 @@ pub(crate) enum Input {
 pub(crate) struct ApprovalInput {
     /// The number of pending batches to answer, oldest first.
     pub(crate) batches: usize,
-    /// The number of older pending batches that are skipped.
+    /// The number of older pending batches to skip.
     pub(crate) skipped: usize,
-    /// Whether the order of the answers is the reverse of the order of the requests.
+    /// Whether the answers are in reverse order.
     pub(crate) reversed: bool,
-    /// A bit mask of the rejected requests: bit n is set if the request with index n is rejected.
+    /// A bit mask of the rejected requests: bit n is set if request n is rejected.
     pub(crate) rejected: u64,
     /// Whether the message also has a text.
     pub(crate) has_text: bool,
-    /// Which requests the input answers.
     pub(crate) extent: Extent,
 }
 
-/// The requests that an [`ApprovalInput`] answers.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Extent {
-    /// All requests of the selected batches.
     Whole,
-    /// All but the last request of the selected batches.
+    /// All requests of the selected batches except the last one.
     Partial,
     /// Requests that an earlier run has already approved or rejected.
     Again,
@@ -84,15 +80,12 @@ pub(crate) enum Extent {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct ResultInput {
-    /// The number of calls to answer, oldest first.
     pub(crate) calls: usize,
     pub(crate) skipped: usize,
     pub(crate) has_text: bool,
-    /// Whether the results are read with `pending_results`.
     pub(crate) from_record: bool,
 }
 
-/// An answer of the model.
 #[derive(Debug, Clone)]
 pub(crate) struct AnswerPlan {
     pub(crate) messages: Vec<MessagePlan>,
@@ -110,8 +103,8 @@ pub(crate) struct MessagePlan {
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct ToolChange {
     pub(crate) tools: ToolMask,
-    /// Whether the tools change while the first tool of the answer runs. Otherwise, they change
-    /// while the model answers.
+    /// Whether the tools change while the first tool of the answer runs, and not while the model
+    /// answers.
     pub(crate) while_tool_runs: bool,
 }
 
@@ -130,17 +123,16 @@ pub(crate) enum Ids {
     Mixed,
 }
 
-/// An attempt at the request of a run.
 #[derive(Debug, Clone)]
 pub(crate) struct Attempt {
     pub(crate) mode: PersistenceMode,
     pub(crate) streamed: bool,
     pub(crate) cut: Option<Cut>,
-    /// Whether the request is sent to a stack in another process.
+    /// Whether another process makes this attempt.
     pub(crate) restarts: bool,
 }
 
-/// The service call at which an attempt is cut off, if the attempt makes enough service calls.
+/// The service call at which an attempt is cut off, if the attempt reaches it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Cut {
     /// The index of the service call in the attempt.
@@ -148,7 +140,7 @@ pub(crate) struct Cut {
     pub(crate) how: How,
 }
 
-/// The way in which a service call is cut off.
+/// How a service call is cut off.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum How {
     /// The service fails.
@@ -171,7 +163,7 @@ impl Case {
         let count = 2 + rng.below(4);
         let mut steps: Vec<Step> =
             (0..count).map(|_| Step::random(&mut rng, features, has_run_layer)).collect();
-        // The final run checks the replay of the complete stored history.
+        // The final run checks the replay of the complete history.
         steps.push(Step::probe(has_run_layer));
         Self {
             has_run_layer,
@@ -421,8 +413,8 @@ impl MessagePlan {
     fn random(rng: &mut Rng, features: &Features) -> Self {
         let kinds = features.tools();
         let count = [0, 1, 1, 1, 2, 2, 3][rng.below(7)];
-        // Half of the calls in a batch are of the same kind. If all kinds were chosen
-        // independently, most batches would mix approvals and returned calls.
+        // Half of the calls in a batch are of the same kind. Otherwise, most batches would mix
+        // approvals and returned calls.
         let favourite = kinds[rng.below(kinds.len())];
         let calls: Vec<Tool> = (0..count)
             .map(|_| if rng.one_in(2) { favourite } else { kinds[rng.below(kinds.len())] })

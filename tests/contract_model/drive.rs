@@ -1,6 +1,5 @@
-//! Executes a case, and compares the conversation with the model after each attempt. The model is
-//! the plain model of the contract in the module `model`. An attempt sends the request of a run
-//! once.
+//! Executes a case, and compares the conversation with the plain model of the contract (the module
+//! `model`) after each attempt to send the request of a run.
 
 use std::{
     cell::OnceCell,
@@ -39,7 +38,6 @@ use crate::contract_model::{
 
 type Client = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>;
 
-/// Executes a case. Returns the first difference between the conversation and the model, if any.
 pub(crate) fn difference(case: &Case, fault: Option<Fault>) -> Option<String> {
     executed(Driver::new(case, fault, None)).err()
 }
@@ -75,7 +73,6 @@ fn executed(driver: Driver<'_>) -> Result<Vec<String>, String> {
     catch_unwind(AssertUnwindSafe(drive)).unwrap_or_else(|_| Err("a panic".to_owned()))
 }
 
-/// A stack whose model receives only the last turns of a conversation.
 #[derive(Debug, Clone, Copy)]
 struct Windowed {
     turns: usize,
@@ -88,16 +85,15 @@ struct Driver<'a> {
     world: World,
     store: MemoryStore,
     windowed: Option<Windowed>,
-    /// The messages of each service call, if the stack has a window. The model of the contract has
-    /// none, and does not predict these messages.
+    /// The messages of each service call, if the stack has a window. The model of the contract does
+    /// not predict them.
     shown: Vec<String>,
     client: Client,
-    /// The approval requests that callers received, by the tokens of their calls. The token of a
-    /// call is unique in the conversation.
+    /// The received approval requests, by the tokens of their calls. The token of a call is unique
+    /// in the conversation.
     requests: HashMap<String, ApprovalRequest>,
-    /// The tokens of approval requests, by their ids.
     tokens: HashMap<String, String>,
-    /// The ids and positions of the calls that callers received, by their tokens.
+    /// The ids and positions of the received calls, by their tokens.
     calls: HashMap<String, (String, CallPosition)>,
 }
 
@@ -172,7 +168,6 @@ impl<'a> Driver<'a> {
         Ok(self.shown)
     }
 
-    /// Returns the input that the caller can send at this step.
     fn input(&self, step: &Step) -> RunInput {
         match &step.input {
             Input::Text => None,
@@ -251,9 +246,8 @@ impl<'a> Driver<'a> {
         })
     }
 
-    /// Creates a late result: a result that the caller sends in a later run than the call. If the
-    /// id of the call is unique, the result refers to the call by this id. Otherwise, the result
-    /// refers to the call by its position.
+    /// Creates a result that the caller sends in a later run than the call. It refers to the call
+    /// by id if the id is unique, and otherwise by position.
     fn late_result(&self, token: &str) -> Option<ToolResult> {
         let (id, position) = self.calls.get(token)?;
         let result = ToolResult::new(&**id, format!("late {token}"));
@@ -294,7 +288,6 @@ impl<'a> Driver<'a> {
         self.compare_store().await
     }
 
-    /// Sends a request with the id of an earlier run, but with another input.
     async fn reuse_id(&mut self, run: usize, attempt: &Attempt) -> Result<(), String> {
         self.world.begin(None);
         let mut request = ChatRequest::user(format!("not {}", script::input_text(run)))
@@ -394,7 +387,7 @@ impl<'a> Driver<'a> {
         }
     }
 
-    /// Records the calls and approval requests of messages, so that later inputs can answer them.
+    /// Records the calls and approval requests of messages. Later inputs can answer them.
     fn note<'m>(&mut self, messages: impl Iterator<Item = &'m Arc<Message>>) {
         for message in messages {
             let ids = effective_call_ids(message);
@@ -403,10 +396,8 @@ impl<'a> Driver<'a> {
                 let token = token_in(&call.arguments).unwrap_or_default();
                 let position = message.id.map(|message| CallPosition { message, index });
                 if let Some(position) = position {
-                    // A call is inserted first with its position in the answer, and then with its
-                    // position in the store. The two positions differ if the hook of a tool has
-                    // removed an earlier call of the message. The stored position replaces the
-                    // first one.
+                    // The position in the answer is replaced by the position in the store. The two
+                    // differ if a hook has removed an earlier call of the message.
                     self.calls.insert(token.to_owned(), (id, position));
                 }
             }
@@ -422,8 +413,8 @@ impl<'a> Driver<'a> {
 
     async fn compare_store(&mut self) -> Result<(), String> {
         let history = self.store.load(&key()).await.map_err(|it| it.to_string())?;
-        // If the request first resumed another run, the caller does not receive the answer of that
-        // run. The calls of that answer are therefore read from the store.
+        // If the request first resumed another run, the caller has not received the answer of that
+        // run. Its calls are therefore read from the store.
         self.note(history.messages.iter());
         let messages = history.messages.iter().map(|message| &**message);
         same("the store", &observe::texts(messages, &self.tokens), &self.model.stored())?;
@@ -476,8 +467,7 @@ fn same(what: &str, found: &[String], expected: &[String]) -> Result<(), String>
     Err(text)
 }
 
-/// Polls a future until it is ready. Returns `None`, and drops the future, if the future is pending
-/// and no task wakes it.
+/// Polls a future until it is ready. Returns `None` if the future is pending and no task wakes it.
 async fn until_idle<F: Future>(future: F) -> Option<F::Output> {
     struct Woken(AtomicBool);
     impl Wake for Woken {

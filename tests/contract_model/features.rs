@@ -4,16 +4,13 @@ use std::env;
 
 use crate::contract_model::tools::Tool;
 
-/// The features that a case may have.
 #[derive(Debug, Clone)]
 pub(crate) struct Features {
     pub(crate) approvals: bool,
-    /// Whether an input may answer only some approval requests of a batch.
     pub(crate) partial_approvals: bool,
     pub(crate) approved_twice: bool,
     pub(crate) hooked_approvals: bool,
-    /// Whether a batch may contain both calls that need approval and calls that the caller
-    /// executes.
+    /// Whether a batch may contain both calls that need approval and calls of the caller's tools.
     pub(crate) mixed_batches: bool,
     pub(crate) late_results: bool,
     pub(crate) pending_results: bool,
@@ -76,13 +73,12 @@ impl Features {
         }
     }
 
-    /// Returns the features for a stack without `PerRunPersistence`. Such a stack has no approvals,
-    /// because only this layer finds the stored call that an approval answers.
+    /// Returns the features for a stack without `PerRunPersistence`. It has no approvals, because
+    /// only this layer finds the stored call that an approval answers.
     pub(crate) fn without_approvals(&self) -> Self {
         Self { approvals: false, hooked_approvals: false, ..self.clone() }
     }
 
-    /// Returns the kinds of tools that the model may call.
     pub(crate) fn tools(&self) -> Vec<Tool> {
         let mut tools = vec![Tool::Look, Tool::Fail, Tool::Unknown];
         if self.stops {

@@ -1,4 +1,4 @@
-//! Planted faults, with which tests assert that the checks detect faults.
+//! Planted faults, which the checks must detect.
 
 use std::sync::Arc;
 
@@ -15,14 +15,14 @@ use tower_chat::{
     tool::ToolStatus,
 };
 
-/// A fault that an earlier version of the code had during its development.
+/// A fault that occurred during the development of the code.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Fault {
-    /// Two results of the same answer's calls are exchanged before they are stored.
+    /// The results of two calls of an answer are exchanged before they are stored.
     WrongCall,
-    /// The hook of a tool, which changes what is stored, is not called for a result.
+    /// The hook of a tool is not called for a result.
     LostHook,
-    /// The record of tool calls loses the end time of a call.
+    /// The end time of a call is not stored.
     StaleNumber,
     /// The stored messages of an interrupted run are returned as its answer.
     PartialAnswer,
@@ -36,7 +36,7 @@ pub(crate) enum Fault {
     CopiedApproval,
 }
 
-/// Returns an answer with the stored messages of a run, except its first message.
+/// Returns an answer with the stored messages of a run except the first one.
 pub(crate) async fn stored_part(
     store: &MemoryStore,
     key: &ConversationKey,
@@ -48,7 +48,6 @@ pub(crate) async fn stored_part(
     (!answer.is_empty()).then(|| Answer::new(answer, Finish::stop()))
 }
 
-/// The store of one process.
 #[derive(Clone)]
 pub(crate) struct Process {
     inner: MemoryStore,
@@ -68,7 +67,6 @@ impl Process {
     }
 }
 
-/// The messages that a store loads for a run that needs only a part of the conversation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Loads {
     All,
@@ -77,7 +75,6 @@ pub(crate) enum Loads {
     ShortRanges,
 }
 
-/// Returns the write with two results exchanged.
 fn swapped(write: &Write) -> Write {
     let messages = write.messages().iter().map(|message| match results_of(message) {
         Some((one, other)) => {
@@ -107,14 +104,12 @@ fn results_of(message: &Message) -> Option<(usize, usize)> {
     (message.role == Role::Tool).then_some(results)
 }
 
-/// Returns the write without the end times of tool calls.
 fn timeless(write: &Write) -> Write {
     let mut rows = write.tools().to_vec();
     rows.iter_mut().for_each(|row| row.finished_at = None);
     rebuilt(write, write.messages().to_vec(), rows)
 }
 
-/// Returns the write without the messages that tools have queued.
 fn unqueued(write: &Write) -> Write {
     let mut rows = write.tools().to_vec();
     for row in &mut rows {
@@ -125,7 +120,7 @@ fn unqueued(write: &Write) -> Write {
     rebuilt(write, write.messages().to_vec(), rows)
 }
 
-/// Returns the write without metadata, which contain the digest of the input of the run.
+/// Returns the write without metadata. Metadata contain the digest of the input of the run.
 fn bare(write: &Write) -> Write {
     let messages = write.messages().iter().map(|message| {
         let mut message = message.clone();

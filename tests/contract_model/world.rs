@@ -1,5 +1,4 @@
-//! The state that the model client, the tools and the stores of a case share: the script, and the
-//! observations.
+//! The state that the model client, the tools and the stores of a case share.
 
 use std::{
     collections::BTreeMap,
@@ -35,16 +34,15 @@ struct Shared {
 #[derive(Default)]
 struct State {
     answered: BTreeMap<usize, usize>,
-    /// The service call at which the attempt in progress (an execution of a request) is cut off.
+    /// The service call at which the current attempt to execute a request is cut off.
     cut: Option<Cut>,
     /// The set of tools that becomes registered while the next tool runs.
     tools_then: Option<ToolMask>,
     seen: Seen,
-    /// The scripted model below the newest stack.
+    /// The scripted model of the newest stack.
     model: Option<ScriptedModel>,
 }
 
-/// The observations of one attempt.
 #[derive(Debug, Default)]
 pub(crate) struct Seen {
     /// The messages of each service call.
@@ -75,12 +73,10 @@ impl World {
         self.0.tools.clone()
     }
 
-    /// Replaces the registered tools.
     pub(crate) fn register(&self, tools: ToolMask) {
         self.0.tools.set(tools::registered(tools, self));
     }
 
-    /// Begins an attempt.
     pub(crate) fn begin(&self, cut: Option<Cut>) {
         let mut state = self.state();
         state.cut = cut;
@@ -110,7 +106,6 @@ impl World {
         self.0.fault == Some(Fault::MissedStop)
     }
 
-    /// Creates a model that answers according to the script.
     pub(crate) fn model(&self) -> ScriptedModel {
         let model = ScriptedModel::new([]);
         self.state().model = Some(model.clone());
@@ -180,7 +175,6 @@ fn message(answer: Scripted) -> Message {
     message
 }
 
-/// Returns the id of a run of the case.
 pub(crate) fn run_id(run: usize) -> RunId {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&0x0193_0000_0000_7000_u64.to_be_bytes());

@@ -6,7 +6,6 @@ use crate::contract_model::tools::{
     stored_result,
 };
 
-/// An entry of a conversation.
 #[derive(Debug, Clone)]
 pub(crate) enum Entry {
     Text(String),
@@ -14,14 +13,12 @@ pub(crate) enum Entry {
         answers: Vec<(String, bool)>,
         text: Option<String>,
     },
-    /// All messages of an answer.
     Answer(Vec<AnswerMessage>),
     Results(Vec<Outcome>),
     /// A message that a tool has queued.
     Queued(String),
 }
 
-/// A message of an answer.
 #[derive(Debug, Clone)]
 pub(crate) struct AnswerMessage {
     pub(super) text: Option<String>,
@@ -36,16 +33,14 @@ pub(crate) struct Call {
     pub(super) form: Form,
 }
 
-/// The form of a call in the history.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Form {
     Call,
-    /// An approval request. The flag is set if the tool of this call needs approval. The flag is
-    /// not set if the call waits only because another call of the same answer needs approval.
+    /// An approval request. The flag is set if the call needs approval itself, and not set if it
+    /// waits only because another call of the same answer needs approval.
     Request(bool),
 }
 
-/// The outcome of a call.
 #[derive(Debug, Clone)]
 pub(crate) struct Outcome {
     pub(crate) token: String,
@@ -53,10 +48,9 @@ pub(crate) struct Outcome {
     pub(super) is_error: bool,
     pub(super) status: &'static str,
     pub(super) error: Option<String>,
-    /// Whether the tool of the call was executed, so that its start and end times are known.
+    /// Whether the tool was executed. The start and end times of the call are then known.
     pub(super) ran: bool,
     pub(super) hook: Hook,
-    /// The message that the tool of the call has queued.
     pub(super) queued: Option<String>,
 }
 
@@ -65,8 +59,8 @@ impl Entry {
         matches!(self, Self::Answer(_) | Self::Results(_) | Self::Queued(_))
     }
 
-    /// Returns whether the entry is an answer whose calls were all dropped by hooks. The requests
-    /// of a resumed run omit such an answer completely.
+    /// Returns whether hooks have dropped all calls of the answer. The requests of a resumed run
+    /// omit it.
     pub(super) fn is_without_calls(&self) -> bool {
         let mut calls = self.calls().peekable();
         calls.peek().is_some() && calls.all(|call| call.hook == Hook::Drop)
@@ -156,27 +150,25 @@ impl Outcome {
         Self { ran: true, hook: call.tool.hook(), ..outcome }
     }
 
-    /// Returns the outcome of a call whose tool was not started, because its run was stopped.
     pub(super) fn stopped(call: &Call) -> Self {
         let stopped = Self::new(&call.token, STOPPED.to_owned(), "stopped");
         Self { is_error: true, hook: call.hook, ..stopped }
     }
 
-    /// Returns the outcome of the tool of an approved call. The call is already stored, so a hook
-    /// can no longer drop it.
+    /// Returns the outcome of the tool of an approved call. A hook can no longer drop the call,
+    /// because it is already stored.
     pub(super) fn of_approved(call: &Call) -> Self {
         let outcome = Self::of_tool(call);
         Self { hook: outcome.hook.of_result(), ..outcome }
     }
 
-    /// Returns the recorded outcome of an approved call whose arguments a hook has changed.
+    /// Returns the stored outcome of an approved call whose arguments a hook has changed.
     pub(super) fn not_kept(call: &Call) -> Self {
         let text = "The call was not run: its arguments were not stored.".to_owned();
         let refused = Self::new(&call.token, text, "rejected_arguments");
         Self { is_error: true, hook: call.hook, ..refused }.stored()
     }
 
-    /// Returns the outcome in its stored form.
     pub(super) fn stored(&self) -> Self {
         let hides = matches!(self.hook, Hook::Result | Hook::Both);
         let error = self.error.clone();
@@ -192,7 +184,7 @@ impl Outcome {
         }
     }
 
-    /// Returns the text of the outcome, followed by `!` if the outcome is an error.
+    /// Returns the text of the outcome, followed by `!` if it is an error.
     pub(super) fn text(&self, is_stored: bool) -> String {
         format!("{}{}", self.words(is_stored), if self.is_error { "!" } else { "" })
     }

@@ -2,9 +2,9 @@
 //! of each request. In all other comments of this folder, "the model" is the language model.
 //!
 //! [`Model`] identifies calls only by their tokens, and has no ids, revisions, writes or leases.
-//! The record has one row for each call. A journaled run is open until it is committed or
-//! discarded. Its staged entries are stored, but not visible. An attempt sends the request of a run
-//! once. A hook of a tool changes or drops what is stored of a call.
+//! The record is the stored rows about calls. A journaled run is open until it is committed or
+//! discarded, and its staged entries are not visible. An attempt sends the request of a run once. A
+//! hook of a tool changes or drops what is stored of a call.
 
 mod entry;
 mod replay;
@@ -21,28 +21,24 @@ use crate::contract_model::{
     tools::{Hook, ToolMask},
 };
 
-/// The content of a conversation.
 pub(crate) struct Model<'a> {
     case: &'a Case,
     /// The visible entries, oldest first.
     history: Vec<(usize, Entry)>,
-    /// The outcomes that the record contains, but no message, by the tokens of their calls.
+    /// The outcomes that are only in the record and in no message, by the tokens of their calls.
     in_record_alone: BTreeMap<String, Outcome>,
-    /// The recorded outcomes of approved calls whose run has failed afterwards. No message contains
-    /// these outcomes yet.
+    /// The recorded outcomes of approved calls whose run has failed afterwards, before a message
+    /// contained them.
     known: BTreeMap<String, Outcome>,
     open: Option<OpenRun>,
     ended: BTreeSet<usize>,
-    /// The calls of rounds in which a tool ended the run, if the stored messages do not show that
-    /// the run has ended.
+    /// The calls of rounds that ended a run, if the stored messages do not show this end.
     ended_by_tool: BTreeSet<String>,
-    /// The runs that a tool has stopped.
     stopped: BTreeSet<usize>,
     inputs: BTreeMap<usize, RunInput>,
     /// The number of answers of the model in each run.
     answered: BTreeMap<usize, usize>,
     tools: ToolMask,
-    /// The set of tools that becomes registered while the next tool runs.
     tools_then: Option<ToolMask>,
 }
 
@@ -50,13 +46,11 @@ pub(crate) struct Model<'a> {
 struct OpenRun {
     run: usize,
     entries: Vec<Entry>,
-    /// The attempt number.
     attempt: u32,
     /// Whether the caller of the run has disconnected.
     is_abandoned: bool,
 }
 
-/// The input of a run, as its caller sends it.
 #[derive(Debug, Clone)]
 pub(crate) enum RunInput {
     Text,
@@ -79,35 +73,29 @@ impl RunInput {
     }
 }
 
-/// The expected effect of sending a request once.
 #[derive(Default)]
 pub(crate) struct Expected {
     /// The messages of each service call.
     pub(crate) shown: Vec<Vec<String>>,
-    /// The calls whose tools ran.
     pub(crate) ran: Vec<String>,
     pub(crate) end: Option<End>,
 }
 
-/// The end of an attempt.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum End {
     Answer(Vec<String>),
-    /// The service failed.
     Failed,
-    /// The caller dropped the response.
     Dropped,
     ApprovalMissing,
-    /// A typed error: an earlier run has already answered one of the approval requests.
+    /// An earlier run has already answered one of the approval requests.
     ApprovalAnswered,
-    /// A typed error: an answer contains calls that the caller must execute, and their results are
-    /// missing.
+    /// An answer contains calls that the caller must execute, and their results are missing.
     ResultsMissing,
-    /// A typed error: an approved call cannot run, because a hook has changed its stored arguments.
+    /// An approved call cannot run, because a hook has changed its stored arguments.
     ArgumentsNotKept,
-    /// A typed error: a call needs approval, but a hook does not allow the call to be stored.
+    /// A call needs approval, but a hook does not allow it to be stored.
     PendingCallNotKept,
-    /// A typed error: the store contains a run with the same id and another input.
+    /// The store contains a run with the same id and another input.
     RunIdReused,
 }
 
@@ -129,12 +117,11 @@ impl<'a> Model<'a> {
         }
     }
 
-    /// Returns the visible messages.
     pub(crate) fn stored(&self) -> Vec<String> {
         self.history.iter().flat_map(|(_, entry)| entry.texts(true)).collect()
     }
 
-    /// Returns the calls that wait for approval. Each inner list contains the calls of one answer.
+    /// Returns the calls that wait for approval, in one list for each answer.
     pub(crate) fn waiting(&self) -> Vec<Vec<Call>> {
         let answered = self.answered_or_staged();
         let batch = |entry: &Entry| {
@@ -145,7 +132,6 @@ impl<'a> Model<'a> {
         batches.filter(|batch| !batch.is_empty()).collect()
     }
 
-    /// Returns the calls whose approval requests were answered.
     pub(crate) fn decided(&self) -> Vec<String> {
         let answered: BTreeSet<&str> = self.outcomes().collect();
         let calls = self.history.iter().flat_map(|(_, entry)| entry.calls());
@@ -154,7 +140,6 @@ impl<'a> Model<'a> {
         decided.map(|call| call.token.clone()).collect()
     }
 
-    /// Returns the calls without a result that were returned to the caller.
     pub(crate) fn returned(&self) -> Vec<String> {
         let answered = self.answered_or_staged();
         let calls = self.history.iter().flat_map(|(_, entry)| entry.calls());
@@ -168,7 +153,6 @@ impl<'a> Model<'a> {
         open.map(|call| call.token.clone()).collect()
     }
 
-    /// Returns the calls whose results are only in the record, in order.
     pub(crate) fn pending_results(&self) -> Vec<String> {
         let answered = self.answered_or_staged();
         let calls = self.history.iter().flat_map(|(_, entry)| entry.calls());
@@ -180,7 +164,6 @@ impl<'a> Model<'a> {
         pending.map(|call| call.token.clone()).collect()
     }
 
-    /// Returns the rows of the record of tool calls.
     pub(crate) fn record(&self) -> Vec<String> {
         let entries = || self.history.iter().map(|(_, entry)| entry);
         let mut outcomes: BTreeMap<&str, &Outcome> =
@@ -196,7 +179,7 @@ impl<'a> Model<'a> {
             let known = self.known.get(&call.token);
             match outcomes.get(&*call.token) {
                 Some(outcome) => outcome.row(call),
-                // No message contains the result of the call, and the call is still pending.
+                // The call is pending although the outcome of its tool is known.
                 None if known.is_some() => format!("{} pending_approval ...", call.text(true)),
                 None => {
                     let status = match call.form {
@@ -211,8 +194,7 @@ impl<'a> Model<'a> {
         .collect()
     }
 
-    /// Returns the calls in the last answer of each ended run. Runs that a tool has ended are
-    /// omitted.
+    /// Returns the calls in the last answer of each run that has ended, but not by a tool.
     fn returned_by_last_answers(&self) -> BTreeSet<&str> {
         let last_of_run = |(at, (run, _)): &(usize, &(usize, Entry))| {
             self.ended.contains(run) && self.history[at + 1..].iter().all(|(of, _)| of != run)
@@ -224,8 +206,8 @@ impl<'a> Model<'a> {
         answers.flat_map(Entry::calls).map(|call| &*call.token).collect()
     }
 
-    /// Returns whether the record may already contain an outcome of the call, although no visible
-    /// message contains the outcome.
+    /// Returns whether the record may already contain an outcome of the call that no visible
+    /// message contains.
     pub(crate) fn is_known(&self, token: &str) -> bool {
         let staged = self.open.iter().flat_map(|open| &open.entries);
         self.known.contains_key(token) || outcomes(staged).any(|of| of == token)
@@ -249,7 +231,6 @@ impl<'a> Model<'a> {
         self.ended.contains(&run)
     }
 
-    /// Begins a run with its input and the registered tools.
     pub(crate) fn begin(&mut self, run: usize, input: RunInput, tools: ToolMask) {
         self.inputs.insert(run, input);
         self.tools = tools;
@@ -262,19 +243,16 @@ impl<'a> Model<'a> {
         answered.iter().for_each(|token| _ = self.known.remove(token));
     }
 
-    /// Returns the tokens of all calls with a stored or staged result.
     fn answered_or_staged(&self) -> BTreeSet<&str> {
         let open = self.open.iter().flat_map(|open| &open.entries);
         self.outcomes().chain(outcomes(open)).collect()
     }
 
-    /// Returns the tokens of all calls with a visible result.
     fn outcomes(&self) -> impl Iterator<Item = &str> {
         outcomes(self.history.iter().map(|(_, entry)| entry))
     }
 }
 
-/// Returns the tokens of the calls with results in these entries.
 fn outcomes<'e>(entries: impl Iterator<Item = &'e Entry>) -> impl Iterator<Item = &'e str> {
     let results = entries.filter_map(|entry| match entry {
         Entry::Results(outcomes) => Some(outcomes),

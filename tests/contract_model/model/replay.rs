@@ -1,5 +1,4 @@
-//! The messages that the model receives. A round consists of the calls of one answer and their
-//! results.
+//! The messages that the model receives.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -19,8 +18,8 @@ pub(super) fn replay<'e>(
         match entry {
             Entry::Text(text) | Entry::Queued(text) => replay.user(text),
             Entry::Approvals { text, .. } => text.iter().for_each(|text| replay.approver(text)),
-            // If the hooks of tools have dropped all parts of an answer, the store does not contain
-            // the answer, and it begins no round.
+            // The hooks of tools have dropped all parts of this answer. It is not stored, and
+            // begins no round.
             Entry::Answer(_) if is_stored && entry.texts(true).is_empty() => {}
             Entry::Answer(answers) => replay.answer(answers, is_stored),
             Entry::Results(outcomes) => replay.results(outcomes, is_stored),
@@ -34,13 +33,13 @@ struct Replay<'c> {
     items: Vec<Item>,
     /// The formatted calls of all previous answers, by their tokens.
     calls: BTreeMap<String, String>,
-    /// The index of the first item of the last round.
+    /// The index of the first item of the last round. A round is an answer's calls and their
+    /// results.
     round: usize,
-    /// The indices of the first items of the messages of the last round, and the index after its
-    /// last item.
+    /// The indices at which the messages of the last round begin, and the index of its end.
     messages: Vec<usize>,
-    /// Texts that the caller has sent together with approvals, while calls of the round have no
-    /// result yet. These texts are inserted after the results of the round.
+    /// Texts that the caller has sent with approvals, while calls of the round have no result yet.
+    /// They are inserted after the results of the round.
     beside_approvals: Vec<Item>,
     interrupted: BTreeSet<&'c str>,
 }
@@ -91,10 +90,9 @@ impl Replay<'_> {
         }
     }
 
-    /// Ends the round. Results must directly follow the message with their calls. If the model has
-    /// sent further messages after the last message with an answered call, this function therefore
-    /// moves the further messages before the message with the call. A message with an interrupted
-    /// call is not moved.
+    /// Ends the round. Results must directly follow the message with their calls. Messages of the
+    /// model after the last answered call are therefore moved before the message with this call. A
+    /// message with an interrupted call is not moved.
     fn close_round(&mut self) {
         let messages = std::mem::take(&mut self.messages);
         let is_answered = |item: &Item| matches!(item, Item::Pair { result: Some(_), .. });

@@ -19,34 +19,30 @@ use crate::contract_model::{
     tools::{Hook, Tool, ToolMask},
 };
 
-/// The number of attempts after which an error of unknown retryability counts as a permanent
-/// failure.
+/// The number of attempts after which an error of unknown retryability counts as permanent.
 const ATTEMPTS: u32 = 3;
 
 /// A run in progress.
 struct ActiveRun {
     run: usize,
     mode: PersistenceMode,
-    /// The index in the history at which the run begins.
     begins: usize,
     entries: Vec<Entry>,
-    /// The number of entries that were stored before this attempt. The attempt has loaded these
-    /// entries, so it sends them in their stored form.
+    /// The number of entries that were stored before this attempt, which sends them in their stored
+    /// form.
     resumed: usize,
-    /// The attempt number of the open run, including this attempt.
     attempt: u32,
     rounds: usize,
-    /// All tools that were registered at any time during this attempt. The hook of a tool is also
-    /// called for calls that the model makes after the tool was unregistered.
+    /// All tools that were registered during this attempt. Their hooks are also called after they
+    /// were unregistered.
     had: ToolMask,
     /// Whether a tool has stopped the run.
     is_stopped: bool,
 }
 
-/// The outcome of a round.
 struct Executed {
     outcomes: Vec<Outcome>,
-    /// The cause if this round has ended the run. `None` if the run continues.
+    /// The cause, if this round has ended the run.
     end: Option<EndOfRound>,
 }
 
@@ -54,7 +50,7 @@ struct Executed {
 enum EndOfRound {
     /// A tool has ended the run with its result.
     Tool,
-    /// A tool has stopped the run with the handle of the run.
+    /// A tool has stopped the run through its handle.
     Stop,
 }
 
@@ -78,7 +74,6 @@ impl ActiveRun {
 }
 
 impl Model<'_> {
-    /// Sends the request of a run.
     pub(crate) fn send(&mut self, run: usize, attempt: &Attempt) -> Expected {
         let mut expected = Expected::default();
         let end = self.sent(run, attempt, &mut expected).unwrap_or_else(|end| end);
@@ -90,8 +85,7 @@ impl Model<'_> {
         if let Some(open) = &self.open
             && (open.run != run || attempt.mode != PersistenceMode::Journaled)
         {
-            // Before another run begins, the open run is resumed. If the caller of the open run has
-            // disconnected, the open run is committed instead.
+            // The open run is first resumed, or committed if its caller has disconnected.
             let (other, is_abandoned) = (open.run, open.is_abandoned && open.run != run);
             if is_abandoned {
                 let open = self.open.take();
@@ -106,8 +100,8 @@ impl Model<'_> {
         self.run(run, attempt.mode, attempt.cut, trace)
     }
 
-    /// Resumes an open run and runs it to its end. If the run fails permanently, its staged entries
-    /// are committed.
+    /// Resumes an open run and runs it to its end. If it fails permanently, its staged entries are
+    /// committed.
     fn recover(&mut self, run: usize, cut: Option<Cut>, trace: &mut Expected) -> Result<(), End> {
         let end = match self.run(run, PersistenceMode::Journaled, cut, trace) {
             // In the error cases, the approved calls cannot run, and the staged input is discarded.
@@ -122,7 +116,6 @@ impl Model<'_> {
         Ok(())
     }
 
-    /// Adds the staged entries of a run to the history.
     fn commit_as_it_is(&mut self, open: OpenRun) {
         let OpenRun { run, mut entries, .. } = open;
         if let Some(Entry::Results(outcomes)) = of_approved(&mut entries) {
@@ -138,9 +131,9 @@ impl Model<'_> {
         self.keep(run, self.history.len(), entries);
     }
 
-    /// Separates the outcomes into two lists. The first list has the outcomes of batches in which a
-    /// call was not started because its tool is not registered. These batches remain pending. The
-    /// second list has the other outcomes.
+    /// Separates the outcomes into two lists. The first list has the batches that remain pending,
+    /// because a call was not started: its tool is not registered. The second list has the other
+    /// outcomes.
     fn waiting_and_reported(&self, outcomes: Vec<Outcome>) -> (Vec<Outcome>, Vec<Outcome>) {
         let has_not_begun = |token: &str| {
             outcomes.iter().any(|it| it.token == token && it.status == "unknown_tool")
@@ -163,7 +156,6 @@ impl Model<'_> {
         answer.chain([&recorded]).flat_map(|entry| entry.texts(true)).collect()
     }
 
-    /// Continues a run to its end.
     fn run(
         &mut self,
         run: usize,
@@ -195,7 +187,6 @@ impl Model<'_> {
         Ok(self.end(active_run))
     }
 
-    /// Begins or resumes the run, with its stored entries.
     fn begun_or_resumed(&mut self, run: usize, mode: PersistenceMode) -> ActiveRun {
         let begins = self.history.iter().position(|(of, _)| *of == run);
         let begins = begins.unwrap_or(self.history.len());
@@ -206,16 +197,15 @@ impl Model<'_> {
             entries.extend(open.entries);
             attempt += open.attempt;
             if of_approved(&mut entries).is_some() {
-                // The approved calls are executed again with the tools that are registered now.
                 // Calls that have already run are not repeated, because their outcomes are in
-                // `known`.
+                // `known`. The others are executed with the tools that are registered now.
                 self.know(&entries);
                 entries.truncate(1);
             }
         }
         let resumed = entries.len();
         let is_round = |entry: &&Entry| entry.calls().next().is_some() && !entry.is_without_calls();
-        // Without the layer for runs, the tool loop begins to count rounds again in each attempt.
+        // Without the layer for runs, the tool loop counts the rounds of each attempt from 0.
         let rounds =
             if self.case.has_run_layer { entries.iter().filter(is_round).count() } else { 0 };
         ActiveRun {
@@ -283,7 +273,6 @@ impl Model<'_> {
                 let text = has_text.then_some(text);
                 active_run.entries.push(Entry::Approvals { answers, text });
                 let executed = self.execute(calls, self.tools, trace);
-                // If all calls already have results, no entry with results is added.
                 let continues = executed.end.is_none();
                 if !executed.outcomes.is_empty() {
                     self.add_results(active_run, executed);
@@ -302,20 +291,18 @@ impl Model<'_> {
         calls.filter(|call| call.form == Form::Call && call.hook != Hook::Drop)
     }
 
-    /// Returns whether the batch of this call also contains calls that the caller executes.
     fn is_mixed(&self, call: &Call) -> bool {
         self.returned_beside(call).next().is_some()
     }
 
-    /// Returns whether the batch of this call contains a call that the caller executes and whose
-    /// result is missing.
+    /// Returns whether the caller must still send a result for a call in the batch of this call.
     fn waits_for_results(&self, call: &Call) -> bool {
         let answered: BTreeSet<&str> = self.outcomes().collect();
         self.returned_beside(call).any(|call| !answered.contains(&*call.token))
     }
 
-    /// Records an error outcome for each approved call that cannot run, because a hook has changed
-    /// its stored arguments.
+    /// Records an error outcome for each approved call whose stored arguments a hook has changed.
+    /// It cannot run.
     fn with_changed_arguments(&mut self, calls: &[(Call, bool)]) -> Option<End> {
         let is_changed = |(call, is_approved): &&(Call, bool)| {
             let is_changed = matches!(call.hook, Hook::Arguments | Hook::Both);
@@ -332,15 +319,15 @@ impl Model<'_> {
         end
     }
 
-    /// Returns a call of an earlier run with the hook that applies to the outcome of the call now.
-    /// If the tool of the call is no longer registered, no hook applies.
+    /// Returns a call of an earlier run with the hook that applies now: none if its tool is no
+    /// longer registered.
     fn as_registered(&self, call: &Call) -> Call {
         let hook = if self.tools.has(call.tool) { call.hook } else { Hook::None };
         Call { hook, ..call.clone() }
     }
 
-    /// Returns whether a call has a result that can no longer change: the model has answered after
-    /// the result, or the run was stopped.
+    /// Returns whether the result of a call can no longer change: the model has answered after it,
+    /// or the run was stopped.
     fn is_settled(&self, token: &str) -> bool {
         let has_result = |entry: &Entry| match entry {
             Entry::Results(outcomes) => outcomes.iter().any(|outcome| outcome.token == token),
@@ -352,7 +339,6 @@ impl Model<'_> {
         })
     }
 
-    /// Returns the late result that the caller provides for a call.
     fn late(&self, token: &str, from_record: bool) -> Outcome {
         match self.in_record_alone.get(token).filter(|_| from_record) {
             Some(outcome) => Outcome { hook: Hook::None, ..outcome.stored() },
@@ -360,9 +346,9 @@ impl Model<'_> {
         }
     }
 
-    /// Executes or rejects calls, in order. After a tool that ends the run, later calls are not
-    /// executed, unless the calls of a round run concurrently. After a tool that stops the run,
-    /// later calls are never executed.
+    /// Executes or rejects calls, in order. After a tool that stops the run, no call is executed.
+    /// After a tool that ends the run, later calls are executed only if the calls of a round are
+    /// concurrent.
     fn execute(
         &mut self,
         calls: Vec<(Call, bool)>,
@@ -374,7 +360,7 @@ impl Model<'_> {
         for (call, is_approved) in calls {
             let token = &*call.token;
             if let Some(known) = self.known.get(token) {
-                // The tool of this call has already run, so the decision has no effect.
+                // The tool of this call has already run. The decision has no effect.
                 outcomes.push(known.clone());
             } else if !is_approved {
                 let text = format!("The call was rejected, and not run: no {token}");
@@ -386,13 +372,12 @@ impl Model<'_> {
             } else if stops {
                 let stopped = Outcome::stopped(&call);
                 outcomes.push(match call.form {
-                    // The call is already stored, so a hook can no longer drop it.
+                    // The call is already stored. A hook can no longer drop it.
                     Form::Request(_) => Outcome { hook: call.tool.hook().of_result(), ..stopped },
                     Form::Call => stopped,
                 });
             } else if !ends || self.case.concurrent {
-                // An approved call runs with its stored arguments, and any other call with its
-                // original arguments.
+                // An approved call runs with its stored arguments.
                 trace.ran.push(call.text(matches!(call.form, Form::Request(_))));
                 self.tools = self.tools_then.take().unwrap_or(self.tools);
                 outcomes.push(match call.form {
@@ -411,8 +396,8 @@ impl Model<'_> {
         Executed { outcomes, end }
     }
 
-    /// Adds the outcomes of a round, and the messages that its tools have queued. Queued messages
-    /// are added if a service call follows or the run is stopped, but not if a tool ends the run.
+    /// Adds the outcomes of a round, and the messages that its tools have queued. If a tool ends
+    /// the run, the queued messages are not added.
     fn add_results(&mut self, active_run: &mut ActiveRun, executed: Executed) {
         let Executed { outcomes, end } = executed;
         let queued: Vec<Entry> = match end {
@@ -504,7 +489,6 @@ impl Model<'_> {
         continues
     }
 
-    /// Ends an attempt after a service call without an answer.
     fn cut_short(&mut self, active_run: ActiveRun, end: End) -> End {
         let ActiveRun { run, mode, begins, mut entries, attempt, .. } = active_run;
         let is_dropped = end == End::Dropped;
@@ -513,7 +497,6 @@ impl Model<'_> {
                 let has_answers = entries.iter().any(|entry| matches!(entry, Entry::Answer(_)));
                 let is_refused = end == End::Failed && attempt >= ATTEMPTS && !has_answers;
                 entries.drain(..self.history.len() - begins);
-                // If the run has staged no entries, it does not remain open.
                 if !entries.is_empty() {
                     let open = OpenRun { run, entries, attempt, is_abandoned: is_dropped };
                     match is_refused {
@@ -530,7 +513,6 @@ impl Model<'_> {
         end
     }
 
-    /// Records the outcomes of approved calls whose results are not stored in a message.
     fn know(&mut self, entries: &[Entry]) {
         if let [Entry::Approvals { .. }, Entry::Results(outcomes), ..] = entries {
             let ran = outcomes.iter().filter(|outcome| outcome.ran);
@@ -538,14 +520,12 @@ impl Model<'_> {
         }
     }
 
-    /// Completes the run.
     fn end(&mut self, active_run: ActiveRun) -> End {
         let ActiveRun { run, mode, begins, mut entries, resumed, is_stopped, .. } = active_run;
         let own = entries.iter().enumerate().filter(|(_, entry)| entry.is_answer());
         let first = matches!(self.inputs[&run], RunInput::Results { .. });
         let own = own.filter(|(at, _)| !(first && *at == 0));
-        // Without the layer for runs, the answer contains only the entries of this attempt, because
-        // the tool loop starts again with each attempt.
+        // Without the layer for runs, the answer contains only the entries of this attempt.
         let own = own.filter(|(at, _)| self.case.has_run_layer || *at >= resumed);
         let answer = own.flat_map(|(at, entry)| entry.texts(at < resumed)).collect();
         let asks = |entry: &Entry| matches!(entry, Entry::Answer(_));
@@ -554,7 +534,6 @@ impl Model<'_> {
         } else if let Some(Entry::Results(outcomes)) = entries.last()
             && entries.iter().any(asks)
         {
-            // No service call has sent these results, so only the record contains them.
             let trailing = outcomes.iter().map(|outcome| (outcome.token.clone(), outcome.clone()));
             if mode != PersistenceMode::PerRun {
                 self.ended_by_tool.extend(outcomes.iter().map(|outcome| outcome.token.clone()));
