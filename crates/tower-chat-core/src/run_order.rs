@@ -6,7 +6,7 @@ use crate::{Message, Messages, RunId};
 
 /// Tracks whether the run ids of a history ascend, message by message.
 ///
-/// A run id begins with its creation time. Run ids therefore ascend, unless a clock was set back or
+/// Run ids begin with their creation time, and therefore ascend, unless a clock was set back or
 /// two processes wrote at the same time. If all ids ascend, the messages of a run are found by
 /// binary search.
 #[derive(Debug, Clone)]
@@ -22,8 +22,7 @@ impl Default for RunOrder {
 }
 
 impl RunOrder {
-    /// Creates the order of messages that were not checked. Their run ids are treated as not
-    /// ascending.
+    /// Creates the order of messages that were not checked, as if their run ids did not ascend.
     pub(crate) fn unknown() -> Self {
         Self { last: None, is_ascending: false }
     }

@@ -80,8 +80,7 @@ impl<'k> VisiblePieces<'k> {
         visible
     }
 
-    /// Appends the undecided character, either unchanged or as an escape, depending on the next
-    /// character.
+    /// Appends the undecided character, escaped or not, depending on the next character.
     fn decide(&mut self, next: Option<char>, visible: &mut String) {
         if let Some(character) = self.undecided.take() {
             self.show(character, self.before.is_shaped_by(character, next), visible);
@@ -152,8 +151,7 @@ impl Before {
     }
 
     /// Returns whether a joiner or variation selector after this character may change the shape of
-    /// the characters next to it. Whether the shape changes also depends on the class of the next
-    /// character.
+    /// the characters next to it, depending on the next character.
     fn may_be_shaped_by(self, character: char) -> bool {
         matches!(
             (character, self),

@@ -10,14 +10,12 @@ use crate::{
 
 /// Counts the messages at the beginning of a history that can be sent to every provider without
 /// changes: every call has a unique id and is answered once, in order, directly after its message.
-/// The messages are added one by one. A round consists of the calls of one answer and their
-/// results.
-///
 /// The count may be too small, but is never too large.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct WellFormedPrefix {
     messages: usize,
-    /// The message with the calls of the open round, and the state of their results.
+    /// The message with the calls of the open round (calls and their results), and the state of
+    /// their results.
     asking: Option<(Arc<Message>, InOrder)>,
     /// The number of messages in the open round so far.
     open: usize,
@@ -25,8 +23,7 @@ pub(crate) struct WellFormedPrefix {
 }
 
 impl WellFormedPrefix {
-    /// Creates the prefix of messages that were not checked. This prefix is empty and does not
-    /// grow.
+    /// Creates the prefix of messages that were not checked: it is empty and does not grow.
     pub(crate) fn unknown() -> Self {
         Self { has_ended: true, ..Self::default() }
     }

@@ -396,7 +396,6 @@ fn scope_after<'a>(
     Some(key.scope())
 }
 
-/// Iterates over the conversations of a scope whose ids are greater than an id.
 fn of_scope<'a>(
     conversations: &'a BTreeMap<ConversationKey, Stored>,
     scope: &'a str,

@@ -131,7 +131,6 @@ impl Stored {
         Ok(cut.pruned)
     }
 
-    /// Returns the visible messages and their rows, one by one.
     pub(super) fn rows(&self) -> ConversationRows {
         let messages = self.history.numbered().map(|(number, it)| (number, Ok(it.clone())));
         let tools = self.tools.values().map(|row| (row.call, Ok(row.clone())));

@@ -162,7 +162,6 @@ impl CallLog {
         }
     }
 
-    /// Adds responses to approval requests. The round of the requests stays open.
     fn push_approvals(&mut self, parts: &[Part]) {
         if let Some(open) = &mut self.open {
             open.is_answered = true;

@@ -31,8 +31,8 @@ impl OpenRound {
         }
     }
 
-    /// Marks the answer as complete, and creates the matcher if there is none. `calls` contains all
-    /// calls of the log. The calls of this round are the last calls of the log.
+    /// Marks the answer as complete, and creates the matcher if there is none. `calls` are all
+    /// calls of the log.
     pub(super) fn begin_results(&mut self, calls: &[LoggedCall]) {
         self.is_answered = true;
         if self.matcher.is_none() {
@@ -49,8 +49,7 @@ impl OpenRound {
         self.matcher.as_mut().is_none_or(|matcher| matcher.extend(targets))
     }
 
-    /// Iterates over the results of the round, except for the first `before` ones, each with its
-    /// match.
+    /// Iterates over the results of the round after the first `before`, each with its match.
     pub(super) fn matched_from(
         &self,
         before: usize,

@@ -105,8 +105,7 @@ pub(super) fn note_end(messages: &mut [Arc<Message>], finish: &Finish) {
     }
 }
 
-/// Returns whether the arguments of a call are `null` or are not valid JSON, for example because
-/// they are empty or cut off.
+/// Returns whether the arguments of a call are `null`, or invalid JSON, such as an empty text.
 fn is_incomplete(call: &ToolCall) -> bool {
     let arguments = call.arguments.trim();
     arguments == "null" || arguments.parse::<RawJson>().is_err()

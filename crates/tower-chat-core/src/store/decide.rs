@@ -236,9 +236,7 @@ fn conflict(head: &Head, write: &Write) -> StoreError {
     Box::new(conflict.with_open_run(head.open_run.as_ref().map(|open| open.run))).into()
 }
 
-/// Returns whether a claim is valid: its call waits for approval, and has the start time in the
-/// claim. If the call has no row, or its message is not visible, the claim is valid if it has no
-/// start time.
+/// Returns whether a claim is valid; see [`Write::with_claims`].
 fn is_valid<L: Lookup>(head: &Head, claim: &Claim, lookup: &mut L) -> Result<bool, L::Error> {
     let visible = head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible);
     let call = match claim.call.sequence <= visible {

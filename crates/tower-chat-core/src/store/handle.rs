@@ -46,7 +46,6 @@ struct Shared {
     /// The random number that identifies the store in leases.
     holder: u64,
     runs: RunsUnderWay,
-    /// The maximum number of messages in the outbox.
     limit: usize,
     /// Whether at most one process opens the store at a time.
     is_exclusive: bool,

@@ -55,8 +55,7 @@ pub(super) struct QueueGuard {
 struct End(watch::Receiver<Vec<End>>);
 
 impl KeyedQueue {
-    /// Adds an entry for these conversations at the end of the queue. Returns `None` if the queue
-    /// is closed.
+    /// Adds an entry at the end of the queue; `None` if the queue is closed.
     pub(super) fn enqueue(&self, keys: Vec<ConversationKey>) -> Option<QueueGuard> {
         let mut state = self.state();
         if state.closed {
@@ -73,8 +72,7 @@ impl KeyedQueue {
         Some(QueueGuard { queue: self.clone(), keys, before, finished, unfinished })
     }
 
-    /// Waits until all earlier entries have ended. If `key` is set, waits only for the entries of
-    /// this conversation.
+    /// Waits until all earlier entries, or those of one conversation, have ended.
     pub(super) async fn settle(&self, key: Option<&ConversationKey>) {
         let unfinished: Vec<_> = {
             let state = self.state();
@@ -88,7 +86,6 @@ impl KeyedQueue {
         }
     }
 
-    /// Closes the queue: [`enqueue`](Self::enqueue) returns `None` from now on.
     pub(super) fn close(&self) {
         self.state().closed = true;
     }

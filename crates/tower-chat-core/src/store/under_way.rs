@@ -56,8 +56,7 @@ pub struct ConversationBusy {
 }
 
 impl RunsUnderWay {
-    /// Begins a run if no other run is in progress on the conversation. Otherwise waits until the
-    /// earlier runs have ended, or returns an error if `max_waiting` runs are already waiting.
+    /// Begins a run when no earlier run is in progress on the conversation or waits for it.
     pub(super) async fn begin(
         &self,
         key: &ConversationKey,
@@ -70,7 +69,6 @@ impl RunsUnderWay {
                 runs.insert(key.clone(), RunQueue { run, waiting: VecDeque::new() });
                 return Ok(self.under_way(key, run));
             };
-            // Removes waiting runs whose callers have dropped the future.
             queue.waiting.retain(|waiting| !waiting.turn.is_closed());
             let waiting = queue.waiting.len();
             if waiting >= max_waiting {

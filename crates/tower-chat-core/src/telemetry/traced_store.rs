@@ -385,7 +385,6 @@ impl Operation {
         Self { span, name, system, since, is_ended: false }
     }
 
-    /// Returns whether the span or a metric is recorded.
     fn is_recorded(&self) -> bool {
         !self.span.is_disabled() || self.since.is_some()
     }

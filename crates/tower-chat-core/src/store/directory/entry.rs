@@ -119,7 +119,6 @@ impl DirectoryEntry {
         self.record(write.run(), write.activity(), write.usage(), write.as_staged());
     }
 
-    /// Updates the entry after a write of a run with this activity and usage.
     fn record(
         &mut self,
         run: RunId,
