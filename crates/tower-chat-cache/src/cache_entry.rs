@@ -52,7 +52,6 @@ impl CacheEntry {
         self.content().clone()
     }
 
-    /// Removes and returns the content. The empty entry stays in the cache.
     pub(crate) fn take(&self) -> Option<Arc<Cached>> {
         self.content().take()
     }

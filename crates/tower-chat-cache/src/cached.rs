@@ -92,7 +92,6 @@ impl Cached {
         (self.knows_approvals && self.knows_summary).then(|| self.head.clone())
     }
 
-    /// Returns whether the messages are known that a load returns, see [`covers`].
     pub(crate) fn covers(&self, from: Option<&LoadFrom>) -> bool {
         self.history.as_ref().is_some_and(|history| covers(history, &self.head, from))
     }
@@ -103,7 +102,6 @@ impl Cached {
         history.map(|history| with_head(history, &self.head))
     }
 
-    /// Returns the summary in force, if it was read and has this id.
     pub(crate) fn summary(&self, id: u64) -> Option<&HistorySummary> {
         let summary = self.summary.as_deref().filter(|_| self.knows_summary);
         summary.filter(|summary| summary.id == id)
@@ -257,7 +255,6 @@ impl Cached {
     }
 }
 
-/// Returns the number of visible messages.
 fn visible(head: &Head) -> u64 {
     head.open_run.as_ref().map_or(head.revision.sequence, |open| open.visible)
 }

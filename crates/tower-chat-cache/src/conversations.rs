@@ -25,9 +25,7 @@ use crate::{
 /// The maximum size of a cached conversation, in bytes, because moka's weights have the type `u32`.
 const LARGEST: u64 = u32::MAX as u64;
 
-/// The cached conversations.
-///
-/// While a write to a conversation is in flight, the conversation's entry
+/// The cached conversations. While a write to a conversation is in flight, the conversation's entry
 /// is empty. A load is cached only if no write was submitted since the load began.
 pub(crate) struct Conversations {
     entries: Cache<ConversationKey, Arc<CacheEntry>>,
@@ -86,9 +84,6 @@ impl Conversations {
 
     /// Returns the load in flight that may be shared, or begins a load if there is none. If another
     /// load has finished since the caller's lookup in the cache, returns the cached history.
-    ///
-    /// A load of the whole history may answer every load. A load of a part may only answer loads of
-    /// the same part.
     pub(crate) fn load(
         self: &Arc<Self>,
         key: &ConversationKey,
@@ -197,7 +192,7 @@ impl Conversations {
     }
 
     /// Caches the result of a read, unless the cache has newer state or a write was submitted since
-    /// the read began. If `learned` returns `None`, the cached state does not change.
+    /// the read began.
     pub(crate) fn learn(
         &self,
         key: &ConversationKey,
@@ -229,8 +224,7 @@ impl Conversations {
         }
     }
 
-    /// Returns the entry of a conversation. If the weak reference is not valid, looks the entry up
-    /// in the cache, and updates the reference.
+    /// Returns the entry of a conversation. The weak reference saves the lookup, if it is valid.
     fn find(&self, key: &ConversationKey, entry: &mut Weak<CacheEntry>) -> Option<Arc<CacheEntry>> {
         if let Some(found) = entry.upgrade() {
             return Some(found);
@@ -240,8 +234,8 @@ impl Conversations {
         Some(found)
     }
 
-    /// Stores a conversation in its entry, or in a new entry if the conversation does not fit into
-    /// the existing one. A conversation that exceeds [`LARGEST`] is removed from the cache instead.
+    /// Stores a conversation in its entry, or in a new entry if it does not fit into the existing
+    /// one.
     pub(crate) fn keep(
         &self,
         key: &ConversationKey,

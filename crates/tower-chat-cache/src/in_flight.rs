@@ -25,7 +25,6 @@ pub(crate) type LoadFuture = BoxFuture<'static, Loaded>;
 /// saves a lookup.
 #[derive(Debug, Default)]
 pub(crate) struct InFlightTable {
-    /// The operations of each conversation.
     by_conversation: HashMap<ConversationKey, InFlight, RandomState>,
     /// The size of the map at which the next cleanup removes the conversations without an
     /// operation.
@@ -37,7 +36,6 @@ pub(crate) struct InFlightTable {
 pub(crate) const IDLE: usize = 64;
 
 impl InFlightTable {
-    /// Returns the operations of a conversation, so that the caller can begin another operation.
     pub(crate) fn of(&mut self, key: &ConversationKey) -> &mut InFlight {
         if self.by_conversation.len() >= self.sweep_above {
             self.by_conversation.retain(|_, in_flight| !in_flight.is_over());
@@ -46,7 +44,6 @@ impl InFlightTable {
         self.by_conversation.entry(key.clone()).or_default()
     }
 
-    /// Returns the operations of a conversation on which an operation has begun.
     pub(crate) fn get_mut(&mut self, key: &ConversationKey) -> Option<&mut InFlight> {
         self.by_conversation.get_mut(key)
     }
@@ -82,8 +79,7 @@ pub(crate) struct InFlight {
     /// The state of the conversation if the inner store stores all submissions without an outcome;
     /// `None` if this state is unknown.
     pub(crate) after_writes: Option<Arc<Cached>>,
-    /// A weak reference to the cache entry. The reference is valid if the entry was looked up
-    /// before and was not freed since.
+    /// A reference to the cache entry, which saves a lookup while it is valid.
     pub(crate) entry: Weak<CacheEntry>,
 }
 

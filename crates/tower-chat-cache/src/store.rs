@@ -97,7 +97,6 @@ impl<S: HistoryStore> CachingStore<S> {
         }
     }
 
-    /// Reads the head from the inner store, and caches it.
     async fn read_head(&self, key: &ConversationKey, now: ReadAt) -> Result<Head, StoreError> {
         let load_guard = self.0.conversations.read(key, now);
         let head = self.inner().head(key).await?;
@@ -129,7 +128,6 @@ impl<S: HistoryStore> CachingStore<S> {
         Ok(history)
     }
 
-    /// Returns the conversation, or the part that `from` selects.
     async fn history(
         &self,
         key: &ConversationKey,
@@ -165,7 +163,6 @@ impl<S: HistoryStore> CachingStore<S> {
     }
 }
 
-/// Loads a conversation, or the part that `from` selects.
 async fn load(
     store: &impl HistoryStore,
     key: &ConversationKey,

@@ -36,7 +36,6 @@ impl Submission {
         }
     }
 
-    /// Records that the submission has an outcome.
     pub(crate) fn settled(mut self, is_stored: bool) {
         self.settle(is_stored);
     }

@@ -18,7 +18,6 @@ pub(crate) fn answered(result: &'static str) {
     event!(result, "a cache was queried");
 }
 
-/// Records that a conversation was evicted.
 pub(crate) fn evicted(key: &ConversationKey) {
     CACHE_EVICTIONS.add(1, &[]);
     event!(conversation = %key, "a conversation was evicted from the cache");
