@@ -31,12 +31,11 @@ pub(crate) fn is_rewritten(
 }
 
 /// Copies a conversation up to the end of the last turn that a request repeats, and returns the
-/// copy, the branch. Returns `None` in three cases: no common beginning is found, the store cannot
-/// copy conversations, or the id of the branch is not valid in a header, so that the client would
-/// not receive the id.
+/// copy, the branch. Returns `None` if no common beginning is found, if the store cannot
+/// copy conversations, or if the id of the branch is not valid in a header.
 ///
-/// The key of the branch contains the run id. If a client sends the same run id with a retry, the
-/// retry therefore continues in the same branch.
+/// The key of the branch contains the run id, so that a retry with the same run id continues in the
+/// same branch.
 pub(crate) async fn branch(
     store: &dyn HistoryStore,
     key: &ConversationKey,

@@ -163,7 +163,6 @@ fn take_include_usage(body: &mut Map<String, Value>) -> bool {
     include_usage.unwrap_or_default()
 }
 
-/// Fails if the client requests a number of choices other than 1.
 fn refuse_choices(body: &Map<String, Value>) -> Result<(), ErrorResponse> {
     match body.get("n") {
         None | Some(Value::Null) => Ok(()),
@@ -175,7 +174,6 @@ fn refuse_choices(body: &Map<String, Value>) -> Result<(), ErrorResponse> {
     }
 }
 
-/// Adds the conversation id to the headers of a response.
 fn with_conversation(response: impl IntoResponse, key: &ConversationKey) -> Response {
     let mut response = response.into_response();
     // The header is omitted for an id that is not valid in a header. The client knows such an id:

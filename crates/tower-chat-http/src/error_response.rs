@@ -172,8 +172,8 @@ impl ErrorResponse {
         Self::new(StatusCode::BAD_GATEWAY, message).with_code("upstream_error")
     }
 
-    /// Returns the error response for an error of a tower-chat layer. Returns `None` for any other
-    /// error. Also returns `None` if the source of the error determines the response.
+    /// Returns the error response for an error of a tower-chat layer; `None` for any other
+    /// error, and if the source of the error determines the response.
     fn of_layer(error: &(dyn Error + 'static)) -> Option<Self> {
         match error.downcast_ref::<PersistenceError>() {
             // The source of these errors is the error of the model client, which `of_error`
@@ -230,8 +230,8 @@ impl ErrorResponse {
     }
 
     /// Converts an error of the layer that continues runs after their clients have disconnected.
-    /// Returns `None` if the run is unknown. Also returns `None` if the run itself failed. The
-    /// error of the run is then a source of this error, and determines the response.
+    /// Returns `None` if the run is unknown, and if the run itself failed, because the source of
+    /// the error then determines the response.
     pub(crate) fn of_delivery(error: &DeliveryError) -> Option<Self> {
         match error {
             DeliveryError::TooManyRuns { .. } => {

@@ -89,8 +89,7 @@ impl RequestLimits {
         self
     }
 
-    /// Reads the body of a request. Fails if the body is larger than
-    /// [`max_body_bytes`](Self::max_body_bytes).
+    /// Reads the body of a request, up to [`max_body_bytes`](Self::max_body_bytes).
     pub(crate) async fn read(&self, body: Body) -> Result<Vec<u8>, ErrorResponse> {
         let mut chunks = body.into_data_stream();
         let mut bytes = Vec::new();
@@ -109,7 +108,6 @@ impl RequestLimits {
         Ok(bytes)
     }
 
-    /// Fails if the JSON of a body has more levels of nesting than [`max_depth`](Self::max_depth).
     pub(crate) fn check_depth(&self, body: &[u8]) -> Result<(), ErrorResponse> {
         let text = std::str::from_utf8(body).map_err(|error| {
             ErrorResponse::bad_request(format!("the body is not UTF-8: {error}"))

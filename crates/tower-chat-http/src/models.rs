@@ -34,7 +34,6 @@ pub(crate) fn check(models: &[String], model: Option<&str>) -> Result<(), ErrorR
     }
 }
 
-/// Returns a response with a JSON body.
 pub(crate) fn as_json(status: StatusCode, body: &Value) -> Response {
     (status, [(CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }

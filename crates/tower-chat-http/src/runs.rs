@@ -107,9 +107,8 @@ fn run_of<'e>(
     Ok((runs, RunKey::new(key, run)))
 }
 
-/// Returns the position of the last event that the client has received. The position is read from
-/// the header that browsers send when they reconnect, or from the query parameter `after`. Without
-/// the header and the parameter, returns the position of the beginning.
+/// Returns the position of the last event that the client has received, from
+/// the header that browsers send when they reconnect, or from the query parameter `after`.
 fn after(request: &Request) -> Result<UpdatePosition, ErrorResponse> {
     let header = single_header(request.headers(), "last-event-id")?;
     let mut query = request.uri().query().unwrap_or_default().split('&');
