@@ -30,7 +30,6 @@ impl Folded {
         folded
     }
 
-    /// Adds the stored message with the index `position`.
     pub(crate) fn push(&mut self, message: &Message, position: usize) {
         let marked = Arc::new(tagged_parts(message, position));
         self.replay.push_marked(&marked, |piece| tag(piece, position));
@@ -119,7 +118,6 @@ fn explain_stored_marks(message: &Message, position: usize, reasons: &mut Reason
     }
 }
 
-/// Returns whether a part is a call in a message that is not from the model.
 fn is_misplaced(role: Role, part: &Part) -> bool {
     role != Role::Assistant && matches!(part, Part::ToolCall(_) | Part::ApprovalRequest(_))
 }

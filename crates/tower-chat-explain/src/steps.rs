@@ -81,8 +81,7 @@ impl Steps<'_, '_> {
         }
     }
 
-    /// Applies a policy, and adds a reason of the given kind for each part and message that is no
-    /// longer sent.
+    /// Applies a policy, and adds a reason for each part and message that is no longer sent.
     fn take(&mut self, policy: &ReplayPolicy, kind: ReasonKind) {
         policy.edit(self.replay, self.context);
         let sent = Sent::of(&self.replay.view());
@@ -103,8 +102,7 @@ impl Steps<'_, '_> {
         self.sent = sent;
     }
 
-    /// Applies a step that changes parts, and adds a reason of the given kind for each changed
-    /// part.
+    /// Applies a step that changes parts, and adds a reason for each changed part.
     fn change(&mut self, kind: ReasonKind, step: impl FnOnce(&Messages) -> Messages) {
         let mut changed = Vec::new();
         self.replay.edit_closed(|closed| {
@@ -136,7 +134,6 @@ impl Steps<'_, '_> {
         self.find_left_out(ReasonKind::OutsideWindow);
     }
 
-    /// Adds a reason of the given kind for each message that the last step has removed.
     fn find_left_out(&mut self, kind: ReasonKind) {
         let sent = Sent::of(&self.replay.view());
         for position in 0..self.stored.len() {

@@ -64,8 +64,8 @@ pub async fn explain_stored(
     Ok(history.numbered().map(|(number, _)| number).zip(explained).collect())
 }
 
-/// Adds results from the record of tool calls to a history, if the policy requires these results,
-/// and folds the history. The fold pairs calls with results.
+/// Adds the results that the policy requires from the record of tool calls to a history, and folds
+/// the history.
 async fn completed(
     store: &(impl HistoryStore + ?Sized),
     key: &ConversationKey,

@@ -31,7 +31,6 @@ pub(crate) fn tagged_parts(message: &Message, position: usize) -> Message {
     tagged
 }
 
-/// Adds a mark to the metadata of a message.
 pub(crate) fn tag(message: &mut Message, position: usize) {
     message.metadata.insert(TAG.to_owned(), Value::from(position));
 }
@@ -166,7 +165,6 @@ fn position_of(native: &Native) -> Option<Position> {
     native.item.parse().ok().filter(|_| &*native.wire == TAG)
 }
 
-/// Returns the position in the mark of a message.
 fn position_of_message(message: &Message) -> Option<usize> {
     usize::try_from(message.metadata.get(TAG)?.as_u64()?).ok()
 }
@@ -181,8 +179,7 @@ fn position_of_part(part: &Part) -> Option<Position> {
     }
 }
 
-/// Returns the native item of a part that can have a mark: a call, an approval request or a result.
-/// Returns `None` for any other part.
+/// Returns the native item of a part that can have a mark.
 fn tagged_native(part: &mut Part) -> Option<&mut Option<Native>> {
     match part {
         Part::ToolCall(call) => Some(&mut call.native),
