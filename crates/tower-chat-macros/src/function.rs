@@ -17,9 +17,8 @@ pub(crate) struct ToolFunction {
 
 struct Parameter {
     name: Ident,
-    /// The variable that contains the parameter's value in the generated function. The name of the
-    /// variable must differ from the name of the tool's function, because the generated code calls
-    /// that function.
+    /// The variable that contains the parameter's value in the generated function. It must not have
+    /// the name of the tool's function, which the generated code calls.
     variable: Ident,
     kind: Kind,
 }
@@ -243,7 +242,6 @@ fn has_token(of_type: &Type, is_it: impl Fn(&TokenTree) -> bool) -> bool {
     all_tokens(of_type.to_token_stream()).iter().any(is_it)
 }
 
-/// Returns the tokens of a type, including those inside groups.
 fn all_tokens(stream: TokenStream) -> Vec<TokenTree> {
     let mut all = Vec::new();
     for token in stream {

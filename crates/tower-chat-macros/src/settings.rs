@@ -23,7 +23,6 @@ pub(crate) struct Settings {
     flags: Vec<Ident>,
 }
 
-/// The names of the settings without a value.
 const FLAGS: [&str; 4] = ["needs_approval", "safe_to_retry", "strict", "accepts_stored_arguments"];
 
 impl Parse for Settings {
@@ -78,7 +77,6 @@ impl Settings {
         Ok(())
     }
 
-    /// Returns the path of `tower-chat`.
     pub(crate) fn tower_chat(&self) -> TokenStream {
         match &self.tower_chat {
             Some(path) => quote!(#path),

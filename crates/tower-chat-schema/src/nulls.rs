@@ -36,7 +36,6 @@ fn remove(value: &mut Value, schema: &Value, root: &Value) {
     }
 }
 
-/// Returns the schema, or the schema that its `$ref` refers to.
 pub(crate) fn referred<'a>(schema: &'a Value, root: &'a Value) -> &'a Value {
     let reference = schema.get("$ref").and_then(Value::as_str);
     let pointer = reference.and_then(|reference| reference.strip_prefix('#'));

@@ -29,7 +29,6 @@ const FORMATS: [&str; 9] =
 /// The name of the field that contains the value of a type whose values are not objects.
 pub(crate) const VALUE: &str = "value";
 
-/// A schema in the portable form.
 #[derive(Debug, Clone)]
 pub(crate) struct PortableSchema {
     pub(crate) schema: Value,
