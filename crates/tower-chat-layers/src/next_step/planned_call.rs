@@ -39,8 +39,7 @@ pub(crate) enum Refusal {
 }
 
 impl PlannedCall {
-    /// Plans a call. The call runs if the set contains its tool and the call was not cut off.
-    /// Otherwise, the call is refused.
+    /// Plans a call, which is refused if the set does not contain its tool or the call was cut off.
     pub(crate) fn run(pending: PendingCall, tools: &Tools) -> Self {
         if pending.call().is_cut_off {
             return Self { pending, action: Action::Refuse(Refusal::CutOff) };
@@ -68,8 +67,7 @@ impl PlannedCall {
     }
 }
 
-/// Refuses the calls that exceed the budget of the run. `made` is the number of calls that the run
-/// has made before.
+/// Refuses the calls that exceed the budget of the run, which has made `made` calls before.
 pub(crate) fn charge(calls: &mut [PlannedCall], made: usize, budget: Option<usize>) {
     let Some(budget) = budget else { return };
     let to_run = calls.iter_mut().filter(|call| call.is_to_run());

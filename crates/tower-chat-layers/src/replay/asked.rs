@@ -22,8 +22,9 @@ pub(crate) struct AskedCall {
 }
 
 impl Replay {
-    /// Pushes messages. Returns a list for each message: the unanswered call that each of its
-    /// results answers, or `None` if there is none or its message has no id.
+    /// Pushes messages. Returns one list for each message: for each result in the message, the
+    /// unanswered call that the result answers. The item is `None` if the result answers no
+    /// unanswered call, or if the message of the call has no id.
     pub(crate) fn push_answering(
         &mut self,
         messages: &[Arc<Message>],
@@ -79,7 +80,7 @@ impl Replay {
     }
 
     /// Returns the calls that the results of a message answer, and removes them from `round` (the
-    /// calls of the open round). `found` contains the match of each result in the open round. Other
+    /// calls of the open round). `found` contains for each result its match with these calls. Other
     /// results may answer omitted calls of earlier rounds.
     pub(super) fn asked_calls(
         &self,

@@ -126,7 +126,7 @@ pub struct Replay {
     /// The position of the next message. If step 1 splits a message, each piece has its own
     /// position.
     position: usize,
-    /// The calls of closed rounds without a result.
+    /// The calls without a result in closed rounds.
     omitted_calls: OmittedCalls,
     /// The interrupted calls in `closed` whose real results have arrived later. The view does not
     /// contain them.
@@ -137,8 +137,8 @@ pub struct Replay {
     decided: Vec<String>,
     /// The marks of content that services have refused.
     refused: Arc<Vec<RefusalMark>>,
-    /// The results of calls of earlier rounds: the run of the call, or `None` if the replay has not
-    /// found the call, and the run of the result.
+    /// For each result of a call of an earlier round, the run of the call, or `None` if the replay
+    /// has not found the call, and the run of the result.
     late_results: Vec<(Option<RunId>, RunId)>,
 }
 
@@ -165,9 +165,9 @@ impl Replay {
         self
     }
 
-    /// Returns the replay of a stored history. Only the messages after the cached replay are
-    /// processed or, without a cached replay, after the well-formed prefix, which a replay does not
-    /// change.
+    /// Returns the replay of a stored history. Processes only the messages after the cached replay.
+    /// Without a cached replay, processes only those after the well-formed prefix, which a replay
+    /// does not change.
     pub(crate) fn of_history(history: &History, dangling: DanglingCalls) -> Self {
         let mut replay = Self::known_of(history, dangling);
         if replay.pushed < history.messages.len() {
@@ -195,8 +195,8 @@ impl Replay {
         replay
     }
 
-    /// Returns the cached replay, which may contain only the first messages, or the replay of the
-    /// well-formed prefix.
+    /// Returns the cached replay, which may contain only the first messages. Without a cached
+    /// replay, returns the replay of the well-formed prefix.
     fn known_of(history: &History, dangling: DanglingCalls) -> Self {
         let strictness = Strictness::Repair(dangling);
         let known = history.memo().get::<Self>().filter(|known| {
@@ -260,7 +260,7 @@ impl Replay {
         !is_awaited && !ended.late_results.iter().any(is_answered)
     }
 
-    /// Returns whether the replay has not found the call of a result.
+    /// Returns whether there is a result whose call the replay has not found.
     pub(crate) fn has_results_without_calls(&self) -> bool {
         let mut ended = self.clone();
         ended.close_round();

@@ -184,8 +184,8 @@ impl<'a> Decided<'a> {
                 result.call = self.calls.calls().get(call).and_then(|call| call.position);
             }
         }
-        // `calls.answer` has marked these calls as answered. They are answered only when `follow`
-        // adds the results.
+        // `calls.answer` has marked these calls as answered too early. A call is answered when
+        // `follow` adds its result.
         answered.into_iter().for_each(|call| self.calls.set_answered(call, false));
     }
 }

@@ -8,7 +8,7 @@ use tower_chat_core::{ToolResult, pairing::UnansweredCalls};
 
 use super::round::Unanswered;
 
-/// The calls without a result of closed rounds. The replay omits such a call, or contains it with a
+/// The calls without a result in closed rounds. The replay omits such a call, or contains it with a
 /// result that reports the interruption. A late result identifies its call by position or id.
 #[derive(Debug, Clone, Default)]
 pub(super) struct OmittedCalls {
@@ -34,8 +34,8 @@ impl OmittedCalls {
         self.calls.insert(number, Arc::new(call));
     }
 
-    /// Returns the number of the call that a late result answers. If several calls match, the first
-    /// one in the latest of their rounds.
+    /// Returns the number of the call that a late result answers. If several calls match, returns
+    /// the first one in the latest of their rounds.
     pub(super) fn find(&self, result: &ToolResult) -> Option<usize> {
         self.named.find(result).map(|(_, number)| number)
     }

@@ -12,8 +12,8 @@ pub(super) type MessageRef<'a> = Cow<'a, Arc<Message>>;
 
 /// The output of the steps for a sequence of messages.
 ///
-/// All steps process a message before the next one is read, because for a long history reading
-/// costs more than the steps.
+/// All steps process a message before the next one is read, so that the history is read only once.
+/// For a long history, reading costs more than the steps.
 #[derive(Debug)]
 pub(super) struct ReplayOutput<'a> {
     original: &'a Messages,

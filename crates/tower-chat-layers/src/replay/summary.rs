@@ -97,8 +97,8 @@ impl ReplaySummary {
     }
 }
 
-/// The messages at the beginning of a history that a summary covers. Their ids identify them in the
-/// output of the earlier replay steps.
+/// The messages at the beginning of a history that a summary covers, represented by the ids of the
+/// messages after them. These ids also occur in the output of the earlier replay steps.
 #[derive(Debug, Clone)]
 pub(crate) struct Covered {
     next: Option<MessageId>,

@@ -158,7 +158,8 @@ impl fmt::Debug for Window {
     }
 }
 
-/// The position at which the window of a conversation begins, which [`push`](Self::push) updates.
+/// The position at which the window of a conversation begins. [`push`](Self::push) updates the
+/// position.
 #[derive(Debug, Clone)]
 pub(crate) struct Boundary {
     window: Window,

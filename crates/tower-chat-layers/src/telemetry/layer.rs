@@ -32,12 +32,10 @@ enum Operation {
     Chat,
 }
 
-/// The request extension by which the layer for runs enables content in the spans of service calls
-/// and tools.
+/// The request extension that enables content in the spans of service calls and tools.
 #[derive(Debug, Clone, Copy)]
 struct RecordContent;
 
-/// Returns whether the spans of service calls and tools contain content.
 pub(crate) fn records_content(extensions: &http::Extensions) -> bool {
     extensions.get::<RecordContent>().is_some()
 }

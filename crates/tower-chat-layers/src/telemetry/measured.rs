@@ -18,8 +18,7 @@ use tower_chat_core::{
 
 use crate::PersistenceMode;
 
-/// Records the metrics of an operation. The value is created only if a metrics recorder is
-/// installed.
+/// Records the metrics of an operation. Exists only if a metrics recorder is installed.
 pub(crate) struct Measured {
     since: Instant,
     operation: Operation,
@@ -32,12 +31,11 @@ enum Operation {
     Tool { name: String },
 }
 
-/// The persistence mode of a run. The telemetry layer adds this extension to the request. The
-/// extension is empty until a layer below sets the mode.
+/// The extension for the persistence mode of a run, which is empty until a layer below sets the
+/// mode.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct RunMode(Arc<OnceLock<&'static str>>);
 
-/// Reports the mode of a run to the telemetry layer above.
 pub(crate) fn report_mode(request: &ChatRequest, mode: PersistenceMode) {
     if let Some(RunMode(name)) = request.extensions.get() {
         name.get_or_init(|| match mode {
@@ -94,7 +92,6 @@ impl Measured {
         }
     }
 
-    /// Records that the answer is complete.
     pub(super) fn finished(&mut self, finish: &Finish) {
         let Operation::ServiceCall { answering, .. } = &mut self.operation else { return };
         *answering = finish.model.clone();
@@ -134,7 +131,7 @@ impl Measured {
         }
     }
 
-    /// Records a value with the labels of the operation and the labels in `more`.
+    /// Records a value with the labels of the operation and of `more`.
     fn record(&self, metric: Histogram, value: f64, more: Labels<'_>) {
         let own: &[_] = match &self.operation {
             Operation::Run { agent, model, mode } => &[

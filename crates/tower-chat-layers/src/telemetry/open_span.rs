@@ -13,8 +13,8 @@ use super::{
     },
 };
 
-/// A span that records the outcome and the metrics of its operation. If the `OpenSpan` is dropped
-/// before the end of the operation, it records the outcome `dropped`.
+/// A span that records the outcome and the metrics of its operation. A drop before the end of the
+/// operation is recorded as the outcome `dropped`.
 pub(crate) struct OpenSpan {
     span: Span,
     measured: Option<Box<Measured>>,
@@ -57,7 +57,6 @@ impl OpenSpan {
         }
     }
 
-    /// Records that the answer is complete.
     pub(super) fn finished(&mut self, finish: &Finish) {
         record_finish(&self.span, finish);
         if let Some(measured) = &mut self.measured {
@@ -77,13 +76,12 @@ impl OpenSpan {
         self.failed_by(error_type(error));
     }
 
-    /// Records that the operation failed with an error of this type.
     fn failed_by(&mut self, error: &'static str) {
         record_error(&self.span, error);
         self.end(Outcome::Failed, Some(error));
     }
 
-    /// Records that a tool has returned. `text` is the text of the output, if content is recorded.
+    /// `text` is the text of the output, if content is recorded.
     pub(crate) fn tool_answered(&mut self, text: Option<&str>, is_error: bool) {
         record_result(&self.span, text);
         match is_error {

@@ -29,8 +29,8 @@ pub(crate) fn taken_over(
     );
 }
 
-/// Reports that the lease of an open run was renewed, or that the renewal failed. The lease is the
-/// time until which no other process may take over the run.
+/// Reports that the lease of an open run (the time until which no other process may take over the
+/// run) was renewed, or that the renewal failed.
 pub(crate) fn lease_renewed(
     store: &dyn HistoryStore,
     key: &ConversationKey,
@@ -48,9 +48,8 @@ pub(crate) fn lease_renewed(
     );
 }
 
-/// Reports stored calls without a result. The replay either sends such a call with an error result,
-/// or omits the call. The calls in `new` are logged as warnings. The calls in `known` are logged at
-/// the debug level, because an earlier run has logged them as warnings.
+/// Reports stored calls without a result, which the replay omits or sends with an error result.
+/// Earlier runs have already logged the calls in `known` as warnings.
 pub(crate) fn repaired(key: &ConversationKey, new: &[DanglingCall], known: &[DanglingCall]) {
     REPAIRED_CALLS.add((new.len() + known.len()) as u64, &[]);
     for (calls, is_new) in [(new, true), (known, false)] {
@@ -77,7 +76,6 @@ pub(crate) fn repaired(key: &ConversationKey, new: &[DanglingCall], known: &[Dan
     }
 }
 
-/// Reports that a run has made summaries, or that this failed.
 pub(crate) fn summarized(key: &ConversationKey, failure: Option<&SummaryFailure>) {
     let outcome = if failure.is_some() { "failed" } else { "completed" };
     SUMMARIES.add(1, &[(label::OUTCOME, Some(outcome))]);

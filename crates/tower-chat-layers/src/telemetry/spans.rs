@@ -22,7 +22,6 @@ use crate::{
     tool::PendingCall,
 };
 
-/// Creates the span of a run.
 pub(super) fn agent(request: &ChatRequest, name: Option<&str>) -> Span {
     let key = key(request);
     info_span!(
@@ -50,7 +49,6 @@ pub(super) fn agent(request: &ChatRequest, name: Option<&str>) -> Span {
     )
 }
 
-/// Creates the span of a service call.
 pub(super) fn chat(request: &ChatRequest, provider: Option<&str>) -> Span {
     let options = &request.options;
     let model = options.model.as_deref();
@@ -81,7 +79,6 @@ pub(super) fn chat(request: &ChatRequest, provider: Option<&str>) -> Span {
     )
 }
 
-/// Creates the span of a tool call.
 pub(crate) fn tool(call: &PendingCall, key: Option<&ConversationKey>, has_content: bool) -> Span {
     info_span!(
         "execute_tool",
@@ -123,14 +120,12 @@ pub(super) fn record_finish(span: &Span, finish: &Finish) {
     }
 }
 
-/// Records the type of an error. The text of the error is not recorded, because it may contain
-/// content.
+/// Records the type of an error. The text may contain content.
 pub(super) fn record_error(span: &Span, error: &'static str) {
     span.record("error.type", error);
     span.record("otel.status_code", "ERROR");
 }
 
-/// Records the mode in which a run is stored.
 pub(super) fn record_mode(span: &Span, mode: &'static str) {
     span.record("tower_chat.mode", mode);
 }
@@ -143,7 +138,6 @@ pub(super) fn record_output<'m>(span: &Span, messages: impl Iterator<Item = &'m 
     span.record("gen_ai.output.messages", display(content(messages)));
 }
 
-/// Records the output of a tool, if content is recorded.
 pub(super) fn record_result(span: &Span, text: Option<&str>) {
     if let Some(text) = text {
         span.record("gen_ai.tool.call.result", text);

@@ -171,8 +171,8 @@ fn first_phase(
     Phase::Running { calls, finish: Box::default() }
 }
 
-/// Creates the transcript of the run. Below a persister that adds the history, it contains only new
-/// messages.
+/// Creates the transcript of the run. If a persister below adds the history, the transcript
+/// contains only new messages.
 fn transcript(request: &ChatRequest, run: &Run, has_persister: bool, run_id: RunId) -> Transcript {
     if run.store().is_some() && has_persister {
         Transcript::only_unsent(request, run_id, || run.log().assigned_ids())

@@ -31,8 +31,8 @@ pub(super) struct RunCounters {
 }
 
 impl RunCounters {
-    /// Creates the counters of a run that continues an earlier attempt, whose calls include the
-    /// approved calls with a known outcome.
+    /// Creates the counters of a run that continues an earlier attempt. Approved calls with a known
+    /// outcome count as calls of the earlier attempt.
     pub(super) fn resumed(interrupted: &InterruptedRun, approved: &[PlannedCall]) -> Self {
         let has_run = |call: &&PlannedCall| matches!(call.action, Action::Reuse(_));
         let rounds = interrupted.rounds;

@@ -56,8 +56,8 @@ impl CallOptions {
     }
 
     /// Removes the options that only apply to the first service call. With a required tool choice,
-    /// the model would call tools in every answer and never finish. A continuation token identifies
-    /// an answer that is now received.
+    /// the model would call tools in every answer and never finish. A continuation token belongs to
+    /// the first service call, which has requested its answer.
     pub(super) fn after_first_call(&mut self) {
         let demands_tool =
             matches!(self.caller.tool_choice, Some(ToolChoice::Required | ToolChoice::Tool(_)));

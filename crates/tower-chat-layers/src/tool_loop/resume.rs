@@ -30,8 +30,8 @@ impl PlannedCall {
         matches!(&self.action, Action::Run(tool) if tool.definition().accepts_stored_arguments)
     }
 
-    /// Answers a call that may or may not have run with `output` or, if there is none, with an
-    /// error that reports the unknown outcome.
+    /// Adds the result of a call that may or may not have run: `output` or, without it, an error
+    /// that reports the unknown outcome.
     fn answer_unknown(&mut self, started_at: Option<SystemTime>, output: Option<ToolOutput>) {
         let mut report = ToolReport::not_run(ToolStatus::Interrupted);
         report.started_at = started_at;

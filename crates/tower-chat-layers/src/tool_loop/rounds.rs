@@ -23,7 +23,7 @@ pub(super) struct Rounds<S> {
     pub(super) settings: Arc<Settings>,
     pub(super) options: CallOptions,
     pub(super) context: Arc<RunContext>,
-    /// The run, for which events have no effect before a persister has begun it.
+    /// The run. Its events have no effect before a persister has begun the run.
     pub(super) run: Run,
     pub(super) extensions: http::Extensions,
     pub(super) transcript: Transcript,
@@ -33,7 +33,8 @@ pub(super) struct Rounds<S> {
     pub(super) phase: Phase,
     pub(super) updates: VecDeque<ChatUpdate>,
     pub(super) outcomes: Outcomes,
-    /// The messages from the run's queue that the service call in flight sends, after all others.
+    /// The messages from the run's queue that the service call in flight sends as its last
+    /// messages.
     pub(super) queued_in_flight: Vec<Message>,
     pub(super) counters: RunCounters,
 }
@@ -127,8 +128,7 @@ impl<S> Rounds<S> {
     /// Ends the run in its current state. Queued messages that no answered service call has sent
     /// return to their queue.
     pub(super) fn give_up(&mut self) {
-        // Dropped first, because the layers below store the inputs of a service call when it is
-        // dropped.
+        // Drops the service call in flight first, because the layers below then store its inputs.
         self.phase = Phase::Ended;
         self.find_persister();
         self.give_back();

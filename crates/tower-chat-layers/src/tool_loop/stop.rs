@@ -122,9 +122,9 @@ impl<S> Rounds<S> {
         self.end_stopped(unsent, answer).await
     }
 
-    /// Adds results for the calls without results of an earlier attempt at (execution of) the run.
-    /// Otherwise, a replay would omit these calls of an ended run, although their tools may have
-    /// run.
+    /// Adds results for the calls that an earlier attempt at (execution of) the run has left
+    /// without results. Otherwise, a replay would omit these calls of an ended run, although their
+    /// tools may have run.
     async fn answer_interrupted(&mut self) -> Result<(), BoxError> {
         for (index, (pending, row)) in self.run.unanswered_calls().await?.into_iter().enumerate() {
             let (result, report) = match CallOutcome::of(&row) {

@@ -120,7 +120,7 @@ impl Transcript {
     }
 
     /// Returns the batches (the calls of one answer each) that wait for approval in the request's
-    /// own messages and, if the loop sends the history, at its end.
+    /// own messages. If the loop sends the history, batches at the end of the history are included.
     pub(super) fn pending_batches(&self, request: &ChatRequest) -> Vec<PendingBatch> {
         if let Some(history) = &self.history {
             return history.replay.pending_batches();
@@ -204,8 +204,9 @@ impl Transcript {
     }
 }
 
-/// Returns the index of the run's next message: after the last message of the request, if it
-/// belongs to the run, or else the larger one of the number of own messages and `assigned_ids`.
+/// Returns the index of the run's next message. If the last message of the request belongs to the
+/// run, the index follows its index. Otherwise the index is the number of own messages or
+/// `assigned_ids`, whichever is larger.
 fn next_index(request: &ChatRequest, run: RunId, assigned_ids: impl FnOnce() -> usize) -> u32 {
     match request.messages().last().and_then(|last| last.id) {
         Some(last) if last.run == run => last.index.saturating_add(1),

@@ -10,15 +10,12 @@ use tower_chat_core::{
 /// The content of a message that identifies it when a client repeats it.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(super) enum Entry {
+    /// The text of a system message.
     System(String),
-    User {
-        text: String,
-        media: Vec<MediaSource>,
-    },
-    Assistant {
-        text: String,
-        calls: Vec<Call>,
-    },
+    /// The text and media of a user message.
+    User { text: String, media: Vec<MediaSource> },
+    /// The text and the calls of an assistant message.
+    Assistant { text: String, calls: Vec<Call> },
     /// The results in one message: for each result the id of its call or, without an id, its text.
     Results(Vec<String>),
     /// For each decision, the id of the approval request, whether it was approved, and the
@@ -30,7 +27,7 @@ pub(super) enum Entry {
 pub(super) struct Call {
     id: Option<String>,
     name: String,
-    /// Only for a call without an id, which the arguments identify.
+    /// The arguments of a call without an id, which identify the call.
     arguments: Option<String>,
 }
 
@@ -122,8 +119,8 @@ pub(super) fn names_of_calls(sent: &[Entry]) -> HashSet<&str> {
 }
 
 /// Returns the entries of a stored conversation for a client that received each answer as one
-/// message. Omits the calls that ran in the stack with their results, and calls of tools that are
-/// not in `names`.
+/// message. Omits the calls that ran in the stack, the results of these calls, and calls of tools
+/// that are not in `names`.
 pub(super) fn as_client_knows(messages: &Messages, names: &HashSet<&str>) -> Vec<Entry> {
     let answers = Answers::of(messages);
     let mut known = Vec::new();

@@ -6,13 +6,9 @@ use tower_chat_core::{ChatRequest, Message, Role, RunHandle};
 
 use super::{Fault, InvalidMessages, InvalidRequest};
 
-/// Checks the content of a request to a tool loop that has no persistence layer above it. The
-/// request must contain messages, unless it [may be empty](may_be_empty). The messages after the
-/// last assistant message must have content.
-///
-/// # Errors
-///
-/// Returns [`InvalidRequest`] if the request or one of these messages has no content.
+/// Checks the content of a request to a tool loop without a persistence layer above it. The request
+/// must contain messages, unless it [may be empty](may_be_empty), and the messages after the last
+/// assistant message must have content.
 pub(crate) fn check_not_empty(request: &ChatRequest) -> Result<(), InvalidRequest> {
     let own: Vec<_> = request.messages().iter_from(request.history_len()).collect();
     let is_answer = |message: &&Arc<Message>| message.role == Role::Assistant;
@@ -27,13 +23,9 @@ pub(crate) fn check_not_empty(request: &ChatRequest) -> Result<(), InvalidReques
     })
 }
 
-/// Checks that all messages except assistant messages have content. `first` is the position of the
-/// first message, for the errors.
-///
-/// # Errors
-///
-/// Returns a fault for each message without parts. A replay would omit such a message, and the next
-/// request could then begin with an assistant message, which providers refuse.
+/// Checks that all messages except assistant messages have content. A replay would omit a message
+/// without content, and the next request could then begin with an assistant message, which
+/// providers refuse. `first` is the position of the first message.
 pub(crate) fn check_content<'a>(
     first: usize,
     messages: impl IntoIterator<Item = &'a Arc<Message>>,

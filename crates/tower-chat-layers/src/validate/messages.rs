@@ -71,10 +71,9 @@ pub fn validate_request(request: &ChatRequest) -> Result<(), InvalidMessages> {
 #[derive(Debug)]
 struct Check<'a> {
     faults: Vec<Fault>,
-    /// The calls of the previous assistant message, except calls without an id and calls with a
-    /// repeated id.
+    /// The calls of the previous assistant message with a unique id.
     calls: Matcher<&'a str>,
-    /// For each call in `calls`, the position of its message and the call itself.
+    /// The calls in `calls`, with the positions of their messages.
     asked: Vec<(usize, &'a ToolCall)>,
     /// The number of calls without an id that no result without an id has answered yet.
     without_id: usize,
@@ -99,8 +98,8 @@ impl<'a> Check<'a> {
         for (index, message) in messages.into_iter().enumerate() {
             match message.role {
                 Role::Tool => {}
-                // Every request contains these messages, even if the service stores the history.
-                // Results may therefore follow these messages.
+                // Results may follow these messages, which every request contains, even if the
+                // service stores the history.
                 Role::System | Role::Developer if self.may_begin_with_results => {}
                 _ => self.end_round(),
             }
@@ -175,7 +174,7 @@ impl<'a> Check<'a> {
             Answers::Again => {
                 self.faults.push(Fault::AnsweredTwice { message, call_id: id.to_owned() });
             }
-            // The service stores the call of this result. Only a second result for the same call
+            // The service stores the call of this result, so only a second result for the same call
             // can be detected.
             Answers::Nothing if self.may_begin_with_results => {
                 self.calls.push(Candidate::of_id(Some(id)).answered(true));
@@ -202,8 +201,7 @@ impl<'a> Check<'a> {
     }
 }
 
-/// Returns the ids of the calls that the provider executed. The results of these calls are in the
-/// same message.
+/// Returns the ids of the calls that the provider executed, whose results are in the same message.
 fn run_by_provider(message: &Message) -> HashSet<Option<&str>> {
     let calls = message.parts.iter().filter_map(Part::as_tool_call);
     calls.filter(|call| call.provider_executed).map(|call| call.id.as_deref()).collect()

@@ -99,7 +99,8 @@ impl Citations {
     }
 }
 
-/// Returns all parts after `change`, or `None` if `change` returns `None` for each part.
+/// Returns the parts, some of them replaced by `change`. Returns `None` if `change` replaces none
+/// of them.
 fn changed(parts: &[Part], change: impl Fn(&Part) -> Option<Part>) -> Option<Vec<Part>> {
     let mut changed: Option<Vec<Part>> = None;
     for (index, part) in parts.iter().enumerate() {

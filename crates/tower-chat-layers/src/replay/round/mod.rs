@@ -249,8 +249,8 @@ impl Round {
         !self.after.as_deref().is_some_and(has_more) && InOrder::answers_all(&self.message, results)
     }
 
-    /// Returns whether the round is only one message, all of whose calls `results` answers in
-    /// order.
+    /// Returns whether the round has only one message until now, and `results` answers all its
+    /// calls in order.
     pub(in crate::replay) fn is_answered_in_order_at_once(&self, results: &Message) -> bool {
         self.after.is_none() && InOrder::answers_all(&self.message, [results])
     }

@@ -94,8 +94,8 @@ fn skip_unknown_results(repeated: &mut Vec<usize>, answer: &Atom<'_>, request: &
     }
 }
 
-/// Returns whether an answer is the next stored atom, apart from optional atoms without text and
-/// calls.
+/// Returns whether an answer is the next stored atom after `position`, apart from optional atoms
+/// without text and calls.
 fn is_before_answer(stored: &Atoms<'_>, position: usize) -> bool {
     let mut after = stored.all.iter().skip(position + 1);
     let after = after.find(|atom| !atom.is_optional || atom.is_statement());

@@ -199,7 +199,7 @@ fn push_atoms<'m>(all: &mut Vec<Atom<'m>>, position: usize, message: &'m Message
     }
 }
 
-/// Returns the calls of the last answer without a result after it.
+/// Returns the calls of the last answer that have no result after this answer.
 fn open_calls<'m>(all: &[Atom<'m>]) -> Vec<Call<'m>> {
     let Some(last) = all.iter().rposition(|atom| matches!(atom.content, Content::Answer(_))) else {
         return Vec::new();

@@ -72,8 +72,8 @@ pub(crate) fn leading_system(sent: &[Arc<Message>]) -> usize {
     sent.iter().take_while(|message| is_system(message)).count()
 }
 
-/// Compares a request with the stored messages. Returns an error if it repeats them with
-/// differences.
+/// Compares a request with the stored messages. Returns an error if the request repeats stored
+/// messages with differences.
 pub(crate) fn observe(
     stored: &StoredTranscript<'_>,
     sent: &[Arc<Message>],
@@ -209,8 +209,8 @@ impl<'c> Comparison<'c> {
             })
     }
 
-    /// Returns whether the request was made before: further stored messages follow all its
-    /// messages.
+    /// Returns whether the request was made before: all its messages are stored, and further stored
+    /// messages follow them.
     fn repeats(&self, alignment: &Alignment, has_ids: bool) -> bool {
         let Some(covered) = alignment.covered_before else { return false };
         let request = &*self.request.all;
