@@ -54,9 +54,9 @@ impl MasterKeys {
     ///
     /// # Errors
     ///
-    /// [`EncryptionError::KeyName`]; [`EncryptionError::KeyExists`], with nothing changed, if a
-    /// different key already has this id, because values that were sealed with that key would no
-    /// longer open.
+    /// [`EncryptionError::KeyName`]; [`EncryptionError::KeyExists`] if a different key has this id.
+    /// The id then remains with that key, because values that were sealed with it would no longer
+    /// open otherwise.
     pub fn add(&self, id: impl Into<Arc<str>>, key: SecretKey) -> Result<(), EncryptionError> {
         self.put(id.into(), key, false)
     }

@@ -1,8 +1,11 @@
-//! [`EncryptedStore`], the store that encrypts the data of another store. To seal a value means to
-//! encrypt and authenticate it, and to open a value means to verify and decrypt it. The head is
-//! everything about a conversation except its messages, and the sealed head is stored in place of
-//! the service id. The record has one row for each tool call. Former formats are those of older
-//! releases.
+//! [`EncryptedStore`], the store that encrypts the data of another store.
+//!
+//! - To seal a value means to encrypt and authenticate it, and to open a value means to verify and
+//!   decrypt it.
+//! - The head is everything about a conversation except its messages. The inner store contains the
+//!   sealed head in place of the service id.
+//! - The record has one row for each tool call.
+//! - Former formats are those of older releases.
 
 mod directory;
 mod maintenance;
@@ -85,9 +88,9 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Opener::new(key, &*self.keys, expected).accepting_former(self.accepts_former)
     }
 
-    /// Opens a head. Also returns the life (the random value of a conversation) and the formats
-    /// that visible values must have, and those that values of the open run (the run that is not
-    /// committed yet) must have. If `is_lenient`, removes values of the open run that do not open.
+    /// Opens a head. Also returns what is expected of visible values, and of values of the open run
+    /// (the run that is not committed yet): the life (the random value of a conversation) and the
+    /// formats. If `is_lenient`, removes values of the open run that do not open.
     async fn opened_head(
         &self,
         key: &ConversationKey,
@@ -138,9 +141,8 @@ impl<S: HistoryStore> EncryptedStore<S> {
         Ok((head, [visible, staged]))
     }
 
-    /// Checks that the number of missing messages at the beginning is in the range that the sealed
-    /// head allows. If this store refuses former formats, also checks that the conversation has
-    /// none.
+    /// Checks that no more messages are missing at the beginning than the sealed head allows. If
+    /// this store refuses former formats, also checks that the conversation has none.
     fn check_head(
         &self,
         key: &ConversationKey,
@@ -245,7 +247,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         since: Moment,
     ) -> Result<OpenRunContent, StoreError> {
         let OpenRunContent { head, open, messages, tools, .. } = sealed;
-        // The head in the content need not contain the open run.
+        // The inner store may return the open run only beside the head.
         let head = head.with_open_run(Some(open));
         let opened =
             self.opened_head(key, head, false, since).await.map_err(unopened(key, OPEN_RUN))?;

@@ -15,8 +15,7 @@ use crate::{
     seal::{Expected, ExpectedLife, Opener, Position, Sealer},
 };
 
-/// The column (the authenticated kind) of updates. The index of an update is [`index_of`] its
-/// position.
+/// The column (the authenticated kind) of updates. [`index_of`] computes the index of an update.
 const UPDATE: &str = "update";
 /// The column of the errors with which attempts (executions of a run) have failed. The index of an
 /// error is the number of the attempt.
@@ -226,8 +225,8 @@ impl<L: fmt::Debug> fmt::Debug for EncryptedUpdateLog<L> {
     }
 }
 
-/// Returns the position of a value, which is not part of a message and therefore has the sequence
-/// number 0.
+/// Returns the position of a value by its index. The sequence number is 0, because the value is not
+/// part of a message.
 fn at(index: u64) -> Position {
     Position { sequence: 0, index }
 }

@@ -110,12 +110,13 @@ pub(crate) fn counted(at: &str, run: &str, mode: &str) -> String {
 }
 
 /// Returns the SQL expression for the number of runs after a write: 1 more if the write belongs to
-/// another run.
+/// another run than the previous write.
 pub(crate) fn runs(at: &str, run: &str) -> String {
     format!("c.runs + CASE WHEN {at} IS NULL OR c.last_run = {run} THEN 0 ELSE 1 END")
 }
 
-/// Returns the SQL expression for the last run after a write with or without an activity.
+/// Returns the SQL expression for the last run after a write: the run of the write, if it has an
+/// activity.
 pub(crate) fn last_run(at: &str, run: &str) -> String {
     format!("CASE WHEN {at} IS NULL THEN c.last_run ELSE {run} END")
 }

@@ -38,7 +38,7 @@ pub(crate) async fn append(
         write.messages().iter().map(|message| format::encode(message)).collect();
     let tools = tool_row::rows(write.tools());
     // With row-level security, a transaction must first execute a statement that sets its scope. A
-    // plain append is only one statement.
+    // plain append is only one statement, and is therefore not used.
     let plain_appends = &connections.statements.plain_appends;
     let activity = Activity::of(write);
     let plain = if connections.names_scope { None } else { plain_appends.find(write, &tools) };

@@ -2,8 +2,8 @@
 
 use crate::schema::Layout;
 
-/// The SQL expression for the start of the transaction (for a default, the one that inserts the
-/// row), in milliseconds since 1970.
+/// The SQL expression for the start of the transaction, in milliseconds since 1970. In the default
+/// of a column, this is the transaction that inserts the row.
 const NOW: &str = "floor(extract(epoch FROM now()) * 1000)::bigint";
 
 /// The SQL expression for the creation time of a run, which its id contains if the id is a UUID of

@@ -25,10 +25,10 @@ use crate::{
     tool_row::{ToolRow, number},
 };
 
-/// The maximum numbers of messages and of rows of the record of tool calls in a plain append. They
-/// are small, because each combination of these numbers has a statement, whose plan each connection
-/// caches.
+/// The maximum number of messages in a plain append. It is small, because each combination of a
+/// number of messages and a number of rows has a statement, whose plan each connection caches.
 const MAX_MESSAGES: usize = 4;
+/// The maximum number of rows of the record of tool calls in a plain append.
 const MAX_TOOLS: usize = 8;
 
 /// The number of parameters before those of the rows:
@@ -99,10 +99,12 @@ impl PlainAppends {
     /// numbers of messages and rows, because preparing the statement takes a round trip, which does
     /// not pay off for a single use (`lost_connections.rs` counts the round trips).
     ///
-    /// Also returns `None` for a write that is not plain. A plain write appends to an existing
-    /// conversation, has an activity with at most one model, and claims no tool calls, and changes
-    /// neither the service id (the id under which the model's service has the history) nor an open
-    /// run.
+    /// Also returns `None` for a write that is not plain. A plain write
+    /// - appends to an existing conversation;
+    /// - has an activity with at most one model;
+    /// - claims no tool calls;
+    /// - changes neither the service id (the id under which the model's service has the history)
+    ///   nor an open run.
     pub(crate) fn find(&self, write: &Write, tools: &[ToolRow]) -> Option<&PlainAppend> {
         let (expected, result) = (write.expected(), write.result());
         let is_plain = write.as_staged().is_none()

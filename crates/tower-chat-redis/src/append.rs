@@ -164,8 +164,8 @@ fn service_id(change: Option<&ServiceIdChange>) -> String {
 /// The outcome of a write.
 enum Outcome {
     Done(Result<Revision, StoreError>),
-    /// The [deadline](crate::list::Listing::deadline) had passed, and the script has not created
-    /// the conversation. The conversation must be added to the list again.
+    /// The [deadline](crate::list::Listing::deadline) for creating the conversation had passed. The
+    /// conversation must be added to the list again.
     Late,
     /// The conversation has no directory entry, which must be created before the write can be
     /// stored.

@@ -229,8 +229,8 @@ impl Connections {
     }
 
     /// Executes an attempt, and repeats the attempt while the server is unreachable, until the
-    /// retry timeout. All attempts use the same slot of the pool. If a second attempt also reaches
-    /// a replica, the retries end.
+    /// retry timeout. All attempts use the same slot of the pool. The retries end when two attempts
+    /// have reached a replica, which refuses writes.
     async fn persist<Attempt>(
         &self,
         action: &'static str,
@@ -397,7 +397,7 @@ impl Connection {
         Ok((link, self.number))
     }
 
-    /// Drops the connection of the slot, unless it has another number than `number`.
+    /// Drops the connection of the slot if it still has this number.
     fn drop_link(&mut self, number: u64) {
         if self.number == number {
             self.link = None;

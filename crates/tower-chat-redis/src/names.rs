@@ -8,8 +8,8 @@ use tower_chat_core::RunId;
 /// The maximum length in bytes of a scope or an id that the names of keys contain unchanged.
 const MAX_UNCHANGED_BYTES: usize = 128;
 
-/// The number of bytes of a longer scope or id that the names of keys contain, followed by its
-/// SHA-256.
+/// The number of bytes at the beginning of a longer scope or id that the names of keys contain
+/// before its SHA-256.
 const BEGINNING: usize = 64;
 
 /// The names of all keys of a store. A name consists of the prefix, the hash tag in braces, which

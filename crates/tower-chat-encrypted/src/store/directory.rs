@@ -59,7 +59,7 @@ impl<S: HistoryStore> EncryptedStore<S> {
         if summary.description.is_empty() {
             return Ok(summary);
         }
-        // Every format binds a description to its version.
+        // Former formats are accepted, because they also bind a description to its version.
         let mut opener = self.opener(&summary.key, Expected::Any).accepting_former(true);
         let found = Found::from(position(summary.description_version));
         let sealed = match (summary.description.title(), summary.description.metadata()) {

@@ -126,7 +126,8 @@ impl Entry {
     pub(crate) fn visible_runs(&self, is_open: bool) -> (u64, &[u8]) {
         match &self.without_open_run {
             Some((runs, last)) if is_open => (*runs, last),
-            // An older release does not remove this field when a run ends.
+            // If no run is open, `without_open_run` is ignored: an older release does not remove it
+            // when a run ends.
             Some(_) | None => (self.runs, &self.last_run),
         }
     }
