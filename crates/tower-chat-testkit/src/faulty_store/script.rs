@@ -7,7 +7,7 @@ use tower_chat_core::store::{StoreError, author::Write};
 use super::{Operation, StoreFault};
 use crate::Gate;
 
-/// The prepared faults, by operation.
+/// The prepared faults and gates, and the counts, by operation.
 #[derive(Default)]
 pub(super) struct Script {
     counts: HashMap<Operation, usize>,

@@ -41,8 +41,8 @@ impl Framing {
         let is_field = |line: &str| {
             ["data:", "event:", "id:", "retry:", ":"].iter().any(|field| line.starts_with(field))
         };
-        // A service may answer a request for a stream with an undivided error, even with the media
-        // type of a stream. Therefore only the body determines the framing.
+        // Some services send an undivided error with the media type of server-sent events, so only
+        // the body is checked for them.
         if is_field(text) {
             return Self::Sse;
         }

@@ -50,7 +50,7 @@ pub enum PoolMode {
 #[derive(Debug)]
 pub struct PgBouncer {
     process: Option<Child>,
-    // `Drop` stops the pooler before the script of this field runs.
+    // Runs a script that deletes the folder, after `Drop` has stopped the pooler.
     _end: AtTheEnd,
     folder: TempDir,
     port: u16,

@@ -44,8 +44,8 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 /// ```
 #[derive(Debug)]
 pub struct PostgresServer {
-    // Precedes `folder`, because the script, which runs when this field is dropped, needs the
-    // folder.
+    // Stops the server with a script when this field is dropped. The script needs `folder`, which is
+    // dropped later.
     _end: AtTheEnd,
     pub(super) folder: TempDir,
     pub(super) programs: PathBuf,

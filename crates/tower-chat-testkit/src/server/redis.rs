@@ -1,4 +1,4 @@
-//! [`RedisServer`], a temporary server of Redis, or of Valkey if Redis is not installed.
+//! [`RedisServer`], a temporary server of Valkey if it is installed, and of Redis otherwise.
 
 use std::{
     fs,
@@ -44,7 +44,7 @@ const TIMEOUT: Duration = Duration::from_secs(120);
 #[derive(Debug)]
 pub struct RedisServer {
     process: Option<Child>,
-    // `Drop` stops the server before the script of this field runs.
+    // Runs a script that deletes the folder, after `Drop` has stopped the server.
     _end: AtTheEnd,
     folder: TempDir,
     pub(super) program: PathBuf,

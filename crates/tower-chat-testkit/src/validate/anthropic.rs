@@ -152,7 +152,7 @@ struct Conversation<'a> {
     server_calls: HashSet<&'a str>,
     /// Whether the current turn of the user contains content other than results.
     user_spoke: bool,
-    /// The index of the message with the most recent block, if that is a thinking block.
+    /// The index of the message with the most recent block, if that block is thinking.
     ends_thinking: Option<usize>,
     /// The index of the first message of the current answer, and whether it begins with thinking.
     answer: Option<(usize, bool)>,

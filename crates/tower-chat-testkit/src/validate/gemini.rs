@@ -1,8 +1,8 @@
 //! Validates the conversation of a request to Gemini's `generateContent`.
 //!
 //! Consecutive contents of the same speaker form one turn, because Gemini merges them. The speaker
-//! is the model for the role `model`, and the user for `user`, for `function` and without a role.
-//! Calls of older models have no ids, unless the client has set them.
+//! of a content is the model if its role is `model`, and the user if its role is `user`, `function`
+//! or missing. Calls of older models have no ids, unless the client has set them.
 
 use std::collections::HashMap;
 
@@ -239,8 +239,8 @@ impl<'a> Turns<'a> {
     }
 }
 
-/// Reports each response that matches no call: by id, or by name if both have no id. The caller has
-/// checked that the numbers of calls and responses are equal.
+/// Reports each response that matches no call. A call and a response match if their ids are equal
+/// or, without ids, if their names are equal. There must be as many responses as calls.
 fn match_names(calls: &[Named<'_>], responses: &[Named<'_>], report: &mut Report) {
     let mut ids: HashMap<&str, usize> = HashMap::new();
     let mut names: HashMap<&str, usize> = HashMap::new();

@@ -2,10 +2,10 @@
 //!
 //! [`validate`] checks the conversation in a request body, and no other fields of the body. The
 //! function reports the reasons for which the provider would refuse the conversation, such as a
-//! call without a result, a result without a call, or a message between a call and its result. A
-//! provider has documented each [`Rule`]. [`Wire::rules`] lists the rules of a wire (the JSON
-//! format of a provider) with their sources. If a server accepts conversations that its
-//! documentation forbids, [`validate`] accepts them too.
+//! call without a result, a result without a call, or a message between a call and its result. The
+//! source of each [`Rule`] is the documentation of a provider, or an error of its server.
+//! [`Wire::rules`] lists the rules of a wire (the JSON format of a provider) with their sources. If
+//! a server accepts conversations that its documentation forbids, [`validate`] accepts them too.
 //!
 //! ```
 //! use serde_json::json;

@@ -155,9 +155,8 @@ fn gives_an_id(message: &Value) -> bool {
         || list(message, "tool_calls").iter().any(|call| is_id(text(call, "id")))
 }
 
-/// Returns whether an assistant message has content. A refusal, audio or reasoning in a field of
-/// its own is content too: servers of reasoning models accept a message that contains only
-/// reasoning.
+/// Returns whether an assistant message has content. A refusal, audio and reasoning have separate
+/// fields, and count as content.
 fn has_content(message: &Value) -> bool {
     ["content", "refusal", "audio", "reasoning", "reasoning_content", "reasoning_details"]
         .iter()
