@@ -117,7 +117,7 @@ impl FromStr for NamedPolicy {
     }
 }
 
-/// Opens the update log. If the log does not exist, fails only if the operator has named the log.
+/// Opens the update log that the operator has named, or the default log. Fails only for a named log.
 async fn runs(
     updates: Option<&StoreLocation>,
     store: &StoreLocation,

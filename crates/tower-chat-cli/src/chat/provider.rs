@@ -126,7 +126,7 @@ struct ClientSettings<'a> {
 }
 
 impl ClientSettings<'_> {
-    /// Returns the name of the first variable that is set, or the first name for the error.
+    /// Returns the name of the first variable that is set, or the first name if none is set.
     fn variable(&self) -> Option<&'static str> {
         let is_set = |name: &&&str| is_variable_set(name);
         self.variables.iter().find(is_set).or(self.variables.first()).copied()

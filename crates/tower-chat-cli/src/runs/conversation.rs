@@ -50,7 +50,8 @@ pub(super) async fn print(
     Ok(ExitCode::SUCCESS)
 }
 
-/// Returns a heading, and a row for each model of each run. The first row has the run's data.
+/// Returns a heading, and a row for each model of each run. Only the first row of a run contains
+/// the data of the run.
 fn rows(runs: &[RunSummary]) -> Vec<Vec<String>> {
     let heading = ["run", "mode", "began", "seconds", "open", "model"];
     let mut rows =

@@ -24,7 +24,7 @@ impl TypedLine {
 /// Assembles lines from the bytes that a terminal sends.
 #[derive(Debug, Default)]
 pub(super) struct TypedLines {
-    /// The bytes after the last line feed, whose markers were not read yet.
+    /// The bytes after the last line feed, which may contain markers of a paste.
     unread: Vec<u8>,
     /// The text of the current line. During a paste, this text may contain several lines.
     text: Vec<u8>,
