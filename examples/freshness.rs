@@ -4,9 +4,9 @@
 //! cargo run -p tower-chat-examples --bin freshness [DATABASE]
 //! ```
 //!
-//! The program asks the same question three times, with a simulated clock: at minute 0, while the
-//! first result is fresh, and when it is stale. The function that replaces the model calls a tool
-//! only if the request contains no result of the tool.
+//! The program asks the same question three times, with a simulated clock: at first, later while the
+//! first result is still fresh, and finally when this result is stale. The function that replaces
+//! the model calls a tool only if the request contains no result of the tool.
 //!
 //! Then a tool returns private content, which only the current run receives: the `persist` hook of
 //! the tool replaces the content before the result is stored.

@@ -8,7 +8,7 @@ use tower_chat_testkit::validate::Wire;
 
 pub(crate) const TOOL: &str = "f";
 
-/// The source name of these conversations.
+/// The name of these conversations.
 pub(crate) const SOURCE: &str = "scripted";
 
 pub(crate) fn answers(wire: Wire, is_streamed: bool) -> Vec<Vec<u8>> {

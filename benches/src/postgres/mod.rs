@@ -38,8 +38,8 @@ const HISTORIES: [usize; 4] = [0, 1000, 10_000, 100_000];
 /// The number of runs whose syncs are counted.
 const COUNTED_RUNS: usize = 2;
 
-/// Limits how much the runs in one conversation lengthen its history: by one message for this
-/// number of messages, or by a single run if that is more.
+/// The runs in one conversation may add one message for this number of stored messages. A single
+/// run is always allowed.
 const MAX_GROWTH: usize = 10;
 
 /// The durabilities with their names in the output, and the settings of their connections.

@@ -144,9 +144,13 @@ async fn a_request_that_is_sent_again_adds_nothing() {
     }
 }
 
-/// The recorded usage of a failed run depends on its mode: none in per-run mode, the usage of the
-/// stored service calls in per-service-call mode, and that of the staged service calls in journaled
-/// mode. The attempt that resumes the run adds the usage of its own service calls.
+/// The recorded usage of a failed run depends on its mode:
+///
+/// - per-run mode: none
+/// - per-service-call mode: the usage of the stored service calls
+/// - journaled mode: the usage of the staged service calls
+///
+/// The attempt that resumes the run adds the usage of its own service calls.
 #[tokio::test]
 async fn the_usage_of_a_failed_run_that_continues_is_recorded_according_to_its_mode() {
     for (mode, streamed) in every_mode() {

@@ -285,7 +285,7 @@ pub(crate) fn kept_call(id: &str) -> Step {
     Step::answer([call_message([("look", "c1")])], Finish::stop().with_service_id(id))
 }
 
-/// Returns the short form of one message without the messages before it.
+/// Returns the short form of one message, as if no message preceded it.
 pub(crate) fn short(message: &Message) -> String {
     shorts([&Arc::new(message.clone())]).remove(0)
 }

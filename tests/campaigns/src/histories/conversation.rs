@@ -69,8 +69,8 @@ impl Conversation {
             && self.sequence == revision.sequence
     }
 
-    /// Returns whether a read may return this revision now. Sets an unknown incarnation to that of
-    /// the revision.
+    /// Returns whether a read may return this revision now. Sets an unknown incarnation to the
+    /// incarnation of the revision.
     pub(super) fn binds(&mut self, seen: RevisionSeen) -> bool {
         if let Incarnation::Unknown { not } = self.incarnation
             && seen.incarnation != not

@@ -50,7 +50,7 @@ pub(super) struct DiskImage {
     pub(super) files: BTreeMap<PathBuf, Vec<u8>>,
     /// The number of unsynced writes and changes of folders.
     pub(super) unsynced: usize,
-    /// The number of those that are lost, completely or partly.
+    /// The number of unsynced changes that are lost, completely or partly.
     pub(super) lost: usize,
     /// The number of writes of which only some sectors are on the disk.
     pub(super) torn: usize,
@@ -189,8 +189,8 @@ impl Style {
 }
 
 impl FileState {
-    /// Applies a sync that began on the line `began` and has returned: makes those changes durable
-    /// that had ended before this line.
+    /// Applies a completed sync: makes the changes durable that had ended before the line `began`,
+    /// on which the sync began.
     fn sync(&mut self, began: usize) {
         let (durable, pending) = std::mem::take(&mut self.pending)
             .into_iter()

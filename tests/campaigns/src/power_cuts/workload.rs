@@ -142,7 +142,7 @@ async fn phases(arguments: &WorkloadArguments, notes: &Notes) -> Result<(), BoxE
             done??;
         }
         match rng.below(4) {
-            // The connections remain open in the next phase, as those of another process would.
+            // The connections remain open in the next phase, as connections of another process would.
             0 => std::mem::forget(sqlite),
             1 => drop((store, sqlite)),
             _ => {
@@ -192,7 +192,7 @@ async fn maintain(
 }
 
 /// Separates the errors. The outer error is not retryable and ends the workload. The inner error is
-/// retryable, such as that of a checkpoint while readers are active. The workload notes it and
+/// retryable, such as the error of a checkpoint while readers are active. The workload notes it and
 /// continues.
 fn retryable(outcome: Result<(), StoreError>) -> Result<Result<u64, StoreError>, StoreError> {
     match outcome {

@@ -86,7 +86,7 @@ pub enum Scenario {
 /// A planted fault.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub enum Plant {
-    /// A write is acknowledged that was never sent.
+    /// A write that was never sent is acknowledged.
     LostAppend,
     /// A writer with a conflict continues at the revision in the conflict, without loading the
     /// conversation.

@@ -1,6 +1,6 @@
 //! Bounds on the growth of a measured series.
 
-/// The maximum by which the median of the last third of a series may exceed that of the first
+/// The maximum by which the median of the last third of a series may exceed the median of the first
 /// third.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Bound {

@@ -161,7 +161,7 @@ impl Cases {
     }
 
     /// Restricts a scenario with a paused tokio clock to the memory store. The paused clock
-    /// advances to the next timeout when all tasks wait, even for a thread of SQLite.
+    /// advances to the next timeout when all tasks wait, even if one waits for a thread of SQLite.
     #[must_use]
     pub(crate) fn with_a_stopped_clock(self) -> Self {
         self.only("tokio's clock is paused", |case| case.backend == Backend::Memory)

@@ -588,7 +588,7 @@ async fn a_run_is_stored_although_the_outcome_of_its_approved_call_waits_in_the_
 #[tokio::test]
 async fn the_outcome_of_a_call_is_stored_even_if_its_first_write_and_the_next_claim_fail() {
     for mode in [PerRun, PerServiceCall] {
-        // If this is 2, the write of the second claim fails as well as that of the first outcome.
+        // 1: the write of the first outcome fails. 2: the write of the second claim also fails.
         for failing in [1, 2] {
             let (store, tool_log) = (store(), ToolLog::default());
             let setup = Setup::new(&store).mode(mode);
@@ -617,7 +617,7 @@ async fn the_outcome_of_a_call_is_stored_even_if_its_first_write_and_the_next_cl
             assert_eq!((status, begun, result), (ToolStatus::Ok, true, Some("payed c1".into())));
             let all = stored(&store).await;
             assert_eq!(all[..3], ["user buy", "assistant pay#c1? pay#c2?", "user yes yes"]);
-            // The results are in one message, or those of each attempt are in their own message.
+            // The results are in one message, or in a separate message for each attempt.
             let rest = all[3..].join(" ").replace("tool ", "");
             assert_eq!(rest, "c1=payed c1 c2=payed c2 assistant done", "{mode:?} {failing}");
         }

@@ -1,5 +1,5 @@
-//! Tests the logged warnings of runs that do not end as expected. They do not contain the texts of
-//! users and models.
+//! Tests the logged warnings of runs that do not end as expected. The warnings do not contain the
+//! texts of users and models.
 
 use tower::Layer;
 use tower_chat::{

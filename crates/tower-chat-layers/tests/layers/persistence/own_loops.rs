@@ -268,7 +268,7 @@ async fn a_service_call_that_is_sent_again_alone_stores_its_input_once() {
         assert_eq!(stored(&store).await, all);
         assert_eq!(sent_texts(&model, 1).len(), 3, "{:?}", sent_texts(&model, 1));
         assert!(sent_texts(&model, 1)[2].contains(INTERRUPTED));
-        // The run is complete. Its stored answer is returned for its run id.
+        // The run is complete. A request with its run id receives the stored answer.
         if runs_of == Runs::Carried {
             let answer = send(&again(), call(run(), ask(), streamed)).await.unwrap();
             assert_eq!((answer.text().as_str(), answer.tool_calls().count()), ("there", 0));
