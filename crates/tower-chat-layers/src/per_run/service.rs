@@ -118,7 +118,7 @@ fn check(
     layer: &PerRunPersistence,
     mode: PersistenceMode,
 ) -> Result<Conversation, BoxError> {
-    if request.extensions.get::<Run>().is_some() {
+    if Run::begun_by_layer(request).is_some() {
         return Err(PersistenceError::LayerTwice { layer: LAYER }.into());
     }
     let Some(conversation) = request.conversation().cloned() else {

@@ -14,7 +14,7 @@ use crate::{
     PersistenceError, PersistenceMode, ResponseFuture,
     layers_below::{LayerKind, report_readiness_poll},
     run::{
-        PersisterAbove, Run, RunOfLoop, begin_lone_run, check_recorded, persisted, repeated_answer,
+        PersisterAbove, Run, begin_lone_run, check_recorded, persisted, repeated_answer,
         restart_run, run_without_store, store_run, summarize_before,
     },
     tool::RunAncestry,
@@ -74,7 +74,7 @@ where
         }
         return Err(PersistenceError::LayerTwice { layer: LAYER }.into());
     }
-    let (run, answer, again) = match request.extensions.get::<Run>() {
+    let (run, answer, again) = match Run::begun_by_layer(&request) {
         Some(run) => (run.clone(), None, None),
         None => {
             RunAncestry::check(&request)?;
@@ -147,7 +147,7 @@ async fn lone_run(
     let Some(conversation) = request.conversation().cloned() else {
         return Err(PersistenceError::NoConversation { layer: LAYER });
     };
-    let of_loop = request.extensions.get::<RunOfLoop>().map(|RunOfLoop(run)| run.clone());
+    let of_loop = request.extensions.get::<Run>().cloned();
     // A layer in between may have copied the extensions of a request of another conversation.
     let is_it = |run: &Run| run.store().is_none() || *run.conversation() == conversation;
     let of_loop = of_loop.filter(is_it);

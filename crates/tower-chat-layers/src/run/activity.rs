@@ -3,7 +3,7 @@
 
 use tower_chat_core::store::RunActivity;
 
-use super::{Run, RunLog};
+use super::{Run, log::RunLog};
 
 /// Returns the activity at the current time, without usage.
 pub(super) fn activity_now(run: &Run) -> RunActivity {

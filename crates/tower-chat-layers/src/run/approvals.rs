@@ -5,8 +5,9 @@ use std::sync::Arc;
 use tower_chat_core::{Answer, ApprovalRequest, CallPosition, Message, ToolResult};
 
 use super::{
-    Run, RunLog,
+    Run,
     call_records::PendingCallNotKept,
+    log::RunLog,
     model_request::strip_sentinel,
     prior_attempts::{CallOutcome, Waiting},
     recording::Recording,

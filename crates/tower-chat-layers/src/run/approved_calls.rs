@@ -16,7 +16,8 @@ use tower_chat_core::{
 };
 
 use super::{
-    Run, RunLog, Shared, Submission, activity::activity_now, claims::HeldUntil, records::Records,
+    Run, Shared, Submission, activity::activity_now, claims::HeldUntil, log::RunLog,
+    records::Records,
 };
 use crate::{StoreFailure, tool::CallOfRun};
 

@@ -14,10 +14,10 @@ use tower_chat_core::{
 };
 
 use super::{
-    RunLog,
     answered_calls::AnsweredCalls,
     call_records::{Asking, StoredPosition, asked_call},
     hooks::mark_hooked,
+    log::RunLog,
     prior_call_results::{mark_statuses, must_be_marked},
     records::Records,
     redact::{mark_without_calls, redact_calls, redact_results},

@@ -14,10 +14,10 @@ use tower_chat_core::{
 };
 
 use super::{
-    RunLog,
     calls::Attempt,
     effect::{Effect, HeldCall, RunWrite},
     incomplete_commit::{IncompleteCommit, OfPriorCalls, incomplete_commit},
+    log::RunLog,
     partial_text::partial_message,
     recording::Adopted,
     run_end::{follows_open_calls, response_at_end},

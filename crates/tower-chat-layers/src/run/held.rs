@@ -5,47 +5,11 @@ use std::{sync::Arc, time::SystemTime};
 use tower_chat_core::{Message, Role};
 
 use super::{
-    RunLog,
+    conversation::LoadedConversation,
     effect::HeldCall,
-    log::LoadedConversation,
-    recording::Adopted,
+    log::{BeforeHeld, HeldRun, RunLog},
     run_end::{is_complete, response_at_end},
 };
-use crate::replay::Replay;
-
-/// The messages of a run in per-run mode that no write has stored yet. One write stores all these
-/// messages at the end of the run.
-///
-/// The messages of answered service calls are in `LoadedConversation::added`, so that the request
-/// of a service call is built in the same way in each mode.
-#[derive(Default)]
-pub(super) struct HeldRun {
-    /// The input of the run.
-    pub(super) input: Vec<Arc<Message>>,
-    /// The state of the conversation before the first held message. `None` if the run holds no
-    /// messages of a service call.
-    before: Option<Before>,
-    /// Whether the tool loop has sent messages that do not continue the messages of its earlier
-    /// service calls. From then on, messages of service calls are not held.
-    pub(super) is_broken: bool,
-}
-
-/// The state of a conversation before a run has added the messages of its first service call.
-struct Before {
-    added: usize,
-    assigned_ids: usize,
-    replay: Replay,
-}
-
-impl LoadedConversation {
-    /// Returns the history owner of the run, for the write that stores the run at its end.
-    pub(super) fn history_owner(&self) -> Adopted {
-        match &self.service_id {
-            Some(service_id) => Adopted::named(service_id.clone(), self.recording),
-            None => Adopted::kept_here(self.recording),
-        }
-    }
-}
 
 impl RunLog {
     /// Adds the messages of an answered service call to the messages that the write at the end of
@@ -60,7 +24,7 @@ impl RunLog {
         if self.held.before.is_none() {
             let LoadedConversation { added, assigned_ids, replay, .. } = &self.conversation;
             let (added, assigned_ids, replay) = (added.len(), *assigned_ids, replay.clone());
-            self.held.before = Some(Before { added, assigned_ids, replay });
+            self.held.before = Some(BeforeHeld { added, assigned_ids, replay });
         }
         let messages = self.push(messages, false, now);
         messages.iter().for_each(|message| self.conversation.replay.push(message));
@@ -75,7 +39,7 @@ impl RunLog {
     /// Removes the held answer of the last service call, because the tool loop repeats this call
     /// and will continue with the new answer.
     pub(super) fn drop_last_answer(&mut self) {
-        let Some(Before { added, replay, assigned_ids }) = &self.held.before else { return };
+        let Some(BeforeHeld { added, replay, assigned_ids }) = &self.held.before else { return };
         let conversation = &mut self.conversation;
         let kept = conversation.added.len() - response_at_end(&conversation.added).len();
         conversation.added.truncate(kept.max(*added));
@@ -105,7 +69,7 @@ impl RunLog {
         let rest = answer.iter().skip(repeated_len(&rounds)).cloned();
         let mut messages = std::mem::take(&mut self.held.input);
         messages.extend(rounds.iter().cloned().chain(rest));
-        if let Some(Before { added, assigned_ids, replay }) = self.held.before.take() {
+        if let Some(BeforeHeld { added, assigned_ids, replay }) = self.held.before.take() {
             self.conversation.added.truncate(added);
             self.conversation.assigned_ids = assigned_ids;
             self.conversation.replay = replay;

@@ -14,7 +14,7 @@ use tower_chat_core::{
     store::{Head, History, author::LoadFrom},
 };
 
-use super::RunLog;
+use super::log::RunLog;
 use crate::{
     PersistencePolicy,
     replay::{

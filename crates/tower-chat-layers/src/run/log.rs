@@ -3,29 +3,26 @@
 use std::{collections::HashSet, sync::Arc, time::SystemTime};
 
 use tower_chat_core::{
-    Answer, Message, MessageId, Messages, PersistenceMode, Role, RunId, Saved, ToolResult, Usage,
-    store::{
-        Revision, ServiceIdChange,
-        author::{LoadFrom, Write},
-    },
+    Answer, Message, MessageId, Messages, PersistenceMode, RunId, Saved, ToolResult, Usage,
+    store::{Revision, author::Write},
 };
 
 use super::{
-    begin::request::HistoryInRequest,
     call_records::CallRecords,
     calls::{Attempt, ServiceCalls},
     claims::ApprovedCalls,
+    conversation::LoadedConversation,
     fenced_attempt::FencedAttempt,
-    held::HeldRun,
+    history_in_request::HistoryInRequest,
     journaled::{InterruptedRun, Journal},
     prior_attempts::PriorAttempts,
-    recording::{Adopted, Recording},
+    recording::Recording,
     refusals::RefusedSoFar,
 };
 use crate::{
     Tool, Tools,
+    next_step::LoopPolicy,
     replay::Replay,
-    summarize::Summarizable,
     tool::{CallOfRun, ToolReports},
 };
 
@@ -50,6 +47,9 @@ pub(crate) struct RunLog {
     pub(crate) queued_by_tools: HashSet<MessageId>,
     pub(super) approved_calls: ApprovedCalls,
     pub(super) call_records: CallRecords,
+    /// The rules by which the tool loop decides the next step after the service call that it makes.
+    /// `None` if a tool loop of another crate executes the run.
+    pub(crate) loop_policy: Option<LoopPolicy>,
     /// The recorded state, when the run began, of the calls that wait for approval.
     pub(super) prior_attempts: PriorAttempts,
     /// The number of messages of the conversation in the store's outbox.
@@ -89,49 +89,6 @@ pub(crate) struct RunLog {
     pub(super) usage_of_summaries: Usage,
 }
 
-/// The conversation as the run has loaded and extended it.
-pub(super) struct LoadedConversation {
-    /// The loaded history. Usually empty if the service stores the history.
-    pub(super) history: Messages,
-    /// The number of messages of the conversation that were pruned.
-    pub(super) pruned: u64,
-    /// The number of messages before `history`, which were pruned or not loaded.
-    pub(super) skipped: u64,
-    /// The range that the next run needs to load. The first write of the run stores it.
-    pub(super) next_range: Option<Arc<LoadFrom>>,
-    /// Whether the stored range leaves out messages.
-    pub(super) has_range: bool,
-    /// Whether the next run needs all messages, because a tool loop of another crate executes this
-    /// run. Its requests are compared with the whole history.
-    pub(super) needs_all_later: bool,
-    /// The number that follows the numbers of all sources in messages that were not loaded.
-    pub(super) next_source: u64,
-    /// The replay of the history and of the messages that this run has added.
-    pub(super) replay: Replay,
-    /// The revision that the next write expects.
-    pub(super) revision: Revision,
-    /// The service id of the conversation, if the service stores the history.
-    pub(super) service_id: Option<Arc<str>>,
-    /// The service id in the store. Differs from `service_id` until a write stores a service id
-    /// that the request or an answer has set.
-    pub(super) stored_service_id: Option<Arc<str>>,
-    pub(super) recording: Recording,
-    /// The messages that this run has submitted to the store, in order. In per-run mode, these are
-    /// followed by the messages of the run's answered service calls, which the run submits at its
-    /// end.
-    pub(super) added: Vec<Arc<Message>>,
-    /// The number of messages to which the run has given an index, whether stored or not. This number is
-    /// also the index of the next message.
-    pub(super) assigned_ids: usize,
-    /// The number of rewrites that had changed messages of the conversation when it was loaded.
-    pub(super) rewrites: u64,
-    /// The id of the summary in the requests of the run.
-    pub(super) summary: Option<u64>,
-    /// The loaded history for a summary, until the first service call. `None` if the run may not make
-    /// a summary.
-    pub(super) summarizable: Option<Box<Summarizable>>,
-}
-
 /// The stored part of a run that the request sends again.
 #[derive(Default)]
 pub(super) struct StoredBefore {
@@ -152,33 +109,28 @@ pub(super) struct StoredBefore {
     pub(super) is_repeated: bool,
 }
 
-impl LoadedConversation {
-    /// Returns the id of the next message that the run adds.
-    pub(super) fn next_id(&self, run: RunId) -> MessageId {
-        MessageId { run, index: u32::try_from(self.assigned_ids).unwrap_or(u32::MAX) }
-    }
+/// The messages of a run in per-run mode that no write has stored yet. One write stores all these
+/// messages at the end of the run.
+///
+/// The messages of answered service calls are in `LoadedConversation::added`, so that the request
+/// of a service call is built in the same way in each mode.
+#[derive(Default)]
+pub(super) struct HeldRun {
+    /// The input of the run.
+    pub(super) input: Vec<Arc<Message>>,
+    /// The state of the conversation before the first held message. `None` if the run holds no
+    /// messages of a service call.
+    pub(super) before: Option<BeforeHeld>,
+    /// Whether the tool loop has sent messages that do not continue the messages of its earlier
+    /// service calls. From then on, messages of service calls are not held.
+    pub(super) is_broken: bool,
+}
 
-    /// Returns whether the run has added an answer of the model.
-    pub(super) fn has_answers(&self) -> bool {
-        self.added.iter().any(|message| message.role == Role::Assistant)
-    }
-
-    /// Returns the message of the loaded history with this sequence number.
-    pub(super) fn message_at(&self, sequence: u64) -> Option<&Arc<Message>> {
-        let index = sequence.checked_sub(self.skipped.checked_add(1)?)?;
-        self.history.get(usize::try_from(index).ok()?)
-    }
-
-    /// Sets the history owner and the service id. Returns the change of the service id if the
-    /// service id in the store is different.
-    pub(super) fn adopt(&mut self, adopted: Adopted) -> Option<ServiceIdChange> {
-        let Adopted { recording, service_id, change } = adopted;
-        self.recording = recording;
-        self.service_id.clone_from(&service_id);
-        let is_known = self.stored_service_id == service_id;
-        self.stored_service_id = service_id;
-        change.filter(|_| !is_known)
-    }
+/// The state of a conversation before a run has added the messages of its first service call.
+pub(super) struct BeforeHeld {
+    pub(super) added: usize,
+    pub(super) assigned_ids: usize,
+    pub(super) replay: Replay,
 }
 
 impl RunLog {
@@ -227,6 +179,7 @@ impl RunLog {
             queued_by_tools: HashSet::new(),
             approved_calls: ApprovedCalls::default(),
             call_records,
+            loop_policy: None,
             prior_attempts: PriorAttempts::default(),
             unsaved: 0,
             unsettled: Vec::new(),

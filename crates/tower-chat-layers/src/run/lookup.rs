@@ -7,9 +7,9 @@ use tower_chat_core::{
 };
 
 use super::{
-    RunLog,
     call_records::StoredPosition,
     held_calls::{HeldCall, HeldMessage},
+    log::RunLog,
     stored_messages::find,
 };
 use crate::tool::CallOfRun;

@@ -18,12 +18,14 @@ mod call_records;
 mod calls;
 mod claims;
 mod compose;
+mod conversation;
 mod effect;
 mod events;
 mod fenced_attempt;
 mod held;
 mod held_calls;
 mod history;
+mod history_in_request;
 mod hooks;
 mod incomplete_commit;
 mod input_digest;
@@ -67,7 +69,9 @@ use std::{
 };
 
 use tokio::sync::OnceCell;
-use tower_chat_core::{Conversation, ConversationKey, Messages, RunId, store::HistoryStore};
+use tower_chat_core::{
+    ChatRequest, Conversation, ConversationKey, Messages, RunId, store::HistoryStore,
+};
 
 pub(crate) use self::{
     approvals::{UnseenResult, keep_pending_calls, waiting_of},
@@ -85,7 +89,7 @@ pub(crate) use self::{
     journaled::{InterruptedRun, end_unanswered, position_across_attempts},
     lost_history::check_recorded,
     model_request::strip_sentinel,
-    of_loop::{RunOfLoop, restart_run, run_without_store, store_run},
+    of_loop::{restart_run, run_without_store, store_run},
     partial_text::{is_marked_interrupted, partial_message},
     persisted::persisted,
     prior_attempts::{CallOutcome, Waiting},
@@ -189,6 +193,11 @@ pub struct ServiceCall {
 pub(crate) struct PersisterAbove;
 
 impl Run {
+    /// Returns the run of a request, if a layer above the tool loop has begun it.
+    pub(crate) fn begun_by_layer(request: &ChatRequest) -> Option<&Self> {
+        request.extensions.get::<Self>().filter(|run| !run.log().is_alone)
+    }
+
     /// Returns the id of the run.
     pub fn id(&self) -> RunId {
         self.conversation().run

@@ -11,14 +11,8 @@ use tower_chat_core::{Answer, Conversation};
 use super::{Run, Shared, log::RunLog};
 use crate::PersistenceError;
 
-/// A request extension with the run that a tool loop has created, because no layer above the loop
-/// has begun a run. `PerServiceCallPersistence` below the loop begins this run with the first
-/// service call.
-#[derive(Clone)]
-pub(crate) struct RunOfLoop(pub(crate) Run);
-
 /// Returns a run without a store. Events of the run have no effect until
-/// `PerServiceCallPersistence` begins the run.
+/// `PerServiceCallPersistence` below the tool loop begins the run with the first service call.
 pub(crate) fn run_without_store(conversation: Conversation) -> Run {
     let log = Mutex::new(RunLog::without_store(conversation.run));
     Run(Arc::new(Shared { conversation, log, stored: OnceCell::new() }))
@@ -62,7 +56,8 @@ async fn take_over(
     let log = std::mem::replace(&mut *begun.log(), RunLog::without_store(begun.id()));
     let mut of_loop = run.log();
     let tools = of_loop.call_records.hooks.newest();
-    *of_loop = RunLog { answer, ..log };
+    let loop_policy = of_loop.loop_policy.take();
+    *of_loop = RunLog { answer, loop_policy, ..log };
     // The new state has no tools of the loop yet, and the hooks of these tools decide which parts
     // of the first answer are stored.
     tools.iter().for_each(|tools| of_loop.use_tools(tools));

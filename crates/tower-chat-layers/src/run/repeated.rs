@@ -8,7 +8,8 @@ use tower_chat_core::{
 };
 
 use super::{
-    Run, RunLog, ServiceCall, Settings,
+    Run, ServiceCall, Settings,
+    log::RunLog,
     model_request::own_messages,
     stored_messages::{RunInStore, stored_of_run},
 };

@@ -6,7 +6,7 @@ use std::{collections::HashSet, sync::Arc};
 use serde_json::Value;
 use tower_chat_core::{Message, Part, ToolCall, ToolResult};
 
-use super::{RunLog, hooks::HOOKED_CALLS};
+use super::{hooks::HOOKED_CALLS, log::RunLog};
 use crate::tool::{CallOfRun, Redaction, ResultSource, Retained, ToolReport, retained};
 
 /// The text that replaces a result if the tool with the hook is no longer registered.

@@ -12,8 +12,8 @@ use tower_chat_core::{
 };
 
 use super::{
-    RunLog, effect::RunWrite, history::is_incomplete_response, partial_text::is_partial_response,
-    records::Records,
+    effect::RunWrite, history::is_incomplete_response, log::RunLog,
+    partial_text::is_partial_response, records::Records,
 };
 use crate::{
     next_step::{is_paused, pending_calls},

@@ -6,7 +6,8 @@ use std::sync::Arc;
 use tower_chat_core::{Answer, ConversationKey, HistoryOwner};
 
 use super::{
-    Run, RunLog,
+    Run,
+    log::RunLog,
     recording::{Adopted, Recording},
 };
 use crate::{ConflictPolicy, PersistenceError};

@@ -6,10 +6,11 @@ use std::sync::Arc;
 use tower_chat_core::{Answer, ChatRequest, Finish, HistoryOwner, Message, PersistenceMode, Role};
 
 use super::{
-    PersisterAbove, Run, RunLog, ServiceCall, WritePoint,
+    PersisterAbove, Run, ServiceCall, WritePoint,
     begin::request::replay_with,
     calls::Attempt,
     hooks::has_asked_hooks,
+    log::RunLog,
     model_request::{joined, own_messages},
     repeated::take_observed,
     run_end::{is_complete, response_at_end},
@@ -17,7 +18,6 @@ use super::{
 };
 use crate::{
     PersistenceError,
-    next_step::LoopPolicy,
     replay::{Replay, without_mark},
     transcript::Step,
 };
@@ -101,8 +101,8 @@ pub(crate) fn start_call(
         _ => inputs.len(),
     };
     log.address_model(request, &replay, new_to_model);
+    let loop_policy = log.loop_policy.clone().filter(|_| ordinal.is_some());
     drop(log);
-    let loop_policy = request.extensions.get::<LoopPolicy>().cloned();
     let options = request.options.clone();
     let call = OpenCall::new(run.clone(), ordinal, inputs, options, loop_policy);
     Ok(StartedCall::Call(Box::new(call)))

@@ -6,7 +6,7 @@ use futures_util::FutureExt;
 use tower_chat_core::{BoxError, ChatRequest, RunHandle, Usage};
 use tower_service::Service;
 
-use super::{Run, RunLog, Settings, log::LoadedConversation};
+use super::{Run, Settings, conversation::LoadedConversation, log::RunLog};
 use crate::{
     giving_way::giving_way,
     replay::{Replay, ReplaySources},

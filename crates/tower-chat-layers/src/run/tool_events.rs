@@ -11,12 +11,13 @@ use tower_chat_core::{
 };
 
 use super::{
-    Run, RunLog, WritePoint,
+    Run, WritePoint,
     call_records::StoredPosition,
     claims::HeldUntil,
     effect::Effect,
     events::{Event, apply},
     held_calls::HeldCall,
+    log::RunLog,
     records::Records,
     write::submit,
 };

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use tower_chat_core::{Message, Part, Role};
 
-use super::RunLog;
+use super::log::RunLog;
 
 /// Removes and returns the messages with results at the end of `messages`, if calls of this run
 /// precede them. No service call has sent these results. Per-service-call mode does not store such

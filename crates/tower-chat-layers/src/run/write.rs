@@ -12,7 +12,7 @@ use tower_chat_core::{
 };
 
 use super::{
-    Run, RunLog, Submission, WritePoint,
+    Run, Submission, WritePoint,
     activity::activity,
     approvals::pending_call_not_kept,
     approved_calls::{claim_lease, keep_claims_held, record_outcomes_again},
@@ -25,6 +25,7 @@ use super::{
         Journal,
         lease::{keep_lease, stage_lease},
     },
+    log::RunLog,
     model_request::strip_sentinel,
     records::Records,
     service_id::adopt_answer,

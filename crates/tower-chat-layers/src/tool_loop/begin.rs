@@ -28,7 +28,7 @@ use crate::{
     next_step::{CallRules, NextStep, PlannedCall},
     policy::UnknownCalls,
     run::{
-        CallOutcome, InterruptedRun, PersisterAbove, Run, RunOfLoop, ServiceCall, WritePoint,
+        CallOutcome, InterruptedRun, PersisterAbove, Run, ServiceCall, WritePoint,
         is_without_calls, next_source_number, put_history_for_loop, run_without_store,
     },
     tool::{CallOfRun, PendingCall, RunContext, SourceNumbers},
@@ -44,7 +44,7 @@ impl<S> Rounds<S> {
         let handle = request.run_handle();
         let conversation = request.conversation().cloned();
         let run_id = conversation.as_ref().map_or_else(RunId::new, |conversation| conversation.run);
-        let of_layer = request.extensions.get::<Run>().cloned();
+        let of_layer = Run::begun_by_layer(&request).cloned();
         let run_of_loop = || {
             let without_key = || Conversation { key: ConversationKey::new("", ""), run: run_id };
             run_without_store(conversation.clone().unwrap_or_else(without_key))
@@ -77,7 +77,7 @@ impl<S> Rounds<S> {
         let mut extensions = request.extensions.clone();
         extensions.insert(ServiceCall { ordinal: 0 });
         if run.store().is_none() && conversation.is_some() {
-            extensions.insert(RunOfLoop(run.clone()));
+            extensions.insert(run.clone());
         }
         let unknown_calls = request.extensions.get::<UnknownCalls>().cloned();
         let mut rounds = Self {
@@ -208,7 +208,7 @@ where
     if below.holds(LayerKind::PerRunPersistence) {
         return Err(ToolLoopError::PerRunPersistenceBelow { conversation }.into());
     }
-    let Some(run) = request.extensions.get::<Run>() else { return Ok(true) };
+    let Some(run) = Run::begun_by_layer(request) else { return Ok(true) };
     if run.write_point() == WritePoint::EachCall && settings.assumes_persister_below {
         return Ok(true);
     }

@@ -32,13 +32,13 @@ where
     S::Error: Into<BoxError>,
     S::Future: Send,
 {
-    if request.extensions.get::<Run>().is_none() {
+    if Run::begun_by_layer(&request).is_none() {
         check_not_empty(&request)?;
     }
     let mut ready = ready;
     let has_persister = check_layers(&mut ready, &settings, &below, &request).await?;
     let streamed = request.options.stream;
-    let run = request.extensions.get::<Run>().cloned();
+    let run = Run::begun_by_layer(&request).cloned();
     yield_if_large(request.messages().iter_from(request.history_len())).await;
     let mut rounds = match Rounds::new(ready, settings, has_persister, request) {
         Ok(rounds) => rounds,

@@ -151,7 +151,7 @@ impl<S> Rounds<S> {
         }
         request.extensions = self.extensions.clone();
         // A persister below stores the next step, or the end of the run, together with the answer.
-        request.extensions.insert(self.loop_policy());
+        self.run.log().loop_policy = Some(self.loop_policy());
         self.counters.service_calls += 1;
         request
     }

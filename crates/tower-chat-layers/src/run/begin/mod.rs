@@ -33,6 +33,7 @@ use self::{
 use super::{
     Run, ServiceCall, Shared, Storage,
     call_records::CallRecords,
+    conversation::LoadedConversation,
     fenced_attempt::FencedAttempt,
     history::{
         LoadedReplay, has_incomplete_responses, head_of, is_incomplete_response, load_history,
@@ -42,7 +43,7 @@ use super::{
     journaled::Journal,
     load_range::{answers_calls, next_source_after_skipped, range_of},
     loaded::Loaded,
-    log::{LoadedConversation, RunLog, StoredBefore},
+    log::{RunLog, StoredBefore},
     model_request::own_messages,
     prior_attempts::PriorAttempts,
     prior_call_results::{reports_of_recorded_results, rows_of_prior_calls},

@@ -9,22 +9,12 @@ use crate::{
     approval::answers_approvals,
     replay::Replay,
     run::{
-        Run, RunLog, WritePoint,
+        Run, WritePoint,
+        history_in_request::HistoryInRequest,
+        log::RunLog,
         model_request::{joined, own_messages},
     },
 };
-
-/// The messages that a layer has put into the request of a run, because the layer does not know
-/// whether a layer below adds the history to each service call.
-#[derive(Default)]
-pub(in crate::run) struct HistoryInRequest {
-    /// The messages before the new messages of the request.
-    pub(in crate::run) history: Messages,
-    /// The new messages of the request: the open round of the history, and the input.
-    new: Messages,
-    /// The input of the run.
-    input: Messages,
-}
 
 /// Returns the request for the layers below, and those input messages of the run that are not
 /// stored yet, with their ids.
@@ -106,51 +96,6 @@ fn put_history_before(
     request.set_messages(joined(before, new.clone()), history_len);
     log.history_in_request = HistoryInRequest { history, new, input };
     Ok(())
-}
-
-impl HistoryInRequest {
-    /// Removes the history from a request, if the request still contains it. If the new messages of
-    /// the request are unchanged too, only the input of the run remains. If a layer in between has
-    /// changed messages of the input and has kept their ids, the changed messages remain.
-    pub(in crate::run) fn remove_from(&self, request: &mut ChatRequest) {
-        let Self { history, new, .. } = self;
-        let first = request.history_len().checked_sub(history.len());
-        let sent = first.map(|first| (first, request.messages().skip(first)));
-        let Some((first, sent)) = sent else { return };
-        if (history.is_empty() && new.is_empty()) || !begins_with(&sent, history) {
-            return;
-        }
-        let own = sent.skip(history.len());
-        let own = match own.len() == new.len() && begins_with(&own, new) {
-            true => self.input_in(&own),
-            false => own,
-        };
-        request.set_messages(joined(request.messages().take(first), own), first);
-    }
-}
-
-impl HistoryInRequest {
-    /// Returns the input of the run, as it is in the new messages of a request. These have the same
-    /// ids and roles as `new`.
-    fn input_in(&self, own: &Messages) -> Messages {
-        let Self { new, input, .. } = self;
-        let is_equal =
-            |(one, other): (&Arc<Message>, &Arc<Message>)| Arc::ptr_eq(one, other) || one == other;
-        // If a round is open, its messages precede the input, and may contain results of the input.
-        let before = new.len().checked_sub(input.len());
-        let before = before.filter(|before| begins_with(&new.skip(*before), input));
-        match before {
-            Some(before) if !own.iter().zip(new.iter()).all(is_equal) => own.skip(before),
-            _ => input.clone(),
-        }
-    }
-}
-
-/// Returns whether a list begins with messages of the same ids and roles.
-fn begins_with(messages: &Messages, beginning: &Messages) -> bool {
-    let is_same =
-        |(one, other): (&Arc<Message>, &Arc<Message>)| one.id == other.id && one.role == other.role;
-    messages.len() >= beginning.len() && messages.iter().zip(beginning.iter()).all(is_same)
 }
 
 /// Returns the replay of the conversation's messages, followed by `inputs`.

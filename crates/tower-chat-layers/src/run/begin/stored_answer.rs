@@ -9,8 +9,9 @@ use crate::{
     adapt::as_one_message,
     replay::ended_by,
     run::{
-        Run, RunLog, ServiceCall,
+        Run, ServiceCall,
         journaled::input_of,
+        log::RunLog,
         partial_text::is_partial_response,
         repeated::last_answer,
         run_end::{as_answered, is_complete, response_at_end},

@@ -13,9 +13,9 @@ use crate::{
     run::{
         call_records::CallRecords,
         claims::HeldUntil,
+        conversation::LoadedConversation,
         effect::{Effect, RunWrite},
         journaled::Journal,
-        log::LoadedConversation,
         recording::{Adopted, Recording},
     },
     tool::ToolReport,

@@ -11,7 +11,7 @@ use super::Journal;
 use crate::{
     PersistenceError, StoreFailure,
     run::{
-        Event, LeaveCause, Run, RunLog, Shared, Submission, activity::activity_now,
+        Event, LeaveCause, Run, Shared, Submission, activity::activity_now, log::RunLog,
         submission::FailedSubmission,
     },
     telemetry,

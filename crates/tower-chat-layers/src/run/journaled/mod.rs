@@ -8,9 +8,10 @@ pub(super) mod lease;
 pub(crate) use self::interrupted::InterruptedRun;
 pub(super) use self::{interrupted::input_of, journal::Journal};
 use super::{
-    Run, RunLog,
+    Run,
     events::Event,
     incomplete_commit::{OfPriorCalls, of_prior_calls},
+    log::RunLog,
 };
 use crate::{PersistenceError, policy::RunEnd, store::Journal as _, tool::CallOfRun};
 
