@@ -71,3 +71,33 @@ impl CacheEntry {
         self.cached.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::time::Instant;
+
+    use tower_chat_core::{Message, store::History};
+
+    use super::*;
+    use crate::cached::ReadAt;
+
+    /// Returns the cached state of a conversation with a text of this length.
+    fn cached(length: usize) -> Arc<Cached> {
+        let mut history = History::empty();
+        history.extend([Arc::new(Message::user("x".repeat(length)))]);
+        Arc::new(Cached::of_history(&history, ReadAt { tick: 1, time: Instant::now() }))
+    }
+
+    #[test]
+    fn an_entry_refuses_content_that_is_larger_or_much_smaller_than_its_weight() {
+        let entry = CacheEntry::new(cached(10_000), 1 << 20);
+        let of_entry = usize::try_from(entry.max_bytes).unwrap();
+        let without_text = usize::try_from(cached(0).bytes()).unwrap();
+        let with_bytes = |bytes: usize| cached(bytes - without_text);
+        assert!(entry.put(with_bytes(of_entry)).is_ok());
+        assert!(entry.put(with_bytes(of_entry + 1)).is_err());
+        assert!(entry.put(with_bytes(of_entry / 4)).is_ok());
+        assert!(entry.put(with_bytes(of_entry / 4 - 1)).is_err());
+        assert!(entry.put(with_bytes(of_entry / 4 - 500)).is_err());
+    }
+}

@@ -1,10 +1,16 @@
 //! Tests of interleavings of reads and writes that occur rarely with a real inner store.
 
-use std::{sync::Arc, time::Instant};
+use std::{
+    sync::Arc,
+    time::{Instant, SystemTime},
+};
 
 use tower_chat_core::{
     ConversationKey, Message, MessageId, RunId,
-    store::{Head, History, Revision, ServiceIdChange, author::Write},
+    store::{
+        Head, History, Lease, LeaseEnd, Revision, ServiceIdChange,
+        author::{Changes, Close, Staged, Write},
+    },
 };
 
 use crate::{
@@ -221,4 +227,29 @@ fn a_conversation_is_cached_again_before_its_evicted_entry_is_freed() {
     assert_eq!(cached_revision(&conversations), None);
     conversations.read(&key(), now(&conversations)).record_history(&History::empty());
     assert_eq!(cached_revision(&conversations), Some(Revision::ABSENT));
+}
+
+/// The staged messages of an open run stay known if the read head has the same revision.
+#[test]
+fn a_commit_after_an_unchanged_head_was_read_extends_the_cached_history() {
+    let lease = Lease {
+        attempt: 1,
+        holder: 7,
+        renewed_at: SystemTime::UNIX_EPOCH,
+        until: LeaseEnd::NotHeld,
+    };
+    let staged = |close| Staged { lease, close, service_id: None, partial_text: None };
+    let read = ReadAt { tick: 1, time: Instant::now() };
+    let mut cached = Cached::of_history(&History::empty(), read);
+    let first = write(Revision::ABSENT, &["1"]).staged(staged(None));
+    assert!(cached.apply([&first]));
+    let mut head = Head::new(Revision::ABSENT);
+    head.advance(&Changes::of(&head, &first));
+    let mut cached = cached.with_head(&head, ReadAt { tick: 2, ..read });
+    let id = MessageId { run: first.run(), index: 1 };
+    let last = Write::new(key(), id, first.result(), [Arc::new(Message::assistant("2"))])
+        .staged(staged(Some(Close::Commit)));
+    assert!(cached.apply([&last]));
+    let texts: Vec<_> = cached.history().unwrap().messages.iter().map(|it| it.text()).collect();
+    assert_eq!(texts, ["1", "2"]);
 }

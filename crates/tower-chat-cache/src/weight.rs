@@ -89,3 +89,72 @@ fn of_value(value: &Value) -> u64 {
 fn length(text: &str) -> u64 {
     text.len() as u64
 }
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tower_chat_core::{
+        ApprovalRequest, ErrorPart, Media, MessageId, RawJson, Reasoning, Role, RunId, ToolResult,
+    };
+
+    use super::*;
+
+    /// Creates a message that contains this text.
+    type MessageWith = fn(&str) -> Message;
+
+    const TEXTS: [(&str, MessageWith); 15] = [
+        ("text", |text| of(Part::text(text))),
+        ("reasoning", |text| of(Part::Reasoning(Reasoning::new(text)))),
+        ("call id", |text| of(call(text, "tool", "{}").into())),
+        ("tool", |text| of(call("c", text, "{}").into())),
+        ("arguments", |text| of(call("c", "tool", text).into())),
+        ("result id", |text| of(ToolResult::new(text, "done").into())),
+        ("result", |text| of(ToolResult::new("c", text).into())),
+        ("request id", |text| of(request(text, "tool").into())),
+        ("requested tool", |text| of(request("r", text).into())),
+        ("response", |text| of(request("r", "tool").reject(text).into())),
+        ("edited arguments", |text| of(request("r", "tool").approve_with(text).into())),
+        ("media", |text| of(Part::Media(Media::new("image/png", MediaSource::Url(text.into()))))),
+        ("error", |text| of(Part::Error(ErrorPart::new(text)))),
+        ("native", |text| {
+            of(Part::Native(Native::new("wire", RawJson::from_value(&json!(text)).unwrap())))
+        }),
+        ("metadata", |text| {
+            let mut message = Message::user("hello");
+            message.metadata.insert("key".into(), json!([{ "inner": text }]));
+            message
+        }),
+    ];
+
+    fn of(part: Part) -> Message {
+        Message::new(Role::Assistant, vec![part])
+    }
+
+    fn call(id: &str, tool: &str, arguments: &str) -> ToolCall {
+        ToolCall::new(id, tool, arguments)
+    }
+
+    fn request(id: &str, tool: &str) -> ApprovalRequest {
+        ApprovalRequest::new(id, call("c", tool, "{}"), true)
+    }
+
+    #[test]
+    fn a_longer_text_of_any_kind_in_a_message_adds_its_length() {
+        for (name, message) in TEXTS {
+            let [short, long] = ["", &*"x".repeat(1_000)].map(|text| of_message(&message(text)));
+            assert_eq!(long, short + 1_000, "{name}");
+            assert!(short > MESSAGE, "{name}");
+        }
+    }
+
+    #[test]
+    fn a_longer_text_or_model_name_of_a_summary_adds_its_length() {
+        let last = MessageId { run: RunId::new(), index: 1 };
+        let summary = |text: &str, model: &str| {
+            HistorySummary::new(2, last, text).with_made_by(Arc::from(model))
+        };
+        let short = of_summary(&summary("", ""));
+        assert_eq!(of_summary(&summary("12345", "")), short + 5);
+        assert_eq!(of_summary(&summary("", "123")), short + 3);
+    }
+}
