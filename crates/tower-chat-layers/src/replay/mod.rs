@@ -128,8 +128,8 @@ pub struct Replay {
     position: usize,
     /// The calls without a result in closed rounds.
     omitted_calls: OmittedCalls,
-    /// The interrupted calls in `closed` whose real results have arrived later. The view does not
-    /// contain them.
+    /// The interrupted calls (calls with an error result) in `closed` whose real results have
+    /// arrived later. The view does not contain them.
     retracted: Vec<Retracted>,
     first_dangling: Option<Arc<DanglingCallError>>,
     /// The ids of the approval requests that were answered since the model's last answer. The calls

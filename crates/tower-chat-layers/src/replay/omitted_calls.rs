@@ -1,4 +1,4 @@
-//! Stores the calls without a result of closed rounds. A round consists of the calls of one answer
+//! Stores the calls without a result in closed rounds. A round consists of the calls of one answer
 //! of the model and their results. A round is closed when later messages show that it is over.
 
 use std::sync::Arc;

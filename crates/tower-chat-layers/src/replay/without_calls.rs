@@ -25,7 +25,7 @@ pub(super) fn without_calls(
 /// A step that removes some calls and their results.
 pub(super) struct WithoutCalls<G> {
     is_removed: G,
-    /// Selects the results in the next messages that the step removes.
+    /// Whether the step removes all, some or none of the results in the next messages.
     open: Round,
     position: usize,
     /// For each call of the current message, whether it is removed.
@@ -68,7 +68,8 @@ impl<G: FnMut(&Message, usize, &ToolCall) -> bool> WithoutCalls<G> {
     }
 }
 
-/// Selects the results of a round (the calls of one answer and their results) to remove.
+/// The results of a round (the calls of one answer and their results) that are removed: none, some
+/// or all.
 enum Round {
     Whole,
     Parted(PartedRound),
