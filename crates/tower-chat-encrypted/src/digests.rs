@@ -4,8 +4,8 @@
 
 use crate::chain::Digest;
 
-/// The digests of all messages up to this sequence number are kept, because a range may also
-/// contain the first messages, and then contains the digest of the last of them.
+/// The sequence number up to which all digests are kept. A range may contain the first messages,
+/// and its value then contains the digest of the last one.
 const FIRST: u64 = 16;
 
 /// The distance between two kept digests is at most their distance to the last message, divided by
@@ -33,8 +33,8 @@ impl Digests {
         Self { ends: ends.into_iter().collect(), ..Self::default() }
     }
 
-    /// Adds the digest of a message, and removes the digests of this and later messages, which were
-    /// not stored.
+    /// Adds the digest of a message. Before that, removes the digests with this or a later number,
+    /// whose messages were not stored.
     pub(crate) fn push(&mut self, sequence: u64, digest: Digest) {
         self.truncate(sequence.saturating_sub(1));
         self.spaced.push((sequence, digest));

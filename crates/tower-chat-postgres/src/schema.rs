@@ -205,9 +205,9 @@ fn directory(layout: &Layout) -> String {
 
 /// Returns the migration that replaces the index of conversations by activity with a partial index.
 /// The planner may choose the full index instead of the primary key to find a conversation, if it
-/// assumes that each scope has one conversation. It then scans all conversations of a large scope.
-/// The condition of the partial index is true for every row, and the planner uses the index only
-/// for queries that contain the same condition.
+/// assumes that each scope has one conversation. The server then scans all conversations of a large
+/// scope. The condition of the partial index is true for every row, and the planner uses the index
+/// only for queries that contain the same condition.
 fn activity_index(layout: &Layout) -> String {
     layout.with_schema(
         "DROP INDEX {schema}.conversations_by_activity;

@@ -3,8 +3,9 @@
 use sha2::{Digest, Sha256};
 use tower_chat_core::ConversationKey;
 
-/// The maximum length in bytes of a scope or an id that the primary keys contain unchanged. An
-/// entry of a PostgreSQL index, with both and the position of a message, has at most 2,704 bytes.
+/// The maximum length in bytes of a scope or an id that the primary keys contain unchanged. A
+/// PostgreSQL index entry has at most 2,704 bytes, and contains the scope, the id and the position
+/// of a message.
 pub(crate) const MAX_UNCHANGED_BYTES: usize = 512;
 
 /// The scope and the id of a conversation, as the tables contain them. The columns have the type

@@ -7,10 +7,10 @@
 //!
 //! An id may be removed from the list only if its conversation does not exist, and no process can
 //! create the conversation without adding the id again. Therefore a process that will create a
-//! conversation stores a token on the server of the list, which expires after twice [`WINDOW`]. The
-//! process must create the conversation within [`WINDOW`]. The script that creates the conversation
-//! checks this deadline by the clock of its own server. The clocks of the servers in a cluster may
-//! differ by up to [`WINDOW`].
+//! conversation stores a token on the server of the list, which prevents the removal, and expires
+//! after twice [`WINDOW`]. The process must create the conversation within [`WINDOW`]. The script
+//! that creates the conversation checks this deadline by the clock of its own server. The clocks of
+//! the servers in a cluster may differ by up to [`WINDOW`].
 
 use std::time::Duration;
 

@@ -22,7 +22,8 @@ use crate::{
     tool_row,
 };
 
-/// The number of bytes of messages after which a script ends a page, because it blocks the server.
+/// The number of bytes of messages after which a script ends a page, because a script blocks the
+/// server.
 pub(crate) const PAGE_BYTES: usize = 1024 * 1024;
 
 const BACKWARDS: &str = "read messages from the end backwards";

@@ -19,8 +19,9 @@ thread_local! {
     static REFUSED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether the calling thread may try to block: it belongs to a multi-thread runtime, whose
-/// other threads continue to execute tasks, and tokio has not refused an earlier attempt.
+/// Returns whether the calling thread may try to block. The thread must belong to a multi-thread
+/// runtime, whose other threads then continue to execute tasks, and tokio must not have refused an
+/// earlier attempt.
 pub(crate) fn may_block() -> bool {
     // The threads of shuttle may block, because they belong to no runtime.
     if cfg!(all(test, shuttle)) {

@@ -163,7 +163,7 @@ impl WriteQueue {
     /// Creates a barrier, and returns its receiver, which resolves when all earlier submissions
     /// have finished. With a key, resolves already after the last submission that changes or copies
     /// this conversation. Returns `None` if there is no such unfinished submission. If the writer
-    /// thread ends before, the receiver resolves to an error.
+    /// thread ends first, the receiver resolves to an error.
     pub(crate) fn barrier(&self, key: Option<&ConversationKey>) -> Option<oneshot::Receiver<()>> {
         let mut state = self.state();
         let last = match key {

@@ -145,8 +145,8 @@ const DIRECTORY: &str = "
 /// The checksum of a message ([`crate::checksum`]). Messages that exist before the migration get no
 /// checksum.
 ///
-/// A process of an older release that has the file open during the migration changes the body of a
-/// message without its checksum. Therefore a trigger deletes the checksum.
+/// A process of an older release that has the file open during the migration does not update the
+/// checksum when it changes the body of a message. Therefore a trigger deletes the checksum.
 const CHECKSUMS: &str = "
     ALTER TABLE messages ADD COLUMN checksum INTEGER;
     CREATE TRIGGER body_changed AFTER UPDATE OF body ON messages
@@ -155,12 +155,13 @@ const CHECKSUMS: &str = "
     END;
 ";
 
-/// The table `store_marks` has one row with a property of the whole file: whether the file contains
-/// sealed (encrypted) data ([`crate::seal_mark`]). The new columns of a conversation contain its
-/// parent if the conversation is a branch (a copy), the number of rewrites of its messages, and the
-/// part of the conversation that the next run needs to load. The partial index contains only
-/// branches. The table `history_summaries` contains the summaries of conversations
-/// ([`crate::history_summary`]).
+/// Adds these data:
+/// - the table `store_marks` with one row, which records whether the file contains sealed
+///   (encrypted) data ([`crate::seal_mark`]);
+/// - the parent of a conversation that is a branch (a copy), with a partial index of branches;
+/// - the number of rewrites of a conversation, and the part that the next run needs to load;
+/// - the table `history_summaries` with the summaries of conversations
+///   ([`crate::history_summary`]).
 const MARKS: &str = "
     ALTER TABLE conversations ADD COLUMN parent_scope TEXT;
     ALTER TABLE conversations ADD COLUMN parent_conversation TEXT;

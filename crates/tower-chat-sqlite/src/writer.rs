@@ -39,8 +39,8 @@ pub(crate) struct Writer {
 #[derive(Debug)]
 pub(crate) struct Busy;
 
-/// The minimum of the size in bytes of one step of a removal. While the disk is full, the writer
-/// halves the size down to this minimum.
+/// The smallest step of a removal, in bytes. While the disk is full, the writer halves its steps
+/// down to this size.
 const SMALLEST_STEP: u64 = 16 << 10;
 
 /// The stage at which a transaction stopped. If the transaction had begun, it was rolled back.
