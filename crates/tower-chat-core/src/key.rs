@@ -230,10 +230,8 @@ impl TryFrom<String> for MessageId {
 /// The name of one tool call of a conversation: the message, and the index of the call in that
 /// message.
 ///
-/// The index counts the calls that the provider did not execute itself, including those that wait
-/// for approval, in the order of [`Message::asked_calls`](crate::Message::asked_calls). The call id
-/// of a provider cannot serve as a name, because it may be missing, empty, or used again in a later
-/// run.
+/// The call id of a provider cannot serve as a name, because it may be missing, empty, or used
+/// again in a later run.
 ///
 /// ```
 /// use tower_chat_core::{CallPosition, MessageId, RunId};
@@ -245,7 +243,8 @@ impl TryFrom<String> for MessageId {
 pub struct CallPosition {
     /// The message that contains the call.
     pub message: MessageId,
-    /// The index of the call in the message's [`asked_calls`](crate::Message::asked_calls), from 0.
+    /// The index of the call among the message's [`asked_calls`](crate::Message::asked_calls) (all
+    /// calls that the provider did not execute itself), from 0.
     pub index: u32,
 }
 

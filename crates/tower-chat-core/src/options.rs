@@ -132,9 +132,9 @@ impl ChatOptions {
         self
     }
 
-    /// Returns all digits of the integers that a [`Value`] in these options represents only as a
-    /// rounded number. The reader of a wire (JSON format of a provider) collects the digits from
-    /// the body that it parses, and the writer of the same wire restores them.
+    /// Returns the integers in these options that a [`Value`] rounds, with all digits. The reader
+    /// of a wire (JSON format of a provider) collects these integers from the body that it parses,
+    /// and the writer of the same wire writes them with all digits.
     pub fn exact_numbers(&self) -> &ExactNumbers {
         &self.exact_numbers
     }
@@ -183,8 +183,7 @@ pub struct ToolDefinition {
     #[serde(default)]
     pub needs_approval: bool,
     /// The fields of the provider's own JSON for the tool that have no field here, such as a
-    /// grammar or a cache mark, or the whole JSON if `parameters` is `null`; `None` if there are no
-    /// such fields.
+    /// grammar or a cache mark. If `parameters` is `null`, the whole JSON.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub native: Option<Native>,
     /// Whether a call may run again if it is unknown whether the call has run. Set this for a tool
@@ -219,7 +218,7 @@ impl ToolDefinition {
         }
     }
 
-    /// Adds the wire's item for the tool.
+    /// Sets the [provider's own JSON](Self::native) for the tool.
     #[must_use]
     pub fn with_native(mut self, native: Native) -> Self {
         self.native = Some(native);

@@ -92,8 +92,8 @@ pub mod error {
     };
 }
 
-/// The layers of a stack, for a stack without [`ChatPipeline`]: the persistence layers, the tool
-/// loop, and the limit on the time without updates. The documentation of [`tower_chat_layers`]
+/// The layers for a stack without [`ChatPipeline`]: the persistence layers, the tool
+/// loop, and a timeout for a response without updates. The documentation of [`tower_chat_layers`]
 /// states the order of the layers, and the documentation of [`tower_chat_layers::tool_loop`] the
 /// rules of the tool loop.
 pub mod layer {

@@ -20,7 +20,7 @@ fn range(leading: u64, after: u64) -> Arc<LoadFrom> {
     Arc::new(LoadFrom { leading, after, applies_to: "any".to_owned() })
 }
 
-/// Stores six messages in the inner store, with a value for the next run.
+/// Stores six messages in the inner store, and the part of them that the next run needs.
 async fn six(store: &Cache, from: &Arc<LoadFrom>) -> Revision {
     let write = write(Revision::ABSENT, &["1", "2", "3", "4", "5", "6"]);
     append(store.inner(), write.with_load_from(Some(from.clone()))).await.unwrap()
@@ -122,7 +122,7 @@ async fn a_part_is_loaded_again_after_a_change_by_another_process() {
     assert!(part(&store, &later).await.messages.is_empty());
 }
 
-/// The value has changed elsewhere since the caller has read the head.
+/// Another process has changed the value since the caller read the head.
 #[tokio::test]
 async fn a_load_with_an_outdated_load_from_value_is_not_a_hit() {
     let store = cache_with(Revalidation::Always);

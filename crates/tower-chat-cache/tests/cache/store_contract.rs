@@ -3,8 +3,8 @@
 //! The whole contract is tested over the memory store, with the two settings that have separate
 //! code: a cache that reads the head before it returns an entry, and a cache that does not. Three
 //! other caches share all of that code: a cache over SQLite, a small cache, and a cache that reads
-//! the head only after some time. For these three, only the tests run that fail if a cache entry is
-//! stale or missing.
+//! the head only after some time. These three are tested only with the tests that detect a stale or
+//! missing cache entry.
 
 use std::time::Duration;
 
@@ -16,7 +16,8 @@ fn never() -> CacheOptions {
     CacheOptions::new().with_revalidation(Revalidation::Never)
 }
 
-/// The tests that fail if a cache entry is stale, incomplete, or evicted between two operations.
+/// The tests that detect a cache entry that is stale, incomplete, or evicted between two
+/// operations.
 macro_rules! promises_of_an_entry {
     ($($open:tt)*) => {
         tower_chat_testkit::store_promises!(

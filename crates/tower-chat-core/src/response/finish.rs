@@ -69,10 +69,10 @@ impl Finish {
         Self::new(FinishReason::Stop)
     }
 
-    /// Returns all digits of the integers that a [`Value`] in `metadata` represents only as a
-    /// rounded number. The reader of a wire (JSON format of a provider) collects the digits from
-    /// the body of a whole answer, and the writer of the same wire restores them. For a streamed
-    /// answer, no digits are collected.
+    /// Returns the integers in `metadata` that a [`Value`] rounds, with all digits. The reader of a
+    /// wire (JSON format of a provider) collects these integers from the body of a whole answer,
+    /// and the writer of the same wire writes them with all digits. From a streamed answer, no
+    /// integers are collected.
     pub fn exact_numbers(&self) -> &ExactNumbers {
         &self.exact_numbers
     }
