@@ -35,7 +35,7 @@ impl Folded {
         self.replay.push_marked(&marked, |piece| tag(piece, position));
     }
 
-    /// Adds a message with results from the record of tool calls, which has a row for each call.
+    /// Adds a message with results from the record of tool calls.
     pub(crate) fn push_from_record(&mut self, message: &Arc<Message>) {
         self.replay.push(message);
     }
@@ -85,8 +85,8 @@ impl Folded {
     }
 }
 
-/// Returns the reason for a call that is sent with a result that is in no stored message; `None`
-/// for any other part. `is_interrupted` is the value of the call in [`Sent::completed`].
+/// Returns the reason for a call in [`Sent::completed`]; `None` for any other part.
+/// `is_interrupted` is the value of the call there.
 fn completed_as(part: &Part, is_interrupted: Option<bool>) -> Option<ReasonKind> {
     asked_call(part)?;
     is_interrupted.map(|is_interrupted| match is_interrupted {

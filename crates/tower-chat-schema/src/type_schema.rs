@@ -57,8 +57,8 @@ impl TypeSchema {
     }
 
     /// Returns whether the schema is closed: each object in the schema accepts only the keys that
-    /// the schema lists. The setting `strict` requires a closed schema. The schema of a type
-    /// without maps is closed.
+    /// the schema lists. The setting `strict` of a tool requires a closed schema. The schema of a
+    /// type without maps is closed.
     pub fn is_closed(&self) -> bool {
         self.sent.is_closed
     }
@@ -117,8 +117,7 @@ pub enum ParseError {
     /// An object has a key twice. Parsers differ in which of the two values they use.
     #[error(transparent)]
     RepeatedKey(serde_json::Error),
-    /// The portable schema describes an object with the value in the field `value`, and the text
-    /// has no such field.
+    /// The text lacks the field `value`, although the portable schema puts the value in this field.
     #[error("the object has no field `{VALUE}`")]
     NoValue,
     /// A field is missing, unknown or of another type.

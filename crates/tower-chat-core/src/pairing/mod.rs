@@ -14,16 +14,15 @@
 //!    position.
 //! 4. A result without a position answers the first call of the round that has the same id and no
 //!    result. If no call of the round has this id, the order decides: the result answers the first
-//!    call without a result whose tool has the same name. A result with an id then answers only a
+//!    call of the same tool that has no result. A result with an id then answers only a
 //!    call without an id ([`Matcher`]).
 //! 5. If all results without a position match calls of the last message of the round, they answer
 //!    these calls ([`RoundMatcher`]). The reason is that two answers can look like one round: a run
 //!    that is interrupted before its tools run, and is then sent again, stores its next answer
 //!    directly after the first one.
-//! 6. A result that answers no call of its round is matched with the calls of earlier rounds that
-//!    have no result. Among the rounds that contain a call with the result's id or position, the
-//!    latest one is used. The result answers the first such call of this round
-//!    ([`UnansweredCalls`]).
+//! 6. A result that answers no call of its round may answer a call of an earlier round that has no
+//!    result, and has the id or the position in the result. If there are several such calls, the
+//!    result answers the first one of the latest round ([`UnansweredCalls`]).
 //!
 //! [`CallLog`] applies the rules to a sequence of messages. The other types are for code that
 //! changes messages while it reads them, such as the replay, which converts a history into a form
