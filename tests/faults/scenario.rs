@@ -137,9 +137,9 @@ impl<'a, S: HistoryStore + Clone> Scenario<'a, S> {
 
     /// Makes an attempt without faults.
     ///
-    /// Readers may see an approval as pending that an open run, or a run with unsaved messages, has
-    /// already answered. The attempt then fails, and the caller sends a request that answers only
-    /// the approvals that are still pending.
+    /// An approval may be visible as pending although an open run, or a run with unsaved messages,
+    /// has already answered it. The attempt then fails, and the caller sends a request that answers
+    /// only the approvals that are still pending.
     async fn attempt_without_faults(
         &self,
         run: usize,

@@ -107,8 +107,8 @@ async fn calls_tool(mut client: Client) -> bool {
     !results.next().expect("each call has a result").is_error
 }
 
-/// Returns a client of a server that answers with `page` to a request for its tools, and with
-/// `result` to each call.
+/// Returns a client of a server. The server answers a request for its tools with `page`, and each
+/// call with `result`.
 async fn connection(page: Vec<u8>, result: Vec<u8>) -> Client {
     let (ours, servers) = tokio::io::duplex(1 << 20);
     tokio::spawn(serve(servers, page, result));

@@ -131,9 +131,8 @@ impl Model<'_> {
         self.keep(run, self.history.len(), entries);
     }
 
-    /// Separates the outcomes into two lists. The first list has the batches that remain pending,
-    /// because a call was not started: its tool is not registered. The second list has the other
-    /// outcomes.
+    /// Separates the outcomes into two lists. The first list has the outcomes of batches that remain
+    /// pending, because the tool of one of their calls is not registered.
     fn waiting_and_reported(&self, outcomes: Vec<Outcome>) -> (Vec<Outcome>, Vec<Outcome>) {
         let has_not_begun = |token: &str| {
             outcomes.iter().any(|it| it.token == token && it.status == "unknown_tool")

@@ -11,7 +11,7 @@ use tower_chat_core::format;
 
 type Texts = Vec<(String, String)>;
 
-/// The content of a conversation, or an error, for each part.
+/// The parts of a conversation. A part that could not be read is an error.
 #[derive(Debug)]
 pub(super) struct ReadConversation {
     messages: Result<Texts, StoreError>,

@@ -299,7 +299,7 @@ impl<'a> Candidates<'a> {
         Some(self.changes.get(self.count().checked_sub(1)?)?.began)
     }
 
-    /// Returns whether a change is missing that was acknowledged before a line.
+    /// Returns whether a change that was acknowledged before a line is missing.
     fn lacks(&self, line: usize) -> bool {
         self.changes.get(self.count()).is_some_and(|change| change.done < line)
     }

@@ -10,8 +10,8 @@ pub(super) struct Bound {
 }
 
 impl Bound {
-    /// Returns the bound for the memory of a process. It allows 16 MiB, since an allocator does not
-    /// return all freed memory.
+    /// Returns the bound for the memory of a process: a quarter of the first median plus 16 MiB,
+    /// since an allocator does not return all freed memory.
     pub(super) fn memory() -> Self {
         Self { what: "bytes of memory", percent: 25, and: 16 << 20 }
     }
