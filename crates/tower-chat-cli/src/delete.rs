@@ -106,7 +106,7 @@ pub(crate) async fn delete(arguments: DeleteArguments) -> Result<ExitCode, CliEr
         None => Ok(report.interrupted("the same command continues")),
         Some(receipt) => {
             let (receipt, erased) = receipt?;
-            // An earlier command has deleted the conversation, and failed to erase its updates.
+            // If only updates were erased, an earlier command has deleted the conversation.
             let is_absent = receipt.scopes.is_empty() && erased == 0;
             if let (Some(key), true) = (one, is_absent) {
                 return Err(CliError::NoConversation { key });

@@ -72,7 +72,7 @@ impl Approver<'_> {
         request.reject(NOT_ALLOWED)
     }
 
-    /// Asks the user about one call, or returns the outcome for all calls.
+    /// Asks the user about one call. Without a decision, returns why the chat stops asking.
     async fn ask(
         &mut self,
         request: &ApprovalRequest,

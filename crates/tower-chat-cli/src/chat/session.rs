@@ -238,7 +238,7 @@ impl Session {
         }
     }
 
-    /// Asks the user about waiting calls. Returns the request with the decisions.
+    /// Asks the user about waiting calls. The returned step sends the decisions, if there are any.
     async fn decide(&mut self) -> Result<Step, ChatError> {
         let head = self.head().await?;
         let mut postponed = false;

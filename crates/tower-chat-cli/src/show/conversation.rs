@@ -74,7 +74,7 @@ pub(super) struct StoredCall {
 }
 
 pub(super) struct StoredResult {
-    /// The number of the message with the result, if it is not only in the record of tool calls.
+    /// The number of the message with the result. `None` if only the record of tool calls has it.
     pub(super) number: Option<u64>,
     pub(super) result: ToolResult,
     /// The reasons why the next request to the model would change or omit the result.

@@ -2,8 +2,7 @@
 
 use crate::output::{count_of, counted};
 
-/// Without `--full`, at most this number of lines and this number of characters of a text are
-/// printed.
+/// The maximum number of lines of a text that are printed without `--full`.
 const LINES: usize = 12;
 const CHARACTERS: usize = 800;
 
