@@ -27,7 +27,7 @@ pub(crate) fn check(format: Format, documents: &[Document]) -> Result<(), String
     Ok(())
 }
 
-/// Returns the format of a field or a type that only one format has, and its description.
+/// Finds a field or a type that only one format has. Returns the format, and a description.
 fn mark(message: &Object) -> Option<(Format, String)> {
     let text = |name: &str| message.text(name).ok().flatten();
     if message.has("contents") {

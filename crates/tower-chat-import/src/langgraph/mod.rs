@@ -95,9 +95,9 @@ impl Thread<'_> {
     }
 
     /// Returns the values from which the channel at the checkpoint `newest` is computed, oldest
-    /// first, each with its position for error messages: the state of the channel in the most
-    /// recent checkpoint that contains it, and the writes to the channel after that checkpoint.
-    /// Returns `None` if there are neither.
+    /// first: the state of the channel in the most recent checkpoint that contains it, and all
+    /// later writes to the channel. Each value has a position for error messages. Returns `None` if
+    /// there are no values.
     fn state(&self, newest: &str) -> Result<Option<Vec<(String, Node)>>, ReadError> {
         let (mut values, mut next) = (Vec::new(), Some(newest.to_owned()));
         let mut walked = std::collections::HashSet::new();

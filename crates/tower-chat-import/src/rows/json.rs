@@ -21,7 +21,7 @@ pub(super) struct StoredCall(Stored);
 #[serde(transparent)]
 pub(super) struct StoredResult(Stored);
 
-/// Ignored fields of laravel/ai: additional ids, and summaries of reasoning.
+/// Ignored fields of laravel/ai: the type, additional ids, and summaries of reasoning.
 const WITHOUT_MEANING: [&str; 4] = ["type", "result_id", "reasoning_id", "reasoning_summary"];
 
 impl Stored {

@@ -311,8 +311,8 @@ impl From<AggregateResult> for ToolResult {
 /// Returns the calls of one message, and the results that these calls contain.
 ///
 /// If one of the calls contains no result, each call that contains a result and has no unique id
-/// receives a generated id. A later row may contain the missing result, and a replay, which matches
-/// by order if ids are missing or not unique, would match it with the wrong call.
+/// receives a generated id. A later row may contain the missing result. A replay matches by order
+/// if ids are missing or not unique, and would match this result with the wrong call.
 fn with_own_results(calls: Vec<AggregateCall>) -> (Vec<AskedCall>, Vec<ToolResult>) {
     let ids: Vec<Option<String>> = calls.iter().map(|call| call.id.clone()).collect();
     let mut counts: HashMap<Option<&str>, usize> = HashMap::new();
