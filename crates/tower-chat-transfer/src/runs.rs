@@ -83,8 +83,8 @@ impl Runs {
         missing.into_iter().map(|run| run.run).collect()
     }
 
-    /// Returns the run that created the conversation, because it began at `created_at`. Returns
-    /// `None` if this run is `first`, the run of the first message.
+    /// Returns the run that created the conversation. This run began at the time `created_at`.
+    /// Returns `None` if it is `first`, the run of the first message.
     pub(crate) fn creator(&self, created_at: SystemTime, first: Option<RunId>) -> Option<RunId> {
         let began_then = |run: &&RunSummary| run.began_at == created_at && !run.is_open;
         if first.and_then(|first| self.source.get(&first)).as_ref().is_some_and(began_then) {
