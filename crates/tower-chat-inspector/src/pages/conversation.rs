@@ -139,8 +139,8 @@ struct PageMessages {
 }
 
 /// Reads the last messages before `before`, or the last messages of the conversation, followed by
-/// the staged messages of an open run. Reads at most [`PAGE`] messages, or fewer if these messages
-/// have [`FULL`] bytes and include the message `only`.
+/// the staged messages of an open run. Stops after [`PAGE`] messages, or after [`FULL`] bytes if
+/// the message `only` was read.
 async fn shown(
     inspector: &Inspector,
     key: &ConversationKey,
