@@ -97,7 +97,7 @@ pub trait UpdateLog: Send + Sync + 'static {
     /// has passed. A reader calls [`read`](Self::read) after every wait, because a wait may also
     /// end without a change.
     ///
-    /// The default implementation waits for 250 ms.
+    /// The default implementation waits for at most 250 ms.
     ///
     /// # Errors
     ///
