@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{Failure, shared_store::SharedStore};
 
-/// A running server. strace records its writes, if they are needed for a power loss.
+/// A running server, and the strace process that records its writes before a power loss.
 #[derive(Debug)]
 pub(super) struct Server {
     kind: Kind,

@@ -163,8 +163,8 @@ async fn messages_before_a_pending_call_that_a_hook_drops_are_stored_as_after_a_
 #[tokio::test]
 async fn a_changed_argument_never_runs_and_the_model_receives_an_error() {
     for (streamed, mode, again) in cases!(BOTH_WAYS, ALL_MODES, ["same", "anew", "elsewhere"]) {
-        // A refused approval discards the staged messages of the run under every policy for refused
-        // runs.
+        // If the tool loop refuses an approval, the staged messages of the run are discarded,
+        // whatever the policy for refused runs is.
         for journal in
             [JournalPolicy::default(), JournalPolicy::default().on_refusal(OnRefusal::LeaveOpen)]
         {

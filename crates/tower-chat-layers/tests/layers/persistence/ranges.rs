@@ -367,7 +367,7 @@ async fn results_of_the_same_run_leave_the_range() {
         run.ask(&client, 1..=7).await;
         run.take_loaded();
         run.ask(&run.client(two_turns()), 8..=8).await;
-        // The model receives at most three turns of four messages.
+        // At most three turns with four messages each are loaded.
         let loaded = run.take_loaded();
         assert!(loaded.iter().all(|count| *count <= 12), "{loaded:?}");
     })

@@ -454,8 +454,8 @@ async fn results_that_a_failed_call_has_left_in_the_outbox_wait_there_once() {
             let client = retrying(case, &model, &store, policy(), tools(&tool_log));
             store.fail_every_append(disk_full);
             let answer = send(&client, case.ask("where?")).await.unwrap();
-            // The retry submits the unconfirmed writes again, with the write of its answer. Each
-            // waits once.
+            // The retry submits the unconfirmed writes again, with the write of its answer. The
+            // outbox contains each of these writes once.
             let waiting = store.handle().unsaved(&key());
             let waiting: Vec<_> = waiting.iter().map(|write| shorts(write.messages())).collect();
             let expected = [&WHOLE_RUN[..2], &WHOLE_RUN[2..3], &WHOLE_RUN[3..]];
