@@ -20,7 +20,7 @@ pub(crate) struct LoadGuard {
     pub(crate) conversations: Arc<Conversations>,
     pub(crate) key: ConversationKey,
     /// The number of submissions when the read began. `None` if the inner store may not have
-    /// received all of these submissions at that time; the result is then not cached.
+    /// received all of them yet, so that the result must not be cached.
     pub(crate) generation: Option<u64>,
     pub(crate) read: ReadAt,
 }

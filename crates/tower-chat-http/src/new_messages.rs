@@ -16,9 +16,8 @@ pub(crate) fn refusal(error: &TranscriptError) -> ErrorResponse {
     }
 }
 
-/// Returns the part of the history that precedes a run. A retry with the run id contains the
-/// messages with which the run began. If the history contained the stored messages of the run, the
-/// comparison would remove these messages from the retry.
+/// Returns the part of the history that precedes a run, so that a comparison with this history does
+/// not remove the input of the run from a retry with the run id.
 pub(crate) fn before_run(stored: History, run: RunId) -> History {
     let is_of_run = |id: tower_chat_layers::MessageId| id.run == run;
     let first = stored.messages.iter().position(|message| message.id.is_some_and(is_of_run));

@@ -36,9 +36,8 @@ impl UnansweredCalls {
         }
     }
 
-    /// Returns the call that a late result answers. If several calls have the id or the position of
-    /// the result, returns a call of the latest round that contains such a call, and the first one
-    /// in that round.
+    /// Returns the call that a late result answers: the one with the id or the position in the
+    /// result. If there are several, returns the first of them in the latest round.
     pub fn find<'t>(&self, target: impl Into<Target<'t>>) -> Option<CallNumber> {
         let target = target.into();
         match target.position {
