@@ -1,5 +1,5 @@
-//! The open round of a call log. A round consists of the calls of one answer and their results.
-//! More results of the last round may follow.
+//! The open round of a call log: the last round (the calls of one answer, and their results), of
+//! which more results may follow.
 
 use super::{AnswerIds, Answers, LoggedCall, LoggedResult, RoundMatcher, Target};
 
@@ -8,7 +8,7 @@ use super::{AnswerIds, Answers, LoggedCall, LoggedResult, RoundMatcher, Target};
 pub(super) struct OpenRound {
     /// The index of the round's first call in the log.
     pub(super) first: usize,
-    /// The index in the log of the first call of the answer's last message.
+    /// The index, in the log, of the first call in the last message of the answer.
     pub(super) last: usize,
     pub(super) ids: AnswerIds,
     pub(super) results: Vec<LoggedResult>,

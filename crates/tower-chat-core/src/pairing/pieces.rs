@@ -137,8 +137,8 @@ impl ProviderCalls {
         }
     }
 
-    /// Returns whether `result` is not in `leaving`, and a result in `leaving` separates `result`
-    /// from each call that `result` may answer.
+    /// Returns whether the results in `leaving` separate `result`, which is not one of them, from
+    /// every call that it may answer.
     fn is_parted(&self, result: usize, leaving: &BTreeSet<usize>) -> bool {
         let is_between = |call: usize| {
             let between = call.min(result)..call.max(result);

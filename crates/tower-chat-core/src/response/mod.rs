@@ -89,9 +89,7 @@ impl ChatResponse {
         Self(Body::Stream(Box::pin(updates)))
     }
 
-    /// Returns the part of the answer that was not read yet, if the response is a whole answer.
-    /// Otherwise returns the response unchanged.
-    ///
+    /// Returns the part of a whole answer that was not read yet.
     /// Layers use this method to process whole answers without the cost of a stream.
     ///
     /// # Errors

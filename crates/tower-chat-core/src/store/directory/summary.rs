@@ -160,7 +160,7 @@ impl std::fmt::Display for ConversationState {
 pub struct RunSummary {
     /// The run.
     pub run: RunId,
-    /// The mode of the last write of the run that has a mode.
+    /// The mode in the run's last write that has a mode.
     pub mode: Option<PersistenceMode>,
     /// The time at which the first request of the run arrived, by the writer's clock, to the
     /// millisecond. For a run that an older release stored, the time of its first write.
