@@ -225,8 +225,8 @@ fn updates_are_erased_with_their_conversation() {
     }
 }
 
-/// The test removes the conversation in the way of an earlier command that deleted the conversation
-/// but failed to erase its updates.
+/// The conversation does not exist, as if an earlier command had deleted it, and then failed to
+/// erase its updates.
 #[test]
 fn updates_of_a_conversation_that_is_already_deleted_are_erased() {
     let store = TestStore::new(Kind::Sqlite);
