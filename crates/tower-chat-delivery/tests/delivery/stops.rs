@@ -228,7 +228,7 @@ async fn a_repeated_request_of_a_complete_run_changes_nothing_for_readers() {
     let first = server.call(request.clone()).await.unwrap().collect().await.unwrap();
     server.runs.drained().await;
     let finish = *positions(&log, &run).await.last().unwrap();
-    // Readers that attach before the task reads the log, and while it repeats the response.
+    // This reader attaches before the task of the second call reads the log.
     let mut call = std::pin::pin!(server.call(request.clone()));
     assert!(futures_util::poll!(&mut call).is_pending());
     let reader = server.attach(&run, finish).await;
