@@ -191,8 +191,8 @@ impl<'a> Appender<'a> {
         self.rows.push(row);
     }
 
-    /// Adds the write of the current segment. If the source knows a later write of the run than the
-    /// target, also adds a write without messages, which sets the time of the run's last write.
+    /// Adds the write of the current segment. If the run was last written later in the source than
+    /// at the target, also adds a write without messages, which sets this time.
     async fn end_run(&mut self) -> Result<(), TransferError> {
         self.end_segment().await?;
         let Some(run) = self.last_run else { return Ok(()) };
@@ -274,9 +274,8 @@ impl<'a> Appender<'a> {
         self.submit_if_full().await
     }
 
-    /// Adds writes without messages, so that the number of runs in the directory increases by
-    /// `missing`. Each write belongs to a run of the source without messages at the target. Adds
-    /// nothing if there is no such run.
+    /// Increases the number of runs in the directory by at most `missing`, with writes without
+    /// messages. Each write belongs to a run of the source without messages at the target.
     pub(crate) async fn count_runs(&mut self, missing: u64) -> Result<(), TransferError> {
         let without_messages = self.runs.in_order().into_iter();
         let without_messages = without_messages.map(|run| (run.run, run.last_written_at));
@@ -300,7 +299,7 @@ impl<'a> Appender<'a> {
         self.open_run = None;
     }
 
-    /// Ends the staged part. Without messages, an empty write opens the run or begins the attempt.
+    /// Ends the staged part. If it has no messages, adds an empty write that begins the attempt.
     pub(crate) async fn end_staged(&mut self, run: RunId) -> Result<(), TransferError> {
         self.end_run().await?;
         if self.begins_attempt {

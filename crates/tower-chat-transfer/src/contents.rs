@@ -32,7 +32,6 @@ pub struct ExportContents {
     /// The digest of all lines.
     file_sum: Sum,
     is_complete: bool,
-    /// The number of lines.
     lines: u64,
     /// The line numbers, from 1, at which abandoned conversations begin, in ascending order.
     abandoned: Vec<u64>,

@@ -27,8 +27,7 @@ const MAX_ATTEMPTS: u32 = 1_000_000;
 /// The maximum sequence number of a message in a file.
 const MAX_MESSAGES: u64 = u32::MAX as u64;
 
-/// The end of the year 9999, in milliseconds since 1970, and the largest distance of a time from
-/// 1970.
+/// The end of the year 9999, in milliseconds since 1970. Times before 1970 have the same limit.
 const LAST_TIME: i64 = 253_402_300_799_999;
 
 pub(crate) const FORMAT: &str = "tower-chat";

@@ -174,7 +174,6 @@ pub(crate) async fn all_runs(store: &dyn HistoryStore, key: &ConversationKey) ->
     store.runs(key, None, 10_000).await.unwrap()
 }
 
-/// Exports the conversations of the scope `alice` to a file in memory.
 pub(crate) async fn export_alice(store: &dyn HistoryStore) -> Vec<u8> {
     let mut file = Vec::new();
     let alice = Selection::scope("alice");
