@@ -1,6 +1,5 @@
 //! A request to the endpoint with many calls and results, or with many equal messages.
 //!
-//! - `pairing`: the first request of a conversation contains an answer with this number of calls,
 //! - `pairing`: the first request of a conversation contains an answer with many calls, and their
 //!   results in reverse order, each in its own message.
 //! - `overlap`: a conversation has many equal user messages, and a request sends the same messages

@@ -20,7 +20,7 @@ pub(crate) struct Case {
     pub(crate) on_disk: bool,
     /// Whether a failed write fails the call, in the modes that have this option.
     pub(crate) fail_call: bool,
-    /// Whether a resumed run executes a call again whose tool may already have run.
+    /// Whether a resumed run repeats the execution of a call whose tool may already have run.
     pub(crate) run_again: bool,
     pub(crate) runs: Vec<RunScript>,
     /// The index of the run with faults.

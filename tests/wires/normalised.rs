@@ -11,8 +11,8 @@ pub(crate) enum Difference {
     EmptyAnswerLeft,
     /// Calls and results were recorded without ids, and replay has added matching ids.
     IdsGiven,
-    /// As [`IdsGiven`](Self::IdsGiven), and content of the message with the results is in a
-    /// separate message after them.
+    /// In addition to [`IdsGiven`](Self::IdsGiven), other content of the message with the results
+    /// is in a separate message after the results.
     ResultsApart,
     /// The results of two messages with calls were recorded in one message. In the replay, each of
     /// the two messages is followed by its own results.

@@ -1,9 +1,9 @@
 //! Campaigns: long searches for lost, duplicated or damaged messages, with faults that unit tests
 //! do not produce.
 //!
-//! Each campaign is a module with `Arguments`, such as the length and the seed of the search, and a
-//! function `run`. It returns [`Figures`], or a [`Failure`] if the campaign finds a fault or cannot
-//! run.
+//! Each campaign is a module with a function `run` and its `Arguments`, which include the length
+//! and the seed of the search. The function returns [`Figures`], or a [`Failure`] if the campaign
+//! finds a fault or cannot run.
 //!
 //! The argument `--plant` adds a known fault to the code under test. A campaign that does not find
 //! the fault is broken. The tests in `tests/campaigns` run every campaign and every planted fault,

@@ -49,7 +49,7 @@ pub(crate) fn store() -> Store {
 /// Opens a store in a new file. The file is deleted when the last clone of the store is dropped.
 async fn sqlite_store() -> Store {
     /// A file with the tables of a store and without conversations. Each store copies it, because
-    /// to create the tables takes as long as a whole scenario.
+    /// creating the tables takes as long as a whole scenario.
     static EMPTY: tokio::sync::OnceCell<Vec<u8>> = tokio::sync::OnceCell::const_new();
     let options = SqliteStore::options().with_durability(Durability::Normal);
     let make_empty = async || {

@@ -68,8 +68,8 @@ fn make() -> Made {
         runtime.block_on(async {
             let outcome = ask(&store, named.unwrap_or(&"head")).await;
             if server.has_closed() {
-                // The next operation of the client fails because of the closed connection. This one
-                // fails in place of the operation of the next input.
+                // The closed connection makes the next operation of the client fail. `head` is called
+                // here, so that the operation of the next input does not fail for this reason.
                 server.answer_with(Vec::new());
                 drop(store.head(&conversation()).await);
                 server.answer_with(Vec::new());

@@ -270,8 +270,8 @@ impl Case {
         }
         counts.later_attempts += later;
         // Each attempt after the first may request one answer again, because the previous attempt
-        // may not have stored its last one. A stop may end one request before its answer has a text
-        // to store.
+        // may not have stored its last answer. A stop may end one request before its answer has a
+        // text to store.
         let answers = history.messages.iter().filter(|message| message.role == Role::Assistant);
         let (answers, asked) = (answers.count() as u64, self.asked.load(Ordering::Relaxed));
         let without_answer = later + u64::from(self.is_stopped);

@@ -95,8 +95,8 @@ fn pipeline(arguments: &WorkerArguments, store: SqliteStore) -> Result<ChatPipel
         Ok::<_, BoxError>(answer(seed, &request))
     });
     let lookup = ToolDefinition::new("lookup", "Looks up.", serde_json::json!({}));
-    // Makes a repeated request wait until the lease of the killed process has expired, and the
-    // process may take over the run.
+    // A repeated request waits in this queue until the lease of the killed process has expired.
+    // Before that time, this process may not take over the run.
     let queue = ConcurrentRuns::Queue { max_waiting: 8 };
     let journal = JournalPolicy::default().with_lease(LEASE).with_max_lease_wait(30 * LEASE);
     let pipeline = ChatPipeline::builder(model)

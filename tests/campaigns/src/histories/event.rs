@@ -187,7 +187,7 @@ pub(super) struct MessageSeen {
 }
 
 impl Event {
-    /// Returns the sort key of an event. At the same time, requests are before answers.
+    /// Returns the sort key of an event. A request precedes an answer with the same time.
     pub(super) fn order(&self) -> (u64, bool) {
         match self {
             Self::Invoke { at, .. } => (*at, false),

@@ -18,7 +18,8 @@ pub(super) struct Alignment {
     pub(super) covered: usize,
     /// The differences between the stored conversation and the beginning of the recording.
     pub(super) differences: Vec<(usize, Difference)>,
-    /// The first position at which the recording has no message, or a message with another role.
+    /// The first position of a stored message at which the recording has no message, or a message
+    /// with another role.
     pub(super) other_shape: Option<usize>,
 }
 

@@ -1,8 +1,8 @@
 //! Power cuts: the content of a store on a disk after a power loss.
 //!
-//! A workload runs in its own process under strace. In order, strace records every change of a file
-//! with its data, every sync, and every note of the workload that an operation began or was
-//! acknowledged.
+//! A workload runs in its own process under strace. strace records, in their order, every change of
+//! a file with its data, every sync, and every note of the workload. A note says that an operation
+//! began or was acknowledged.
 //!
 //! A cut is a position in this order, and a random choice of the unsynced changes that reached the
 //! disk (`disk.rs` describes the model of a disk). The campaign creates the files of this disk,

@@ -84,9 +84,9 @@ pub(crate) fn booking_model_with(
 #[derive(Debug, Clone, Default)]
 pub(crate) struct BookingTools {
     ran: Arc<Mutex<Vec<(String, String)>>>,
-    /// For each call id, a gate at which the tool waits before it is logged.
+    /// For each call id, a gate at which the tool waits before its execution is logged.
     before: HashMap<&'static str, Gate>,
-    /// For each call id, a gate at which the tool waits after it was logged.
+    /// For each call id, a gate at which the tool waits after its execution was logged.
     after: HashMap<&'static str, Gate>,
     safe_to_retry: bool,
 }

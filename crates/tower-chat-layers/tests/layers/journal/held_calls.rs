@@ -74,7 +74,7 @@ async fn a_call_of_a_dead_process_is_held_up_to_the_end_of_its_lease() {
             answer = &mut dead => panic!("not interrupted: {answer:?}"),
             () = gate.reached(1) => {}
         }
-        // To drop the future would write to the store, which a process that dies cannot do.
+        // Dropping the future would write to the store, which a process that dies cannot do.
         std::mem::forget(dead);
         let model = ScriptedModel::new([Step::text("done")]);
         let client = setup.stack(&model, paying(&tool_log, &gate));

@@ -24,7 +24,7 @@ fn queueing() -> PersistencePolicy {
 fn left_by_a_dead_process(setup: &Setup, booking_tools: &BookingTools, streamed: bool) {
     let gate = Gate::closed();
     let elsewhere = setup.elsewhere();
-    // To drop the future would write to the store, which a process that dies cannot do. The thread
+    // Dropping the future would write to the store, which a process that dies cannot do. The thread
     // therefore forgets the future and its runtime.
     let booking_tools = booking_tools.clone().with_gate_before("c1", &gate);
     let dead = std::thread::spawn(move || {
@@ -41,7 +41,7 @@ fn left_by_a_dead_process(setup: &Setup, booking_tools: &BookingTools, streamed:
         std::mem::forget(run);
         std::mem::forget(runtime);
     });
-    // During an await, the paused clock could advance.
+    // The thread is joined without an await, during which the paused clock could advance.
     dead.join().unwrap();
 }
 

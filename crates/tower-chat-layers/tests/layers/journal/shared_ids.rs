@@ -63,7 +63,7 @@ async fn a_call_waits_for_approval_although_the_answer_contains_the_result_of_an
         let client = setup.elsewhere().stack(&model, executed.tools());
         send(&client, approving(&asked, streamed)).await.unwrap();
         assert_eq!(executed.take(), ["1"], "{case}");
-        // The replay moves a late result and its call behind the text.
+        // The replay moves a late result and its call to the position after the text.
         assert_eq!(shown(&model, 1), [pair(2, "inside"), pair(1, "pay 1")], "{case}");
         let rows = [row(1, "pay 1", ToolStatus::Ok), row(2, "inside", ToolStatus::Ok)];
         assert_eq!(recorded(&store).await, rows, "{case}");

@@ -150,8 +150,8 @@ async fn a_failed_call_is_staged_with_the_status_failed() {
     }
 }
 
-/// Otherwise, a process that dies between the two writes would hide from later attempts that the
-/// run has ended.
+/// If the process died between two separate writes, a later attempt could not detect that the run
+/// has ended.
 #[tokio::test]
 async fn the_outcome_of_a_tool_that_ends_its_run_and_the_commit_are_one_write() {
     for (streamed, concurrent) in cases!(BOTH_WAYS, [false, true]) {

@@ -80,8 +80,8 @@ async fn a_cancelled_run_leaves_the_same_history_for_every_cause_of_the_cancella
                 {
                     if cause == TimeoutAbove && case.streamed && (is_mid_stream || calls_before > 0)
                     {
-                        // The timeout of tower, unlike the deadline of the pipeline, does not apply
-                        // to the stream of a response.
+                        // The timeout of tower does not apply to the stream of a response. The
+                        // deadline of the pipeline does.
                         continue;
                     }
                     let store = case.store().await;
@@ -276,8 +276,8 @@ async fn results_that_end_a_run_are_shown_once_it_is_stored() {
         .await;
 }
 
-/// `PerServiceCallPersistence` is missing, because it would hold back the messages until the end of
-/// the answer.
+/// The stack has no `PerServiceCallPersistence`, which would hold back the messages until the end
+/// of the answer.
 #[tokio::test]
 async fn a_message_that_may_be_the_last_is_not_shown_before_the_answer_has_ended() {
     Cases::all()
