@@ -28,8 +28,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum PersistenceMode {
-    /// The messages of the run are buffered and appended together at its end. By default, tool
-    /// results at the end of the run that no service call has received are not stored.
+    /// The messages of the run are buffered and appended together at its end. By default, the last
+    /// tool results are not stored if no service call has received them.
     #[default]
     PerRun,
     /// Every successful service call is appended with its new inputs, before the caller receives

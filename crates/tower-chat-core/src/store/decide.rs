@@ -58,8 +58,8 @@ pub enum Decision {
     Refuse(StoreError),
 }
 
-/// The changes that a write makes to its conversation, in addition to its messages and to the
-/// [directory entry](super::author::DirectoryEntry::apply).
+/// The changes that a write makes to its conversation, apart from the messages that it appends and
+/// the change of the [directory entry](super::author::DirectoryEntry::apply).
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Changes {

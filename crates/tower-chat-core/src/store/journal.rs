@@ -7,9 +7,8 @@ use crate::{Message, RunId};
 
 /// The right of one attempt (execution of a run) to write its open run, until the lease expires.
 ///
-/// The number of each attempt is one higher than that of the previous
-/// attempt. The store compares these numbers, not the clocks, to refuse the writes of an earlier
-/// attempt.
+/// The number of each attempt is one higher than that of the previous attempt. To refuse the
+/// writes of an earlier attempt, the store compares these numbers, not the clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Lease {
     /// The number of the attempt, from 1.
@@ -130,8 +129,8 @@ impl OpenRun {
     /// - Its attempt is later than the attempt in the current lease, or is the same attempt of the
     ///   same holder. If two processes resume a run with the same attempt number, the first one to
     ///   write therefore gets the lease.
-    /// - If the write discards the run, the `visible` of its [`Close::Discard`] is equal to that of
-    ///   this run.
+    /// - If the write discards the run, the `visible` of its [`Close::Discard`] is equal to
+    ///   [`visible`](Self::visible).
     pub fn admits(&self, run: RunId, staged: &Staged) -> bool {
         let lease = &self.lease;
         let is_holder = staged.lease.attempt > lease.attempt

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 
 /// The part of a conversation that the next run needs to load. It consists of the messages at the
 /// beginning that the model always receives, and of the messages after those that a summary or a
-/// window leaves out.
+/// window (a maximum number of turns) leaves out.
 ///
 /// A run that has loaded the messages stores this value with a
 /// [write](super::author::Write::with_load_from), and the next run reads it in the

@@ -28,9 +28,8 @@ pub enum Keep {
     /// its run, the earlier messages of that run are kept too.
     Messages(u64),
     /// Keeps the first run that was created at this time or later, and every run after it. The time
-    /// of creation is read from the id of the run; a run whose id contains no time is kept. An
-    /// import creates each run id with [`RunId::at`](crate::RunId::at), from the time of the
-    /// imported turn.
+    /// of creation is read from the id of the run ([`RunId::made_at`](crate::RunId::made_at)). A
+    /// run whose id contains no time is kept.
     Since(SystemTime),
     /// Like [`Messages`](Self::Messages), for requests of an encrypting wrapper
     /// ([`Write::sealed`](super::author::Write::sealed)).
