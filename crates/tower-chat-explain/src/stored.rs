@@ -20,10 +20,9 @@ use crate::{Explained, explain_folded, folded::Folded};
 /// conversation. The explanation describes how the model would receive the message if the next
 /// request added only text.
 ///
-/// Like a run, the function reads the results that the policy needs from the record of tool
-/// calls, which has a row for each call. It also reads
-/// the summary that replaces the oldest messages, and the times at which the tools finished, unless
-/// the context already contains them.
+/// Like a run, the function reads the results that the policy needs from the record of tool calls,
+/// which has a row for each call. It also reads the summary that replaces the oldest messages, and
+/// the times at which the tools finished, unless the context already contains them.
 ///
 /// ```
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {

@@ -91,9 +91,8 @@ fn common_beginning(stored: &History, sent: &Messages, repeated: &Messages) -> O
     };
     let newest_first = || ends.iter().rev();
     let of_whole = newest_first().filter(|(_, seen)| *seen <= asked).map(|(end, _)| *end);
-    // The second search is for a request that begins with a later turn, and for a conversation with
-    // queued messages of tools, which the client has not received. In both cases, the stored turns
-    // have more questions than the request repeats.
+    // The stored turns have more questions than the request repeats if the request begins with a
+    // later turn, or if tools added user messages, which the client has not received.
     let of_window = newest_first().filter(|(_, seen)| *seen > asked).map(|(end, _)| *end);
     let mut ends = of_whole.take(MAX_TURNS).chain(of_window.take(MAX_TURNS));
     ends.find(is_common).or_else(|| (!repeats_an_answer(&stored.messages, sent)).then_some(0))

@@ -155,15 +155,15 @@ fn counted_calls(run: &RunSummary) -> u64 {
     run.usage.iter().map(|usage| usage.sum.tool_calls).sum()
 }
 
-/// Returns whether the number of tool calls in the directory contradicts the messages of a run. The
-/// messages contain `calls` calls in `answers` answers of the model. If the directory has counted
-/// fewer service calls (requests to the model) than `answers`, too low a number of tool calls is no
-/// contradiction.
+/// Returns whether the number of tool calls in the directory contradicts the messages of a run,
+/// which contain `calls` calls in `answers` answers of the model.
 fn has_other_calls(run: &RunSummary, calls: u64, answers: u64) -> bool {
     match run.usage.iter().map(|usage| usage.sum.service_calls).sum::<u64>() {
         // The store has recorded no service call for this run, and has therefore counted the calls
         // in the messages of the run. The two numbers must be equal.
         0 => counted_calls(run) != calls,
+        // The directory may lack the tool calls of an answer whose service call (request to the
+        // model) was not recorded.
         asked => asked >= answers && counted_calls(run) < calls,
     }
 }

@@ -29,7 +29,8 @@ use crate::{
 #[non_exhaustive]
 pub struct Answer {
     /// The messages that the answer adds to the conversation: the messages of the model, and, if a
-    /// tool loop ran, the tool results and the queued messages.
+    /// tool loop ran, the tool results and the messages that were
+    /// [queued](crate::RunHandle::queue) during the run.
     pub messages: Vec<Arc<Message>>,
     /// The end of the answer: its reason, its tokens, and the number of stored messages.
     pub finish: Box<Finish>,

@@ -25,7 +25,7 @@ pub struct TruncatedStream {
     pub text: String,
 }
 
-// Accumulates the deltas of the current message.
+/// Accumulates the deltas of the current message.
 #[derive(Debug, Default)]
 struct Accumulator {
     reasoning: String,
