@@ -89,15 +89,29 @@ pub(super) fn take_mark(message: &mut Arc<Message>) -> Option<String> {
     }
 }
 
-/// Returns whether the input of a request differs from the input that has the digest `stored`. If
-/// `may_be_longer` is `true`, compares only the first messages of the input, as many as the stored
-/// input has. Returns `false` if `stored` is `None` or has another version.
-pub(super) fn differs(stored: Option<&str>, input: &[Arc<Message>], may_be_longer: bool) -> bool {
+/// Returns whether the input of a request differs from the input with the digest `stored`. `added`
+/// are the stored messages of the run. An input may have further messages at its end if the run has
+/// stored nothing else than its input. Returns `false` if `stored` is `None` or has another version.
+pub(super) fn differs(
+    stored: Option<&str>,
+    added: &[Arc<Message>],
+    input: &[Arc<Message>],
+) -> bool {
     let of_stored = stored.and_then(|stored| stored.strip_prefix(VERSION)?.split_once(':'));
     let count = of_stored.and_then(|(count, _)| count.parse().ok());
     let Some(count) = count else { return false };
-    let max_messages = if may_be_longer { count } else { usize::MAX };
+    let max_messages = if begins_with_roles(input, added) { count } else { usize::MAX };
     digest_of_first(max_messages, input).as_deref() != stored
+}
+
+/// Returns whether the roles of the messages in `input` begin with the roles of `added`, without
+/// system messages.
+fn begins_with_roles(input: &[Arc<Message>], added: &[Arc<Message>]) -> bool {
+    let roles = |messages: &[Arc<Message>]| -> Vec<Role> {
+        let roles = messages.iter().map(|message| message.role);
+        roles.filter(|role| *role != Role::System).collect()
+    };
+    roles(input).starts_with(&roles(added))
 }
 
 #[cfg(test)]
@@ -163,21 +177,25 @@ mod tests {
     #[test]
     fn digests_of_other_versions_are_not_compared() {
         let input = [Arc::new(Message::user("a"))];
-        assert!(!differs(Some("2:1:00"), &input, false));
-        assert!(!differs(None, &input, false));
-        assert!(differs(Some("1:1:00"), &input, false));
-        assert!(!differs(input_digest(&input).as_deref(), &input, false));
+        assert!(!differs(Some("2:1:00"), &input, &input));
+        assert!(!differs(None, &input, &input));
+        assert!(differs(Some("1:1:00"), &input, &input));
+        assert!(!differs(input_digest(&input).as_deref(), &input, &input));
     }
 
     #[test]
-    fn an_input_with_further_messages_is_accepted_only_if_the_input_may_be_longer() {
+    fn an_input_has_further_messages_only_if_nothing_but_the_input_is_stored() {
         let [one, two] = ["a", "b"].map(|text| Arc::new(Message::user(text)));
-        let stored = input_digest(std::slice::from_ref(&one));
+        let (system, answer) = (Message::system("now"), Message::assistant("c"));
+        let added = [Arc::new(system), one.clone()];
+        let answered = [one.clone(), Arc::new(answer)];
+        let stored = input_digest(&added);
         let longer = [one, two.clone()];
-        assert!(differs(stored.as_deref(), &longer, false));
-        assert!(!differs(stored.as_deref(), &longer, true));
-        assert!(differs(stored.as_deref(), &[two], true));
+        assert!(!differs(stored.as_deref(), &added, &longer));
+        assert!(differs(stored.as_deref(), &answered, &longer));
+        assert!(!differs(stored.as_deref(), &answered, &longer[..1]));
+        assert!(differs(stored.as_deref(), &added, &[two]));
         let stored = input_digest(&longer);
-        assert!(differs(stored.as_deref(), &longer[..1], true));
+        assert!(differs(stored.as_deref(), &longer, &longer[..1]));
     }
 }

@@ -49,7 +49,7 @@ use super::{
     prior_call_results::{reports_of_recorded_results, rows_of_prior_calls},
     recording::Recording,
     repeated::{Caller, ObservedAlone, Stored, observe_alone, take_new, take_observed},
-    run_end::{is_complete, recorded_end},
+    run_end::recorded_end,
     service_id::agreed_service_id,
     stored_messages::{RunInStore, stored_of_run},
 };
@@ -396,9 +396,7 @@ impl Beginning<'_> {
         let own =
             not_stored_before(self.conversation.run, &history.messages, own_messages(request));
         let digest = self.compares_input(request).then(|| input_digest(&own)).flatten();
-        // If the run is incomplete, the request may contain further input after the stored input.
-        let may_be_longer = !is_complete(&added);
-        if digest.is_some() && differs(stored_digest.as_deref(), &own, may_be_longer) {
+        if digest.is_some() && differs(stored_digest.as_deref(), &added, &own) {
             let Conversation { key, run } = self.conversation.clone();
             return Err(PersistenceError::RunIdReused { key, run });
         }

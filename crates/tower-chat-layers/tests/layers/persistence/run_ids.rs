@@ -94,12 +94,32 @@ async fn the_id_of_an_interrupted_run_is_not_used_again_with_another_input() {
                 let before = durable(&store).await;
                 let error = refused(send(&client, in_run(case, [other.clone()])).await);
                 assert!(is_reused(&error), "{error:?}");
+                let longer = [first.clone(), Message::user("and more")];
+                let error = refused(send(&client, in_run(case, longer)).await);
+                assert!(is_reused(&error), "{error:?}");
                 assert_eq!((durable(&store).await, model.requests().len()), (before, 2));
                 let again = send(&client, in_run(case, [first.clone()])).await.unwrap();
                 assert_eq!(again.text(), "done");
             })
             .await;
     }
+}
+
+#[tokio::test]
+async fn a_run_of_which_only_the_input_is_stored_accepts_further_input() {
+    let cases = Cases::all().modes([PerServiceCall, Journaled], "per-run mode stores no input");
+    cases
+        .check(async |case| {
+            let (store, model, client) =
+                case.begin([Step::error("overloaded"), Step::text("done")]).await;
+            send(&client, in_run(case, [Message::user("pay 5")])).await.unwrap_err();
+            let longer = [Message::user("pay 5"), Message::user("and more")];
+            send(&client, in_run(case, longer)).await.unwrap();
+            let all = ["user pay 5", "user and more", "assistant done"];
+            assert_eq!(stored(&store).await, all);
+            assert_eq!(sent_texts(&model, 1), all[..2]);
+        })
+        .await;
 }
 
 #[tokio::test]
@@ -180,6 +200,8 @@ async fn the_id_of_a_run_of_a_persister_alone_is_compared_too() {
         send(&client, in_run(case, [Message::user("pay 5")])).await.unwrap_err();
         let other = || in_run(case, [Message::user("pay 500")]);
         assert!(is_reused(&refused(send(&client, other()).await)));
+        let longer = in_run(case, [Message::user("pay 5"), Message::user("and more")]);
+        assert!(is_reused(&refused(send(&client, longer).await)));
         send(&client, in_run(case, [Message::user("pay 5")])).await.unwrap();
         assert!(is_reused(&refused(send(&client, other()).await)));
         assert_eq!(model.requests().len(), 3);
