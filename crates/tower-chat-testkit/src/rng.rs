@@ -22,7 +22,7 @@ impl Rng {
     }
 
     /// Returns the next number.
-    #[allow(clippy::should_implement_trait, reason = "there is no end to it")]
+    #[allow(clippy::should_implement_trait, reason = "an iterator would return an `Option`")]
     pub fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;

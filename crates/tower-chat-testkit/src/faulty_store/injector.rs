@@ -113,8 +113,8 @@ impl Injection {
         Self::default()
     }
 
-    /// Sets the number of times that the operation yields to other tasks, before and after the
-    /// operation takes effect.
+    /// Delays the operation: it yields to other tasks `before` times before it takes effect, and
+    /// `after` times afterwards.
     #[must_use]
     pub fn delayed(mut self, before: usize, after: usize) -> Self {
         (self.yields_before, self.yields_after) = (before, after);

@@ -126,8 +126,8 @@ impl<S: HistoryStore> FaultyStore<S> {
     /// The order and the effects of operations depend only on the injector, even if the inner store
     /// has threads: an operation waits until all earlier submissions were passed to the inner
     /// store, and then blocks the calling thread until the inner store has completed the operation.
-    /// A task passes the submissions that the injector delays to the inner store, in their order.
-    /// [`hold_appends`](Self::hold_appends) has no effect.
+    /// If the injector delays submissions, a task later passes them to the inner store, in their
+    /// order. [`hold_appends`](Self::hold_appends) has no effect.
     pub fn with_injector(inner: S, injector: impl FaultInjector) -> Self {
         Self {
             handle: Some(StoreHandle::new()),

@@ -168,7 +168,7 @@ impl Found<'_> {
     /// arguments of the calls without results, by call id.
     fn answer(&mut self, open: &mut HashMap<String, String>, id: &str, result: &Value) {
         let Some(arguments) = open.remove(id) else {
-            return self.refuse(format!("a result of no open call: {id:?}"));
+            return self.refuse(format!("a result without a call: {id:?}"));
         };
         let (call, result) = (token(&arguments, 'c'), token(&texts(result), 'r'));
         self.check(call == result, || format!("the call {call:?} has the result {result:?}"));
@@ -212,7 +212,7 @@ impl Found<'_> {
                     }
                     let follows = before == "tool" && role == "user";
                     let is_refused = follows && self.service.name == "mistral";
-                    self.check(!is_refused, || "a user behind a tool".to_owned());
+                    self.check(!is_refused, || "a user message after a tool message".to_owned());
                 }
             }
             before = role;
@@ -256,7 +256,7 @@ impl Found<'_> {
         let is_refused = is_empty && calls.is_empty() && self.service.refuses_empty_answers();
         self.check(!is_refused, || format!("an empty answer: {message}"));
         let has_media = list(content).iter().any(|part| text(part, "type") == "image_url");
-        self.check(!has_media, || "a picture of the assistant".to_owned());
+        self.check(!has_media, || "an image in an assistant message".to_owned());
         let reasoning = message["reasoning_content"].as_str();
         let has_reasoning = match self.service.name {
             "deepseek" => reasoning.is_some(),
@@ -350,8 +350,8 @@ impl Found<'_> {
             matches!(text(block, "type"), "thinking" | "redacted_thinking")
                 || block["reasoningContent"].is_object()
         };
-        // The blocks after the last content of the user other than results, each with the role of
-        // its message.
+        // The blocks after the last user content that is not a result, each with the role of its
+        // message.
         let mut answer: Vec<(&str, &Value)> = Vec::new();
         for message in list(&body["messages"]) {
             let role = text(message, "role");
@@ -373,15 +373,15 @@ impl Found<'_> {
         }
     }
 
-    /// Checks that the roles of the messages alternate up to this index and, if the service
-    /// requires it, that the first message is one of the user. Returns whether the message at the
-    /// index is one of the user.
+    /// Checks the role of the message at this index: user and assistant messages alternate. If the
+    /// service requires it, the first message must be a user message. Returns whether this message
+    /// is a user message.
     fn turn(&mut self, messages: &[Value], index: usize) -> bool {
         let is_user = |message: &Value| text(message, "role") == "user";
         let first = self.service.requires_user_first || messages.first().is_some_and(is_user);
         let expected = first == index.is_multiple_of(2);
         let found = messages.get(index).is_some_and(is_user);
-        self.check(found == expected, || format!("message {index} is out of turn"));
+        self.check(found == expected, || format!("message {index} has the wrong role"));
         found
     }
 
@@ -389,7 +389,7 @@ impl Found<'_> {
         let mut open: HashMap<String, String> = HashMap::new();
         let mut taken = HashSet::new();
         let ends_with_user = messages.last().is_some_and(|last| text(last, "role") == "user");
-        self.check(ends_with_user, || "the user does not speak last".to_owned());
+        self.check(ends_with_user, || "the last message is not of the user".to_owned());
         for (index, message) in messages.iter().enumerate() {
             let is_user = self.turn(messages, index);
             let has = |kind: &str| {
@@ -414,9 +414,7 @@ impl Found<'_> {
                         open.insert(id.to_owned(), texts(&block["input"]));
                     }
                     "tool_result" => {
-                        self.check(results_may_follow, || {
-                            "a result behind other blocks".to_owned()
-                        });
+                        self.check(results_may_follow, || "a result after other blocks".to_owned());
                         self.answer(&mut open, text(block, "tool_use_id"), &block["content"]);
                         self.anthropic_result(block);
                     }
@@ -427,7 +425,9 @@ impl Found<'_> {
                                 self.service.name,
                                 "deepseek" | "minimax" | "zai" | "unknown"
                             );
-                        self.check(is_own, || format!("the hosted id {id:?}"));
+                        self.check(is_own, || {
+                            format!("the id {id:?} of a call that another service ran")
+                        });
                     }
                     kind => {
                         results_may_follow = false;
@@ -556,8 +556,12 @@ impl Found<'_> {
                 texts_beside += usize::from(block["text"].is_string());
                 self.bedrock_media(block, &mut names);
             }
-            self.check(images <= 20 && documents <= 5, || format!("{images} and {documents}"));
-            self.check(documents == 0 || texts_beside > 0, || "a document alone".to_owned());
+            self.check(images <= 20 && documents <= 5, || {
+                format!("{images} images, {documents} documents")
+            });
+            self.check(documents == 0 || texts_beside > 0, || {
+                "a document without a text".to_owned()
+            });
             if is_user {
                 self.check(open.is_empty(), || format!("calls without results: {open:?}"));
             }

@@ -41,8 +41,8 @@ impl Framing {
         let is_field = |line: &str| {
             ["data:", "event:", "id:", "retry:", ":"].iter().any(|field| line.starts_with(field))
         };
-        // Some services send an undivided error with the media type of server-sent events, so only
-        // the body is checked for them.
+        // The media type is not enough: some services send an undivided error with the media type
+        // of server-sent events.
         if is_field(text) {
             return Self::Sse;
         }

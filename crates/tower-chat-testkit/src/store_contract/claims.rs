@@ -48,7 +48,7 @@ fn claim(call: SequencePosition, started: Option<u64>) -> Claim {
 /// Submits a write whose claim must be refused. Returns the call that the error names.
 async fn claimed(store: &Store, write: Write) -> SequencePosition {
     let before = revision(store, write.key()).await;
-    let error = submit(store, vec![write.clone()]).await.expect_err("a claim that does not hold");
+    let error = submit(store, vec![write.clone()]).await.expect_err("the claim is refused");
     assert_eq!((error.completed, error.source.is_retryable()), (0, false));
     assert_eq!(revision(store, write.key()).await, before, "nothing is stored");
     match error.source {
@@ -78,7 +78,7 @@ pub async fn of_two_claims_to_a_call_one_holds(store: Store) {
     assert_eq!(
         claimed(&store, winner).await,
         position(1, 0),
-        "the winner's claim is refused if it is made again"
+        "a repeated claim is refused, because the call has been started"
     );
     assert_eq!(claimed(&store, begin(None, 11, &[2, 0])).await, position(1, 0));
     assert_eq!(claimed(&store, begin(Some(9), 11, &[0])).await, position(1, 0));
@@ -99,7 +99,7 @@ pub async fn of_two_claims_to_a_call_one_holds(store: Store) {
 }
 
 /// A call that has a result, or that needs no approval, cannot be claimed. An approval request
-/// without a row in the record can be claimed as a call that was not started.
+/// without a row in the record can be claimed in the same way as a call that was not started.
 pub async fn only_calls_that_wait_can_be_claimed(store: Store) {
     let key = key("answered");
     let answered = with_outcome(waiting(1, 0), ToolStatus::Ok, RecordedResult::None);

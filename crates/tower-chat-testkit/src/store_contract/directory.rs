@@ -38,7 +38,7 @@ pub(super) fn sum_of<'a>(usage: impl IntoIterator<Item = &'a ModelUsage>) -> Usa
     sum
 }
 
-/// Returns an activity at a time in milliseconds since 1970.
+/// Returns the activity of a run at a time in milliseconds since 1970.
 pub(super) fn activity(milliseconds: u64, usage: &[ModelUsage]) -> RunActivity {
     RunActivity::new(at(milliseconds)).with_usage(usage.iter().cloned())
 }
@@ -542,8 +542,7 @@ pub async fn messages_are_paged_from_the_end(store: Store) {
         return;
     }
     let key = key("paged");
-    let page =
-        store.messages_before(&key, None, 5).await.expect("the page of conversations is read");
+    let page = store.messages_before(&key, None, 5).await.expect("the page of messages is read");
     assert_eq!(page, MessagePage::default());
     let mut revision = Revision::ABSENT;
     for text in ["1", "2", "3", "4", "5", "6", "7"] {
@@ -573,7 +572,7 @@ pub async fn messages_are_paged_from_the_end(store: Store) {
                 let page = store
                     .messages_before(&key, before, limit)
                     .await
-                    .expect("the page of conversations is read");
+                    .expect("the page of messages is read");
                 assert!(page.messages.len() <= limit && !page.messages.is_empty());
                 assert_eq!(page.earlier.is_none(), page.messages[0].0 == pruned + 1);
                 let is_before = |last: u64| before.is_none_or(|before| last < before);
@@ -597,15 +596,13 @@ pub async fn messages_are_paged_from_the_end(store: Store) {
             (Some(9), vec![6, 7]),
             (Some(u64::MAX), vec![6, 7]),
         ] {
-            let page = store
-                .messages_before(&key, before, 2)
-                .await
-                .expect("the page of conversations is read");
+            let page =
+                store.messages_before(&key, before, 2).await.expect("the page of messages is read");
             let found: Vec<u64> = page.messages.iter().map(|(sequence, _)| *sequence).collect();
             assert_eq!(found, expected, "before {before:?}, {pruned} pruned");
         }
         let nothing =
-            store.messages_before(&key, None, 0).await.expect("the page of conversations is read");
+            store.messages_before(&key, None, 0).await.expect("the page of messages is read");
         assert_eq!((nothing.messages.len(), nothing.earlier), (0, Some(8)));
     }
 }
@@ -639,7 +636,7 @@ pub async fn the_directory_sees_what_was_submitted_before(store: Store) {
                 let page = store
                     .messages_before(&key, None, 1)
                     .await
-                    .expect("the page of conversations is read");
+                    .expect("the page of messages is read");
                 !page.messages.is_empty()
             }
             _ => store.set_description(&key, &Description::new(), 0).await.is_ok(),
@@ -665,7 +662,7 @@ pub async fn a_closed_store_keeps_its_directory(store: Store) {
         store
             .messages_before(&key, None, 1)
             .await
-            .expect("the page of conversations is read")
+            .expect("the page of messages is read")
             .messages
             .len(),
         1

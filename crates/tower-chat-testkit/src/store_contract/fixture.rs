@@ -47,7 +47,7 @@ pub(super) async fn submit(store: &Store, writes: Vec<Write>) -> Result<Revision
 pub(super) async fn stored(store: &Store, write: Write) -> Revision {
     let expected = write.result();
     let revision = submit(store, vec![write]).await.expect("the write is stored");
-    assert_eq!(revision, expected, "the ticket returns the revision after the write");
+    assert_eq!(revision, expected, "`append` returns the revision after the write");
     revision
 }
 
@@ -85,7 +85,8 @@ pub(super) async fn revision(store: &Store, key: &ConversationKey) -> Revision {
     head.revision
 }
 
-/// Returns a message with a call of each of these tools. The arguments identify the call.
+/// Returns a message with a call of each of these tools. The id and the arguments of a call contain
+/// its index.
 pub(super) fn asking(tools: &[&str]) -> Message {
     let call = |(index, tool): (usize, &&str)| {
         ToolCall::new(format!("id {index}"), *tool, format!("{{\"cut off {index}"))
@@ -166,8 +167,8 @@ pub(super) async fn assert_counted(store: &Store, query: &InvocationQuery, expec
     }
 }
 
-/// Returns whether the store lacks one of these capabilities.
-/// [`check_capabilities`](super::check_capabilities) tests that this is not by mistake.
+/// Returns whether the store lacks one of these capabilities. Tests then skip the steps that need
+/// it. [`check_capabilities`](super::check_capabilities) fails for a capability that should exist.
 pub(super) fn lacks(store: &Store, needed: &[Capability]) -> bool {
     needed.iter().any(|capability| !has(store, *capability))
 }

@@ -208,8 +208,8 @@ pub async fn a_fork_ends_between_turns(store: Store) {
     assert_eq!((revision(&store, &from).await, texts(&store, &from).await), (at, all));
 }
 
-/// A call and its result are copied together. If a later run answers a call, its messages and those
-/// of the run with the call are one turn.
+/// A call and its result are copied together: if a later run answers a call, this run and the run
+/// with the call are one turn.
 pub async fn a_fork_keeps_calls_with_their_results(store: Store) {
     let from = key("original");
     let at = stored(&store, write(&from, Revision::ABSENT, &["one"])).await;

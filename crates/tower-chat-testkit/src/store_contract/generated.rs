@@ -53,9 +53,8 @@ pub async fn generated_writes_are_decided_as_in_memory(store: Store) {
 fn outcome(write: &Write, of: Result<Revision, AppendError>) -> String {
     match of.map_err(|error| error.source) {
         Ok(revision) => format!("{revision:?}"),
-        // An invalid write may have several errors, and a store that wraps another store may return
-        // another one of them. If a number of the write is out of range, the returned error is
-        // therefore not compared.
+        // If a number of the write is out of range, the errors are not compared: such a write may
+        // break several rules, and each store may check another rule first.
         Err(_) if write.check_range(LAST_SEQUENCE).is_err() => "out of range".to_owned(),
         Err(StoreError::Conflict(conflict)) => {
             format!("conflict with {:?}, open run {:?}", conflict.found, conflict.open_run)

@@ -50,7 +50,8 @@ pub async fn generated_summaries_are_decided_as_in_memory(store: Store) {
 
 type Seen = (Vec<HistorySummary>, Option<SummaryInForce>, u64, u64, Vec<String>);
 
-/// Returns the summaries, the other data about them, and the texts of the messages.
+/// Returns the summaries, the summary in force, the numbers of rewrites and of pruned messages, and
+/// the texts of the messages.
 async fn seen(store: &Store, key: &ConversationKey) -> Seen {
     let summaries = store.history_summaries(key).await.expect("the summaries are read");
     let head = store.head(key).await.expect("the head is read");

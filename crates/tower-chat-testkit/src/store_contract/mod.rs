@@ -43,10 +43,10 @@
 //! # fn main() {}
 //! ```
 //!
-//! To test a store that wraps another store, or the second setting of a store, pass
-//! `one_runtime: "reason"`, which omits the runtime with one thread. If a setting shares all code
-//! with a setting that was tested completely, use [`store_promises!`](crate::store_promises), which
-//! runs only the tests that it names.
+//! The option `one_runtime: "reason"` omits the runtime with one thread. Use it for a store that
+//! wraps another store, and for further settings of a store. If a setting shares all code with a
+//! setting that is tested completely, use [`store_promises!`](crate::store_promises), which runs
+//! only the tests that it names.
 //!
 //! If a store lacks a [capability](tower_chat_core::store::Capability), omit its tests with
 //! `directory: "reason"`, `maintenance: "reason"`, `journal: "reason"`, `tool_calls: "reason"` or
@@ -527,7 +527,7 @@ macro_rules! __heavy_promises {
 macro_rules! __residual_data {
     (($guard:ident, $setup:expr, $open:expr)) => {
         #[test]
-        #[ignore = "the store gives nothing to search: see `residual_data:` of store_contract!"]
+        #[ignore = "needs the bytes of the store: see `residual_data:` of store_contract!"]
         fn deleted_data_is_not_found_in_the_store() {}
     };
     (($guard:ident, $setup:expr, $open:expr) $residual_data:expr) => {
@@ -542,7 +542,7 @@ macro_rules! __residual_data {
     };
 }
 
-/// Lists the tests that every store must pass for `boxed` or `__promise_tests`.
+/// Lists, for `boxed` or `__promise_tests`, the tests that every store must pass.
 #[doc(hidden)]
 #[macro_export]
 macro_rules! __every_promise {

@@ -220,7 +220,7 @@ pub async fn rows_can_be_written_without_messages(store: Store) {
     assert_eq!(recorded(&store, &key).await, []);
     let rows = write_rows(&key, after, vec![row]);
     assert_eq!(stored(&store, rows.clone()).await, after);
-    assert_eq!(stored(&store, rows).await, after, "the deletion can be repeated");
+    assert_eq!(stored(&store, rows).await, after, "the same rows can be written again");
     assert_eq!(revision(&store, &key).await, after);
     assert_eq!(texts(&store, &key).await, ["hi", ""]);
     let found = recorded(&store, &key).await;

@@ -34,7 +34,7 @@ fn messages(rows: &ConversationRows) -> Vec<(u64, Message)> {
     rows.messages.iter().map(read).collect()
 }
 
-/// Returns the record of tool calls of the rows. Every row must be readable.
+/// Returns the record of tool calls in the rows. Every row of the record must be readable.
 fn tools(rows: &ConversationRows) -> Vec<ToolRecord> {
     let tools: Vec<ToolRecord> =
         rows.tools.iter().map(|(_, row)| row.clone().expect("the row is readable")).collect();

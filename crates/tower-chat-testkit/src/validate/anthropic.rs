@@ -30,7 +30,7 @@ const SHAPE: Citation = Citation::new(
 );
 const KNOWN_ROLE: Citation = Citation::new(
     Rule::KnownRole,
-    "a role is user or assistant, or system where the model takes it in the middle",
+    "a role is user, assistant or, for models that accept it between messages, system",
     REFERENCE,
 );
 const CONTENT_PRESENT: Citation = Citation::new(

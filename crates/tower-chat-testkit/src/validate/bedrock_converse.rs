@@ -50,8 +50,8 @@ const TEXT: Citation =
     Citation::new(Rule::TextNotEmpty, "the text of a content block is not blank", REFERENCE);
 const SPEAKER: Citation = Citation::new(
     Rule::SpeakerOfPart,
-    "the model's message requests the tool, a user message returns its result (tools that the \
-     service ran itself stand in the model's message)",
+    "toolUse blocks are in assistant messages, toolResult blocks in user messages (except results \
+     of tools that the service ran, which are in the assistant message)",
     GUIDE,
 );
 const CALL_ID: Citation = Citation::new(

@@ -22,13 +22,13 @@ const KNOWN_ROLE: Citation =
     Citation::new(Rule::KnownRole, "a role is system, user, assistant or tool", REFERENCE);
 const CONTENT_PRESENT: Citation = Citation::new(
     Rule::ContentPresent,
-    "system, user and tool messages have content, assistant messages content, tool_calls or a \
-     tool_plan",
+    "system, user and tool messages have content; assistant messages have content, tool_calls or \
+     a tool_plan",
     REFERENCE,
 );
 const SPEAKER: Citation = Citation::new(
     Rule::SpeakerOfPart,
-    "tool_calls is a field of assistant messages alone",
+    "only assistant messages have the field tool_calls",
     REFERENCE,
 );
 const CALL_ID: Citation = Citation::new(
@@ -38,7 +38,7 @@ const CALL_ID: Citation = Citation::new(
 );
 const DISTINCT: Citation = Citation::new(
     Rule::CallIdsDistinct,
-    "the id of a tool call is the one by which its tool message is matched",
+    "a tool message is matched with its tool call by the id, so each tool call has its own id",
     REFERENCE,
 );
 const ANSWERED: Citation = Citation::new(

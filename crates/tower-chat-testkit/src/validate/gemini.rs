@@ -37,13 +37,13 @@ const CONTENT_PRESENT: Citation =
     Citation::new(Rule::ContentPresent, "the parts of a content must not be empty", REFERENCE);
 const SPEAKER: Citation = Citation::new(
     Rule::SpeakerOfPart,
-    "a function call is predicted by the model, a function response is what the client answers",
+    "function calls are in contents of the model, function responses in contents of the client",
     CALLS,
 );
 const CALL_ID: Citation = Citation::new(
     Rule::CallIdForm,
-    "the client returns the response with the matching id, if the function call has one, and with \
-     the name of the call",
+    "a function response has the id of its function call or, if the call has no id, the name of \
+     the call",
     CALLS,
 );
 const CALLS_AFTER_USER: Citation = Citation::new(
@@ -59,8 +59,8 @@ const ANSWERED: Citation = Citation::new(
 );
 const DIRECTLY: Citation = Citation::new(
     Rule::ResultsDirectlyAfterCalls,
-    "a function response comes immediately after the function call turn; anything else of the \
-     user's turn comes after it",
+    "function responses come immediately after the function call turn, before all other parts of \
+     the user's turn",
     RESPONSE_TURN,
 );
 const ANSWERS_CALL: Citation = Citation::new(

@@ -28,7 +28,7 @@ const KNOWN_ROLE: Citation =
     Citation::new(Rule::KnownRole, "a role is system, user, assistant or tool", REFERENCE);
 const SPEAKER: Citation = Citation::new(
     Rule::SpeakerOfPart,
-    "tool_calls are what the assistant message of the model carries",
+    "only assistant messages have the field tool_calls",
     REFERENCE,
 );
 const ANSWERED: Citation = Citation::new(

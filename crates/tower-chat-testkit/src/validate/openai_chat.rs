@@ -15,8 +15,8 @@ const REFERENCE: &str = "OpenAI API reference, Create chat completion, messages:
 const GUIDE: &str = "OpenAI, Function calling, Handling function calls (Chat Completions): \
      https://platform.openai.com/docs/guides/function-calling?api-mode=chat#handling-function-calls";
 const DUPLICATE: &str = "400 of OpenAI's server, recorded in \
-     https://github.com/agno-agi/agno/issues/5116; the rule it follows from is in OpenAI, Function \
-     calling, Handling function calls";
+     https://github.com/agno-agi/agno/issues/5116; see also OpenAI, Function calling, Handling \
+     function calls";
 
 const SHAPE: Citation =
     Citation::new(Rule::Shape, "messages is a list of messages, each with a role", REFERENCE);
@@ -27,29 +27,29 @@ const KNOWN_ROLE: Citation = Citation::new(
 );
 const CONTENT_PRESENT: Citation = Citation::new(
     Rule::ContentPresent,
-    "content is required, in an assistant message unless tool_calls or function_call is there",
+    "content is required, except in an assistant message with tool_calls or function_call",
     REFERENCE,
 );
 const SPEAKER: Citation = Citation::new(
     Rule::SpeakerOfPart,
-    "tool_calls is a field of assistant messages alone",
+    "only assistant messages have the field tool_calls",
     REFERENCE,
 );
 const CALL_LIST: Citation = Citation::new(
     Rule::CallListNotEmpty,
-    "tool_calls that is there has at least one call (\"empty array. Expected an array with \
+    "if tool_calls is present, it has at least one call (\"empty array. Expected an array with \
      minimum length 1\")",
     REFERENCE,
 );
 const CALL_ID: Citation = Citation::new(
     Rule::CallIdForm,
-    "the id of a call and the tool_call_id that answers it are required (servers that give no ids \
-     at all take none)",
+    "the id of a call and the tool_call_id of its result are required (except for servers that \
+     send no ids at all)",
     REFERENCE,
 );
 const DISTINCT: Citation = Citation::new(
     Rule::CallIdsDistinct,
-    "each tool_call_id of a round is there once (\"Duplicate value for 'tool_call_id'\")",
+    "the calls of a round have different ids (\"Duplicate value for 'tool_call_id'\")",
     DUPLICATE,
 );
 const ANSWERED: Citation = Citation::new(

@@ -19,16 +19,16 @@ const NO_OUTPUT: &str = "OpenAI, Function calling, Handling function calls: \
      https://platform.openai.com/docs/guides/function-calling#handling-function-calls; 400 \
      recorded in https://github.com/bytedance/trae-agent/issues/245";
 const BETWEEN: &str = "400 of DeepSeek's Responses server (\"No tool output found for tool call\", \
-     for an output behind a message), recorded in pydantic-ai, \
-     tests/models/cassettes/test_deepseek_responses; the order is that of OpenAI, Function calling";
+     for an output after a message), recorded in pydantic-ai, \
+     tests/models/cassettes/test_deepseek_responses; for the order, see OpenAI, Function calling";
 const NO_CALL: &str = "400 of OpenAI's server (\"No tool call found for function call output with \
      call_id\"), recorded in https://github.com/vercel/ai/issues/8216";
 const DUPLICATE: &str = "400 (\"Duplicate function_call_output for call_id\"), recorded in \
      https://github.com/NousResearch/hermes-agent/issues/102629";
 const REASONING: &str = "OpenAI, Reasoning models, Keeping reasoning items in context: \
      https://platform.openai.com/docs/guides/reasoning#keeping-reasoning-items-in-context; 400 \
-     recorded in https://github.com/openai/openai-node/issues/1567, before a message without an id \
-     in https://github.com/mastra-ai/mastra/issues/11103";
+     recorded in https://github.com/openai/openai-node/issues/1567 and, for a message without an \
+     id, in https://github.com/mastra-ai/mastra/issues/11103";
 
 const SHAPE: Citation = Citation::new(
     Rule::Shape,
@@ -54,12 +54,12 @@ const ANSWERED: Citation = Citation::new(
 );
 const DIRECTLY: Citation = Citation::new(
     Rule::ResultsDirectlyAfterCalls,
-    "the outputs come after the calls of their round, before any other message",
+    "the outputs of a round come directly after its calls, before any message",
     BETWEEN,
 );
 const AFTER_CALL: Citation = Citation::new(
     Rule::ResultAnswersCall,
-    "an output has the call_id of a call before it, unless the service holds the call",
+    "an output has the call_id of an earlier call, unless the service stores the call",
     NO_CALL,
 );
 const ANSWERED_ONCE: Citation = Citation::new(

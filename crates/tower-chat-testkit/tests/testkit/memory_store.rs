@@ -11,7 +11,7 @@ mod faulty {
 
     tower_chat_testkit::store_contract!(
         let inner = MemoryStore::new(); FaultyStore::new(inner.clone());
-        one_runtime: "the memory store inside shows it";
-        heavy: "the memory store inside shows it"
+        one_runtime: "the wrapped memory store is tested on both runtimes";
+        heavy: "the wrapped memory store runs the slow tests"
     );
 }

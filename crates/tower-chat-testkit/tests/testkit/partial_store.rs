@@ -60,8 +60,8 @@ impl StoreWrapper for Partial {
 mod without_capabilities {
     tower_chat_testkit::store_contract!(
         super::Partial(tower_chat_core::MemoryStore::new(), None);
-        one_runtime: "the memory store inside runs on both";
-        heavy: "the memory store inside runs them";
+        one_runtime: "the wrapped memory store is tested on both runtimes";
+        heavy: "the wrapped memory store runs the slow tests";
         directory: "this store has none"; maintenance: "this store has none";
         journal: "this store has none"; tool_calls: "this store has none"; summaries: "this store has none"
     );
@@ -70,8 +70,8 @@ mod without_capabilities {
 mod with_a_journal {
     tower_chat_testkit::store_contract!(
         super::Partial(tower_chat_core::MemoryStore::new(), Some(super::Capability::Journal));
-        one_runtime: "the memory store inside runs on both";
-        heavy: "the memory store inside runs them";
+        one_runtime: "the wrapped memory store is tested on both runtimes";
+        heavy: "the wrapped memory store runs the slow tests";
         directory: "this store has none"; maintenance: "this store has none";
         tool_calls: "this store has none"; summaries: "this store has none"
     );
@@ -80,8 +80,8 @@ mod with_a_journal {
 mod with_a_directory {
     tower_chat_testkit::store_contract!(
         super::Partial(tower_chat_core::MemoryStore::new(), Some(super::Capability::Directory));
-        one_runtime: "the memory store inside runs on both";
-        heavy: "the memory store inside runs them";
+        one_runtime: "the wrapped memory store is tested on both runtimes";
+        heavy: "the wrapped memory store runs the slow tests";
         maintenance: "this store has none"; journal: "this store has none";
         tool_calls: "this store has none"; summaries: "this store has none"
     );
@@ -90,8 +90,8 @@ mod with_a_directory {
 mod with_queries_of_tool_calls {
     tower_chat_testkit::store_contract!(
         super::Partial(tower_chat_core::MemoryStore::new(), Some(super::Capability::ToolCallQueries));
-        one_runtime: "the memory store inside runs on both";
-        heavy: "the memory store inside runs them";
+        one_runtime: "the wrapped memory store is tested on both runtimes";
+        heavy: "the wrapped memory store runs the slow tests";
         directory: "this store has none"; maintenance: "this store has none";
         journal: "this store has none"; summaries: "this store has none"
     );
@@ -100,8 +100,8 @@ mod with_queries_of_tool_calls {
 mod with_maintenance {
     tower_chat_testkit::store_contract!(
         super::Partial(tower_chat_core::MemoryStore::new(), Some(super::Capability::Maintenance));
-        one_runtime: "the memory store inside runs on both";
-        heavy: "the memory store inside runs them";
+        one_runtime: "the wrapped memory store is tested on both runtimes";
+        heavy: "the wrapped memory store runs the slow tests";
         directory: "this store has none"; journal: "this store has none";
         tool_calls: "this store has none"; summaries: "this store has none"
     );
@@ -110,8 +110,8 @@ mod with_maintenance {
 mod with_summaries {
     tower_chat_testkit::store_contract!(
         super::Partial(tower_chat_core::MemoryStore::new(), Some(super::Capability::Summaries));
-        one_runtime: "the memory store inside runs on both";
-        heavy: "the memory store inside runs them";
+        one_runtime: "the wrapped memory store is tested on both runtimes";
+        heavy: "the wrapped memory store runs the slow tests";
         directory: "this store has none"; maintenance: "this store has none";
         journal: "this store has none"; tool_calls: "this store has none"
     );

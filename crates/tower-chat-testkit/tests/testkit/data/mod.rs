@@ -129,12 +129,12 @@ fn the_files_of_the_folder_are_exactly_those_that_this_module_defines() {
     let names = |files: &BTreeMap<PathBuf, String>| files.keys().cloned().collect::<Vec<_>>();
     assert_eq!(names(&there), names(&expected));
     for (path, text) in &expected {
-        assert!(there[path] == *text, "{} is not what is written here", path.display());
+        assert!(there[path] == *text, "{} differs from the generated file", path.display());
     }
 }
 
 #[test]
-#[ignore = "it writes the files that the other test compares"]
+#[ignore = "it writes the files, which the other test compares"]
 fn write_the_files() {
     for (path, text) in files() {
         let path = folder().join(path);

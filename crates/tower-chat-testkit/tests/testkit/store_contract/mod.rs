@@ -926,7 +926,7 @@ mod without_a_fault {
         inner: MemoryStore::new(),
         fault: Fault::Nothing
     };
-        one_runtime: "the memory store inside shows it";
-        heavy: "the memory store inside shows it"
+        one_runtime: "the wrapped memory store is tested on both runtimes";
+        heavy: "the wrapped memory store runs the slow tests"
     );
 }

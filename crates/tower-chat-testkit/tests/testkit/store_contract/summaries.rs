@@ -102,7 +102,7 @@ impl Summaries for Broken {
     }
 }
 
-/// Adds the summaries that a correct rewrite deletes, after a faulty rewrite.
+/// After a rewrite, adds the summaries that the rewrite has correctly deleted.
 pub(super) async fn rewritten(
     store: &Broken,
     key: &ConversationKey,
@@ -115,7 +115,8 @@ pub(super) async fn rewritten(
     Ok(())
 }
 
-/// Removes the summaries of pruned messages alone, after a faulty prune.
+/// After a prune, removes the summary in force if it covers only pruned messages. A correct store
+/// keeps this summary.
 pub(super) async fn pruned(store: &Broken, key: &ConversationKey) -> Result<(), StoreError> {
     let head = store.inner.head(key).await?;
     if let Some(in_force) = head.summary.filter(|summary| summary.covers_to <= head.pruned) {
@@ -138,7 +139,7 @@ pub(super) async fn forked(
     Ok(())
 }
 
-/// Counts a rewrite of rows alone as a rewrite of messages.
+/// Adds a message to a rewrite of rows alone, so that the store counts it as a rewrite of messages.
 pub(super) async fn counted(store: &Broken, rewrite: &mut Rewrite) -> Result<(), StoreError> {
     if rewrite.messages.is_empty()
         && let Some(last) = store.inner.load(&rewrite.key).await?.numbered().last()

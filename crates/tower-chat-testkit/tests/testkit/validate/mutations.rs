@@ -46,7 +46,7 @@ fn each_single_fault_that_a_provider_forbids_is_refused_by_the_rule_it_breaks() 
             let count = counts.get(&(wire, mutation)).copied().unwrap_or_default();
             match mutation.verdict(wire) {
                 Verdict::Forbidden(_) | Verdict::Allowed if count == 0 => {
-                    println!("{wire} {mutation:?} was never made: no recorded body has its like");
+                    println!("{wire} {mutation:?} was never made: no recorded body permits it");
                 }
                 Verdict::Forbidden(_) | Verdict::Allowed => {}
                 Verdict::NotPossible => assert_eq!(count, 0, "{wire} {mutation:?}"),

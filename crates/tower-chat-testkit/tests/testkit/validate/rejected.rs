@@ -56,10 +56,10 @@ fn a_recorded_refusal_is_predicted_exactly_if_its_cause_is_the_conversation() {
             }
             (Some(_), None) => other += 1,
             (None, result) => {
-                println!("{id}: no cause is known of {error}: the validator says {result:?}");
+                println!("{id}: the cause of {error} is unknown, the validator returns {result:?}");
                 unknown += 1;
             }
         }
     }
-    println!("{foreseen} foreseen, {other} refused for another cause, {unknown} of unknown cause");
+    println!("{foreseen} predicted, {other} refused for another cause, {unknown} of unknown cause");
 }
