@@ -59,7 +59,8 @@ pub(crate) async fn guard(
 
 enum Admission {
     Granted,
-    /// The query contained the token. The response sets the cookie and redirects without the token.
+    /// The query contained the token. The response sets the cookie, and redirects to the same URI
+    /// without the token.
     Remembered(Response),
     Refused(StatusCode, &'static str),
 }
@@ -92,7 +93,8 @@ fn admit(inspector: &Inspector, request: &Request) -> Admission {
         }
         Presented::Parameter { remaining_uri, .. } => remembered(inspector, token, &remaining_uri),
         Presented::Bearer(_) => Admission::Granted,
-        // The duration of a comparison of hashes reveals nothing about the value.
+        // Hashes are compared, because the duration of this comparison reveals nothing about the
+        // value.
         Presented::Cookie(value) if hash(value) == hash(cookie_value(token)) => Admission::Granted,
         Presented::Cookie(_) => Admission::Refused(
             StatusCode::UNAUTHORIZED,
@@ -105,7 +107,8 @@ fn admit(inspector: &Inspector, request: &Request) -> Admission {
     }
 }
 
-/// Returns a header of visible ASCII that may occur only once.
+/// Returns the value of a header, if it is present. Fails if the header occurs twice, or if its
+/// value is not visible ASCII.
 fn single(
     headers: &HeaderMap,
     name: impl http::header::AsHeaderName,
@@ -224,7 +227,8 @@ fn remembered(inspector: &Inspector, token: &[u8; 32], remaining_uri: &str) -> A
 /// Returns whether a request may be served according to the headers `Sec-Fetch-Site` and `Origin`.
 ///
 /// - A page of the same origin must have caused a request that changes the store.
-/// - The user may also cause other requests, by typing the address or opening a bookmark.
+/// - A request that only reads may also come from an address that the user typed, or from a
+///   bookmark.
 /// - A request without these headers is accepted: browsers send at least one of them, and the
 ///   request therefore comes from another program.
 fn is_of_own_page(headers: &HeaderMap, changes: bool) -> bool {

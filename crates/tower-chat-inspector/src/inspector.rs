@@ -32,8 +32,8 @@ pub(crate) type Agent = BoxCloneSyncService<ChatRequest, ChatResponse, BoxError>
 pub struct Inspector {
     pub(crate) store: Arc<dyn HistoryStore>,
     pub(crate) scopes: Scopes,
-    /// The SHA-256 of the token. The duration of a comparison of hashes reveals nothing about the
-    /// token.
+    /// The SHA-256 of the token. Hashes are compared instead of tokens, because the duration of
+    /// this comparison reveals nothing about the token.
     pub(crate) token: Option<[u8; 32]>,
     pub(crate) hosts: Vec<String>,
     pub(crate) allows_writes: bool,

@@ -72,9 +72,9 @@ fn is_absent(head: &Head) -> bool {
     head.revision == Revision::ABSENT && head.open_run.is_none()
 }
 
-/// Returns a string that identifies the state of a conversation: its messages, the execution of a
-/// run, and the number of answers with calls that wait for approval. Writes that only change the
-/// record of tool calls (one row for each call) do not change it.
+/// Returns a string that identifies the state of a conversation: its revision, its open run with
+/// the number of the attempt, and the number of answers with calls that wait for approval. Writes
+/// that only change the record of tool calls (one row for each call) do not change the string.
 pub(crate) fn state_of(head: &Head) -> String {
     let Revision { incarnation, sequence, .. } = head.revision;
     let open = head.open_run.as_ref();
@@ -93,7 +93,7 @@ impl Followers {
         Self { permits: Arc::new(Semaphore::new(MAX_FOLLOWERS)), of_address: Mutex::default() }
     }
 
-    /// Makes each event stream end before its next read of the head, and `admit` fail.
+    /// Ends each event stream before its next read of the head. `admit` then always fails.
     pub(crate) fn close(&self) {
         self.permits.close();
     }

@@ -25,8 +25,8 @@ use crate::{
     view::{Excerpt, visible},
 };
 
-/// The maximum time for which the response waits for an error of the run. After this time it
-/// redirects to the page of the conversation, and the run continues.
+/// The maximum time for which the response waits for the end of the run, in order to show an error.
+/// After this time, the response redirects to the page of the conversation, and the run continues.
 const ERROR_TIMEOUT: Duration = Duration::from_secs(2);
 
 /// The maximum size, in bytes, of a batch (the calls of one answer) for which a page has a form.
@@ -34,7 +34,8 @@ const ERROR_TIMEOUT: Duration = Duration::from_secs(2);
 /// a decision applies to.
 const LARGEST: usize = 256 << 10;
 
-/// The number of calls that a page shows of a larger batch, with the beginning of the arguments.
+/// The number of calls that a page shows of a larger batch. Of each call, the page shows only the
+/// beginning of the arguments.
 const BRIEF: usize = 20;
 
 /// The calls of one answer that wait for approval. One form contains all decisions.
@@ -98,8 +99,8 @@ impl Batch {
 }
 
 /// Returns the name of the form field for a call: a digest of the id of the approval request, the
-/// name of the tool, and the arguments. The decision does not apply to another call with the same
-/// id, whose digest differs.
+/// name of the tool, and the arguments. Another call with the same id has another digest, so the
+/// decision does not apply to it.
 fn field_of(request: &ApprovalRequest) -> String {
     let mut digest = Sha256::new();
     for text in [&request.id, &request.call.name, &request.call.arguments] {
@@ -172,7 +173,7 @@ async fn run(agent: Agent, request: ChatRequest) -> Result<(), BoxError> {
     let done = async { agent.oneshot(request).await?.collect().await };
     let done = done.await;
     if let Err(error) = &done {
-        tracing::warn!(%error, "a run with a call that was approved in a page failed");
+        tracing::warn!(%error, "a run failed after a decision about its calls in a page");
     }
     done.map(|_| ())
 }

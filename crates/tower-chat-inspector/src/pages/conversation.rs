@@ -134,13 +134,13 @@ struct PageMessages {
     /// The value of [`Wanted::before`] for the page with earlier messages, if there are any.
     earlier: Option<u64>,
     partial_text: Option<Excerpt>,
-    /// The error because of which the staged messages cannot be shown.
+    /// The error of reading the staged messages, if they cannot be read.
     damage: Option<String>,
 }
 
-/// Reads the last messages before `before`, or the last messages of the conversation, followed by
-/// the staged messages of an open run. Stops after [`PAGE`] messages, or after [`FULL`] bytes if
-/// the message `only` was read.
+/// Reads the last messages before `before`, or the last messages of the conversation. The staged
+/// messages of an open run are the last ones. Reads backwards, and stops after [`PAGE`] messages,
+/// or after [`FULL`] bytes, but not before the message `only` was read.
 async fn shown(
     inspector: &Inspector,
     key: &ConversationKey,
@@ -184,7 +184,7 @@ async fn shown(
         }
         before = Some(begin);
     }
-    // With very long messages, the page stops after a few steps.
+    // The visible messages are read in small steps, because very long messages fill the page soon.
     let mut steps = vec![std::mem::take(&mut shown.messages)];
     let (mut count, mut size) = counted(steps.iter().flatten());
     loop {

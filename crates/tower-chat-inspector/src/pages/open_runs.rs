@@ -48,7 +48,7 @@ pub(crate) struct Wanted {
     scope: Option<String>,
     /// Lists open runs of conversations whose ids are greater than this id.
     after: Option<String>,
-    /// The position in the list of conversations with waiting calls after which the page begins.
+    /// Lists conversations with waiting calls after this position in the list of conversations.
     waiting: Option<String>,
 }
 

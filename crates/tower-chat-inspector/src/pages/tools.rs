@@ -68,7 +68,7 @@ struct Column {
     bad: u64,
 }
 
-/// Returns the page. The store computes the statistics, so that the page reads no single calls.
+/// Returns the page. The store computes the statistics, and returns no individual calls.
 pub(crate) async fn tools(inspector: State, Query(wanted): Query<Wanted>) -> Answer {
     let scope = inspector.scope(wanted.scope.as_deref())?.ok_or_else(Failure::no_scope)?;
     let totals = inspector.store.tool_totals(&InvocationQuery::in_scope(scope.as_str())).await?;

@@ -5,7 +5,7 @@
 //! these messages, but they are not part of the history until the run is committed.
 //!
 //! ```text
-//! messages, records of their calls, runs ─▶ bands ─▶ rows: a message, or an answer with its calls
+//! messages, recorded calls, runs ─▶ bands ─▶ rows: a message, or an answer with its calls
 //! ```
 
 use std::{borrow::Cow, collections::HashMap, sync::Arc, time::SystemTime};
@@ -65,12 +65,14 @@ pub(crate) struct Row {
     pub(crate) author: Option<String>,
     pub(crate) parts: Vec<PartView>,
     pub(crate) calls: Vec<CallView>,
-    /// The number of results, each of which the page shows next to its call.
+    /// The number of results in the message. The page shows each result next to its call, and not
+    /// in this row.
     pub(crate) results: usize,
     pub(crate) bars: Vec<Bar>,
     /// The number of parts that the page does not show.
     pub(crate) hidden_parts: usize,
-    /// The numbers, from 1, of the first and the last shown call, and of all calls.
+    /// The ordinal numbers, from 1, of the first and of the last shown call, and the total number
+    /// of calls in the message.
     pub(crate) call_range: (usize, usize, usize),
 }
 
@@ -98,7 +100,7 @@ pub(crate) struct Bar {
     pub(crate) status: &'static str,
     /// The start of the call, in thousandths of the time from the first start to the last end.
     pub(crate) start: u128,
-    /// The duration of the call in the same unit, at least 4.
+    /// The duration of the call in the unit of `start`, at least 4.
     pub(crate) width: u128,
     /// The vertical position of the bar in the chart.
     pub(crate) top: usize,
@@ -148,8 +150,8 @@ pub(crate) fn timeline(
     Timeline { bands }
 }
 
-/// Adds the results of a message to the map. Of two results of a call, the earlier one remains,
-/// because it is added last.
+/// Adds the results of a message to the map, from the last to the first. A result replaces a later
+/// result of the same call, because the first result of a call is shown.
 fn add_results<'m>(message: &'m Message, results: &mut HashMap<&'m str, &'m ToolResult>) {
     let of_message: Vec<_> = message.results().collect();
     for result in of_message.into_iter().rev() {

@@ -523,8 +523,8 @@ async fn a_conversation_of_very_long_messages_is_shown_completely_in_pages() {
     assert_eq!(numbers, (1..=40).rev().collect::<Vec<_>>());
 }
 
-/// A store that fails to read the staged messages of an open run and, with `has_damaged_rows`, the
-/// head of the conversation.
+/// A store that fails to read the staged messages of open runs. With `has_damaged_rows`, the store
+/// also fails to read the heads of conversations with an open run.
 struct Damaged {
     inner: MemoryStore,
     has_damaged_rows: bool,

@@ -49,8 +49,8 @@ pub(crate) fn pipeline(
     builder.history(store.clone()).persistence(mode).build().unwrap()
 }
 
-/// Returns a store with two conversations: `errands` has two parallel tool calls, and [`HOSTILE`]
-/// has an answer with markup and invisible characters.
+/// Returns a store with two conversations: `errands` has two parallel tool calls. The other one has
+/// the id [`HOSTILE`], and an answer with markup and invisible characters.
 pub(crate) async fn filled() -> MemoryStore {
     let store = MemoryStore::new();
     let calls = [

@@ -111,7 +111,8 @@ async fn add_trip(store: &MemoryStore) {
     store.change_description(&key("trip"), &title).await.unwrap();
 }
 
-/// Adds a run that waits for the gate, and a run with a call that waits for approval.
+/// Adds a run with a call that waits for approval, and a run whose model waits for the gate.
+/// Returns the pipeline that can continue the first run.
 async fn add_runs(store: &MemoryStore, gate: &Gate, runs: &DetachedRunsLayer) -> ChatPipeline {
     let pay = ToolCall::new("p1", "pay", r#"{"cents": 990}"#);
     let steps = [Step::message(Message::tool_calls([pay])), Step::text("The bill is paid.")];
